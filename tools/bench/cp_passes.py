@@ -4,7 +4,8 @@ Usage: python tools/bench/cp_passes.py [--limit 0.02] [--passes 20] [--only cp] 
 
 A machine of 64 nodes like Eurora's, on each of which half of the cores are held; jobs of one to
 eight units, three in four of which ask for a GPU. With --capped, cores of nodes with a GPU add 28.125 W,
-others 15.625, and a cap leaves 65 % of what all would add. Each pass is a new instance, and planners remember none.
+others 15.625, and a cap leaves 65 % of what all would add. Each pass is a new instance, and planners
+remember none.
 The same pass takes the same steps, so the least of three turns is what it takes; what is printed is how these
 differ from pass to pass.
 """
