@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import yaml
 from numpy.typing import NDArray
 
 import mlsim
 from mlsim.analysis.metrics import accuracy
 from mlsim.batch.predictors.offline import History, predictions, read_history
+from mlsim.scenario.files.source import parse_value_text
 from mlsim.workload.csv_writer import write_csv
 from mlsim.workload.eurora import MACHINE as EURORA
 from mlsim.workload.eurora import eurora
@@ -52,7 +52,7 @@ def of_history(history: History) -> Estimated:
 
 def synthetic(machine: str, path: Path) -> Estimated:
     """Schedule a synthetic log, and predict it in the order in which its jobs came and ended."""
-    scenario = yaml.safe_load(machine) | {
+    scenario = parse_value_text(machine, "machine") | {
         "workload": {"path": str(path), "mapping": "core"},
         "batch": {"dispatcher": "prb", "on_overrun": "extend"},
     }

@@ -18,7 +18,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 import polars as pl
-import yaml
 
 from mlsim.application import simulate
 from mlsim.application.perturbation import Perturbation
@@ -28,6 +27,7 @@ from mlsim.cosim.alone import loop_costs
 from mlsim.experiment.loops import load_loop
 from mlsim.experiment.study.statistics import mean_interval
 from mlsim.platform import machine_of
+from mlsim.scenario.files.source import parse_value_text
 
 HERE = Path(__file__).parent
 PORTFOLIO = ("STATIC", "GSS", "TSS", "FAC2", "mFSC", "AF", "SS")
@@ -40,7 +40,7 @@ def oracle(profile: str, condition: str, seed: int, reach: float) -> float:
 
     Slow-downs are known up to ``reach`` (s), a time by which the loop has ended.
     """
-    vary: dict[str, Any] = yaml.safe_load((HERE / "study.yaml").read_text())["vary"]
+    vary: dict[str, Any] = parse_value_text((HERE / "study.yaml").read_text(), "study.yaml")["vary"]
     keys = {**vary["profile"][profile], **vary["condition"][condition], "seed": seed}
     scenario = load_loop(HERE / "loop.yaml", {**keys, "application.technique": "SS"})
     machine, application = machine_of(scenario), scenario.application
