@@ -108,7 +108,8 @@ def replay(
 
     if json_:
         _jit.quiet()
-    names, config = _names(dispatchers), _config(set_ or [])
+    names = _names(dispatchers)
+    config = _config(set_ or [], names)
     with new_files([out] if out else []) as partial:
         with _counting() as progress:
             rows = replay_instances(file, names, config, jobs=jobs, store=store, progress=progress)
@@ -149,18 +150,42 @@ def _names(texts: list[str]) -> list[Dispatcher]:
     return list(dict.fromkeys(allowed[text.casefold()] for text in texts))
 
 
-def _config(texts: list[str]) -> CpConfig:
+def _config(texts: list[str], names: list[Dispatcher]) -> CpConfig:
     from pydantic import ValidationError
 
     from mlsim.errors import InputError
     from mlsim.scenario import CpConfig, parse_overrides
 
     try:
-        return CpConfig.model_validate(parse_overrides(texts))
+        config = CpConfig.model_validate(parse_overrides(texts))
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
         raise InputError(f"--set {place}: {problem.get('ctx', {}).get('text', problem['msg'])}") from error
+    for key in sorted(config.model_fields_set):
+        if wrong := _unread(key, config, names):
+            raise InputError(f"--set {key}: {wrong}")
+    for name in names:
+        if wrong := config.wrong_limits(name):
+            raise InputError(f"--set time_limit_max: {wrong}")
+    return config
+
+
+def _unread(key: str, config: CpConfig, names: list[Dispatcher]) -> str | None:
+    """Say why an option would change nothing in a replay, or make plans that cannot be compared."""
+    if key in ("headroom", "reserve"):
+        return "goes by what a dispatcher has learned, and in a replay it has learned nothing"
+    if key in ("ewt", "default_ewt"):
+        return "instances have it; give it to the scenario of `mlsim cp dump`"
+    readers = config.readers().get(key)
+    if readers is None:
+        return None
+    others = [name for name in names if name not in readers]
+    if len(others) == len(names):
+        return f"read by {', '.join(readers)} only"
+    if key in ("goal", "by_size") and others:
+        return f"{others[0]} does not read it, and only plans with the same goal can be compared"
+    return None
 
 
 def _print(table: list[dict[str, Any]]) -> None:

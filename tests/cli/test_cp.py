@@ -52,6 +52,13 @@ def test_mistakes(mlsim, small: Path):
         ("bad.jsonl", ["cp"], None, "bad.jsonl, line 1: no 'resources'"),
         ("bad.jsonl", ["best"], None, "--dispatcher best: allowed: cp, lists, hcp19"),
         ("bad.jsonl", ["cp"], ["jobs=0"], "--set jobs: 0 is too small"),
+        ("bad.jsonl", ["pcp19"], ["patience=5"], "--set patience: read by cp, lists only"),
+        ("bad.jsonl", ["lists"], ["time_limit=5"], "--set time_limit: read by cp, hcp19"),
+        ("bad.jsonl", ["cp"], ["headroom=0.5"], "--set headroom: goes by what a dispatcher has learned"),
+        ("bad.jsonl", ["pcp1"], ["default_ewt=5"], "--set default_ewt: instances have it"),
+        ("bad.jsonl", ["hcp19", "cp"], ["goal=wait"], "--set goal: hcp19 does not read it, and only plans"),
+        ("bad.jsonl", ["lists", "hcp19"], ["time_limit_max=0.1"], "--set time_limit_max: 0.1 s; allowed: "),
+        ("bad.jsonl", ["hcp19"], ["time_limit=20"], "--set time_limit_max: missing, and 16 s with disp"),
     ):
         with pytest.raises(InputError, match=words):
             replay(small / path, names, set_)

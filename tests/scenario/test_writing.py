@@ -57,8 +57,8 @@ VARIANTS: list[dict[str, Any]] = [
 VARIANTS += [
     {"batch": {"dispatcher": str(name), "cp": {"time_limit": "2 s", "extensions": 3}}}
     for name in Dispatcher
-    if name.solves
-]
+    if name.solves and name is not Dispatcher.LISTS
+] + [{"batch": {"dispatcher": "lists", "cp": {"jobs": 7, "reserve": 0.3}}}]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

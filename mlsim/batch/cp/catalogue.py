@@ -28,20 +28,12 @@ MEANINGS = {
     Dispatcher.PCP2: "PCP, version 2: version 1 with underestimated jobs taken as 1 s",
 }
 
-_LIMIT, _LAST_LIMIT = 1.0, 16.0
-"""Seconds, as in the sources."""
-_OUR_LIMIT = 0.05
-
 
 def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
     """Return the solver's time limits, search mode, seed and workers for a dispatcher."""
     from mlsim.batch.cp.solver.solving import Control
 
-    plans_lists = name in (Dispatcher.CP, Dispatcher.LISTS)
-    limit = config.time_limit if config.time_limit is not None else (_OUR_LIMIT if plans_lists else _LIMIT)
-    last = config.time_limit_max
-    if last is None:
-        last = limit if plans_lists else max(_LAST_LIMIT, limit)
+    limit, last = config.limits(name)
     return Control(
         limit, max(last, limit), config.extensions, config.deterministic, seed % 2**31, config.workers
     )

@@ -334,3 +334,5 @@ class BatchConfig(Section):
                 readers = ", ".join(self.cp.readers()[key])
                 message = f"{key} is read by {readers} only, and the dispatcher is {dispatcher}"
                 yield Violation("cp", message, ("dispatcher",))
+        if wrong := self.cp.wrong_limits(dispatcher):
+            yield Violation("cp.time_limit_max", wrong, ("dispatcher",))

@@ -18,6 +18,13 @@ __all__ = ["CpConfig", "QueueWaits"]
 
 _OURS = (Dispatcher.CP, Dispatcher.LISTS)
 _EARLY = (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2)
+_ASKING = tuple(word for word in Dispatcher if word.solves and word is not Dispatcher.LISTS)
+"""Who asks CP-SAT, and so has limits."""
+_LIMIT, _LAST_LIMIT = 1.0, 16.0
+"""Seconds, as in the sources."""
+_OUR_LIMIT = 0.05
+_MOST_WORKERS = 10_000
+"""CP-SAT takes no more."""
 
 
 class QueueWaits(Pairs[int, float]):
@@ -65,7 +72,7 @@ class CpConfig(Section):
 
     time_limit: Duration | None = None
     """First time limit of a whole pass (s), building the model and presolve included. Default: 1 s as in the
-    sources, 50 ms with dispatcher cp.
+    sources, 50 ms with dispatcher cp. Like all that is about solving, not read by lists.
     """
     time_limit_max: Duration | None = None
     """Last time limit (s): without a proof the limit doubles up to it. Default: 16 s as in the sources,
@@ -111,30 +118,51 @@ class CpConfig(Section):
     lists.
     """
     solve_jobs: Natural = 1_000_000
-    """CP-SAT is asked where no more jobs than this are planned for; 0: never, which is dispatcher lists. Read
-    by cp. Default: always.
+    """CP-SAT is asked where no more jobs than this are planned for; 0: never, only lists for all that wait are
+    made. Read by cp. Default: always.
     """
 
     def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
         """Return the dispatchers that read a key, for keys that not all read."""
         ours = ("goal", "by_size", "headroom", "reserve", "patience")
+        solving = ("time_limit", "time_limit_max", "extensions", "deterministic", "workers")
         readers: dict[str, tuple[Dispatcher, ...]] = dict.fromkeys(ours, _OURS)
+        readers |= dict.fromkeys(solving, _ASKING)
         return readers | dict.fromkeys(("ewt", "default_ewt"), _EARLY) | {"solve_jobs": (Dispatcher.CP,)}
 
     def unread(self, dispatcher: str) -> list[str]:
         """Return the keys that a dispatcher does not read."""
         return [key for key, readers in self.readers().items() if dispatcher not in readers]
 
+    def limits(self, dispatcher: Dispatcher) -> tuple[float, float]:
+        """Return the first and the last time limit of a dispatcher (s)."""
+        ours = dispatcher in _OURS
+        first, last = self.time_limit, self.time_limit_max
+        if first is None:
+            first = _OUR_LIMIT if ours else _LIMIT
+        if last is None:
+            last = first if ours else _LAST_LIMIT
+        return first, last
+
+    def wrong_limits(self, dispatcher: Dispatcher) -> str | None:
+        """Say what is wrong with the last limit where a default stands for one of the two."""
+        first, last = self.limits(dispatcher)
+        if last >= first:
+            return None
+        if self.time_limit_max is None:
+            return (
+                f"missing, and {last:g} s with dispatcher {dispatcher}; time_limit is {first:g} s, above it"
+            )
+        return f"{last:g} s; allowed: time_limit and more, {first:g} s with dispatcher {dispatcher}"
+
     def broken_rules(self) -> Iterator[Violation]:
         """Check limits against each other, and that workers are read."""
-        first = 1.0 if self.time_limit is None else self.time_limit
-        if self.time_limit is not None and self.time_limit_max is None and first > 16.0:
-            yield Violation(
-                "time_limit_max", f"missing; time_limit is {first:g} s, above 16 s", ("time_limit",)
-            )
-        if self.time_limit_max is not None and self.time_limit is not None and self.time_limit_max < first:
+        first, last = self.time_limit, self.time_limit_max
+        if first is not None and last is not None and last < first:
             yield Violation("time_limit_max", f"below time_limit, {first:g} s", ("time_limit",))
         if self.goal is PlanGoal.MAKESPAN and self.by_size:
             yield Violation("by_size", "read where goal is a mean; goal is makespan", ("goal",))
+        if self.workers > _MOST_WORKERS:
+            yield Violation("workers", f"{self.workers}; allowed: at most {_MOST_WORKERS:,}", ())
         if self.deterministic and "workers" in self.model_fields_set and self.workers > 1:
             yield Violation("workers", "read with deterministic: off only", ("deterministic",))

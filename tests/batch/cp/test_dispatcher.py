@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mlsim
-from mlsim.batch.cp.catalogue import MEANINGS
+from mlsim.batch.cp.catalogue import MEANINGS, control_for
 from mlsim.batch.cp.dispatcher import CpDispatcher
 from mlsim.batch.cp.problem.instance import instance_of
 from mlsim.batch.cp.problem.learning import Experience
@@ -28,6 +28,12 @@ def scenario(path: Path, nodes: int = 8, cores: int = 4, keys=None, **batch):
         },
         overrides=keys,
     )
+
+
+def quick(name: Dispatcher) -> dict:
+    """Few jobs in a model; lists have no limits."""
+    limits = {} if name is Dispatcher.LISTS else {"time_limit": 0.002, "time_limit_max": 0.002}
+    return {"jobs": 8} | limits
 
 
 @pytest.fixture
@@ -50,8 +56,7 @@ def jobs(tmp_path: Path) -> Path:
     [*((name, "core") for name in MEANINGS), (Dispatcher.CP, "packed"), (Dispatcher.PCP21, "packed")],
 )
 def test_every_job_ends(jobs: Path, name: Dispatcher, mapping: str):
-    limits = {"time_limit": 0.002, "time_limit_max": 0.002, "jobs": 8}
-    result = mlsim.run(scenario(jobs, dispatcher=str(name), cp=limits, mapping=mapping))
+    result = mlsim.run(scenario(jobs, dispatcher=str(name), cp=quick(name), mapping=mapping))
     assert result.summary["jobs"]["completed"] == 30
     solves = result.records.solves
     assert (solves.started.sum(), result.summary["cp"]["passes"]) == (30, len(solves.time))
@@ -60,9 +65,8 @@ def test_every_job_ends(jobs: Path, name: Dispatcher, mapping: str):
 
 @pytest.mark.parametrize("name", MEANINGS)
 def test_no_more_licences_are_held_than_there_are(jobs: Path, name: Dispatcher):
-    limits = {"time_limit": 0.002, "time_limit_max": 0.002, "jobs": 8}
     keys = {"platform.shared": {"matlab": 3}, "workload.request.shared": {"matlab": 1}}
-    result = mlsim.run(scenario(jobs, keys=keys, dispatcher=str(name), cp=limits))
+    result = mlsim.run(scenario(jobs, keys=keys, dispatcher=str(name), cp=quick(name)))
     assert result.summary["jobs"]["completed"] == 30
     assert result.summary["shared"]["matlab"]["max"] == 3
 
@@ -94,12 +98,35 @@ def test_options_that_nobody_reads(jobs: Path):
         ({"dispatcher": "hcp19", "cp": {"headroom": 0.1}}, "headroom is read by cp, lists only"),
         ({"dispatcher": "cp", "cp": {"ewt": {1: 5}}}, "ewt is read by hcp1, hcp2, pcp1, pcp2 only"),
         ({"dispatcher": "cp", "policy": "SAF"}, "read by dispatcher queue only"),
+        ({"dispatcher": "lists", "cp": {"time_limit": 1}}, "time_limit is read by cp, hcp19, .* only, and"),
+        ({"dispatcher": "lists", "cp": {"deterministic": False}}, "deterministic is read by cp, hcp19, "),
+        ({"dispatcher": "cp", "cp": {"time_limit_max": 0.02}}, "time_limit_max: 0.02 s; allowed: .* 0.05 s"),
+        ({"dispatcher": "pcp4", "cp": {"time_limit_max": 0.5}}, "time_limit_max: 0.5 s; allowed: .* 1 s"),
+        ({"dispatcher": "pcp4", "cp": {"time_limit": 20}}, "missing, and 16 s with dispatcher pcp4"),
+        ({"dispatcher": "cp", "cp": {"time_limit": 3, "time_limit_max": 2}}, "below time_limit, 3 s"),
+        ({"dispatcher": "cp", "cp": {"workers": 10**5, "deterministic": False}}, "at most 10,000"),
         ({"dispatcher": "cp", "cp": {"workers": 2}}, "read with deterministic: off only"),
         ({"dispatcher": "pcp1", "cp": {"ewt": {"x": 5}}}, "numbers of queues"),
         ({"dispatcher": "pcp1", "cp": {"ewt": {1: 10**400}}}, "numbers of queues"),
     ):
         with pytest.raises(InputError, match=words):
             scenario(jobs, **batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "limits"),
+    [
+        (Dispatcher.CP, {}, (0.05, 0.05)),
+        (Dispatcher.CP, {"time_limit": 20}, (20, 20)),
+        (Dispatcher.HCP19, {}, (1, 16)),
+        (Dispatcher.HCP19, {"time_limit": 5}, (5, 16)),
+        (Dispatcher.HCP19, {"time_limit_max": 2}, (1, 2)),
+    ],
+)
+def test_limits_that_are_not_given(jobs: Path, name: Dispatcher, given: dict, limits: tuple):
+    config = scenario(jobs, dispatcher=str(name), cp=given).batch.cp
+    control = control_for(name, config)
+    assert (control.limit, control.last_limit) == limits
 
 
 def ints(*values) -> np.ndarray:

@@ -23,7 +23,8 @@ QUICK = {"time_limit": 0.01, "time_limit_max": 0.01, "jobs": 8}
 def by(name: str, options: dict) -> dict:
     """The options, for a dispatcher that plans; what the queue reads is left out."""
     kept = {key: value for key, value in options.items() if key not in ("backfill", "policy")}
-    return kept | {"dispatcher": name, "cp": QUICK}
+    limits = {key: value for key, value in QUICK.items() if name != "lists" or key == "jobs"}
+    return kept | {"dispatcher": name, "cp": limits}
 
 
 def beyond(batch) -> list[int]:

@@ -41,7 +41,7 @@ from tests.batch.cp.test_planners import (
     sharing,
     small,
 )
-from tests.batch.cp.test_power_cap import QUICK, beyond, by, seen_instances
+from tests.batch.cp.test_power_cap import beyond, by, seen_instances
 from tests.batch.test_power import POWER, group, node_power, power_options, powered, records_of
 from tests.effort import examples
 
@@ -405,7 +405,7 @@ def test_who_names_the_nodes_may_start_what_first_fit_could_not():
     cap = {"power": power, "power_cap": 800}
     assert simulate(rows, 4, **cap)[1].state.tolist() == [JobState.REJECTED]
     for name in MEANINGS:
-        _, done, held = simulate(rows, 4, dispatcher=str(name), cp=QUICK, **cap)
+        _, done, held = simulate(rows, 4, **by(str(name), cap))
         assert done.state.tolist() == [JobState.COMPLETED]
         assert (held.node.tolist(), held.count.tolist()) == ([2], [2])
 

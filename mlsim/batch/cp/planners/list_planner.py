@@ -532,7 +532,7 @@ def _share_of_whole(instance: Instance) -> Floats:
 def _first_keys(task: Task) -> list[Floats]:
     """Return keys of the orders in which jobs are scheduled, smallest first."""
     durations = task.jobs.durations.astype(np.float64)
-    share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
+    share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1, initial=0.0)
     share = np.maximum(share, _share_of_whole(task.reduced.instance))
     if task.makespan:  # what is long, large or wide first, as little is left to fill gaps at the end
         return [-durations, -share * durations, -share]
