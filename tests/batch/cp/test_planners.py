@@ -359,6 +359,43 @@ def check_claims(problem: Instance) -> None:
             assert considered.power or cost_of(plan, considered) == pytest.approx(pooled)
 
 
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [(Dispatcher.CP, 26), (Dispatcher.CP, 37), (Dispatcher.PCP19, 25), (Dispatcher.PCP4, 38)],
+)
+def test_nothing_is_claimed_that_rounded_weights_hide(name: Dispatcher, seed: int):
+    """90 jobs of a second, which start at once, and four of weeks: in integers these weigh alike."""
+    rng = np.random.default_rng(seed)
+    weeks = [
+        (
+            0,
+            int(rng.integers(1, 3)),
+            [int(rng.choice([20, 30, 31, 45]))],
+            int(rng.choice([1, 3, 5, 10])) * 10**6,
+        )
+        for _ in range(4)
+    ]
+    nodes = [[60], [60]]
+    # Beside them the long ones wait for a second.
+    least = 94 + best_cost(instance(nodes, [], weeks))
+    most = least + 4e-6
+    config = CpConfig(time_limit=0.5, time_limit_max=0.5)
+    _, solve = plan_of(name, instance(nodes, [], [(0, 1, [1], 1)] * 90 + weeks), config)
+    assert solve.considered == 94
+    assert solve.bound <= min(most, solve.objective) + 1e-9
+    if solve.status is Status.OPTIMAL:
+        assert solve.objective <= most * (1 + 1e-5)
+
+
+def test_bounds_of_early_versions_are_none():
+    """They make another sum small, of which a proof says nothing of slowdowns."""
+    problem = instance([[4]], [(0, 2, [1], 9)], [(0, 2, [1], 5), (0, 2, [1], 6), (0, 3, [1], 2)])
+    for name in (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2):
+        _, solve = plan_of(name, problem)
+        assert solve.status is Status.OPTIMAL
+        assert math.isnan(solve.bound)
+
+
 @settings(max_examples=40, deadline=None)
 @given(small)
 def test_easy_gives_a_plan_that_fits(problem: Instance):

@@ -18,7 +18,7 @@ from mlsim._arrays import Ints
 from mlsim.batch.cp.planners.list_planner import Found, Lists, Task
 from mlsim.batch.cp.planners.pcp4 import Pcp4
 from mlsim.batch.cp.problem.plan import Plan
-from mlsim.batch.cp.solver.model import Scheduling
+from mlsim.batch.cp.solver.model import SAME_COST, Scheduling, overstated
 from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
 from mlsim.batch.cp.solver.window import Window, solve_window
 
@@ -36,6 +36,8 @@ _MODEL = 0.002
 """Seconds that the model of a neighbourhood takes."""
 _SECONDS_A_STEP = 5e-8
 """Looking at a step of a profile, or at a class, for one job of a list: the dearest that was measured."""
+_NO_BETTER = 1e-9
+"""Share of the cost by which a plan has to be better: less is what doubles round."""
 _PACE = 0.3
 """Deterministic time that passes in a second at least, with models of neighbourhoods."""
 
@@ -131,13 +133,12 @@ class Cp(Lists):
             return plan
         starts = answer.values[[start.index for start in model.starts]]
         cost = task.cost(starts)
-        rounding = _rounding(task, starts, scale)
-        if cost < found.cost - rounding:
+        if cost < found.cost * (1 - _NO_BETTER):
             chosen = zip(read(answer.values), starts.tolist(), strict=True)
             nodes = [each if start == 0 else None for each, start in chosen]
             plan = task.reduced.widen(Plan(starts, tuple(nodes)))
             found.starts, found.cost = starts, cost
-        found.bound = max(found.bound, _proved(task, answer, scale, rounding, found.cost))
+        found.bound = max(found.bound, _proved(task, answer, scale, latest, found.cost))
         return plan
 
 
@@ -152,11 +153,6 @@ def _listing(task: Task) -> float:
     return _SECONDS_A_STEP * n * (task.base.n_classes + 2 * n)
 
 
-def _rounding(task: Task, starts: Ints, scale: float) -> float:
-    """Return by how much the cost in a model may differ: weights are rounded to integers, by 1/2 at most."""
-    return 0.0 if task.makespan else 0.5 * float(starts.sum()) / scale
-
-
 def _latest(task: Task, found: Found, free: Ints) -> Ints:
     """Return the latest start of each of some jobs in a plan that costs less, if all others stay."""
     starts, earliest, weights = found.starts[free], found.earliest[free], task.ranks.weights[free]
@@ -169,25 +165,25 @@ def _latest(task: Task, found: Found, free: Ints) -> Ints:
     return latest
 
 
-def _proved(task: Task, answer: Answer, scale: float, rounding: float, cost: float) -> float:
-    """Return the bound on the cost, and the cost itself where they differ by rounding alone."""
+def _proved(task: Task, answer: Answer, scale: float, latest: Ints, cost: float) -> float:
+    """Return the bound on the cost of all jobs, and the cost itself where they differ by next to nothing."""
     bound = answer.bound / scale
     if task.makespan:  # whole seconds; what is behind the point tells plans with the same makespan apart
         bound = float(np.floor(bound))
-    return cost if bound >= cost - rounding - 1e-9 * cost else bound - rounding
+        return cost if bound >= cost else bound
+    bound -= overstated(task.ranks.weights, scale, latest.astype(np.float64))
+    return cost if bound >= cost - SAME_COST * cost else bound
 
 
 def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
     """Let some jobs move on the pool, and schedule the order of the starts that come out."""
     n = len(found.order)
-    window = Window(
-        free, found.starts, found.earliest, _latest(task, found, free), task.ranks.weights, task.makespan
-    )
+    latest = _latest(task, found, free)
+    window = Window(free, found.starts, found.earliest, latest, task.ranks.weights, task.makespan)
     moved, answer, scale, size = solve_window(task.reduced.instance, window, control)
     _count(found.counts, answer, size)
     if moved is None:
         return
-    rounding = _rounding(task, found.starts, scale)
     by_start = np.argsort(moved, kind="stable")
     fixed = found.order[: task.fixed]
     by_start = np.concatenate((fixed, by_start[~np.isin(by_start, fixed)]))
@@ -195,7 +191,7 @@ def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
     if (cost := task.schedule(by_start, starts, np.empty(0, np.int64), found.cost)) < found.cost:
         found.order, found.starts, found.cost = by_start, starts, cost
     if len(free) == n:
-        found.bound = max(found.bound, _proved(task, answer, scale, rounding, found.cost))
+        found.bound = max(found.bound, _proved(task, answer, scale, latest, found.cost))
 
 
 def _count(counts: dict[str, Any], answer: Answer, size: tuple[int, int]) -> None:

@@ -33,6 +33,7 @@ class Hcp2(Planner):
 
     name: ClassVar[str] = "hcp2"
     pace: ClassVar[float] = 0.1
+    of_slowdowns: ClassVar[bool] = False
 
     def priority(self, instance: Instance) -> Floats:
         """Weigh the wait by max(ewt) / ewt; ties go to the smaller demand, resources x duration."""

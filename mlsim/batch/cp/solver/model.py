@@ -14,12 +14,23 @@ from mlsim.batch.cp.problem.levels import pool_limits
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar
 
-__all__ = ["PowerOfPlaces", "Scheduling", "boxes_by_end", "horizon_of", "minimize_last", "scaled"]
+__all__ = [
+    "SAME_COST",
+    "PowerOfPlaces",
+    "Scheduling",
+    "boxes_by_end",
+    "horizon_of",
+    "minimize_last",
+    "overstated",
+    "scaled",
+]
 
 
 _LARGEST_OBJECTIVE = 2.0**50
 """Sums above this lose precision in what CP-SAT computes with doubles."""
 _LARGEST_SCALE = 1e9
+SAME_COST = 1e-5
+"""Share of the cost up to which a plan counts as an optimum: weights in models are rounded."""
 
 
 def horizon_of(instance: Instance) -> int:
@@ -35,7 +46,28 @@ def scaled(weights: Floats, horizon: int) -> tuple[Ints, float]:
     """
     worst = float(weights.sum()) * max(horizon, 1)
     scale = min(_LARGEST_SCALE, _LARGEST_OBJECTIVE / max(worst, 1e-300))
-    return np.maximum(np.rint(weights * scale), 1).astype(np.int64), scale
+    return _rounded(weights, scale), scale
+
+
+def _rounded(weights: Floats, scale: float) -> Ints:
+    return np.maximum(np.rint(weights * scale), 1).astype(np.int64)
+
+
+def overstated(weights: Floats, scale: float, latest: Floats) -> float:
+    """Return by how much a model may overstate what a plan costs, as its weights are integers.
+
+    A bound proved in the model, less this, holds for the weights that were meant. It is much where seconds of
+    some jobs cost millions of times what those of others do.
+
+    Parameters
+    ----------
+    weights, scale
+        As :func:`scaled` was given and has returned.
+    latest
+        Starts that no plan goes beyond, one a job (s).
+    """
+    above = np.maximum(_rounded(weights, scale) / scale - weights, 0.0)
+    return float(above @ latest)
 
 
 def boxes_by_end(remaining: Ints, amounts: Ints) -> list[tuple[int, int]]:

@@ -175,11 +175,14 @@ def _status(code: Any, model: CpModel) -> Status:
 def _answer(solver: Any, status: Status, before: Answer | None, extensions: int) -> Answer:
     response = solver.response_proto
     found = status in (Status.OPTIMAL, Status.FEASIBLE)
+    bound = float(response.best_objective_bound)
+    if before is not None and before.values is not None:  # what was proved then holds
+        bound = max(bound, before.bound)
     return Answer(
         status,
         np.array(response.solution, np.int64) if found else None,
         float(response.objective_value) if found else float("nan"),
-        float(response.best_objective_bound) if found else float("nan"),
+        bound if found else float("nan"),
         int(response.num_branches) + (before.branches if before else 0),
         int(response.num_conflicts) + (before.conflicts if before else 0),
         extensions,
