@@ -118,8 +118,8 @@ class CpConfig(Section):
     lists.
     """
     solve_jobs: Natural = 1_000_000
-    """CP-SAT is asked where no more jobs than this are planned for; 0: never, only lists for all that wait are
-    made. Read by cp. Default: always.
+    """CP-SAT is asked where no more jobs than this are planned for; 0: never, and there are only lists, for
+    all that wait. Read by cp. Default: always.
     """
 
     def readers(self) -> dict[str, tuple[Dispatcher, ...]]:

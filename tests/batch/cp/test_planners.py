@@ -592,6 +592,14 @@ def test_numbers_that_cp_sat_does_not_take_are_named(deterministic: bool) -> Non
         solve(model, Control(deterministic=deterministic), fixed_search=False)
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_limits_of_ages_are_taken(deterministic: bool):
+    problem = instance([[2]], [(0, 1, [1], 4)], [(0, 1, [1], 5), (0, 1, [2], 9), (0, 2, [1], 3)])
+    config = CpConfig(time_limit=9e15, time_limit_max=9e15, deterministic=deterministic)
+    for name in (Dispatcher.CP, Dispatcher.HCP19):
+        assert plan_of(name, problem, config)[1].status is Status.OPTIMAL
+
+
 def test_building_counts_against_limits():
     """By the clock, or as the size of the model tells it where answers have to repeat."""
     left = Control(0.5, 2.0, deterministic=False).after(0.25, 9.0)

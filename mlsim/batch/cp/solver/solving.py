@@ -162,7 +162,7 @@ def _status(code: Any, model: CpModel) -> Status:
         reason = model.validate().partition("\n")[0] or "it is invalid"
         raise InputError(
             f"CP-SAT does not take the model of a pass: {reason}; allowed: capacities, requests and times "
-            "whose sums stay below 2^63. Another dispatcher, such as hcp19, has no such limit."
+            "whose sums stay below 2^63. Dispatcher lists makes no model."
         )
     return {
         cp_model.OPTIMAL: Status.OPTIMAL,
@@ -264,22 +264,23 @@ def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters
     solver, best, ended = _solver(control, fixed_search, parameters), Best(), threading.Event()
     if presolving(_parts(model)) > 0.5 * control.limit:
         _as_it_is(solver)
-    solver.parameters.max_time_in_seconds = control.last_limit
+    last_limit = min(control.last_limit, threading.TIMEOUT_MAX)
+    solver.parameters.max_time_in_seconds = last_limit
     extensions = 0
 
     def watch() -> None:
         nonlocal extensions
-        began, limit, stale, before = time.monotonic(), control.limit, 0, None
+        began, limit, stale, before = time.monotonic(), min(control.limit, last_limit), 0, None
         while not ended.wait(max(began + limit - time.monotonic(), 0.0)):
             if extensions and best.found is not None:
                 stale = 0 if best.found != before else stale + 1
             before = best.found
-            if stale >= control.patience or limit >= control.last_limit:
+            if stale >= control.patience or limit >= last_limit:
                 # Asked again and again: the search may not have begun yet.
                 while not ended.wait(0.001):
                     solver.stop_search()
                 return
-            limit = min(2 * limit, control.last_limit)
+            limit = min(2 * limit, last_limit)
             extensions += 1
 
     watcher = threading.Thread(target=watch, daemon=True)

@@ -29,6 +29,7 @@ _SECONDS_A_CONFLICT = 5.5e-7
 """A conflict for each constraint: the dearest that was measured. Deterministic time runs slowly without
 presolve, so that conflicts are counted as well."""
 _LEAST_CONFLICTS = 10
+_MOST_CONFLICTS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ def solve_window(
         cp.add_hint(start, hint)
     cp.add_decision_strategy(starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
     size = len(cp.proto.variables), len(cp.proto.constraints)
-    conflicts = max(int(control.last_limit / (_SECONDS_A_CONFLICT * size[1])), _LEAST_CONFLICTS)
+    conflicts = int(control.last_limit / (_SECONDS_A_CONFLICT * size[1]))
+    conflicts = min(max(conflicts, _LEAST_CONFLICTS), _MOST_CONFLICTS)
     answer = solve(cp, control, False, max_number_of_conflicts=conflicts, **QUICKLY)
     if answer.values is None:
         return None, answer, scale, size
