@@ -238,8 +238,15 @@ def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Ite
             watch.end()
 
 
-def write_tables(directory: Path, texts: Mapping[str, str]) -> None:
+def write_tables(directory: Path, texts: Mapping[str, str | None]) -> None:
     """Write files into a directory, each of which is whole, or as it was.
+
+    Parameters
+    ----------
+    directory
+        Where.
+    texts
+        Name to text. None: there is none this time; what an earlier command left is removed.
 
     Raises
     ------
@@ -249,7 +256,10 @@ def write_tables(directory: Path, texts: Mapping[str, str]) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            write_whole(directory / name, text.encode())
+            if text is None:
+                (directory / name).unlink(missing_ok=True)
+            else:
+                write_whole(directory / name, text.encode())
     except OSError as error:
         raise disk_error(directory, error) from error
 
