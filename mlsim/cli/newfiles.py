@@ -36,7 +36,8 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     Raises
     ------
     InputError
-        If there is a file of that name before the block begins, or no directory to write it in.
+        If there is a file of that name before the block begins, no directory to write it in, or two of them
+        are the same.
     OutputError
         If a file cannot be written, and none is left then; or if one of that name has appeared meanwhile,
         and they are kept under other names.
@@ -47,6 +48,7 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     for path in paths:
         _check(path)
         _clear(path)
+    _check_apart(paths)
     partial = [_hidden(path, token) for path in paths]
     try:
         yield partial
@@ -126,6 +128,14 @@ def _check(path: Path) -> None:
         raise InputError(f"{str(path)[:200]!r}: {reason}. Give another name.") from error
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InputError(f"{path}: no permission to write in {path.parent}; give another name")
+
+
+def _check_apart(paths: Sequence[Path]) -> None:
+    """Check that no two files are the same one."""
+    places = [path.parent.resolve() / path.name for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1:
+            raise InputError(f"{path}: is asked for twice; give each file a name of its own")
 
 
 def _clear(path: Path) -> None:

@@ -298,9 +298,57 @@ def test_the_command_reads_and_writes_csv(tmp_path):
     [
         ("job_id,time\n1,2\n", "no column power"),
         ("job_id,time,power\n1,2,3\n1,3,many\n", ":3: time or power"),
+        ("job_id,time,power\n1,2,3\n1,inf,3\n", ":3: time or power is no number"),
+        ("job_id,time,power\n1,2,3\n1,3,-4\n", ":3: power is below 0"),
+        ("job_id,time,power\n1,2,3\n,3,4\n", ":3: has no job_id"),
+        ("job_id,time,power\n1,2,3\n2,2,3\n1,2,4\n", ":4: a second sample of the job at this time"),
+        ("job_id,time,power,class\n1,2,3,steady\n", ":2: class is none of constant, periodic"),
+        (
+            "job_id,time,power,class\n1,2,3,constant\n2,2,3,\n1,3,3,periodic\n",
+            ":4: the job has another class",
+        ),
+        ("job_id,time,power,class\n1,2,3,constant\n1,3,3,\n", ":3: the job has another class"),
+        ("job_id,time,power\n", "has no samples"),
     ],
 )
 def test_broken_files_are_refused(text, message, tmp_path):
     (tmp_path / "samples.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         read_samples(tmp_path / "samples.csv")
+
+
+def test_rows_of_binary_files_are_counted_from_1(tmp_path):
+    path = tmp_path / "samples.parquet"
+    pl.DataFrame({"job_id": [1, 1], "time": [0.0, 5.0], "power": [1.0, -1.0]}).write_parquet(path)
+    with pytest.raises(InputError, match=r"samples.parquet: row 2: power is below 0"):
+        read_samples(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--least", "nan"], "--least: nan; allowed: a number of watts"),
+        (["--most", "90"], "scaled from 100 to 90 W; needed: a range. Means of samples are 100 to 300 W"),
+        (["--least", "300"], "scaled from 300 to 300 W"),
+        (["--least", "200", "--most", "150"], "scaled from 200 to 150 W"),
+        (["--steps", "steps.txt"], "--steps: steps.txt; allowed: names that end with .csv or .parquet"),
+        (
+            ["--csv", "a.csv", "--steps", "a.csv"],
+            "a.csv: is asked for twice; give each file a name of its own",
+        ),
+        (["--csv", "a.csv", "--steps", "sub/../a.csv"], "asked for twice"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(words, message, tmp_path, monkeypatch):
+    """One sample of 900 W is no mean of twelve: what counts for the scale is what is left of it."""
+    from mlsim.cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    powers = [*np.repeat([100, 300], 600), 900]
+    lines = [f"1,{5 * k},{power}" for k, power in enumerate(powers)]
+    (tmp_path / "samples.csv").write_text("job_id,time,power\n" + "\n".join(lines) + "\n")
+    result = CliRunner().invoke(app, ["learn", "energy", "samples.csv", *words])
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["samples.csv", "sub"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from mlsim.learning.energy import Cleaning, Measured, Profile
 
 __all__ = ["energy", "profiles"]
+
+_STEPS = (".csv", ".parquet")
+"""What names of files of steps end with."""
 
 
 def energy(
@@ -53,8 +57,11 @@ def energy(
     from mlsim.errors import InputError
     from mlsim.learning.energy import Cleaning, Tree, classify, cleaned, read_samples
 
-    if least is not None and most is not None and most <= least:
-        raise InputError(f"--most: {most:g}; allowed: more than --least, {least:g}")
+    for name, value in (("--least", least), ("--most", most)):
+        if value is not None and not math.isfinite(value):
+            raise InputError(f"{name}: {value}; allowed: a number of watts")
+    if steps is not None and steps.suffix not in _STEPS:
+        raise InputError(f"--steps: {steps}; allowed: names that end with {' or '.join(_STEPS)}")
     measured = read_samples(file)
     cleaning = Cleaning(group, head, tail)
     tree = Tree(stationary=stationary, constant=constant, periodic=periodic, least=least, most=most)

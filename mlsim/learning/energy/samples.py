@@ -14,12 +14,14 @@ from mlsim._arrays import Floats
 from mlsim._files import open_file
 from mlsim._files.tables import read_table
 from mlsim.errors import InputError
+from mlsim.learning.energy.tree import EnergyClass
 
 __all__ = ["Measured", "Samples", "read_samples", "write_samples"]
 
 _NEEDED: Final = ("job_id", "time", "power")
 _GAP: Final = 1.5
 """Intervals between two samples from which on one is missing."""
+_PARQUET: Final = b"PAR1"
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"
 
 
@@ -78,7 +80,8 @@ def read_samples(path: str | Path) -> Measured:
     Raises
     ------
     InputError
-        If the file cannot be read, a column is missing, or a value is no number.
+        If the file cannot be read, a column is missing, there are no samples, or a value makes no sense; the
+        message names its place.
     """
     path = Path(path)
     with open_file(path, "table of power") as file:
@@ -112,17 +115,38 @@ def _jobs_of(path: Path, frame: pl.DataFrame) -> Measured:
             raise InputError(f"{path}: has no column {name}; needed: job_id, time (s), power (W)")
     numbers = frame.select(pl.col("time", "power").cast(pl.Float64, strict=False))
     wrong = numbers.select(pl.any_horizontal(pl.all().is_null() | ~pl.all().is_finite())).to_series()
-    if wrong.any():
-        raise InputError(f"{path}:{wrong.arg_true()[0] + 2}: time or power is no number; allowed: numbers")
-    others = [name for name in ("job_id", "class") if name in frame.columns]
-    frame = frame.select(pl.col(others).cast(pl.String)).with_columns(numbers.get_columns())
+    _complain(path, wrong, "time or power is no number; allowed: numbers")
+    _complain(path, numbers["power"] < 0, "power is below 0; allowed: 0 W or more")
+    if "class" not in frame.columns:
+        frame = frame.with_columns(pl.lit(None, pl.String).alias("class"))
+    frame = frame.select(pl.col("job_id", "class").cast(pl.String)).with_columns(numbers.get_columns())
+    _complain(path, frame["job_id"].is_null(), "has no job_id")
+    allowed = ", ".join(EnergyClass)
+    unknown = frame["class"].is_not_null() & ~frame["class"].is_in(list(EnergyClass))
+    _complain(path, unknown, f"class is none of {allowed}; write one of them, or nothing")
+    again = frame.select(~pl.struct("job_id", "time").is_first_distinct()).to_series()
+    _complain(path, again, "a second sample of the job at this time")
+    first = pl.col("class").first().over("job_id")
+    others = frame.select(pl.col("class").ne_missing(first)).to_series()
+    _complain(path, others, "the job has another class before")
+    if not len(frame):
+        raise InputError(f"{path}: has no samples; needed: rows of job_id, time (s), power (W)")
     samples, known = {}, {}
     for (job,), rows in frame.group_by("job_id", maintain_order=True):
         ordered = rows.sort("time", maintain_order=True)
         samples[str(job)] = Samples(ordered["time"].to_numpy(), ordered["power"].to_numpy())
-        if "class" in others and ordered["class"][0] is not None:
+        if ordered["class"][0] is not None:
             known[str(job)] = str(ordered["class"][0])
     return Measured(samples, known)
+
+
+def _complain(path: Path, wrong: pl.Series, message: str) -> None:
+    """Refuse a table if a row is wrong, and name the first: in a file of lines by its line."""
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        with open_file(path, "table of power") as file:
+            binary = file.read(len(_HDF5)).startswith((_HDF5, _PARQUET))
+        raise InputError(f"{path}: row {row + 1}: {message}" if binary else f"{path}:{row + 2}: {message}")
 
 
 def _read_hdf5(path: Path) -> pl.DataFrame:

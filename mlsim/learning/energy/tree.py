@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim.errors import InputError
 
 __all__ = ["Cleaning", "EnergyClass", "Profile", "Tree", "classify", "cleaned"]
 
@@ -139,6 +140,11 @@ def classify(
     incomplete
         Jobs of which samples are missing; these are not judged, as in the source (§7.4.1), nor do they count
         for the scale.
+
+    Raises
+    ------
+    InputError
+        If the least and the most power of the tree, or one and that of the profiles, are no range.
     """
     tree = tree or Tree()
     samples = [values for job, values in profiles.items() if len(values) and job not in incomplete]
@@ -148,6 +154,11 @@ def classify(
     every = np.concatenate(samples)
     low = float(every.min()) if tree.least is None else tree.least
     high = float(every.max()) if tree.most is None else tree.most
+    if (tree.least is not None or tree.most is not None) and not low < high:
+        raise InputError(
+            f"least, most: power would be scaled from {low:g} to {high:g} W; needed: a range. Means of "
+            f"samples are {every.min():g} to {every.max():g} W"
+        )
     span = high - low or 1.0
     return {
         job: Profile(EnergyClass.INCOMPLETE, len(values), np.nan)
