@@ -73,21 +73,19 @@ def check_weekly(scenario: Scenario) -> None:
     place = scenario.source
     if scenario.workload.weeks is None:
         raise InputError(f"{place}: workload.weeks: missing; weekly results need it, e.g. {{begin: Monday}}")
-    _check_replay(scenario)
+    _check_replay(scenario, "weeks are")
     for key in ("first", "user"):
         if getattr(scenario.workload.select, key) is not None:
             raise InputError(f"{place}: workload.select.{key}: is for one run, not for weeks; take it out")
 
 
-def _check_replay(scenario: Scenario) -> None:
+def _check_replay(scenario: Scenario, what: str) -> None:
     """Check that compiled replay on a pool of units simulates a scenario."""
     place = scenario.source
     found = replay_obstacle(scenario)
     if found is not None:
         key, value = found
-        raise InputError(
-            f"{place}: {key}: weeks are simulated by compiled replay, which needs {key}: {value}"
-        )
+        raise InputError(f"{place}: {key}: {what} simulated by compiled replay, which needs {key}: {value}")
     if Policy.FAIRSHARE in scenario.batch.policies:
         raise InputError(f"{place}: batch.policy: fairshare is not simulated so; choose another policy")
 
@@ -151,7 +149,7 @@ def whole_log(scenario: Scenario) -> WholeLog:
     InputError
         If compiled replay does not simulate it.
     """
-    _check_replay(scenario)
+    _check_replay(scenario, "the log is")
     workload, jobs, units = _one_unit_each(scenario)
     logged = _on_log_clock(workload, jobs, scenario.workload.select.scale_load).submit_time
     return WholeLog(scenario, jobs, local_times(logged, workload.header, Path(scenario.source)), units)

@@ -6,6 +6,7 @@ week a random forest learns the classes of all jobs that have ended so far; in t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,17 +14,20 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.analysis.metrics.classes import class_quality
-from mlsim.batch.clock.replay_classes import ClassReplay, replay_classes
+from mlsim.batch.clock.replay_classes import ClassReplay, class_obstacle, replay_classes
 from mlsim.batch.weekly.forest import Forest, check_library
-from mlsim.learning.features import JobFeatures
+from mlsim.errors import InputError
+from mlsim.learning.features import JobFeatures, weeks_from_first
 from mlsim.record.derived import TAU
-from mlsim.scenario import BatchConfig
+from mlsim.scenario import BatchConfig, Policy, Scenario
 from mlsim.workload.jobs import JobBlock
 
 __all__ = [
     "VARIANTS",
     "Quality",
     "VariantResult",
+    "check_scenario",
+    "check_weeks",
     "predict_classes",
     "predict_week",
     "quality_of",
@@ -42,6 +46,52 @@ right classes, or the right run times and no classes."""
 
 
 _WEEKLY: Final = ("accuracy", "precision", "recall")
+
+
+def check_scenario(scenario: Scenario, policies: Sequence[Policy]) -> None:
+    """Check that all variants of some policies can be simulated.
+
+    Parameters
+    ----------
+    scenario
+        Of the log.
+    policies
+        Which take the place of its own.
+
+    Raises
+    ------
+    InputError
+        If a key stands against it, or a policy lacks its weights.
+    """
+    for policy in policies:
+        config = scenario.batch.model_copy(update={"policy": policy})
+        obstacle = class_obstacle(config)
+        if obstacle is not None:
+            key, needed = obstacle
+            raise InputError(
+                f"{scenario.source}: batch.{key}: is {getattr(config, key)}; classes of jobs need {needed}"
+            )
+        if policy is Policy.LINEAR and (config.weights is None or not any(config.weights.normalised)):
+            raise InputError(
+                f"{scenario.source}: batch.weights: missing; policy linear needs at least one weight: "
+                "write batch.policy: linear and e.g. batch.weights: {p: 0.5, wait: 0.5}"
+            )
+
+
+def check_weeks(name: str, jobs: JobBlock) -> None:
+    """Check that there is something to predict.
+
+    Raises
+    ------
+    InputError
+        If all jobs of the log are submitted within a week, or there are none.
+    """
+    if int(weeks_from_first(jobs)[1].max(initial=0)) < 1:
+        found = "all its jobs are submitted within a week" if len(jobs) else "it has no jobs"
+        raise InputError(
+            f"{name}: {found}; classes are told from the second week on, by what ended before. "
+            "Needed: a log of two weeks or more"
+        )
 
 
 def predict_classes(
@@ -93,8 +143,10 @@ class Quality:
         Of all jobs after the first week.
     false_small, false_large
         Shares of all these jobs that were wrongly taken for small, and for large.
+    weeks
+        The weeks after the first that have jobs.
     weekly
-        Accuracy, precision and recall of each week after the first, NaN where undefined, shape (weeks, 3).
+        Accuracy, precision and recall of each of these, NaN where undefined, shape (weeks, 3).
     """
 
     accuracy: float
@@ -102,6 +154,7 @@ class Quality:
     recall: float
     false_small: float
     false_large: float
+    weeks: Ints
     weekly: Floats
 
 
@@ -110,11 +163,14 @@ def quality_of(features: JobFeatures, small: Mask) -> Quality:
     later = features.week > 0
     truth, week = features.small[later] == 1, features.week[later]
     said = small[later]
+    weeks = np.unique(week)
     weekly = [
         [class_quality(truth[week == number], said[week == number])[name] for name in _WEEKLY]
-        for number in np.unique(week)
+        for number in weeks
     ]
-    return Quality(**class_quality(truth, said), weekly=np.array(weekly).reshape(-1, len(_WEEKLY)))
+    return Quality(
+        **class_quality(truth, said), weeks=weeks, weekly=np.array(weekly).reshape(-1, len(_WEEKLY))
+    )
 
 
 @dataclass(frozen=True)

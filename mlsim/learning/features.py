@@ -16,7 +16,7 @@ from mlsim.batch.weekly.features import FEATURE_NAMES, Categories, first_feature
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.weeks import WEEK, recorded_starts
 
-__all__ = ["FEATURE_NAMES", "JobFeatures", "Known", "features_of"]
+__all__ = ["FEATURE_NAMES", "JobFeatures", "Known", "features_of", "weeks_from_first"]
 
 
 class Known(StrEnum):
@@ -82,8 +82,7 @@ def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> Jo
     JobFeatures
         One row a job.
     """
-    zero = float(jobs.submit_time[0]) if len(jobs) else 0.0
-    week = np.floor((jobs.submit_time - zero) / WEEK).astype(np.int64)
+    zero, week = weeks_from_first(jobs)
     known_from = week + 1
     if known is Known.ENDED:
         ends = recorded_starts(jobs) + jobs.run_time
@@ -98,6 +97,12 @@ def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> Jo
     values = first_features(jobs.walltime, jobs.processors.astype(np.float64), local)
     _write_history(jobs, values, small, week, known_from, known is Known.AT_ONCE)
     return JobFeatures(values, week, known_from, divider, small)
+
+
+def weeks_from_first(jobs: JobBlock) -> tuple[float, Ints]:
+    """Return when the first job is submitted [s], and the week after that, from 0, of each submission."""
+    zero = float(jobs.submit_time[0]) if len(jobs) else 0.0
+    return zero, np.floor((jobs.submit_time - zero) / WEEK).astype(np.int64)
 
 
 def _write_history(

@@ -105,10 +105,18 @@ def test_keys_of_classes_are_in_order_without_rounding(a, b, first, second):
 
 
 @pytest.mark.parametrize(
-    "options", [{"policy": "fairshare"}, {"backfill": "conservative"}, {"ties": "per-event"}]
+    "options",
+    [
+        {"policy": "fairshare"},
+        {"backfill": "conservative"},
+        {"ties": "per-event"},
+        {"backfill": "easy", "reservations": 2},
+        {"backfill": "easy", "backfill_order": "SPF"},
+        {"backfill": "easy", "easy": "accasim"},
+    ],
 )
 def test_what_does_not_go_with_classes_is_refused(options):
-    with pytest.raises(ValueError, match="classes"):
+    with pytest.raises(ValueError, match=f"classes of jobs need {list(options)[-1]}: "):
         replay_classes(
             block([0], [1], [1], [1]),
             BatchConfig.model_validate(options),

@@ -7,10 +7,12 @@ import statistics
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlsim.errors import InputError
 from mlsim.learning.classes import VARIANTS, predict_classes, quality_of, run_variant
 from mlsim.learning.features import FEATURE_NAMES, features_of
 from mlsim.scenario import BatchConfig
@@ -167,23 +169,81 @@ def test_variants_complete_each_job_once(habits):
     assert found["class-clairvoyant"].bounded_slowdown < found["base"].bounded_slowdown
 
 
-def test_the_command_prints_classes_and_variants(tmp_path):
+@pytest.fixture
+def small_log(tmp_path):
+    """A scenario of three weeks, to which words of the command line are added."""
     pytest.importorskip("sklearn", reason="no scikit-learn; pip install 'mlsim[learning]'")
-    from typer.testing import CliRunner
-
-    from mlsim.cli.main import app
     from mlsim.workload import generate
 
-    generate("lublin", days=21, processors=32, load=0.9, seed=4, estimates="tsafrir").write(
-        tmp_path / "a.swf"
-    )
+    log = generate("lublin", days=21, processors=32, load=0.9, seed=4, estimates="tsafrir")
+    log.write(tmp_path / "a.swf")
     (tmp_path / "a.yaml").write_text(
         "platform: {nodes: [{name: n, count: 32, cores: 1}]}\n"
         "workload: {path: a.swf, mapping: node}\nbatch: {backfill: easy}\n"
     )
-    words = ["learn", "classes", str(tmp_path / "a.yaml"), "--policies", "FCFS", "--trees", "3"]
-    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+
+    def learn(*words):
+        from typer.testing import CliRunner
+
+        from mlsim.cli.main import app
+
+        given = ["learn", "classes", str(tmp_path / "a.yaml"), "--trees", "3", "--jobs", "1", *words]
+        return CliRunner().invoke(app, given)
+
+    return learn
+
+
+def test_the_command_prints_classes_and_variants(small_log, tmp_path):
+    out = tmp_path / "out"
+    result = small_log("--policies", "FCFS", "--out", str(out))
     assert result.exit_code == 0, result.output
-    rows = (tmp_path / "out" / "variants.csv").read_text().splitlines()
+    rows = (out / "variants.csv").read_text().splitlines()
     assert [row.split(",")[2] for row in rows[1:]] == list(VARIANTS)
     assert rows[1].split(",")[4] == "0.0"
+    weeks, whole = pl.read_csv(out / "weeks.csv"), pl.read_csv(out / "classes.csv").row(0, named=True)
+    assert weeks["week"].to_list() == [1, 2]
+    assert weeks["accuracy %"].median() == pytest.approx(whole["weekly accuracy %, median"])
+    assert weeks["accuracy %"].min() <= whole["accuracy %"] <= weeks["accuracy %"].max()
+    assert (out / "gains.csv").is_file()
+    assert small_log("--policies", "SAF", "--out", str(out)).exit_code == 0
+    assert "nan" not in (out / "weeks.csv").read_text().lower()
+    tables = {path.name for path in out.iterdir() if path.is_file()}
+    assert tables == {"classes.csv", "variants.csv", "weeks.csv"}  # no gains of another command
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--policies", "FCFS,fastest"], "--policies: 'fastest'; allowed: FCFS, "),
+        (["--policies", "fairshare"], "--policies: 'fairshare'; allowed: FCFS, "),
+        (["--policies", "FCFS,linear"], "a.yaml: batch.weights: missing; policy linear needs"),
+        (["--known", "all"], "--known: 'all'; allowed: ended, submitted, at-once"),
+        (
+            ["--set", "batch.backfill=conservative"],
+            "batch.backfill: is conservative; classes of jobs need none",
+        ),
+        (["--set", "batch.ties=per-event"], "batch.ties: is per-event; classes of jobs need drained"),
+        (["--set", "batch.easy=accasim"], "batch.easy: is accasim; classes of jobs need standard"),
+        (["--set", "batch.reservations=2"], "batch.reservations: is 2; classes of jobs need 1"),
+        (["--set", "batch.backfill_order=SPF"], "batch.backfill_order: is SPF; classes of jobs need that of"),
+        (["--set", "batch.predictor=EASY++"], "the log is simulated by compiled replay, which needs"),
+        (["--policies", "SAF", "--reference", "{gains}"], "--reference: read with FCFS among --policies"),
+        (["--set", "batch.backfill=none", "--reference", "{gains}"], "--reference: read with FCFS among"),
+        (["--set", "workload.select.first=20"], "all its jobs are submitted within a week"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_done(small_log, words, message, tmp_path):
+    gains, out = tmp_path / "gains.csv", tmp_path / "out"
+    gains.write_text("log,dispatcher,gain\na,EASY++,12.5\n")
+    result = small_log(*(word.format(gains=gains) for word in words), "--out", str(out))
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+    assert not out.exists()
+
+
+def test_gains_over_easy_are_those_of_easy(small_log, tmp_path):
+    out = tmp_path / "out"
+    result = small_log("--policies", "FCFS", "--set", "batch.backfill=none", "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "Gains over EASY-FCFS" not in result.output
+    assert not (out / "gains.csv").exists()

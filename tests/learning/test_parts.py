@@ -196,7 +196,7 @@ def test_classes_by_one_and_two_processes(scenarios, tmp_path):
     assert gains["gain %"][0] == pytest.approx(100 * (1 - means[1] / means[0]), rel=1e-9)
     source.write_text("log,dispatcher,gain\none,EASY++,much\n")
     result = CliRunner().invoke(app, ["learn", *words])
-    assert "needed: numbers" in str(result.exception)
+    assert f"{source}:2: gain: 'much' is no number" in str(result.exception)
 
 
 def test_a_directory_of_something_else_is_refused(scenarios, tmp_path):

@@ -16,7 +16,7 @@ from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
 from mlsim.batch.clock.replay_kernel import ENDS, N_PROGRESS, plan_ends, pop_ends
 from mlsim.batch.clock.replay_many import ReplayMemory
-from mlsim.batch.columns.columns import CLASSES, FREE, PER_EVENT, columns_at
+from mlsim.batch.columns.columns import CLASSES, FREE, columns_at
 from mlsim.batch.columns.table import (
     BACKFILLED,
     END,
@@ -36,10 +36,10 @@ from mlsim.batch.dispatch.passes import Reserving, arrive, begin, enter_queue, h
 from mlsim.batch.order.policies import parameters_of
 from mlsim.batch.room.pool import pool_at
 from mlsim.batch.state.batch_columns import rules_of
-from mlsim.scenario import Backfill, BatchConfig, OverrunRule, Policy
+from mlsim.scenario import Backfill, BatchConfig, EasyRule, OverrunRule, Policy, TieOrder
 from mlsim.workload.jobs import JobBlock
 
-__all__ = ["ClassReplay", "replay_classes"]
+__all__ = ["ClassReplay", "class_obstacle", "replay_classes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,19 @@ class ClassReplay:
     killed: Floats
     lost: Floats
     backfilled: Mask
+
+
+def class_obstacle(config: BatchConfig) -> tuple[str, str] | None:
+    """Return what keeps classes of jobs from replay: the key and what it would have to be; None: nothing."""
+    needs = (
+        ("policy", "another one than fairshare, which goes by users", Policy.FAIRSHARE in config.policies),
+        ("backfill", "none, greedy or easy", config.backfill is Backfill.CONSERVATIVE),
+        ("backfill_order", "that of the policy", config.backfill_order not in (None, config.ordering)),
+        ("reservations", "1", config.reservations != 1),
+        ("ties", "drained", config.ties is not TieOrder.DRAINED),
+        ("easy", "standard", config.backfill is Backfill.EASY and config.easy is not EasyRule.STANDARD),
+    )
+    return next(((key, value) for key, value, stands in needs if stands), None)
 
 
 def replay_classes(
@@ -94,16 +107,12 @@ def replay_classes(
     Raises
     ------
     ValueError
-        If the policy is fairshare, backfilling is conservative, has several reservations or an order of its
-        own, or passes follow every event.
+        If a key stands against it (:func:`class_obstacle`).
     """
+    obstacle = class_obstacle(config)
+    if obstacle is not None:
+        raise ValueError(f"classes of jobs need {': '.join(obstacle)}")
     rules = rules_of(config, exclusive=False, merge=True, nodes=False)
-    if Policy.FAIRSHARE in config.policies:
-        raise ValueError("classes do not go with fairshare: it is not known whose jobs they are")
-    if config.backfill is Backfill.CONSERVATIVE or config.backfill_order not in (None, config.ordering):
-        raise ValueError("classes do not go with conservative backfilling, nor with backfill_order")
-    if rules[PER_EVENT] or config.reservations != 1:
-        raise ValueError("classes go with ties: drained and one reservation")
     parameters = parameters_of(config)
     rules[CLASSES] = True
     n = len(jobs)

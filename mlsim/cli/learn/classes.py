@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.learn.options import Jobs, Out
+from mlsim.cli.learn.options import Jobs, Out, check_read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mlsim._arrays import Mask
     from mlsim.experiment.weekly import WholeLog
-    from mlsim.learning.classes import VariantResult
-    from mlsim.learning.features import JobFeatures
+    from mlsim.learning.classes import Quality, VariantResult
     from mlsim.scenario import Policy
 
 __all__ = ["classes"]
 
 
 def classes(
+    context: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
@@ -65,60 +64,84 @@ def classes(
     """
     from mlsim.batch.weekly.forest import check_library
     from mlsim.cli.learn.progress import show_rows
+    from mlsim.cli.learn.reference import results_of_others
     from mlsim.errors import InputError
     from mlsim.experiment.weekly import whole_log
     from mlsim.learning.class_parts import predicted_in_parts, rival_in_parts, variants_in_parts
+    from mlsim.learning.classes import check_scenario, check_weeks, quality_of
     from mlsim.learning.features import Known, features_of
     from mlsim.learning.parts import parts_in, write_tables
-    from mlsim.scenario import Policy, load, parse_overrides
+    from mlsim.scenario import Backfill, Policy, load, parse_overrides
 
     check_library()
-    try:
-        chosen = [Policy(name.strip()) for name in policies.split(",")]
-    except ValueError as error:
-        raise InputError(f"--policies: {error}; `mlsim list policies` names them") from error
-    if Policy.FAIRSHARE in chosen:
-        raise InputError("--policies: fairshare: users are not known here; choose another")
+    chosen = _policies(policies)
     if known not in tuple(Known):
         raise InputError(f"--known: {known!r}; allowed: {', '.join(Known)}")
     scenarios = [load(file, parse_overrides(overrides or [])) for file in files]
+    for scenario in scenarios:
+        check_scenario(scenario, chosen)
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
-    source = {} if reference is None else _source(reference)
-    quality, variants, gains = [], [], []
+    gained = Policy.FCFS in chosen and any(one.batch.backfill is Backfill.EASY for one in scenarios)
+    check_read(context, {"reference": (gained, "FCFS among --policies, and batch.backfill: easy")})
+    others = {} if reference is None else results_of_others(reference, "log", "dispatcher")
+    source = {key: float(value) for key, value in others.items()}
+    logs = [whole_log(scenario) for scenario in scenarios]
+    for log in logs:
+        check_weeks(log.scenario.name, log.jobs)
+    what = Known(known)
+    quality, weeks, variants, gains = [], [], [], []
     with parts_in(out, "learn classes", ", ".join(names), jobs) as parts:
-        for scenario in scenarios:
-            log, what = whole_log(scenario), Known(known)
+        for scenario, log in zip(scenarios, logs, strict=True):
             features = features_of(log.jobs, log.local, what)
             predicted = predicted_in_parts(parts, log, features, what, trees=trees, seed=seed)
-            quality.append(_quality_row(log, features, predicted))
+            found = quality_of(features, predicted)
+            quality.append(_quality_row(log, found))
+            weeks += _week_rows(scenario.name, found)
             results = variants_in_parts(parts, log, what, predicted, chosen)
             variants += _variant_rows(log, results)
-            if Policy.FCFS in chosen:
+            if Policy.FCFS in chosen and scenario.batch.backfill is Backfill.EASY:
                 gains += _gain_rows(scenario.name, results, *rival_in_parts(parts, scenario), source)
         show_rows("Classes", _transposed(quality))
         show_rows("Variants: bounded slowdowns", variants)
         if gains:
             show_rows("Gains over EASY-FCFS (%), bounded slowdown", gains)
         if out is not None:
-            import polars as pl
-
-            tables = {"classes.csv": quality, "variants.csv": variants}
-            if gains:
-                tables["gains.csv"] = gains
-            write_tables(out, {name: pl.DataFrame(rows).write_csv() for name, rows in tables.items()})
+            tables = {"classes": quality, "weeks": weeks, "variants": variants, "gains": gains}
+            write_tables(out, {f"{name}.csv": _csv(rows) for name, rows in tables.items()})
     if out is not None:
         print(f"Written: {out}")
 
 
-def _quality_row(log: WholeLog, features: JobFeatures, predicted: Mask) -> dict[str, object]:
+def _policies(text: str) -> list[Policy]:
+    """Read the policies to simulate."""
+    from mlsim.errors import InputError
+    from mlsim.scenario import Policy
+
+    allowed = [policy for policy in Policy if policy is not Policy.FAIRSHARE]  # users are not known here
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in allowed:
+            raise InputError(f"--policies: {name!r}; allowed: {', '.join(allowed)}")
+    return [Policy(name) for name in names]
+
+
+def _csv(rows: list[dict[str, object]]) -> str | None:
+    """Return rows as CSV, cells empty where a number is not defined; None of no rows."""
+    import polars as pl
+
+    if not rows:
+        return None
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    return frame.with_columns(pl.col(pl.Float64).fill_nan(None)).write_csv()
+
+
+def _quality_row(log: WholeLog, found: Quality) -> dict[str, object]:
     """Return what Zrigui's Tables 6.1, 6.2, 6.4 and 6.5 say, of one log."""
     import numpy as np
 
-    from mlsim.learning.classes import quality_of
-
-    jobs, found = log.jobs, quality_of(features, predicted)
+    jobs = log.jobs
     divider = float(np.median(jobs.run_time))
     small = jobs.run_time < divider
     area = jobs.run_time * jobs.processors
@@ -138,6 +161,16 @@ def _quality_row(log: WholeLog, features: JobFeatures, predicted: Mask) -> dict[
         "weekly accuracy %, median": 100 * float(middle),
         "weekly accuracy %, p90": 100 * float(high),
     }
+
+
+def _week_rows(log: str, found: Quality) -> list[dict[str, object]]:
+    """Return a row for each week after the first that has jobs."""
+    return [
+        {"log": log, "week": week, "accuracy %": accuracy, "precision %": precision, "recall %": recall}
+        for week, (accuracy, precision, recall) in zip(
+            found.weeks.tolist(), (100 * found.weekly).tolist(), strict=True
+        )
+    ]
 
 
 def _variant_rows(
@@ -187,17 +220,6 @@ def _gain_rows(
         row = {"log": log, "dispatcher": name, "mean": mean, "gain %": gain}
         rows.append(row | ({"source %": source.get((log, name))} if source else {}))
     return rows
-
-
-def _source(path: Path) -> dict[tuple[str, str], float]:
-    """Return the gains that others found, by log and dispatcher."""
-    from mlsim.cli.learn.reference import results_of_others
-    from mlsim.errors import InputError
-
-    try:
-        return {key: float(value) for key, value in results_of_others(path, "log", "dispatcher").items()}
-    except ValueError as error:
-        raise InputError(f"{path}: {error}; needed: numbers in its third column") from error
 
 
 def _transposed(rows: list[dict[str, object]]) -> list[dict[str, object]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["Jobs", "Out"]
+__all__ = ["Jobs", "Out", "check_read", "read_by_methods"]
 
 Jobs = Annotated[
     int | None,
@@ -30,3 +31,34 @@ Out = Annotated[
         show_default=False,
     ),
 ]
+
+
+def read_by_methods(method: str, *, also: Mapping[str, tuple[bool, str]]) -> dict[str, tuple[bool, str]]:
+    """Return which options of a search are read, and with what: those of searches, and others."""
+    evolution = (method != "grid", "--method xnes or cma-es")
+    searches = {"points": (method == "grid", "--method grid"), "evaluations": evolution, "seed": evolution}
+    return searches | dict(also)
+
+
+def check_read(context: typer.Context, readers: Mapping[str, tuple[bool, str]]) -> None:
+    """Check that no option is given that nothing reads.
+
+    Parameters
+    ----------
+    context
+        Of the command.
+    readers
+        Parameter to whether it is read, and with what it would be.
+
+    Raises
+    ------
+    InputError
+        If one is given.
+    """
+    from mlsim.errors import InputError
+
+    for name, (read, needed) in readers.items():
+        source = context.get_parameter_source(name)
+        if not read and source is not None and source.name == "COMMANDLINE":
+            option = name.replace("_", "-")
+            raise InputError(f"--{option}: read with {needed} only; take it out, or write that")

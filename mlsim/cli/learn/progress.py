@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["show", "show_rows", "weeks_done"]
+__all__ = ["cell", "show", "show_rows", "weeks_done"]
 
 _WIDE = 240
 
@@ -27,6 +28,11 @@ def weeks_done() -> Iterator[Callable[[int, int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("weeks", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def cell(value: float, form: str) -> str:
+    """Return a number as text; nothing of one that is not defined."""
+    return "" if math.isnan(value) else format(value, form)
 
 
 def show(table: Table) -> None:
@@ -49,7 +55,7 @@ def show_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     for row in rows:
         table.add_row(
             *(
-                f"{value:,.1f}" if isinstance(value, float) else "" if value is None else str(value)
+                cell(value, ",.1f") if isinstance(value, float) else "" if value is None else str(value)
                 for value in row.values()
             )
         )

@@ -20,15 +20,31 @@ def results_of_others(path: Path, first: str, second: str) -> dict[tuple[str, st
     Raises
     ------
     InputError
-        If the file has other columns.
+        If the file has other columns, or a value is no number.
     """
     import csv
+    import math
 
     from mlsim._files import read_text
     from mlsim.errors import InputError
 
-    rows = list(csv.DictReader(read_text(path, "table of results").splitlines()))
-    names = list(rows[0]) if rows else []
+    lines = csv.reader(read_text(path, "table of results").splitlines())
+    names = next(lines, [])
     if names[:2] != [first, second] or len(names) < 3:
-        raise InputError(f"{path}: columns: {', '.join(names)}; needed: {first}, {second}, and one of values")
-    return {(row[first], row[second]): row[names[2]] for row in rows}
+        found = ", ".join(names) or "none"
+        raise InputError(f"{path}: columns: {found}; needed: {first}, {second}, and one of values")
+    results = {}
+    for row in lines:
+        place = f"{path}:{lines.line_num}"
+        if not row:
+            continue
+        if len(row) < 3:
+            raise InputError(f"{place}: has {len(row)} columns; needed: {first}, {second}, {names[2]}")
+        try:
+            known = math.isfinite(float(row[2]))
+        except ValueError:
+            known = False
+        if not known:
+            raise InputError(f"{place}: {names[2]}: {row[2]!r} is no number")
+        results[row[0], row[1]] = row[2]
+    return results
