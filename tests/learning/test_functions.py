@@ -145,3 +145,17 @@ def test_the_command_writes_policies_that_run(scenario, tmp_path):
 def test_a_log_with_too_few_jobs_is_refused(scenario):
     with pytest.raises(InputError, match="no week has 100000 jobs"):
         run_trials(weeks_of(scenario), Trials(tasks=99_984))
+
+
+def test_where_nothing_can_be_written_nothing_is_searched(scenario, tmp_path):
+    from mlsim.cli.main import app
+
+    (tmp_path / "base.yaml").write_text(dump(scenario))
+    words = ["--initial", "99984", "-o", str(tmp_path / "missing" / "mine.py")]  # no week has so many jobs
+    result = CliRunner().invoke(app, ["learn", "function", str(tmp_path / "base.yaml"), *words])
+    assert isinstance(result.exception, InputError)
+    assert "missing" in str(result.exception)
+    words[-1] = str(tmp_path / "mine.py")
+    result = CliRunner().invoke(app, ["learn", "function", str(tmp_path / "base.yaml"), *words])
+    assert "no week has" in str(result.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["base.yaml"]

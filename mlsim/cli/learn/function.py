@@ -54,11 +54,11 @@ def function(
         given.append(f"workload.select.weeks={train}")
     scenario = load(file, parse_overrides(given))
     tried = Trials(sets, tasks, initial, trials, seed)
-    with weeks_done() as progress:
-        found = fit_functions(*run_trials(weeks_of(scenario), tried, progress), keep)
     weeks = f", weeks {train}" if train else ""
     of = f"{scenario.name}{weeks}: {sets} sets, {trials} orders each, seed {seed}"
-    with new_files([out]) as (part,):
+    with new_files([out]) as (part,):  # before the search: whether it can be written shows at once
+        with weeks_done() as progress:
+            found = fit_functions(*run_trials(weeks_of(scenario), tried, progress), keep)
         part.write_text(as_policy(found, of), encoding="utf-8")
     for number, one in enumerate(found, 1):
         print(f"Learned{number}  error {one.error:.6g}  {one.text.replace('np.', '')}")
