@@ -11,7 +11,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 
-__all__ = ["METHODS", "check_method", "minimise", "penalty"]
+__all__ = ["METHODS", "check_method", "minimise", "penalty", "tried_by"]
 
 METHODS = ("xnes", "cma-es")
 
@@ -67,6 +67,12 @@ def minimise(
         search.tell(vectors, found + penalty(vectors, factor))
         tried += len(vectors)
     return best, least
+
+
+def tried_by(method: str, dimensions: int, evaluations: int) -> int:
+    """Return how many vectors a search tries: whole generations, at least one."""
+    population = _search_of(method, dimensions, 0).population
+    return max(evaluations // population, 1) * population
 
 
 def check_method(method: str) -> None:

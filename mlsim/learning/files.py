@@ -6,12 +6,14 @@ from pathlib import Path
 
 import polars as pl
 
+from mlsim.experiment.study.digests import located
 from mlsim.learning.mixed import Mixed
 from mlsim.learning.parts import write_tables
 from mlsim.learning.phases import PhaseBand
 from mlsim.learning.transfer import Transfer, TransferBand
 from mlsim.learning.vectors import FEATURES
-from mlsim.scenario import Policy, Scenario, WeightsConfig, dump
+from mlsim.scenario import Policy, Scenario, WeightsConfig
+from mlsim.scenario.files.dumping import mapping_text, plain
 
 __all__ = ["write_mixed", "write_phases", "write_transfer", "write_transfer_phases"]
 
@@ -23,7 +25,8 @@ def write_mixed(directory: Path, found: Mixed, scenario: Scenario) -> None:
     ----------
     directory
         Files: ``weeks.csv`` has a row a week (part, mean bounded slowdown of each policy, the weights
-        that were best in hindsight), ``learned.yaml`` is the scenario under w*_train.
+        that were best in hindsight), ``learned.yaml`` is the scenario under w*_train, files by their whole
+        paths, so that it runs from there.
     found
         What was found.
     scenario
@@ -34,7 +37,7 @@ def write_mixed(directory: Path, found: Mixed, scenario: Scenario) -> None:
     frame = pl.DataFrame({"week": found.weeks, "part": parts, **found.means, **weights})
     named = dict(zip(FEATURES, found.learned.tolist(), strict=True))
     batch = scenario.batch.model_copy(update={"policy": Policy.LINEAR, "weights": WeightsConfig(**named)})
-    text = dump(scenario.model_copy(update={"batch": batch}))
+    text = mapping_text(located(plain(scenario.model_copy(update={"batch": batch})), scenario.directory))
     write_tables(directory, {"weeks.csv": frame.write_csv(), "learned.yaml": text})
 
 
@@ -78,8 +81,14 @@ def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
     )
 
 
-def write_phases(directory: Path, band: PhaseBand) -> None:
-    """Write ``phases.csv``: a row for each policy and phase of the cut, with its sums over both parts."""
+def write_phases(directory: Path, band: PhaseBand | None) -> None:
+    """Write ``phases.csv``: a row for each policy and phase of the cut, with its sums over both parts.
+
+    None: there is no band this time, and no such file.
+    """
+    if band is None:
+        write_tables(directory, {"phases.csv": None})
+        return
     rows = [
         {"policy": name, "phase": phase, "train": train, "test": test}
         for name in band.test
@@ -90,8 +99,14 @@ def write_phases(directory: Path, band: PhaseBand) -> None:
     write_tables(directory, {"phases.csv": pl.DataFrame(rows).write_csv()})
 
 
-def write_transfer_phases(directory: Path, band: TransferBand) -> None:
-    """Write ``phases.csv``: a row for each policy, log of the test and phase of the cut, with its mean."""
+def write_transfer_phases(directory: Path, band: TransferBand | None) -> None:
+    """Write ``phases.csv``: a row for each policy, log of the test and phase of the cut, with its mean.
+
+    None: there is no band this time, and no such file.
+    """
+    if band is None:
+        write_tables(directory, {"phases.csv": None})
+        return
     rows = [
         {"policy": policy, "tested on": log, "phase": phase, "mean": mean}
         for log, means in band.means.items()

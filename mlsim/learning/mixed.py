@@ -18,7 +18,7 @@ from mlsim.batch.clock.replay_many import replay_many
 from mlsim.errors import InputError
 from mlsim.experiment.study.statistics import Spread, spread_of
 from mlsim.experiment.weekly import LogWeeks
-from mlsim.learning.evolution import check_method, minimise
+from mlsim.learning.evolution import check_method, minimise, tried_by
 from mlsim.learning.vectors import normalised, places_of, simplex_grid, widened
 from mlsim.scenario import BatchConfig, Policy, WeightsConfig
 from mlsim.workload.jobs import JobBlock
@@ -32,6 +32,7 @@ __all__ = [
     "feature_scales",
     "learn_mixed",
     "learned_of",
+    "paired",
     "parts_of",
     "pure_means",
     "searched",
@@ -140,13 +141,18 @@ class Mixed:
 
     def against(self, reference: str) -> dict[str, Spread]:
         """Return each policy's mean over the test weeks, and the paired difference to a policy's."""
+        weeks, other = self.weeks[self.test], self.means[reference][self.test]
+        return {name: paired(weeks, values[self.test], other) for name, values in self.means.items()}
 
-        def labelled(values: Floats) -> dict[str, float]:
-            weeks = self.weeks[self.test].tolist()
-            return {str(week): value for week, value in zip(weeks, values[self.test].tolist(), strict=True)}
 
-        other = labelled(self.means[reference])
-        return {name: spread_of(labelled(values), other) for name, values in self.means.items()}
+def paired(weeks: Ints, values: Floats, others: Floats) -> Spread:
+    """Return the mean over weeks of what a policy gives, and the paired difference to another one.
+
+    Of a single week there is a difference, but no interval and no test of it, which are NaN.
+    """
+    one, other = (dict(zip(map(str, weeks.tolist()), of.tolist(), strict=True)) for of in (values, others))
+    found = spread_of(one, other)
+    return replace(found, difference=float(values[0] - others[0])) if len(weeks) == 1 else found
 
 
 def weekly_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int, vectors: Floats) -> Floats:
@@ -331,4 +337,5 @@ def _by_evolution(
         float(weekly_means([log.blocks[number]], config, units, vector[np.newaxis])[0, 0])
         for number, vector in zip(numbers.tolist()[1:], best[:-1], strict=True)
     ]
-    return best, least, np.array(greedy), learned_of([together], searching), searching.evaluations
+    count = tried_by(searching.method, len(places_of(searching.features)), searching.evaluations)
+    return best, least, np.array(greedy), learned_of([together], searching), count

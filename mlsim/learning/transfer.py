@@ -10,7 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.experiment.study.statistics import Spread, spread_of
+from mlsim.experiment.study.statistics import Spread
 from mlsim.experiment.weekly import LogWeeks
 from mlsim.learning.mixed import (
     PURE,
@@ -18,6 +18,7 @@ from mlsim.learning.mixed import (
     Searching,
     Wanted,
     learned_of,
+    paired,
     parts_of,
     pure_means,
     searched,
@@ -53,12 +54,7 @@ class Transfer:
 
     def against(self, log: str, policy: str, reference: str) -> Spread:
         """Return a policy's mean over the test weeks of a log, and the paired difference to another one's."""
-        weeks = self.weeks[log].tolist()
-        one, other = (
-            {str(week): value for week, value in zip(weeks, self.means[log][name].tolist(), strict=True)}
-            for name in (policy, reference)
-        )
-        return spread_of(one, other)
+        return paired(self.weeks[log], self.means[log][policy], self.means[log][reference])
 
 
 def learn_transfer(

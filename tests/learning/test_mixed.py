@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.errors import InputError
 from mlsim.experiment.weekly import weeks_of
-from mlsim.learning.evolution import minimise, penalty
+from mlsim.learning.evolution import minimise, penalty, tried_by
 from mlsim.learning.mixed import PURE, Searching, feature_scales, learn_mixed, weekly_means
 from mlsim.learning.phases import learn_phases
 from mlsim.learning.transfer import learn_transfer
@@ -70,6 +70,21 @@ def test_evolution_finds_a_direction_and_keeps_the_norm(method):
     assert 0.2 < np.abs(vector).sum() < 5
     again, _ = minimise(direction(target), 3, **options)
     assert again.tobytes() == vector.tobytes()
+
+
+@pytest.mark.parametrize("method", ["xnes", "cma-es"])
+@pytest.mark.parametrize("evaluations", [1, 10, 100])
+def test_vectors_are_counted_as_they_are_tried(method, evaluations):
+    if method == "cma-es":
+        pytest.importorskip("cmaes", reason="no cmaes; pip install 'mlsim[search]'")
+    counts = []
+
+    def loss(tried):
+        counts.append(len(tried))
+        return np.abs(tried).sum(axis=1)
+
+    minimise(loss, 3, method=method, evaluations=evaluations, factor=1.0, seed=1)
+    assert tried_by(method, 3, evaluations) == sum(counts)
 
 
 def test_the_penalty_is_least_at_norm_1():
@@ -295,3 +310,98 @@ def test_the_command_shows_phases_and_what_others_found(scenario, tmp_path):
     (tmp_path / "source.csv").write_text("policy,value\nSAF,1\n")
     result = CliRunner().invoke(app, [*words, *more])
     assert "needed: policy, part" in str(result.exception)
+
+
+def mixed(place, *words, command="mixed"):
+    from mlsim.cli.main import app
+
+    weeks = ["--train", "0-2", "--test", "3-4"] if command == "mixed" and "--test" not in words else []
+    return CliRunner().invoke(app, ["learn", command, str(place / "base.yaml"), *weeks, *words])
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "message"),
+    [
+        ("mixed", ["--method", "xnes", "--points", "3"], "--points: read with --method grid only"),
+        ("mixed", ["--evaluations", "20"], "--evaluations: read with --method xnes or cma-es only"),
+        ("mixed", ["--seed", "0"], "--seed: read with --method xnes or cma-es only"),
+        ("mixed", ["--penalty", "2"], "--penalty: read with --method xnes or cma-es only"),
+        ("mixed", ["--phase-points", "3"], "--phase-points: read with --phases and --method grid only"),
+        ("mixed", ["--method", "annealing", "--points", "3"], "allowed: grid, xnes"),
+        ("transfer", ["--method", "xnes", "--points", "3"], "--points: read with --method grid only"),
+        ("transfer", ["--seed", "1"], "--seed: read with --method xnes or cma-es only"),
+    ],
+)
+def test_options_that_nothing_reads_are_refused(scenario, command, words, message, tmp_path):
+    (tmp_path / "base.yaml").write_text(dump(scenario))
+    (tmp_path / "other.yaml").write_text(dump(scenario.model_copy(update={"name": "other"})))
+    others = [str(tmp_path / "other.yaml")] if command == "transfer" else []
+    result = mixed(tmp_path, *others, *words, command=command)
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "columns: none; needed: policy, part, and one of values"),
+        ("policy,part,value\nSAF,train,1\nSAF,all,2\n", "part: 'all'; allowed: train, test"),
+        ("policy,part,value\nSAF,train,1\n\nSAF,test,nan\n", ":4: value: 'nan' is no number"),
+        ("policy,part,value\nSAF,train\n", ":2: has 2 columns; needed: policy, part, value"),
+    ],
+)
+def test_damaged_results_of_others_are_refused_by_their_line(scenario, lines, message, tmp_path):
+    (tmp_path / "base.yaml").write_text(dump(scenario))
+    (tmp_path / "source.csv").write_text(lines)
+    result = mixed(tmp_path, "--points", "3", "--reference", str(tmp_path / "source.csv"))
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+def test_one_week_gives_a_difference_and_no_interval(scenario, tmp_path):
+    (tmp_path / "base.yaml").write_text(dump(scenario))
+    result = mixed(tmp_path, "--points", "3", "--train", "1-2", "--test", "0-0")
+    assert result.exit_code == 0, result.output
+    assert "nan" not in result.output
+    assert "Some test weeks are before the weeks that weights were learned from" in result.output
+    assert "learned from 2 weeks with jobs, tested on 1;" in " ".join(result.output.split())
+    sums = learn_mixed(weeks_of(scenario), (1, 2), (0, 0), Searching(points=3)).sums()
+    row = next(line for line in result.output.splitlines() if " FCFS " in line)
+    assert f" {sums['FCFS'][1] - sums['SAF'][1]:.2f} " in row
+
+
+def test_the_learned_scenario_finds_its_log_and_no_band_of_another_command_stays(scenario, tmp_path):
+    """A scenario names its log by the way from itself; what was learned from it lies elsewhere."""
+    log = tmp_path / "logs" / "log.swf"
+    log.parent.mkdir()
+    log.write_bytes((scenario.directory / scenario.workload.path).read_bytes())
+    workload = scenario.workload.model_copy(update={"path": "logs/log.swf"})
+    (tmp_path / "base.yaml").write_text(dump(scenario.model_copy(update={"workload": workload})))
+    out = tmp_path / "far" / "away"
+    words = ["--points", "3", "--jobs", "1", "--out", str(out)]
+    result = mixed(tmp_path, *words, "--phases", "2", "--phase-points", "3")
+    assert result.exit_code == 0, result.output
+    assert (out / "phases.csv").is_file()
+    result = mixed(tmp_path, *words)
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in out.iterdir() if path.is_file()} == {"weeks.csv", "learned.yaml"}
+    summary = mlsim.run(str(out / "learned.yaml"), {"workload.select.weeks": 3}).summary
+    row = pl.read_csv(out / "weeks.csv").row(3, named=True)
+    assert row["w*_train"] == pytest.approx(summary["bounded_slowdown"]["mean"], rel=1e-9)
+
+
+def test_one_week_of_another_log_gives_a_difference(scenario, tmp_path):
+    (tmp_path / "base.yaml").write_text(dump(scenario))
+    (tmp_path / "other.yaml").write_text(dump(scenario.model_copy(update={"name": "other"})))
+    other, out = str(tmp_path / "other.yaml"), tmp_path / "out"
+    words = [other, "--points", "3", "--share", "0.8", "--jobs", "1", "--out", str(out)]
+    result = mixed(tmp_path, *words, "--phases", "2", command="transfer")
+    assert result.exit_code == 0, result.output
+    assert "weeks: 1" in result.output
+    assert "nan" not in result.output
+    assert (out / "phases.csv").is_file()
+    rows = pl.read_csv(out / "transfer.csv").filter(pl.col("policy") == "FCFS")
+    reference = pl.read_csv(out / "transfer.csv").filter(pl.col("policy") == "SAF")["mean"]
+    assert rows["difference to SAF"].to_list() == (rows["mean"] - reference).to_list()
+    assert mixed(tmp_path, *words, command="transfer").exit_code == 0
+    assert {path.name for path in out.iterdir() if path.is_file()} == {"transfer.csv", "weights.csv"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.learn.options import Jobs, Out
+from mlsim.cli.learn.options import Jobs, Out, check_read, read_by_methods
 
 if TYPE_CHECKING:
     from mlsim.learning.mixed import Mixed
@@ -17,6 +17,7 @@ __all__ = ["mixed"]
 
 
 def mixed(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The scenario.", show_default=False)],
     train: Annotated[str, typer.Option(metavar="A-B", help="Weeks to learn.", show_default=False)],
     test: Annotated[str, typer.Option(metavar="A-B", help="Weeks to test.", show_default=False)],
@@ -64,6 +65,7 @@ def mixed(
     from dataclasses import replace
 
     from mlsim.cli.learn.reference import results_of_others
+    from mlsim.errors import InputError
     from mlsim.experiment.weekly import weeks_of
     from mlsim.learning.files import write_mixed, write_phases
     from mlsim.learning.mixed import Searching, learn_mixed
@@ -76,7 +78,16 @@ def mixed(
     names = tuple(name.strip() for name in features.split(","))
     searching = Searching(names, method, points, evaluations, penalty, seed, scaled)
     searching.check()
+    grid = method == "grid"
+    also = {
+        "penalty": (not grid, "--method xnes or cma-es"),
+        "phase_points": (grid and phases > 0, "--phases and --method grid"),
+    }
+    check_read(context, read_by_methods(method, also=also))
     source = {} if reference is None else results_of_others(reference, "policy", "part")
+    for _, part in source:
+        if part not in ("train", "test"):
+            raise InputError(f"{reference}: part: {part!r}; allowed: train, test")
     train_test = _weeks("train", train), _weeks("test", test)
     if phases:
         at_phases(scenario, phases)
@@ -86,6 +97,7 @@ def mixed(
         _print(found, source)
         if out is not None:
             write_mixed(out, found, scenario)
+            write_phases(out, None)
         if phases:
             band = learn_phases(scenario, phases, *train_test, replace(searching, points=phase_points), parts)
             _print_band(band)
@@ -130,7 +142,7 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from mlsim.cli.learn.progress import show
+    from mlsim.cli.learn.progress import cell, show
     from mlsim.learning.vectors import FEATURES
 
     table = Table(title="Sums of weekly mean bounded slowdowns")
@@ -140,8 +152,9 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
     spreads = found.against("SAF")
     for name, (trained, tested) in sorted(found.sums().items(), key=lambda item: item[1][1]):
         one = spreads[name]
-        span = f"{one.difference_low:.2f} to {one.difference_high:.2f}"
-        cells = ("", "", "") if name == "SAF" else (f"{one.difference:.2f}", span, f"{one.p:.2g}")
+        ends = [cell(end, ".2f") for end in (one.difference_low, one.difference_high)]
+        span = " to ".join(ends) if all(ends) else ""
+        cells = ("", "", "") if name == "SAF" else (f"{one.difference:.2f}", span, cell(one.p, ".2g"))
         sums: list[str] = []
         for part, value in (("train", trained), ("test", tested)):
             sums += [f"{value:.2f}", *([source.get((name, part), "")] if source else [])]
@@ -150,8 +163,11 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
     show(table)
     weights = zip(FEATURES, found.learned.tolist(), strict=True)
     console.print("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
+    fitted, others = found.weeks[found.train], found.weeks[found.test]
     console.print(
-        f"{found.vectors:,} vectors a week, {len(found.weeks)} weeks; differences of pairs of the same week, "
-        "p of Wilcoxon's signed-rank test",
+        f"{found.vectors:,} vectors a week; learned from {len(fitted)} weeks with jobs, tested on "
+        f"{len(others)}; differences of pairs of the same week, p of Wilcoxon's signed-rank test",
         style="dim",
     )
+    if others.min() < fitted.max():
+        console.print("Some test weeks are before the weeks that weights were learned from: no forecast.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.learn.options import Jobs, Out
+from mlsim.cli.learn.options import Jobs, Out, check_read, read_by_methods
 
 if TYPE_CHECKING:
     from mlsim.learning.transfer import Transfer, TransferBand
@@ -18,6 +18,7 @@ _REFERENCE = "SAF"
 
 
 def transfer(
+    context: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
@@ -70,6 +71,7 @@ def transfer(
         tuple(name.strip() for name in features.split(",")), method, points, evaluations, seed=seed
     )
     searching.check()
+    check_read(context, read_by_methods(method, also={}))
     for scenario in scenarios if phases else ():
         at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
@@ -78,6 +80,7 @@ def transfer(
         _print(found)
         if out is not None:
             write_transfer(out, found, _REFERENCE)
+            write_transfer_phases(out, None)
         if phases:
             logs.clear()  # each part cuts its own
             band = transfer_phases(scenarios, phases, share, searching, parts)
@@ -117,7 +120,7 @@ def _print(found: Transfer) -> None:
     table = Table(title=f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)")
     table.add_column("learned on")
     for log, weeks in found.weeks.items():
-        table.add_column(f"{log}, {len(weeks)} weeks", justify="right")
+        table.add_column(f"{log}, weeks: {len(weeks)}", justify="right")
     for learned in (*found.weights, "SPF", "FCFS"):
         cells = []
         for log in found.weeks:
