@@ -1,14 +1,14 @@
 """Dispatchers on weeks that none of them has seen: a learned policy, predictions, classes, planning.
 
 Usage: python scenarios/studies/mixed/unseen.py [--train 28-64] [--test 65-100] [--points 50]
-       [--only NAME ...] [--out DIR]
+       [--only NAME ...] [--reference NAME] [--out DIR]
 
 The weights of the mixed policy are learned from the training weeks, each simulated alone (as by
 ``mlsim learn mixed``). Then training and test weeks are simulated as one log, so that predictors and classes
 come to the test weeks with what they have learned, and dispatchers with the queues that they have left. The
 value of a week is the mean bounded slowdown of the jobs submitted in it; weeks count from the first job. What
-is compared with EASY-SAF are the test weeks, pair by pair. The log is looked for in the directories of
-MLSIM_TRACES.
+is compared with the reference are the test weeks, pair by pair. Planners have no threshold, so that they are
+to be compared with EASY-SAF without one. The log is looked for in the directories of MLSIM_TRACES.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from mlsim.learning.vectors import FEATURES
 from mlsim.scenario import load
 
 BASE = Path(__file__).with_name("sdsc-sp2.yaml")
-REFERENCE = "EASY-SAF"
+SAF = "EASY-SAF"
 WEEK = 604_800.0
 PLAIN = {"output.pictures": False}
+PLANS: dict[str, object] = {"batch.policy": None, "batch.backfill": None, "batch.threshold": None}
 
 Keys = dict[str, object]
 
@@ -39,7 +40,8 @@ def dispatchers(weights: dict[str, float]) -> dict[str, Keys]:
     """Return what is compared: a name, and the keys that it sets."""
     return {
         "EASY-FCFS": {},
-        REFERENCE: {"batch.policy": "SAF"},
+        SAF: {"batch.policy": "SAF"},
+        "EASY-SAF, no threshold": {"batch.policy": "SAF", "batch.threshold": None},
         "EASY-SPF": {"batch.policy": "SPF"},
         "w*_train": {"batch.policy": "linear", "batch.weights": weights},
         "EASY++": {"batch.predictor": "EASY++", "batch.backfill_order": "SPF"},
@@ -47,19 +49,8 @@ def dispatchers(weights: dict[str, float]) -> dict[str, Keys]:
         "SAF, forest-mean": {"batch.policy": "SAF", "batch.predictor": "forest-mean"},
         "FCFS, classes": {"batch.classifier": {"trees": 50}},
         "SAF, classes": {"batch.policy": "SAF", "batch.classifier": {"trees": 50}},
-        "lists": {
-            "batch.dispatcher": "lists",
-            "batch.policy": None,
-            "batch.backfill": None,
-            "batch.threshold": None,
-        },
-        "cp": {
-            "batch.dispatcher": "cp",
-            "batch.policy": None,
-            "batch.backfill": None,
-            "batch.threshold": None,
-            "batch.cp.time_limit": "20 ms",
-        },
+        "lists": PLANS | {"batch.dispatcher": "lists"},
+        "cp": PLANS | {"batch.dispatcher": "cp", "batch.cp.time_limit": "20 ms"},
         "SAF, right run times": {"batch.policy": "SAF", "batch.predictor": "actual"},
     }
 
@@ -89,24 +80,28 @@ def span(text: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def measure(train: tuple[int, int], test: tuple[int, int], points: int, only: list[str]) -> pl.DataFrame:
-    """Simulate, and compare with EASY-SAF."""
-    unknown = set(only) - set(dispatchers({}))
-    if unknown:
-        sys.exit(f"--only: {', '.join(sorted(unknown))}; allowed: {', '.join(dispatchers({}))}")
+def simulate(
+    train: tuple[int, int], test: tuple[int, int], points: int, names: list[str]
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Return the value of each test week, and the CPU seconds, of each dispatcher by name."""
     weights = learned(train, test, points)
     print("w*_train:", weights, file=sys.stderr)
     values, seconds = {}, {}
     for name, keys in dispatchers(weights).items():
-        if only and name not in (*only, REFERENCE):
+        if name not in names:
             continue
         began = time.process_time()
         values[name] = weekly(keys, train, test)
         seconds[name] = time.process_time() - began
         print(f"{name}: {sum(values[name].values()):.1f}, {seconds[name]:.0f} CPU s", file=sys.stderr)
+    return values, seconds
+
+
+def compared(values: dict[str, dict[str, float]], seconds: dict[str, float], reference: str) -> pl.DataFrame:
+    """Compare with the reference, week by week."""
     rows = []
     for name, of in values.items():
-        spread = spread_of(of, values[REFERENCE])
+        spread = spread_of(of, values[reference])
         rows.append(
             {
                 "dispatcher": name,
@@ -122,6 +117,15 @@ def measure(train: tuple[int, int], test: tuple[int, int], points: int, only: li
     return pl.DataFrame(rows)
 
 
+def asked_for(only: list[str], reference: str) -> list[str]:
+    """Return the names of what is to be simulated, the reference among them."""
+    allowed = list(dispatchers({}))
+    unknown = {*only, reference} - set(allowed)
+    if unknown:
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; allowed: {'; '.join(allowed)}")
+    return [*only, reference] if only else allowed
+
+
 def main() -> None:
     """Read the options, measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -129,14 +133,24 @@ def main() -> None:
     parser.add_argument("--test", type=span, default=(65, 100))
     parser.add_argument("--points", type=int, default=50)
     parser.add_argument("--only", nargs="*", default=[], help="names of the first column")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--reference", default=SAF, help="whom the others are compared with")
+    parser.add_argument(
+        "--out", type=Path, help="directory for unseen.csv and the values of weeks, weeks.csv"
+    )
     given = parser.parse_args()
-    found = measure(given.train, given.test, given.points, given.only)
+    values, seconds = simulate(given.train, given.test, given.points, asked_for(given.only, given.reference))
+    found = compared(values, seconds, given.reference)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=140, float_precision=2):
         print(found)
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         found.write_csv(given.out / "unseen.csv")
+        weeks = [
+            {"dispatcher": name, "week": int(week), "mean bounded slowdown": value}
+            for name, of in values.items()
+            for week, value in of.items()
+        ]
+        pl.DataFrame(weeks).write_csv(given.out / "weeks.csv")
 
 
 if __name__ == "__main__":
