@@ -4,8 +4,8 @@
 #   scenarios/studies/cp/all.sh runs/cp [JOBS [LOGS [STRETCH]]]
 #
 # JOBS of each Eurora-like log (1500; KIT-like two thirds of them), LOGS of each machine (10, seeds from 41 on), STRETCH:
-# jobs of a log that the sources' models are simulated on (250; below, instances are cut, too). The log of Gaia is looked
-# for in $MLSIM_TRACES. README.md says what each part costs.
+# jobs of a log that the sources' models are simulated on (250, of ten logs at most 40; below, instances are cut, too). The
+# log of Gaia is looked for in $MLSIM_TRACES. README.md says what each part costs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1 jobs=${2:-1500} logs=${3:-10} stretch=${4:-250}
@@ -15,7 +15,10 @@ for seed in $(seq 41 $((40 + logs))); do
   [ -e "$out/logs/kit-$seed.csv" ] || mlsim workload kit -o "$out/logs/kit-$seed.csv" --jobs $((jobs * 2 / 3)) --seed "$seed"
 done
 # What stretches and instances are taken from, whatever JOBS is.
-[ -e "$out/logs/eurora1500-41.csv" ] || mlsim workload eurora -o "$out/logs/eurora1500-41.csv" --jobs 1500 --seed 41
+for seed in $(seq 41 50); do
+  log="$out/logs/eurora1500-$seed.csv"
+  [ -e "$log" ] || mlsim workload eurora -o "$log" --jobs 1500 --seed "$seed"
+done
 [ -e "$out/logs/kit1000-42.csv" ] || mlsim workload kit -o "$out/logs/kit1000-42.csv" --jobs 1000 --seed 42
 MLSIM_TRACES=$(cd "$out/logs" && pwd):${MLSIM_TRACES:-}
 export MLSIM_TRACES
@@ -39,5 +42,8 @@ mlsim cp replay "$out/instances.jsonl.gz" -d pcp19 -d pcp4 -d pcp21 -d hcp19 -d 
 # The sources' models at the sources' limits: what takes longest.
 sed -e "s|base: cp.yaml|base: $here/cp.yaml|" -e "s|first: 250|first: $stretch|" "$here/models.yaml" >"$out/models.yaml"
 mlsim study "$out/models.yaml" --out "$out/models"
+[ "$stretch" -gt 40 ] && stretch=40
+sed -e "s|base: cp.yaml|base: $here/cp.yaml|" -e "s|first: 40|first: $stretch|" "$here/stretches.yaml" >"$out/stretches.yaml"
+mlsim study "$out/stretches.yaml" --out "$out/stretches"
 mlsim study "$here/gaia.yaml" --out "$out/gaia"
 python "$here/figures.py" "$out"

@@ -13,8 +13,8 @@ classes.png          the same for medium and long jobs: thesis, Fig. 5.4
 distributions.png    slowdown, by classes of jobs, and waiting jobs: thesis, Figs 4.3 to 4.5
 instances.png        ratios on the same instances: paper, Figs 6 to 9; thesis, Figs 6.7, 6.8
 instances.md         better, equal and worse objectives, groups: thesis, Tables 6.2, 6.3
-ratios-*.md          of seeds.yaml and kit.yaml: slowdowns of dispatchers, and paired ratios to others that
-                     choose nodes as planners do
+ratios-*.md          of seeds.yaml, kit.yaml, stretches.yaml: slowdowns of dispatchers, and paired ratios to
+                     others that choose nodes as planners do
 ===================  ======================================================================================
 """
 
@@ -42,8 +42,12 @@ CLASSES = {"short": (0.0, HOUR), "medium": (HOUR, 5 * HOUR), "long": (5 * HOUR, 
 SYSTEMS = {"eurora": "Eurora-like", "kit": "KIT-like", "UniLu": "Gaia"}
 PREDICTORS = {"walltime": "W", "D": "D", "L2": "L2", "actual": "R"}
 """Short names, by the words of scenarios."""
-BASES = ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware", "lists")
-"""Who chooses nodes as `cp` does: heuristics, and the list planner, to which `cp` adds solving."""
+BASES = {
+    "seeds": ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware", "lists"),
+    "kit": ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware", "lists"),
+    "stretches": ("SAF, best-fit", "EASY-SAF, best-fit", "EASY-SAF, demand-aware", "lists"),
+}
+"""By study, who chooses nodes as planners do: heuristics, and the list planner that `cp` adds solving to."""
 SAME_MEAN = 1e-4
 """Relative difference up to which mean slowdowns of a log count as the same."""
 SAME = 1e-6
@@ -88,9 +92,9 @@ def main() -> None:
     if models:
         write(times(models), out / "times")
         draw_means(models, out / "qos.png")
-    for study in ("seeds", "kit"):
+    for study, bases in BASES.items():
         if (options.results / study / "runs.parquet").is_file():
-            write(ratios(read_study(options.results / study).runs), out / f"ratios-{study}")
+            write(ratios(read_study(options.results / study).runs, bases), out / f"ratios-{study}")
     simple = list(runs_of(options.results / "heuristics"))
     if simple:
         draw_distributions(simple, out / "distributions.png")
@@ -131,21 +135,23 @@ def _dispatcher(batch: BatchConfig) -> str:
 # --------------------------------------------------------------------------------------- paired ratios
 
 
-def ratios(runs: pl.DataFrame) -> pl.DataFrame:
+def ratios(runs: pl.DataFrame, bases: tuple[str, ...]) -> pl.DataFrame:
     """Return mean slowdowns over logs, and ratios to each base on the same logs.
 
     Ratios are geometric means with their 95 % intervals (bootstrap over logs), behind them in how many logs
     the dispatcher is worse and in how many it is better.
     """
     rows = []
-    for (speed, predictor), cell in runs.group_by("load", "predictor", maintain_order=True):
+    axes = [axis for axis in ("load", "predictor") if axis in runs.columns]
+    for values_of, cell in runs.group_by(axes, maintain_order=True):
         by = {
             str(name): table.sort("log")["mean slowdown"].to_numpy()
             for (name,), table in cell.group_by("dispatcher", maintain_order=True)
         }
         for name, values in by.items():
-            row = {"load": speed, "predictor": predictor, "dispatcher": name, "mean slowdown": values.mean()}
-            for base in BASES:
+            row = dict(zip(axes, values_of, strict=True))
+            row |= {"dispatcher": name, "mean slowdown": values.mean()}
+            for base in bases:
                 row[f"to {base}"] = _ratio(values / by[base]) if base in by and name != base else ""
             rows.append(row)
     return pl.DataFrame(rows)
