@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,12 @@ QUICKLY = {
 }
 """Parameters of CP-SAT with which a small model is searched at once: presolve may take longer."""
 _SECONDS_A_CONFLICT = 5.5e-7
-"""A conflict for each constraint: the dearest that was measured. Deterministic time runs slowly without
-presolve, so that conflicts are counted as well."""
+"""A conflict for each constraint. Deterministic time runs slowly without presolve, so that conflicts are
+counted as well."""
+_SECONDS_A_PAIR = 4e-8
+"""Conflicts get dearer one by one, as each may leave another time that starts are compared with: where a
+search goes through a horizon second by second, its time grows with the square of its conflicts
+(``tools/bench/cp_limits.py``)."""
 _LEAST_CONFLICTS = 10
 _MOST_CONFLICTS = 2**62
 
@@ -120,14 +125,21 @@ def solve_window(
         cp.add_hint(start, hint)
     cp.add_decision_strategy(starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
     size = len(cp.proto.variables), len(cp.proto.constraints)
-    conflicts = int(control.last_limit / (_SECONDS_A_CONFLICT * size[1]))
-    conflicts = min(max(conflicts, _LEAST_CONFLICTS), _MOST_CONFLICTS)
+    conflicts = _conflicts_within(control.last_limit, size[1])
     answer = solve(cp, control, False, max_number_of_conflicts=conflicts, **QUICKLY)
     if answer.values is None:
         return None, answer, scale, size
     found = window.starts.copy()
     found[free] = answer.values[[start.index for start in starts]]
     return found, answer, scale, size
+
+
+def _conflicts_within(limit: float, constraints: int) -> int:
+    """Return how many conflicts there may be within a limit (s): n for which a n + b n^2 is the limit."""
+    a, b = _SECONDS_A_CONFLICT * constraints, _SECONDS_A_PAIR
+    # Not (root - a) / 2 b, which loses its digits where limits are short.
+    conflicts = limit / (0.5 * (a + math.sqrt(a * a + 4 * b * limit)))
+    return min(max(int(conflicts), _LEAST_CONFLICTS), _MOST_CONFLICTS)
 
 
 def _limit(
