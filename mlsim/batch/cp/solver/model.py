@@ -29,7 +29,7 @@ __all__ = [
 _LARGEST_OBJECTIVE = 2.0**50
 """Sums above this lose precision in what CP-SAT computes with doubles."""
 _LARGEST_SCALE = 1e9
-SAME_COST = 1e-5
+SAME_COST = 2e-5
 """Share of the cost up to which a plan counts as an optimum: weights in models are rounded."""
 
 
@@ -39,13 +39,13 @@ def horizon_of(instance: Instance) -> int:
     return last + int(instance.queued.duration.sum())
 
 
-def scaled(weights: Floats, horizon: int) -> tuple[Ints, float]:
+def scaled(weights: Floats, horizon: int, largest: float = _LARGEST_SCALE) -> tuple[Ints, float]:
     """Return the weights scaled to integers, and the scale: weight x scale = integer.
 
-    The scale is 10^9, or less where the worst objective would exceed 2^50.
+    The scale is the largest, or less where the worst objective would exceed 2^50.
     """
     worst = float(weights.sum()) * max(horizon, 1)
-    scale = min(_LARGEST_SCALE, _LARGEST_OBJECTIVE / max(worst, 1e-300))
+    scale = min(largest, _LARGEST_OBJECTIVE / max(worst, 1e-300))
     return _rounded(weights, scale), scale
 
 
