@@ -19,7 +19,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.statistics import Spread, spread_of
 from mlsim.experiment.weekly import LogWeeks
 from mlsim.learning.evolution import check_method, minimise, tried_by
-from mlsim.learning.vectors import normalised, places_of, simplex_grid, widened
+from mlsim.learning.vectors import check_grid, normalised, places_of, simplex_grid, widened
 from mlsim.scenario import BatchConfig, Policy, WeightsConfig
 from mlsim.workload.jobs import JobBlock
 
@@ -74,11 +74,14 @@ class Searching:
         Raises
         ------
         InputError
-            If features or method are not known, or what the method needs is not installed.
+            If features or method are not known, a grid of them is too large, or what the method needs is not
+            installed.
         """
+        if self.method == "grid":
+            check_grid(self.points, self.features)
+            return
         places_of(self.features)
-        if self.method != "grid":
-            check_method(self.method)
+        check_method(self.method)
 
     def over(self, blocks: Sequence[JobBlock]) -> Searching:
         """Return the same with the scale of some weeks, if features are scaled."""

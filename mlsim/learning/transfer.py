@@ -111,7 +111,10 @@ def split_of(name: str, log: LogWeeks, share: float) -> tuple[list[int], list[in
     numbers = [n for n, block in sorted(log.blocks.items()) if (block.processors <= log.units).any()]
     first = round(share * len(numbers))
     if not 0 < first < len(numbers):
-        raise InputError(f"{name}: {len(numbers)} weeks with jobs; needed: one to learn, and one to test")
+        raise InputError(
+            f"{name}: {len(numbers)} weeks with jobs, {first} of them to learn by a share of {share:g}; "
+            "needed: one to learn, and one to test"
+        )
     return numbers[:first], numbers[first:]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Final
 
 import numpy as np
@@ -11,10 +10,14 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 
-__all__ = ["FEATURES", "normalised", "places_of", "simplex_grid", "widened"]
+__all__ = ["FEATURES", "check_grid", "normalised", "places_of", "simplex_grid", "widened"]
 
 FEATURES: Final = ("q", "p", "wait", "ratio", "exp", "area")
 """In the order of the weights of policy linear (``batch.weights``)."""
+
+
+_MOST: Final = 10_000_000
+"""Combinations of values that a grid is made of: some GB of memory."""
 
 
 def places_of(features: Sequence[str]) -> list[int]:
@@ -31,6 +34,25 @@ def places_of(features: Sequence[str]) -> list[int]:
     if len(features) < 2 or len(set(features)) < len(features):
         raise InputError(f"features: {', '.join(features)}; allowed: at least two, each once")
     return [FEATURES.index(name) for name in features]
+
+
+def check_grid(points: int, features: Sequence[str]) -> None:
+    """Check that a grid over some features can be made.
+
+    Raises
+    ------
+    InputError
+        If there are too few points or features, or too many.
+    """
+    dimensions = len(places_of(features)) - 1
+    if points < 2:
+        raise InputError(f"points: {points}; allowed: 2 or more")
+    if points**dimensions > _MOST:
+        most = int(_MOST ** (1 / dimensions))
+        raise InputError(
+            f"points: {points} values of each of {dimensions} features are {points**dimensions:,} vectors to "
+            f"make a grid of; allowed: {_MOST:,}, thus up to {most} points. Or search by xnes or cma-es"
+        )
 
 
 def normalised(vectors: Floats) -> Floats:
@@ -68,12 +90,11 @@ def simplex_grid(points: int, features: Sequence[str]) -> Floats:
     Raises
     ------
     InputError
-        If there are too few points or features.
+        As of :func:`check_grid`.
     """
-    if points < 2:
-        raise InputError(f"points: {points}; allowed: 2 or more")
-    values = np.linspace(-1.0, 1.0, points)
-    others = np.array(list(product(values, repeat=len(places_of(features)) - 1)))
+    check_grid(points, features)
+    axes = [np.linspace(-1.0, 1.0, points)] * (len(features) - 1)
+    others = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
     rest = 1.0 - np.abs(others).sum(axis=1)
     inside, edge = others[rest > 1e-12], others[np.abs(rest) <= 1e-12]
     left = rest[rest > 1e-12, np.newaxis]

@@ -352,3 +352,26 @@ def test_options_that_make_no_sense_are_refused(words, message, tmp_path, monkey
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["samples.csv", "sub"]
+
+
+@pytest.mark.parametrize("option", ["--csv", "--steps"])
+def test_what_cannot_be_written_is_said_before_anything_is_read(option, tmp_path, monkeypatch):
+    from mlsim.cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.csv").write_text("mine")
+    result = CliRunner().invoke(app, ["learn", "energy", "no-samples.csv", option, "old.csv"])
+    assert "old.csv: already exists" in str(result.exception)
+    assert result.output == ""
+    assert (tmp_path / "old.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize("words", [["--longest", "inf"], ["--noise", "inf"], ["--shortest", "9000"]])
+def test_profiles_that_nobody_can_make_are_refused(words, tmp_path):
+    from mlsim.cli.main import app
+
+    out = str(tmp_path / "a.csv")
+    result = CliRunner().invoke(app, ["learn", "profiles", "-o", out, "--longest", "8000", *words])
+    assert result.exit_code != 0
+    assert words[0].removeprefix("--") in f"{result.output}{result.exception}"
+    assert list(tmp_path.iterdir()) == []

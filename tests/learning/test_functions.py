@@ -147,6 +147,27 @@ def test_a_log_with_too_few_jobs_is_refused(scenario):
         run_trials(weeks_of(scenario), Trials(tasks=99_984))
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--train", "x"], "--train: 'x' names no weeks"),
+        (
+            ["--train", "0-1", "--set", "workload.select.weeks=1"],
+            "--train: 0-1, and --set workload.select.weeks:",
+        ),
+        (["-o", "learned.txt"], "--out: learned.txt; allowed: a name that ends with .py"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(scenario, words, message, tmp_path):
+    from mlsim.cli.main import app
+
+    (tmp_path / "base.yaml").write_text(dump(scenario))
+    out = ["-o", str(tmp_path / "mine.py")]
+    result = CliRunner().invoke(app, ["learn", "function", str(tmp_path / "base.yaml"), *out, *words])
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
 def test_where_nothing_can_be_written_nothing_is_searched(scenario, tmp_path):
     from mlsim.cli.main import app
 

@@ -51,6 +51,21 @@ def test_grids_are_all_policies_once(points, features):
             assert {-1.0, 1.0} <= set(vectors[:, place])
 
 
+def test_the_order_of_a_grid_is_that_of_nested_loops():
+    """Which of equally good vectors is learned depends on it."""
+    values = np.linspace(-1.0, 1.0, 4)
+    loops = [
+        (sign * (1 - abs(p) - abs(wait)), p, wait)
+        for sign in (1, -1)
+        for p in values
+        for wait in values
+        if 1 - abs(p) - abs(wait) > 1e-12
+    ]
+    edge = [(0.0, p, wait) for p in values for wait in values if abs(1 - abs(p) - abs(wait)) <= 1e-12]
+    grid = simplex_grid(4, ("q", "p", "wait"))
+    np.testing.assert_array_equal(grid[:, :3], np.array(loops + edge))
+
+
 def test_the_grid_of_the_source_covers_the_source():
     assert len(simplex_grid(200, ("q", "p", "wait"))) == 39_600
 
@@ -328,12 +343,25 @@ def mixed(place, *words, command="mixed"):
         ("mixed", ["--penalty", "2"], "--penalty: read with --method xnes or cma-es only"),
         ("mixed", ["--phase-points", "3"], "--phase-points: read with --phases and --method grid only"),
         ("mixed", ["--method", "annealing", "--points", "3"], "allowed: grid, xnes"),
+        (
+            "mixed",
+            ["--features", "q,p,wait,ratio,exp"],
+            "200 values of each of 4 features are 1,600,000,000 vectors to make a grid of; allowed: "
+            "10,000,000, thus up to 56 points",
+        ),
+        ("mixed", ["--points", "3", "--phases", "2", "--phase-points", "10001"], "are 100,020,001 vectors"),
+        ("transfer", ["--features", "q,p,wait,ratio,exp,area"], "thus up to 25 points"),
+        (
+            "transfer",
+            ["--points", "3", "--share", "0.99"],
+            "base: 6 weeks with jobs, 6 of them to learn by a",
+        ),
         ("transfer", ["--method", "xnes", "--points", "3"], "--points: read with --method grid only"),
         ("transfer", ["--seed", "1"], "--seed: read with --method xnes or cma-es only"),
     ],
 )
 def test_options_that_nothing_reads_are_refused(scenario, command, words, message, tmp_path):
-    (tmp_path / "base.yaml").write_text(dump(scenario))
+    (tmp_path / "base.yaml").write_text(dump(scenario.model_copy(update={"name": "base"})))
     (tmp_path / "other.yaml").write_text(dump(scenario.model_copy(update={"name": "other"})))
     others = [str(tmp_path / "other.yaml")] if command == "transfer" else []
     result = mixed(tmp_path, *others, *words, command=command)

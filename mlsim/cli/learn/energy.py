@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mlsim.learning.energy import Cleaning, Measured, Profile
+    from mlsim.learning.energy import Profile
 
 __all__ = ["energy", "profiles"]
 
 _STEPS = (".csv", ".parquet")
 """What names of files of steps end with."""
+_YEAR = 366 * 86_400.0
+"""Time [s] up to which profiles are made."""
 
 
 def energy(
@@ -54,24 +56,43 @@ def energy(
 
     mlsim learn energy samples.csv --csv classes.csv --steps steps.csv
     """
+    from mlsim.cli.newfiles import new_files
     from mlsim.errors import InputError
-    from mlsim.learning.energy import Cleaning, Tree, classify, cleaned, read_samples
+    from mlsim.learning.energy import (
+        Cleaning,
+        Tree,
+        classify,
+        cleaned,
+        power_steps,
+        read_samples,
+        write_steps,
+    )
 
     for name, value in (("--least", least), ("--most", most)):
         if value is not None and not math.isfinite(value):
             raise InputError(f"{name}: {value}; allowed: a number of watts")
     if steps is not None and steps.suffix not in _STEPS:
         raise InputError(f"--steps: {steps}; allowed: names that end with {' or '.join(_STEPS)}")
-    measured = read_samples(file)
     cleaning = Cleaning(group, head, tail)
     tree = Tree(stationary=stationary, constant=constant, periodic=periodic, least=least, most=most)
-    jobs = {job: cleaned(samples.power, cleaning) for job, samples in measured.samples.items()}
-    missing = {job for job, samples in measured.samples.items() if not samples.complete}
-    found = classify(jobs, tree, missing)
+    targets = [path for path in (csv, steps) if path is not None]
+    with new_files(targets) as parts:  # before samples are read: whether they can be written shows at once
+        measured = read_samples(file)
+        jobs = {job: cleaned(samples.power, cleaning) for job, samples in measured.samples.items()}
+        missing = {job for job, samples in measured.samples.items() if not samples.complete}
+        found = classify(jobs, tree, missing)
+        for path, part in zip(targets, parts, strict=True):
+            if path is csv:
+                _write_classes(part, found)
+            else:
+                shapes = {job: power_steps(measured.samples[job], found[job], cleaning) for job in found}
+                known = {job: shape for job, shape in shapes.items() if shape is not None}
+                write_steps(part, known, parquet=path.suffix == ".parquet")
     _print(found)
     if measured.known:
         _print_known(measured.known, found)
-    _write(measured, found, cleaning, csv, steps)
+    for path in targets:
+        print(f"Written: {path}")
 
 
 def _print(found: Mapping[str, Profile]) -> None:
@@ -97,32 +118,13 @@ def _print_known(known: Mapping[str, str], found: Mapping[str, Profile]) -> None
     print(f"right: {right:,} of {len(known):,}, {100 * right / len(known):.1f} %")
 
 
-def _write(
-    measured: Measured,
-    found: Mapping[str, Profile],
-    cleaning: Cleaning,
-    csv: Path | None,
-    steps: Path | None,
-) -> None:
+def _write_classes(part: Path, found: Mapping[str, Profile]) -> None:
+    """Write a row a job."""
     from dataclasses import asdict
 
     import polars as pl
 
-    from mlsim.cli.newfiles import new_files
-    from mlsim.learning.energy import power_steps, write_steps
-
-    targets = [path for path in (csv, steps) if path is not None]
-    with new_files(targets) as parts:
-        for path, part in zip(targets, parts, strict=True):
-            if path is csv:
-                rows = [{"job_id": job} | asdict(profile) for job, profile in found.items()]
-                pl.DataFrame(rows).write_csv(part)
-                continue
-            shapes = {job: power_steps(measured.samples[job], found[job], cleaning) for job in found}
-            known = {job: shape for job, shape in shapes.items() if shape is not None}
-            write_steps(part, known, parquet=path.suffix == ".parquet")
-    for path in targets:
-        print(f"Written: {path}")
+    pl.DataFrame([{"job_id": job} | asdict(profile) for job, profile in found.items()]).write_csv(part)
 
 
 def profiles(
@@ -130,10 +132,13 @@ def profiles(
         Path, typer.Option("--out", "-o", metavar="FILE.csv", help="The new file.", show_default=False)
     ],
     each: Annotated[int, typer.Option(min=1, help="Jobs of each class.")] = 100,
-    shortest: Annotated[float, typer.Option(min=60.0, help="Least time of a job (s).")] = 1800.0,
-    longest: Annotated[float, typer.Option(min=60.0, help="Most time of a job (s).")] = 86_400.0,
+    shortest: Annotated[float, typer.Option(min=60.0, max=_YEAR, help="Least time of a job (s).")] = 1800.0,
+    longest: Annotated[float, typer.Option(min=60.0, max=_YEAR, help="Most time of a job (s).")] = 86_400.0,
     noise: Annotated[
-        float, typer.Option(min=0.0, help="Deviation of a sample's noise, as share of the range of power.")
+        float,
+        typer.Option(
+            min=0.0, max=10.0, help="Deviation of a sample's noise, as share of the range of power."
+        ),
     ] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Of all draws.")] = 0,
 ) -> None:

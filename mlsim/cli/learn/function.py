@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from mlsim.cli.learn.options import weeks_of_option
+
 __all__ = ["function"]
+
+_WEEKS = "workload.select.weeks"
 
 
 def function(
@@ -49,10 +53,15 @@ def function(
         raise InputError(
             f"--trials: {trials}; allowed: at least --tasks ({tasks}), so that each job is first once"
         )
-    given = list(overrides or [])
+    if out.suffix != ".py":
+        raise InputError(f"--out: {out}; allowed: a name that ends with .py, as files of policies do")
+    given = parse_overrides(overrides or [])
     if train is not None:
-        given.append(f"workload.select.weeks={train}")
-    scenario = load(file, parse_overrides(given))
+        weeks_of_option("train", train)
+        if _WEEKS in given:
+            raise InputError(f"--train: {train}, and --set {_WEEKS}: both choose weeks; take one of them out")
+        given = {**given, **parse_overrides([f"{_WEEKS}={train}"])}
+    scenario = load(file, given)
     tried = Trials(sets, tasks, initial, trials, seed)
     weeks = f", weeks {train}" if train else ""
     of = f"{scenario.name}{weeks}: {sets} sets, {trials} orders each, seed {seed}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.learn.options import Jobs, Out, check_read, read_by_methods
+from mlsim.cli.learn.options import Jobs, Out, check_read, read_by_methods, weeks_of_option
 
 if TYPE_CHECKING:
     from mlsim.learning.mixed import Mixed
@@ -88,8 +88,10 @@ def mixed(
     for _, part in source:
         if part not in ("train", "test"):
             raise InputError(f"{reference}: part: {part!r}; allowed: train, test")
-    train_test = _weeks("train", train), _weeks("test", test)
+    train_test = weeks_of_option("train", train), weeks_of_option("test", test)
+    band_searching = replace(searching, points=phase_points)
     if phases:
+        band_searching.check()
         at_phases(scenario, phases)
     weeks = weeks_of(scenario)
     with parts_in(out, "learn mixed", scenario.name, jobs) as parts:
@@ -99,22 +101,12 @@ def mixed(
             write_mixed(out, found, scenario)
             write_phases(out, None)
         if phases:
-            band = learn_phases(scenario, phases, *train_test, replace(searching, points=phase_points), parts)
+            band = learn_phases(scenario, phases, *train_test, band_searching, parts)
             _print_band(band)
             if out is not None:
                 write_phases(out, band)
     if out is not None:
         print(f"Written: {out}")
-
-
-def _weeks(name: str, text: str) -> tuple[int, int]:
-    from mlsim.errors import InputError
-    from mlsim.scenario.values.dates import WeeksKind
-
-    try:
-        return WeeksKind().parse(text)
-    except ValueError as error:
-        raise InputError(f"--{name}: {error}") from error
 
 
 def _print_band(band: PhaseBand) -> None:

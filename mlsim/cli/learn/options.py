@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Jobs", "Out", "check_read", "read_by_methods"]
+__all__ = ["Jobs", "Out", "check_read", "read_by_methods", "weeks_of_option"]
 
 Jobs = Annotated[
     int | None,
@@ -62,3 +62,20 @@ def check_read(context: typer.Context, readers: Mapping[str, tuple[bool, str]]) 
         if not read and source is not None and source.name == "COMMANDLINE":
             option = name.replace("_", "-")
             raise InputError(f"--{option}: read with {needed} only; take it out, or write that")
+
+
+def weeks_of_option(name: str, text: str) -> tuple[int, int]:
+    """Return the first and the last week that an option names.
+
+    Raises
+    ------
+    InputError
+        If it names none.
+    """
+    from mlsim.errors import InputError
+    from mlsim.scenario.values.dates import WeeksKind
+
+    try:
+        return WeeksKind().parse(text)
+    except ValueError as error:
+        raise InputError(f"--{name}: {error}") from error
