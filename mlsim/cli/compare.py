@@ -26,7 +26,7 @@ def compare(
     labels: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,NAME,...", help="Names for the runs.  [default: those of their directories]"
+            metavar="NAME,NAME,...", help="Names for the runs.", show_default="those of their directories"
         ),
     ] = None,
     pictures: Annotated[

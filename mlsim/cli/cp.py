@@ -90,8 +90,8 @@ def replay(
             "--jobs",
             "-j",
             min=1,
-            help="Processes that solve at a time; 1: nothing disturbs times.  [default: as many as cores]",
-            show_default=False,
+            help="Processes that solve at a time; 1: nothing disturbs times.",
+            show_default="as many as cores",
         ),
     ] = None,
     store: Annotated[

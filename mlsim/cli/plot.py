@@ -40,26 +40,25 @@ def plot(
             "--out",
             "-o",
             metavar="FILE",
-            help="The figure: .png, .svg or .pdf; must not exist.  [default: KIND.pdf]",
+            help="The figure: .png, .svg or .pdf; must not exist.",
+            show_default="KIND.pdf",
         ),
     ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,NAME,...", help="Names for the runs.  [default: those of their directories]"
+            metavar="NAME,NAME,...", help="Names for the runs.", show_default="those of their directories"
         ),
     ] = None,
     width: Annotated[
         float, typer.Option(help="Width in mm; a column of a paper has 85.", min=30, max=500)
     ] = 85.0,
     height: Annotated[
-        float | None, typer.Option(help="Height in mm.  [default: one that suits]", min=20, max=500)
+        float | None, typer.Option(help="Height in mm.", show_default="one that suits", min=20, max=500)
     ] = None,
     job: Annotated[
         int | None,
-        typer.Option(
-            help="Whose loop is drawn.  [default: the job whose PEs lost most time]", show_default=False
-        ),
+        typer.Option(help="Whose loop is drawn.", show_default="the job whose PEs lost most time"),
     ] = None,
     tau: Annotated[float, typer.Option(help="Bound of bounded slowdowns, in s.", min=1e-9)] = 10.0,
 ) -> None:

@@ -25,7 +25,7 @@ def report(
     labels: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,NAME,...", help="Names for the runs.  [default: those of their directories]"
+            metavar="NAME,NAME,...", help="Names for the runs.", show_default="those of their directories"
         ),
     ] = None,
     most_runs: Annotated[

@@ -42,7 +42,8 @@ def run(
             "--out",
             "-o",
             metavar="DIR",
-            help="Directory for the results; must not exist.  [default: runs/NAME-001 …]",
+            help="Directory for the results; must not exist.",
+            show_default="runs/NAME-001 …",
         ),
     ] = None,
     rca: Annotated[

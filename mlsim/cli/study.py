@@ -61,7 +61,8 @@ def run(
             "--out",
             "-o",
             metavar="DIR",
-            help="Directory for results and store; one that is there goes on.  [default: runs/NAME]",
+            help="Directory for results and store; one that is there goes on.",
+            show_default="runs/NAME",
         ),
     ] = None,
     jobs: Annotated[
@@ -70,8 +71,8 @@ def run(
             "--jobs",
             "-j",
             min=1,
-            help="Processes that do runs at a time.  [default: as many as cores, 1 if all is done soon]",
-            show_default=False,
+            help="Processes that do runs at a time.",
+            show_default="as many as cores, 1 if all is done soon",
         ),
     ] = None,
     executor: Annotated[

@@ -140,10 +140,11 @@ def cut(
     ],
     begin: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="Where it begins, e.g. '2 h'.  [default: 0 s]"),
+        typer.Option("--from", metavar="TIME", help="Where it begins, e.g. '2 h'.", show_default="0 s"),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Where it ends.  [default: the trace's end]")
+        str | None,
+        typer.Option("--to", metavar="TIME", help="Where it ends.", show_default="the trace's end"),
     ] = None,
     jobs: Annotated[
         str | None, typer.Option(metavar="N,N...", help="Only these jobs, by their numbers.")

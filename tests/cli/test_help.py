@@ -218,3 +218,27 @@ def _dotted(value: object, key: str = "") -> list[str]:
     return [
         inner for name, item in value.items() for inner in _dotted(item, f"{key}.{name}" if key else name)
     ]
+
+
+def test_no_words_of_the_help_are_taken_for_markup() -> None:
+    """Rich leaves out what looks like a tag, such as "[default: all]"; defaults in words are show_default."""
+    import click
+    from rich.text import Text
+    from typer.main import get_command
+
+    from mlsim.cli.commands import program
+
+    def texts(command: click.Command, name: str) -> list[tuple[str, str]]:
+        found = [(name, command.help or "")]
+        for parameter in command.params:
+            found.append((f"{name} {parameter.name}", getattr(parameter, "help", None) or ""))
+        for child, other in getattr(command, "commands", {}).items():
+            found += texts(other, f"{name} {child}")
+        return found
+
+    every = texts(get_command(program()), "mlsim")
+    assert len(every) > 300
+    assert [name for name, text in every if Text.from_markup(text).plain != text] == []
+    shown = subprocess.run([*COMMAND, "study", "run", "--help"], capture_output=True, text=True, check=True)
+    words = " ".join(shown.stdout.replace("│", " ").split())
+    assert "[default: (as many as cores, 1 if all is done soon)]" in words

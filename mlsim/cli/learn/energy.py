@@ -34,10 +34,10 @@ def energy(
     constant: Annotated[float, typer.Option(min=0.0, help="Threshold of the deviation.")] = 0.1,
     periodic: Annotated[float, typer.Option(min=0.0, help="Threshold of spectral density.")] = 1.0,
     least: Annotated[
-        float | None, typer.Option(help="Power that counts as 0 (W).  [default: the least]")
+        float | None, typer.Option(help="Power that counts as 0 (W).", show_default="the least")
     ] = None,
     most: Annotated[
-        float | None, typer.Option(help="Power that counts as 1 (W).  [default: the most]")
+        float | None, typer.Option(help="Power that counts as 1 (W).", show_default="the most")
     ] = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write a row a job into this new file.")] = None,
     steps: Annotated[

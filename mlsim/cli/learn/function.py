@@ -22,7 +22,7 @@ def function(
     ],
     train: Annotated[
         str | None,
-        typer.Option(metavar="A-B", help="Weeks to learn from.  [default: all]", show_default=False),
+        typer.Option(metavar="A-B", help="Weeks to learn from.", show_default="all"),
     ] = None,
     sets: Annotated[int, typer.Option(min=1, help="Sets of jobs.")] = 100,
     tasks: Annotated[int, typer.Option(min=2, help="Jobs of a set in random orders.")] = 32,

@@ -16,8 +16,8 @@ Jobs = Annotated[
         "--jobs",
         "-j",
         min=1,
-        help="Processes at work at a time.  [default: as many as cores, 1 if all is done soon]",
-        show_default=False,
+        help="Processes at work at a time.",
+        show_default="as many as cores, 1 if all is done soon",
     ),
 ]
 

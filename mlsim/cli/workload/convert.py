@@ -29,7 +29,9 @@ def convert(
     ],
     to: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="swf, csv, parquet or batsim.  [default: by the suffix of OUT]"),
+        typer.Option(
+            metavar="FORMAT", help="swf, csv, parquet or batsim.", show_default="by the suffix of OUT"
+        ),
     ] = None,
     from_: Annotated[
         str, typer.Option("--from", metavar="FORMAT", help="Format of IN; auto: detected by content.")

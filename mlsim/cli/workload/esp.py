@@ -34,7 +34,11 @@ def esp(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="File to write; must not exist.  [default: standard output]"
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File to write; must not exist.",
+            show_default="standard output",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the order of arrivals and of estimates.", min=0)] = 0,

@@ -23,7 +23,7 @@ def fit(
     ] = 1.0,
     processors: Annotated[
         int | None,
-        typer.Option(metavar="P", help="Of the log's machine.  [default: as its header says]", min=1),
+        typer.Option(metavar="P", help="Of the log's machine.", show_default="as its header says", min=1),
     ] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Skip broken lines.")] = False,
 ) -> None:

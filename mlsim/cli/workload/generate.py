@@ -49,7 +49,8 @@ def generate(
         int | None,
         typer.Option(
             metavar="P",
-            help="Of the machine; the sizes of jobs follow.  [default: 128, or as model.json says]",
+            help="Of the machine; the sizes of jobs follow.",
+            show_default="128, or as model.json says",
         ),
     ] = None,
     nodes: Annotated[
@@ -60,7 +61,8 @@ def generate(
         float | None,
         typer.Option(
             metavar="L",
-            help="Offered load, reached by one factor on all times between arrivals.  [default: the model's]",
+            help="Offered load, reached by one factor on all times between arrivals.",
+            show_default="the model's",
         ),
     ] = None,
     kinds: Annotated[
@@ -71,14 +73,16 @@ def generate(
         typer.Option(
             metavar="perfect|tsafrir|F[:G]",
             help="Walltimes: run times; 20 popular values (Tsafrir et al. 2005); or run times by a "
-            "factor, or by one drawn between two.  [default: perfect, or as a model of your own says]",
+            "factor, or by one drawn between two.",
+            show_default="perfect, or as a model of your own says",
         ),
     ] = None,
     max_estimate: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Largest walltime, with --estimates tsafrir.  [default: longest run time in whole hours]",
+            help="Largest walltime, with --estimates tsafrir.",
+            show_default="longest run time in whole hours",
         ),
     ] = None,
     set_: Annotated[

@@ -19,12 +19,13 @@ Out = Annotated[
         "--out",
         "-o",
         metavar="FILE",
-        help="CSV file to write; a scenario goes beside it, with .yaml. Neither may exist.  "
-        "[default: the jobs to standard output]",
+        help="CSV file to write; a scenario goes beside it, with .yaml. Neither may exist.",
+        show_default="the jobs to standard output",
     ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option(metavar="N", help="Jobs; time in proportion.  [default: as many as published]")
+    int | None,
+    typer.Option(metavar="N", help="Jobs; time in proportion.", show_default="as many as published"),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 Load = Annotated[float, typer.Option(metavar="F", help="Factor of the arrival rate.")]

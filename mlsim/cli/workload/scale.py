@@ -35,7 +35,9 @@ def scale(
     ] = None,
     processors: Annotated[
         int | None,
-        typer.Option(metavar="P", help="Of the log's machine, for the load.  [default: as its header says]"),
+        typer.Option(
+            metavar="P", help="Of the log's machine, for the load.", show_default="as its header says"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws of users.", min=0)] = 0,
     lenient: Annotated[bool, typer.Option("--lenient", help="Skip broken lines.")] = False,
