@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import cmath
+import math
+import statistics
 import sys
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import mlsim
@@ -28,6 +33,7 @@ from mlsim.learning.energy import (
 )
 from mlsim.learning.energy.made import KINDS
 from mlsim.workload.measured_power import read_steps
+from tests.effort import examples
 
 N = 300
 BOUNDS = {"low": np.full(20, 100.0), "high": np.full(20, 500.0)}
@@ -65,6 +71,86 @@ def test_the_period_is_that_of_the_wave(period):
     assert found.period == pytest.approx(period)
     amplitude = 150 / 400
     assert found.density == pytest.approx(N * amplitude**2 / 4, rel=1e-6)  # |X|² / n of a sine
+
+
+def in_plain_words(jobs, group, head, tail):
+    """Classify raw samples step by step (Zrigui 2021, §7.4): job to class, period and what was compared."""
+    kept = {}
+    for job, power in jobs.items():
+        means = [statistics.fmean(power[k : k + group]) for k in range(0, len(power) - group + 1, group)]
+        means = means[head : len(means) - tail] if len(means) > head + tail else []
+        if len(means) > 1 and (spread := statistics.pstdev(means)) > 0:
+            middle = statistics.fmean(means)
+            means = [mean for mean in means if abs(mean - middle) / spread <= 3]
+        kept[job] = means
+    every = [mean for means in kept.values() for mean in means]
+    low, high = min(every, default=0), max(every, default=0)
+    return {job: judged(means, low, (high - low) or 1) for job, means in kept.items()}
+
+
+def judged(means, low, span):
+    n = len(means)
+    if n < 12:
+        return "too-short", None, []
+    scaled = [(mean - low) / span for mean in means]
+    windows, first = [], 0
+    for number in range(6):  # as equal as can be, longer ones first
+        last = first + n // 6 + (number < n % 6)
+        windows.append(statistics.fmean(scaled[first:last]))
+        first = last
+    compared = [statistics.stdev(windows)]
+    if compared[0] > 0.1:
+        return "non-stationary", None, compared
+    compared.append(statistics.stdev(scaled))
+    if compared[1] < 0.1:
+        return "constant", None, compared
+    middle = statistics.fmean(scaled)
+    densities = [
+        abs(sum((x - middle) * cmath.exp(-2j * math.pi * k * i / n) for i, x in enumerate(scaled))) ** 2 / n
+        for k in range(1, n // 2 + 1)
+    ]
+    compared.append(max(densities))
+    if compared[2] > 1:
+        return "periodic", n / (densities.index(compared[2]) + 1), compared
+    return "aperiodic", None, compared
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.lists(
+        st.tuples(
+            st.integers(0, 240),
+            st.sampled_from([0, 8, 60, 200]),
+            st.sampled_from([0, 120, 300]),
+            st.integers(2, 40),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(0, 9),
+)
+def test_classes_are_those_of_plain_words(group, head, tail, shapes, seed):
+    rng = np.random.default_rng(seed)
+    jobs = {
+        str(job): 400 + wave * np.sin(2 * np.pi * np.arange(n) / period) + rng.normal(0, noise, n)
+        for job, (n, noise, wave, period) in enumerate(shapes)
+    }
+    cleaning = Cleaning(group, head, tail)
+    found = classify({job: cleaned(power, cleaning) for job, power in jobs.items()})
+    for job, (kind, period, compared) in in_plain_words(
+        {job: power.tolist() for job, power in jobs.items()}, group, head, tail
+    ).items():
+        one = found[job]
+        if any(abs(value - edge) < 1e-9 for value, edge in zip(compared, (0.1, 0.1, 1), strict=False)):
+            continue  # rounding decides
+        values = [one.windows_deviation, one.deviation, one.density][: len(compared)]
+        assert one.kind == kind
+        assert values == pytest.approx(compared, abs=1e-9)
+        assert math.isnan(one.period) == (period is None)
+        assert period is None or one.period == pytest.approx(period)
 
 
 def test_thresholds_decide():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,6 +84,25 @@ def test_a_planted_function_is_found(planted):
     best = fit_functions(p, q, r, planted(p, q, r))[0]
     assert best.error < 1e-9
     np.testing.assert_allclose(best(p, q, r), planted(p, q, r), rtol=1e-6)
+
+
+def test_no_other_weights_are_nearer_and_errors_are_weighted_means():
+    rng = np.random.default_rng(6)
+    p, q, r = rng.uniform(1, 1e5, 200), rng.integers(1, 64, 200).astype(float), rng.uniform(0, 1e5, 200)
+    score = rng.uniform(0, 0.1, 200)
+    weight = p * q
+
+    def loss(function):
+        return (weight * (function(p, q, r) - score) ** 2).sum()
+
+    found = fit_functions(p, q, r, score, keep=484)
+    for one in found:
+        error = sum(w * abs(f - s) for w, f, s in zip(weight, one(p, q, r), score, strict=True)) / sum(weight)
+        assert one.error == pytest.approx(error, rel=1e-9)
+        for place, value in enumerate(one.weights):
+            for factor in (0.999, 1.001):
+                other = [*one.weights[:place], value * factor, *one.weights[place + 1 :]]
+                assert loss(replace(one, weights=tuple(other))) >= loss(one) * (1 - 1e-9)
 
 
 @pytest.fixture(scope="module")
