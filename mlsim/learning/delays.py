@@ -34,6 +34,7 @@ __all__ = [
     "delays_of_study",
     "log_axes",
     "means_of",
+    "policy_axis",
     "premature_of_study",
 ]
 
@@ -223,6 +224,13 @@ def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], F
         for labels, scenario in logs.items()
     ]
     return dict(zip(logs, parts.results(wanted), strict=True))
+
+
+def policy_axis(study: Study) -> str:
+    """Return the axis of a study that says which policy there is: with key ``batch.policy``, or the last."""
+    axes = [axis for axis in study.axes if axis.name != study.repetitions]
+    found = [axis.name for axis in axes if any("batch.policy" in keys for keys in axis.points.values())]
+    return (found or [axes[-1].name])[0]
 
 
 def log_axes(study: Study) -> list[str]:

@@ -171,3 +171,36 @@ def test_a_study_gives_the_means_over_its_samples(tmp_path):
     log = mlsim.run(tmp_path / "base.yaml", {"workload.resample": None}).records.jobs
     share = 100 * np.mean(log.walltime >= 100 * log.log_run_time)
     assert pl.read_csv(out / "premature.csv")["premature %"][0] == pytest.approx(share)
+
+
+@pytest.mark.filterwarnings("error::UserWarning")  # of pictures of a single week, which have no width
+def test_results_of_others_stand_beside_their_log_and_policy_in_any_order_of_axes(tmp_path):
+    generate("lublin", days=2, processors=32, load=0.9, seed=2, estimates="tsafrir").write(tmp_path / "a.swf")
+    base = {
+        "platform": {"nodes": [{"name": "n", "count": 32, "cores": 1}]},
+        "workload": {"path": "a.swf", "mapping": "node"},
+        "batch": {"policy": "FCFS", "backfill": "easy"},
+    }
+    study = {"of": "runs", "name": "small", "base": "base.yaml"}
+    study["vary"] = {
+        "batch.policy": ["FCFS", "SPF"],
+        "log": {"mine": {"workload.path": "a.swf"}},
+        "batch.backfill": ["easy", "none"],
+    }
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+    source, out = tmp_path / "source.csv", tmp_path / "out"
+    words = ["learn", "policies", str(tmp_path), "--reference", str(source), "--jobs", "1", "--out", str(out)]
+    source.write_text("log,policy,value\nyours,SPF,1\nmine,LPF,2\n")
+    result = CliRunner().invoke(app, words)
+    assert "none of its rows is of what it would stand beside. Shown are log: mine; policy:" in str(
+        result.exception
+    )
+    assert not out.exists()
+    source.write_text("log,policy,value\nmine,SPF,66.75\nyours,SPF,1\n")
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    rows = pl.read_csv(out / "delays.csv")
+    beside = rows.select("policy", "source: premature to standard").rows()
+    assert beside == [("FCFS", ""), ("FCFS", ""), ("SPF", "66.75"), ("SPF", "66.75")]
+    assert pl.read_csv(out / "premature.csv")["jobs"].dtype == pl.Int64

@@ -129,7 +129,7 @@ def _limit(axes: Axes, panels: Sequence[LinePanel], look: Look) -> None:
     from matplotlib.ticker import PercentFormatter
 
     across, up = (_extent(panels, which) for which in range(2))
-    beside = 0.01 * (across[1] - across[0])
+    beside = 0.01 * (across[1] - across[0]) or 0.5  # of one point, as that of one week, something too
     if look.ticks and not look.joined:
         across = min(*look.ticks, across[0]), max(*look.ticks, across[1])
         beside = 0.5 - max(look.ticks) % 1 if not across[1] > across[0] else 0.06 * (across[1] - across[0])

@@ -85,7 +85,10 @@ def classes(
         raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
     gained = Policy.FCFS in chosen and any(one.batch.backfill is Backfill.EASY for one in scenarios)
     check_read(context, {"reference": (gained, "FCFS among --policies, and batch.backfill: easy")})
-    others = {} if reference is None else results_of_others(reference, "log", "dispatcher")
+    dispatchers = ["EASY++", *(name for policy in chosen for name in (str(policy), f"{policy}-CI"))]
+    others = (
+        {} if reference is None else results_of_others(reference, {"log": names, "dispatcher": dispatchers})
+    )
     source = {key: float(value) for key, value in others.items()}
     logs = [whole_log(scenario) for scenario in scenarios]
     for log in logs:

@@ -71,7 +71,7 @@ def mixed(
     from mlsim.learning.mixed import Searching, learn_mixed
     from mlsim.learning.parts import parts_in
     from mlsim.learning.phases import at_phases, learn_phases
-    from mlsim.learning.searches import kept_searches
+    from mlsim.learning.searches import PROTOCOLS, kept_searches
     from mlsim.scenario import load, parse_overrides
 
     scenario = load(file, parse_overrides(overrides or []))
@@ -84,9 +84,10 @@ def mixed(
         "phase_points": (grid and phases > 0, "--phases and --method grid"),
     }
     check_read(context, read_by_methods(method, also=also))
-    source = {} if reference is None else results_of_others(reference, "policy", "part")
+    known = {"policy": PROTOCOLS, "part": ("train", "test")}
+    source = {} if reference is None else results_of_others(reference, known)
     for _, part in source:
-        if part not in ("train", "test"):
+        if part not in known["part"]:
             raise InputError(f"{reference}: part: {part!r}; allowed: train, test")
     train_test = weeks_of_option("train", train), weeks_of_option("test", test)
     band_searching = replace(searching, points=phase_points)

@@ -46,17 +46,32 @@ def policies(
 
     from mlsim.cli.learn.progress import show_rows
     from mlsim.cli.learn.reference import results_of_others
+    from mlsim.errors import InputError
     from mlsim.experiment.study import load_study
-    from mlsim.learning.delays import DELAYS, delays_of_study, log_axes, means_of, premature_of_study
+    from mlsim.learning.delays import (
+        DELAYS,
+        delays_of_study,
+        log_axes,
+        means_of,
+        policy_axis,
+        premature_of_study,
+    )
     from mlsim.learning.parts import parts_in, write_tables
 
     study = load_study(path)
-    source = {} if reference is None else results_of_others(reference, "log", "policy")
-    axes = [axis.name for axis in study.axes if axis.name != study.repetitions]
+    shown = {axis.name: list(axis.points) for axis in study.axes if axis.name != study.repetitions}
+    axes, source = list(shown), {}
+    log_at = policy_at = 0
+    if reference is not None:
+        if not axes:
+            raise InputError(f"{study.source}: vary: missing; --reference needs logs and policies that vary")
+        log_at, policy_at = axes.index(log_axes(study)[0]), axes.index(policy_axis(study))
+        known = {"log": shown[axes[log_at]], "policy": ["premature", *shown[axes[policy_at]]]}
+        source = results_of_others(reference, known)
     with parts_in(out, "learn policies", study.name, jobs) as parts:
         logs: list[dict[str, object]] = [
             dict(zip(log_axes(study), labels, strict=True))
-            | dict(zip(("premature %", "jobs", "mean run time (s)"), found.tolist(), strict=True))
+            | {"premature %": found[0], "jobs": int(found[1]), "mean run time (s)": found[2]}
             | ({"source": source.get((labels[0], "premature"), "")} if source else {})
             for labels, found in premature_of_study(study, parts).items()
         ]
@@ -64,7 +79,11 @@ def policies(
         rows: list[dict[str, object]] = [
             dict(zip(axes, labels, strict=True))
             | dict(zip(DELAYS, means_of(runs).tolist(), strict=True))
-            | ({"source: premature to standard": source.get((labels[0], labels[-1]), "")} if source else {})
+            | (
+                {"source: premature to standard": source.get((labels[log_at], labels[policy_at]), "")}
+                if source
+                else {}
+            )
             for labels, runs in samples.items()
         ]
         show_rows("Premature jobs of the logs", logs)
