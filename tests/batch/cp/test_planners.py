@@ -576,8 +576,46 @@ def test_json_there_and_back():
     assert Instance.from_json(data).as_json() == data
     with pytest.raises(InputError, match="line 3: no 'running'"):
         Instance.from_json({"now": 1.0, "resources": []}, "line 3")
-    with pytest.raises(InputError, match="allowed: 1 and more"):
+    with pytest.raises(InputError, match="queued.duration: allowed: .*, 1 and more; there is 0"):
         Instance.from_json(data | {"queued": data["queued"] | {"duration": [1, 0, 1]}})
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "words"),
+    [
+        (None, "now", "x", "now: allowed: a list of numbers"),
+        (None, "resources", 5, "resources: allowed: a list of names"),
+        (
+            None,
+            "capacity",
+            [[4, 4, 2, -5]] * 4,
+            "capacity: allowed: rows of 4 whole numbers, 0 and more, one a ",
+        ),
+        (None, "capacity", [[4, 4]] * 8, "capacity: allowed: rows of 4 whole numbers"),
+        (None, "capacity", [[2**62, 4, 2, 0]] * 4, "capacity: allowed: numbers whose sum, with units, stays"),
+        (None, "free", [[4, 4, 2, 0]] * 4, "free: node 0, cores: 4 free and 1 held of 4"),
+        (None, "queued", [], "queued: allowed: columns by name"),
+        ("queued", "ewt", math.nan, "queued.ewt: allowed: a list of numbers"),
+        ("queued", "ewt", [1.0, 0.0, 1.0], "queued.ewt: allowed: numbers above 0"),
+        ("queued", "units", [1, 1.5, 1], "queued.units: allowed: a list of whole numbers, 1 and more"),
+        ("queued", "units", [1, True, None], "queued.units: allowed: a list of whole numbers, 1 and more"),
+        ("queued", "units", [1, 0, 1], "queued.units: allowed: .*; there is 0"),
+        ("queued", "duration", [2**62] * 3, "queued.duration: allowed: times whose sum stays below 2"),
+        ("queued", "request", [[1, 2], [3]], "queued.request: allowed: rows of 4"),
+        ("running", "units", [-(2**63)], "running.units: allowed: a list of whole numbers, 1 and more"),
+        ("running", "node", [4], "running.node: allowed: 0 to 3"),
+        ("shared", "names", 5, "shared.names: allowed: a list of names"),
+        ("shared", "held", [[1], [1]], "shared.held: allowed: a row for each number of shared.remaining"),
+        ("shared", "free", [1, 2], "shared.free, shared.capacity: allowed: 1 whole numbers"),
+    ],
+)
+def test_what_is_no_instance_is_named(section: str | None, key: str, value: object, words: str) -> None:
+    one = np.array([[1]])
+    part = SharedPart(("a",), one[0] * 3, one[0] * 2, np.repeat(one, 3, axis=0), one, one[0])
+    data = replace(worked_example(), shared=part).as_json()
+    (data if section is None else data[section])[key] = value
+    with pytest.raises(InputError, match=f"line 3: not an instance: {words}"):
+        Instance.from_json(data, "line 3")
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -598,6 +636,13 @@ def test_limits_of_ages_are_taken(deterministic: bool):
     config = CpConfig(time_limit=9e15, time_limit_max=9e15, deterministic=deterministic)
     for name in (Dispatcher.CP, Dispatcher.HCP19):
         assert plan_of(name, problem, config)[1].status is Status.OPTIMAL
+
+
+def test_a_wait_of_ages_may_be_expected():
+    problem = instance([[2]], [(0, 1, [1], 4)], [(0, 1, [1], 5), (0, 1, [2], 9)])
+    problem = replace(problem, queued=replace(problem.queued, ewt=np.array([1e300, 1.0])))
+    for name in (Dispatcher.PCP1, Dispatcher.PCP2):
+        assert plan_of(name, problem)[1].status is Status.OPTIMAL
 
 
 def test_building_counts_against_limits():

@@ -306,10 +306,10 @@ def test_json_there_and_back():
     assert again.power.least.tolist() == problem.power.least.tolist() == [1]
     for wrong, words in (
         ({"of_node": [3]}, "not a number for each node"),
-        ({"held": [-1]}, "allowed: 0 and more"),
-        ({"remaining": [0]}, "remaining 1 and more"),
+        ({"held": [-1]}, "held: allowed: .*, 0 and more; there is -1"),
+        ({"remaining": [0]}, "remaining: allowed: .*, 1 and more; there is 0"),
     ):
-        with pytest.raises(InputError, match=f"line 3: not an instance: power: .*{words}"):
+        with pytest.raises(InputError, match=f"line 3: not an instance: power[.:].*{words}"):
             Instance.from_json(data | {"power": data["power"] | wrong}, "line 3")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.power import PowerPart, power_of
+from mlsim.batch.cp.problem.reading import names_of, seconds, section_of, whole_numbers, whole_rows
 from mlsim.batch.cp.problem.shared import SharedPart, shared_of
 from mlsim.batch.view import StateView
 from mlsim.errors import InputError
@@ -19,6 +20,12 @@ __all__ = ["Instance", "Queued", "Running", "instance_of"]
 
 NODE = "node"
 """The resource of which every node has one where nodes are given whole."""
+_NEEDED = ("now", "resources", "running", "queued", "capacity", "free")
+_ANY = -(2**63)
+_LEAST = {"units": 1, "remaining": 1, "job_id": _ANY}
+"""What columns of running jobs are not below, if not 0."""
+_MOST = 2.0**62
+"""What sums stay below, so that none leaves 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,71 +159,82 @@ class Instance:
             If something is missing or of another shape; the message begins with ``place``.
         """
         try:
-            resources = tuple(str(name) for name in data["resources"])
-            wide = len(resources)
-            running, queued = data["running"], data["queued"]
+            if missing := [key for key in _NEEDED if key not in data]:
+                raise KeyError(missing[0])
+            running, queued = section_of(data, "running"), section_of(data, "queued")
+            names = names_of(data, "resources")
+            wide = len(names)
             instance = cls(
-                float(data["now"]),
-                resources,
-                _matrix(data["capacity"], wide),
-                _matrix(data["free"], wide),
+                float(seconds({"now": [data["now"]]}, "now")[0]),
+                names,
+                whole_rows(data, "capacity", wide),
+                whole_rows(data, "free", wide),
                 Running(
                     *(
-                        _matrix(running[name], wide) if name == "request" else _column(running[name])
+                        whole_rows(running, name, wide, of="running.")
+                        if name == "request"
+                        else whole_numbers(running, name, of="running.", least=_LEAST.get(name, 0))
                         for name in Running.__slots__
                     )
                 ),
                 Queued(
-                    _column(queued["job_id"]),
-                    np.asarray(queued["arrival"], np.float64),
-                    _column(queued["units"]),
-                    _matrix(queued["request"], wide),
-                    _column(queued["duration"]),
-                    np.asarray(queued["ewt"], np.float64),
+                    whole_numbers(queued, "job_id", of="queued.", least=_ANY),
+                    seconds(queued, "arrival", of="queued."),
+                    whole_numbers(queued, "units", of="queued.", least=1),
+                    whole_rows(queued, "request", wide, of="queued."),
+                    whole_numbers(queued, "duration", of="queued.", least=1),
+                    seconds(queued, "ewt", of="queued.", above=0.0),
                 ),
-                SharedPart.from_json(data["shared"]) if "shared" in data else SharedPart(),
+                SharedPart.from_json(section_of(data, "shared")) if "shared" in data else SharedPart(),
             )
+            instance._check()
             if "power" in data:
                 asks = instance.queued
-                power = PowerPart.from_json(data["power"], asks.units, asks.request, instance.capacity)
-                instance = replace(instance, power=power)
+                power = section_of(data, "power")
+                part = PowerPart.from_json(power, asks.units, asks.request, instance.capacity)
+                instance = replace(instance, power=part)
         except KeyError as error:
             raise InputError(f"{place}: no {error.args[0]!r}; an instance needs it") from error
-        except (TypeError, ValueError, OverflowError) as error:
+        except ValueError as error:
             raise InputError(f"{place}: not an instance: {error}") from error
-        instance._check(place)
         return instance
 
-    def _check(self, place: str) -> None:
+    def _check(self) -> None:
+        """Raise ValueError where columns do not belong together, or more is held than there is."""
+        running, queued, shared = self.running, self.queued, self.shared
         lengths = {
-            "running": {len(getattr(self.running, name)) for name in Running.__slots__},
-            "queued": {len(getattr(self.queued, name)) for name in Queued.__slots__},
+            "running": {len(getattr(running, name)) for name in Running.__slots__},
+            "queued": {len(getattr(queued, name)) for name in Queued.__slots__},
             "nodes": {len(self.capacity), len(self.free)},
         }
         for name, found in lengths.items():
             if len(found) > 1:
-                raise InputError(f"{place}: columns of {name} have different lengths: {sorted(found)}")
-        if self.shared.names and len(self.shared.asked) != len(self.queued):
-            raise InputError(f"{place}: shared.asked: not a row for each queued job")
-        if len(self.running) and not (
-            self.running.node.min() >= 0 and self.running.node.max() < self.n_nodes
+                raise ValueError(f"columns of {name} have different lengths: {sorted(found)}")
+        if len(running) and running.node.max() >= self.n_nodes:
+            raise ValueError(f"running.node: allowed: 0 to {self.n_nodes - 1}")
+        for name, table, units in (
+            ("capacity", self.capacity, np.ones(self.n_nodes)),
+            ("running.request", running.request, running.units),
+            ("queued.request", queued.request, queued.units),
+            ("shared.capacity", shared.capacity[:, None], np.ones(1)),
+            ("shared.asked", shared.asked, np.ones(1)),
+            ("shared.held", shared.held, np.ones(1)),
         ):
-            raise InputError(f"{place}: running.node: allowed: 0 to {self.n_nodes - 1}")
-        for name, column in (
-            ("running.remaining", self.running.remaining),
-            ("queued.duration", self.queued.duration),
-            ("queued.units", self.queued.units),
-        ):
-            if (column < 1).any():
-                raise InputError(f"{place}: {name}: {column.min()}; allowed: 1 and more")
-
-
-def _column(values: Any) -> Ints:
-    return np.asarray(values, np.int64).reshape(-1)
-
-
-def _matrix(values: Any, wide: int) -> Ints:
-    return np.asarray(values, np.int64).reshape(-1, wide)
+            if (table * np.asarray(units, np.float64)[:, None]).sum() > _MOST:
+                raise ValueError(f"{name}: allowed: numbers whose sum, with units, stays below 2^62")
+        if float(queued.duration.sum(dtype=np.float64)) + running.remaining.max(initial=0) > _MOST:
+            raise ValueError("queued.duration: allowed: times whose sum stays below 2^62")
+        held = np.zeros_like(self.capacity)
+        np.add.at(held, running.node, running.request * running.units[:, None])
+        for node, r in np.argwhere(self.free > self.capacity - held)[:1].tolist():
+            raise ValueError(
+                f"free: node {node}, {self.resources[r]}: {self.free[node, r]} free and {held[node, r]} held "
+                f"of {self.capacity[node, r]}"
+            )
+        if shared.names and len(shared.asked) != len(queued):
+            raise ValueError("shared.asked: allowed: a row for each queued job")
+        if shared.names and len(shared.held) != len(shared.remaining):
+            raise ValueError("shared.held: allowed: a row for each number of shared.remaining")
 
 
 def instance_of(

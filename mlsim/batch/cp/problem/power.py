@@ -17,6 +17,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim.batch.cp.problem.reading import whole_numbers
 from mlsim.batch.view import StateView
 
 __all__ = ["NO_PLACE", "PowerLimit", "PowerPart", "least_powers", "power_of", "ranks_of"]
@@ -122,15 +123,15 @@ class PowerPart:
     def from_json(cls, data: Mapping[str, Any], units: Ints, request: Ints, capacity: Ints) -> PowerPart:
         """Read what :meth:`as_json` returned; the rest is of the instance."""
         of_node, counts, held, remaining = (
-            np.asarray(data[name], np.int64).reshape(-1)
+            whole_numbers(data, name, of="power.", least=int(name == "remaining"))
             for name in ("of_node", "counts", "held", "remaining")
         )
         if len(of_node) != len(capacity) or len(counts) != len(units) or len(held) != len(remaining):
             raise ValueError("power: not a number for each node, and each job")
-        free = int(data["free"])
-        lowest = min(int(column.min(initial=0)) for column in (of_node, counts, held, remaining - 1))
-        if lowest < 0 or abs(free) > _MOST:
-            raise ValueError("power: allowed: 0 and more, remaining 1 and more, free up to 2^62")
+        free = int(whole_numbers({"free": [data["free"]]}, "free", of="power.", least=-_MOST)[0])
+        most = max(float(units @ counts.astype(np.float64)) * of_node.max(initial=0), float(free))
+        if most + held.sum(dtype=np.float64) > _MOST:
+            raise ValueError("power: allowed: numbers whose sums stay below 2^62")
         return cls.of(of_node, free, counts, held, remaining, units, request, capacity)
 
     @classmethod

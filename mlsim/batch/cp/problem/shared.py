@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
+from mlsim.batch.cp.problem.reading import names_of, whole_numbers, whole_rows
 from mlsim.batch.view import StateView
 
 __all__ = ["POWER_CAP", "SharedPart", "shared_of"]
 
 POWER_CAP = "power cap"
 """The amount that stands for it; names of a platform's own have no space."""
+_MOST = 2**62
 
 
 def _none() -> Ints:
@@ -84,14 +86,19 @@ class SharedPart:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SharedPart:
         """Read what :meth:`as_json` returned."""
-        names = tuple(map(str, data["names"]))
+        names = names_of(data, "names", of="shared.")
+        wide = len(names)
+        free = whole_numbers(data, "free", of="shared.", least=-_MOST)  # a cap may have fallen
+        capacity = whole_numbers(data, "capacity", of="shared.")
+        if len(free) != wide or len(capacity) != wide:
+            raise ValueError(f"shared.free, shared.capacity: allowed: {wide} whole numbers, one a name")
         return cls(
             names,
-            np.asarray(data["capacity"], np.int64).reshape(len(names)),
-            np.asarray(data["free"], np.int64).reshape(len(names)),
-            np.asarray(data["asked"], np.int64).reshape(-1, len(names)),
-            np.asarray(data["held"], np.int64).reshape(-1, len(names)),
-            np.asarray(data["remaining"], np.int64).reshape(-1),
+            capacity,
+            free,
+            whole_rows(data, "asked", wide, of="shared.", each="name"),
+            whole_rows(data, "held", wide, of="shared.", each="name"),
+            whole_numbers(data, "remaining", of="shared.", least=1),
         )
 
 

@@ -261,7 +261,7 @@ class Scheduling:
         for k, (start, weight) in enumerate(zip(self.starts, integers.tolist(), strict=True)):
             late: object = start
             if after is not None and after[k] > 0:
-                free = int(np.floor(after[k]))
+                free = int(min(np.floor(after[k]), max(self.horizon, 2**53)))
                 late = self.cp.new_int_var(0, max(self.horizon - free, 0), "")
                 self.cp.add(late >= start - free)
             terms.append(weight * late)
