@@ -576,7 +576,7 @@ def test_json_there_and_back():
     assert Instance.from_json(data).as_json() == data
     with pytest.raises(InputError, match="line 3: no 'running'"):
         Instance.from_json({"now": 1.0, "resources": []}, "line 3")
-    with pytest.raises(InputError, match="queued.duration: allowed: .*, 1 and more; there is 0"):
+    with pytest.raises(InputError, match=r"queued\.duration: allowed: .*, 1 and more; there is 0"):
         Instance.from_json(data | {"queued": data["queued"] | {"duration": [1, 0, 1]}})
 
 
