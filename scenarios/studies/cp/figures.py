@@ -43,8 +43,14 @@ SYSTEMS = {"eurora": "Eurora-like", "kit": "KIT-like", "UniLu": "Gaia"}
 PREDICTORS = {"walltime": "W", "D": "D", "L2": "L2", "actual": "R"}
 """Short names, by the words of scenarios."""
 BASES = {
-    "seeds": ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware", "lists"),
-    "kit": ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware", "lists"),
+    "seeds": (
+        "SAF, placement alone",
+        "SAF, demand-aware",
+        "EASY-SAF, demand-aware",
+        "lists",
+        "lists for all",
+    ),
+    "kit": ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware", "lists", "lists for all"),
     "stretches": ("SAF, best-fit", "EASY-SAF, best-fit", "EASY-SAF, demand-aware", "lists"),
 }
 """By study, who chooses nodes as planners do: heuristics, and the list planner that `cp` adds solving to."""
