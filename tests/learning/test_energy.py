@@ -461,3 +461,13 @@ def test_profiles_that_nobody_can_make_are_refused(words, tmp_path):
     assert result.exit_code != 0
     assert words[0].removeprefix("--") in f"{result.output}{result.exception}"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--group", "--head", "--tail"])
+def test_more_samples_than_any_job_has_are_refused(option, tmp_path):
+    from mlsim.cli.main import app
+
+    (tmp_path / "samples.csv").write_text("job_id,time,power\n1,0,3\n1,5,4\n")
+    result = CliRunner().invoke(app, ["learn", "energy", str(tmp_path / "samples.csv"), option, str(10**21)])
+    assert result.exit_code != 0
+    assert option.removeprefix("--") in f"{result.output}{result.exception}"

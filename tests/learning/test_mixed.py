@@ -433,3 +433,18 @@ def test_one_week_of_another_log_gives_a_difference(scenario, tmp_path):
     assert rows["difference to SAF"].to_list() == (rows["mean"] - reference).to_list()
     assert mixed(tmp_path, *words, command="transfer").exit_code == 0
     assert {path.name for path in out.iterdir() if path.is_file()} == {"transfer.csv", "weights.csv"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["mixed", "a.yaml", "--train", "0-2", "--test", "3-4", "--method", "xnes", "--penalty", "inf"],
+        ["classes", "a.yaml", "--seed", str(2**32)],
+    ],
+)
+def test_numbers_that_no_search_and_no_forest_takes_are_refused(words):
+    from mlsim.cli.main import app
+
+    result = CliRunner().invoke(app, ["learn", *words])
+    assert result.exit_code != 0
+    assert words[-2].removeprefix("--") in f"{result.output}{result.exception}"

@@ -29,7 +29,7 @@ def classes(
         str, typer.Option(metavar="NAME,...", help="Policies to simulate.")
     ] = "FCFS,WFP,SAF,SPF",
     trees: Annotated[int, typer.Option(min=1, help="Trees of each week's forest.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Of the forests.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the forests.")] = 0,
     known: Annotated[
         str,
         typer.Option(

@@ -16,6 +16,8 @@ __all__ = ["energy", "profiles"]
 
 _STEPS = (".csv", ".parquet")
 """What names of files of steps end with."""
+_MOST = 10**9
+"""Means that are cut, and samples that become one, at most: more than any job has."""
 _YEAR = 366 * 86_400.0
 """Time [s] up to which profiles are made."""
 
@@ -27,9 +29,9 @@ def energy(
             metavar="FILE", help="CSV, Parquet, HDF5: job_id, time (s), power (W).", show_default=False
         ),
     ],
-    group: Annotated[int, typer.Option(min=1, help="Samples that become one mean.")] = 12,
-    head: Annotated[int, typer.Option(min=0, help="Means cut from the beginning of a job.")] = 5,
-    tail: Annotated[int, typer.Option(min=0, help="Means cut from its end.")] = 5,
+    group: Annotated[int, typer.Option(min=1, max=_MOST, help="Samples that become one mean.")] = 12,
+    head: Annotated[int, typer.Option(min=0, max=_MOST, help="Means cut from the beginning of a job.")] = 5,
+    tail: Annotated[int, typer.Option(min=0, max=_MOST, help="Means cut from its end.")] = 5,
     stationary: Annotated[float, typer.Option(min=0.0, help="Threshold of window means.")] = 0.1,
     constant: Annotated[float, typer.Option(min=0.0, help="Threshold of the deviation.")] = 0.1,
     periodic: Annotated[float, typer.Option(min=0.0, help="Threshold of spectral density.")] = 1.0,

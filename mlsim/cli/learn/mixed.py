@@ -27,7 +27,9 @@ def mixed(
     method: Annotated[str, typer.Option(metavar="grid|xnes|cma-es", help="How to search.")] = "grid",
     points: Annotated[int, typer.Option(min=2, help="Values of a dimension, of grid.")] = 200,
     evaluations: Annotated[int, typer.Option(min=10, help="Vectors a week, of xnes, cma-es.")] = 2000,
-    penalty: Annotated[float, typer.Option(min=0.0, help="λ of the norm, of xnes and cma-es.")] = 1.0,
+    penalty: Annotated[
+        float, typer.Option(min=0.0, max=1e9, help="λ of the norm, of xnes and cma-es.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Of xnes and cma-es.")] = 0,
     scaled: Annotated[
         bool, typer.Option("--scaled", help="Divide each feature by its deviation in the training weeks.")
