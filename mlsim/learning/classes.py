@@ -71,10 +71,10 @@ def check_scenario(scenario: Scenario, policies: Sequence[Policy]) -> None:
             raise InputError(
                 f"{scenario.source}: batch.{key}: is {getattr(config, key)}; classes of jobs need {needed}"
             )
-        if policy is Policy.LINEAR and (config.weights is None or not any(config.weights.normalised)):
+        unweighted = [each.message for each in config.broken_rules() if each.key == "weights"]
+        if policy is Policy.LINEAR and unweighted:
             raise InputError(
-                f"{scenario.source}: batch.weights: missing; policy linear needs at least one weight: "
-                "write batch.policy: linear and e.g. batch.weights: {p: 0.5, wait: 0.5}"
+                f"{scenario.source}: batch.weights: {unweighted[0]}; write batch.policy: linear beside them"
             )
 
 

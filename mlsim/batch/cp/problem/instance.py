@@ -10,7 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.power import PowerPart, power_of
-from mlsim.batch.cp.problem.reading import names_of, seconds, section_of, whole_numbers, whole_rows
+from mlsim.batch.cp.problem.reading import MOST, names_of, seconds, section_of, whole_numbers, whole_rows
 from mlsim.batch.cp.problem.shared import SharedPart, shared_of
 from mlsim.batch.view import StateView
 from mlsim.errors import InputError
@@ -24,8 +24,6 @@ _NEEDED = ("now", "resources", "running", "queued", "capacity", "free")
 _ANY = -(2**63)
 _LEAST = {"units": 1, "remaining": 1, "job_id": _ANY}
 """What columns of running jobs are not below, if not 0."""
-_MOST = 2.0**62
-"""What sums stay below, so that none leaves 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +218,9 @@ class Instance:
             ("shared.asked", shared.asked, np.ones(1)),
             ("shared.held", shared.held, np.ones(1)),
         ):
-            if (table * np.asarray(units, np.float64)[:, None]).sum() > _MOST:
+            if (table * np.asarray(units, np.float64)[:, None]).sum() > MOST:
                 raise ValueError(f"{name}: allowed: numbers whose sum, with units, stays below 2^62")
-        if float(queued.duration.sum(dtype=np.float64)) + running.remaining.max(initial=0) > _MOST:
+        if float(queued.duration.sum(dtype=np.float64)) + running.remaining.max(initial=0) > MOST:
             raise ValueError("queued.duration: allowed: times whose sum stays below 2^62")
         held = np.zeros_like(self.capacity)
         np.add.at(held, running.node, running.request * running.units[:, None])

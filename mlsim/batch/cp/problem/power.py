@@ -17,7 +17,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
-from mlsim.batch.cp.problem.reading import whole_numbers
+from mlsim.batch.cp.problem.reading import MOST, whole_numbers
 from mlsim.batch.view import StateView
 
 __all__ = ["NO_PLACE", "PowerLimit", "PowerPart", "least_powers", "power_of", "ranks_of"]
@@ -128,9 +128,9 @@ class PowerPart:
         )
         if len(of_node) != len(capacity) or len(counts) != len(units) or len(held) != len(remaining):
             raise ValueError("power: not a number for each node, and each job")
-        free = int(whole_numbers({"free": [data["free"]]}, "free", of="power.", least=-_MOST)[0])
+        free = int(whole_numbers({"free": [data["free"]]}, "free", of="power.", least=-MOST)[0])
         most = max(float(units @ counts.astype(np.float64)) * of_node.max(initial=0), float(free))
-        if most + held.sum(dtype=np.float64) > _MOST:
+        if most + held.sum(dtype=np.float64) > MOST:
             raise ValueError("power: allowed: numbers whose sums stay below 2^62")
         return cls.of(of_node, free, counts, held, remaining, units, request, capacity)
 

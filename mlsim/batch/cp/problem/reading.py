@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 
-__all__ = ["names_of", "seconds", "section_of", "whole_numbers", "whole_rows"]
+__all__ = ["MOST", "names_of", "seconds", "section_of", "whole_numbers", "whole_rows"]
 
+MOST = 2**62
+"""What sums of columns stay below, so that none leaves 64 bits."""
 _EXACT = 2.0**53
 """Whole numbers above this are not all doubles."""
 

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.problem.reading import names_of, whole_numbers, whole_rows
+from mlsim.batch.cp.problem.reading import MOST, names_of, whole_numbers, whole_rows
 from mlsim.batch.view import StateView
 
 __all__ = ["POWER_CAP", "SharedPart", "shared_of"]
 
 POWER_CAP = "power cap"
 """The amount that stands for it; names of a platform's own have no space."""
-_MOST = 2**62
 
 
 def _none() -> Ints:
@@ -88,7 +87,7 @@ class SharedPart:
         """Read what :meth:`as_json` returned."""
         names = names_of(data, "names", of="shared.")
         wide = len(names)
-        free = whole_numbers(data, "free", of="shared.", least=-_MOST)  # a cap may have fallen
+        free = whole_numbers(data, "free", of="shared.", least=-MOST)  # a cap may have fallen
         capacity = whole_numbers(data, "capacity", of="shared.")
         if len(free) != wide or len(capacity) != wide:
             raise ValueError(f"shared.free, shared.capacity: allowed: {wide} whole numbers, one a name")

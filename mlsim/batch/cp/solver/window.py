@@ -33,7 +33,7 @@ _SECONDS_A_PAIR = 4e-8
 """Conflicts get dearer one by one, as each may leave another time that starts are compared with: where a
 search goes through a horizon second by second, its time grows with the square of its conflicts
 (``tools/bench/cp_limits.py``)."""
-_LARGEST_SCALE = 1e12
+_FINE_SCALE = 1e12
 """Weights of jobs of days, a few millionths, are so rounded by a millionth of themselves at most."""
 _LEAST_CONFLICTS = 10
 _MOST_CONFLICTS = 2**62
@@ -121,7 +121,7 @@ def solve_window(
         last = int((window.starts[fixed] + duration[fixed]).max(initial=0))
         scale = minimize_last(cp, starts, duration[free], last, horizon)
     else:
-        weights, scale = scaled(window.weights[free], horizon, _LARGEST_SCALE)
+        weights, scale = scaled(window.weights[free], horizon, _FINE_SCALE)
         cp.minimize(cp_model.LinearExpr.weighted_sum(starts, weights.tolist()))
     for start, hint in zip(starts, window.starts[free].tolist(), strict=True):
         cp.add_hint(start, hint)
