@@ -142,7 +142,7 @@ def _dispatcher(batch: BatchConfig) -> str:
 
 
 def ratios(runs: pl.DataFrame, bases: tuple[str, ...]) -> pl.DataFrame:
-    """Return mean slowdowns over logs, and ratios to each base on the same logs.
+    """Return mean slowdowns over the logs that all dispatchers have, and ratios to each base on them.
 
     Ratios are geometric means with their 95 % intervals (bootstrap over logs), behind them in how many logs
     the dispatcher is worse and in how many it is better.
@@ -150,6 +150,8 @@ def ratios(runs: pl.DataFrame, bases: tuple[str, ...]) -> pl.DataFrame:
     rows = []
     axes = [axis for axis in ("load", "predictor") if axis in runs.columns]
     for values_of, cell in runs.group_by(axes, maintain_order=True):
+        of_all = pl.col("dispatcher").n_unique().over("log") == cell["dispatcher"].n_unique()
+        cell = cell.filter(of_all)
         by = {
             str(name): table.sort("log")["mean slowdown"].to_numpy()
             for (name,), table in cell.group_by("dispatcher", maintain_order=True)
