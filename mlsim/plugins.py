@@ -7,8 +7,10 @@ in a file, or one that an installed package offers under a name; some families t
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -18,17 +20,18 @@ from mlsim._files import expanded, is_file, named
 from mlsim.errors import InputError, user_code_error
 from mlsim.scenario import parameters_of, user_function
 from mlsim.scenario.files.code import read_code
+from mlsim.scenario.values.field_types import OnOff
 from mlsim.scenario.values.hints import nearest
 
 __all__ = [
     "Family",
     "Find",
     "any_loaded",
-    "check_parameters",
     "check_plugin",
     "installed_plugins",
     "load_plugin",
     "make_callable",
+    "resolve_parameters",
     "shielded",
 ]
 
@@ -98,8 +101,7 @@ def make_callable(family: Family, name: str, find: Find = entry_points) -> Calla
     if isinstance(code, type):
         method: Callable[..., Any] = getattr(_made(family, title, name, code), family.methods[0])
         return method
-    parameters = parameters_of(name)
-    check_parameters(title, family.key, code, parameters, family.arguments)
+    parameters = resolve_parameters(title, family.key, code, parameters_of(name), family.arguments)
     return partial(code, **parameters) if parameters else code
 
 
@@ -120,7 +122,7 @@ def _found(family: Family, title: str, name: str, find: Find) -> Any:
 def _made(family: Family, title: str, name: str, kind: Any) -> Any:
     parameters = parameters_of(name)
     if parameters:
-        check_parameters(title, family.key, kind, parameters)
+        parameters = resolve_parameters(title, family.key, kind, parameters)
     try:
         plugin = kind(**parameters)
         missing = [method for method in family.methods if not callable(getattr(plugin, method, None))]
@@ -131,10 +133,14 @@ def _made(family: Family, title: str, name: str, kind: Any) -> Any:
     return plugin
 
 
-def check_parameters(
+def resolve_parameters(
     title: str, key: str, code: Callable[..., Any], parameters: Mapping[str, Any], arguments: int = 0
-) -> None:
-    """Check parameters against the signature of what they are for.
+) -> dict[str, Any]:
+    """Check parameters against the signature that they are for, and return them with the types it declares.
+
+    The words on and off (yes and no, true and false) are booleans, as everywhere in a scenario, also in lists
+    and mappings; but not where the signature declares a text: its annotation names str and not bool or,
+    without one, its default is a text.
 
     Parameters
     ----------
@@ -152,12 +158,12 @@ def check_parameters(
     Raises
     ------
     InputError
-        If one is not known or missing.
+        If one is not known or missing, or no boolean where one is declared.
     """
     try:
         signature = inspect.signature(code)
-    except (TypeError, ValueError):
-        return  # compiled code may not say what it takes
+    except (TypeError, ValueError):  # compiled code may not say what it takes
+        return {name: _switched(value) for name, value in parameters.items()}
     taken = list(signature.parameters.values())[arguments:]
     by_name = {
         each.name: each for each in taken if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
@@ -171,6 +177,45 @@ def check_parameters(
     for name, each in by_name.items():
         if each.default is each.empty and name not in parameters:
             raise InputError(f"{title}: {key}.parameters.{name}: is missing; it takes: {shown}")
+    return {
+        name: _typed(f"{title}: {key}.parameters.{name}", value, by_name.get(name))
+        for name, value in parameters.items()
+    }
+
+
+def _typed(place: str, value: Any, declared: inspect.Parameter | None) -> Any:
+    """Return a value with the type that a signature declares; None: it declares none."""
+    annotation = inspect.Parameter.empty if declared is None else declared.annotation
+    if declared is None or annotation is declared.empty:
+        return value if declared is not None and isinstance(declared.default, str) else _switched(value)
+    names = set(re.findall(r"\w+", annotation if isinstance(annotation, str) else repr(annotation)))
+    if isinstance(annotation, type) and issubclass(annotation, str | Enum):
+        names.add("str")
+    if names & {"str", "Literal"} and "bool" not in names:
+        return value
+    if annotation in (bool, "bool") and isinstance(value, str):
+        try:
+            return OnOff().parse(value)
+        except ValueError as error:
+            raise InputError(f"{place}: {error}") from error
+    return _switched(value)
+
+
+def _switched(value: Any) -> Any:
+    """Return a boolean for a word that is one; of a list, only where all its values are."""
+    if isinstance(value, Mapping):
+        return {name: _switched(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        switched = [_switched(item) for item in value]
+        words = any(isinstance(item, str) for item in switched)
+        return [
+            item if words and isinstance(item, str) else new
+            for item, new in zip(value, switched, strict=True)
+        ]
+    try:
+        return OnOff().parse(value)
+    except ValueError:
+        return value
 
 
 def _shown(parameter: inspect.Parameter) -> str:

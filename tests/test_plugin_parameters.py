@@ -197,3 +197,161 @@ def test_two_levels_give_them_to_the_function_alone() -> None:
     )
     outer, inner = split_technique(config.application.technique)
     assert (parameters_of(outer), parameters_of(inner)) == ({}, {"share": 3})
+
+
+PROBE = """\
+from mlsim.application.kit import execution_model
+
+class Told:
+    '''Any class of the user: it says what it got.'''
+    def __init__(self, switch):
+        raise RuntimeError(f"got {switch!r}")
+    key = allocate = dispatch = predict = learn = size = read = write = run = jobs = generate = None
+
+def told(path, switch):
+    raise RuntimeError(f"got {switch!r}")
+
+Model = execution_model(levels=1)(Told)
+"""
+LOOP = {
+    "model": "loop",
+    "costs": {"profile": "constant", "mean": "1 s"},
+    "iterations": {"count": 40},
+    "technique": "GSS",
+}
+KINDS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "policy": ("batch.policy", "class", {}),
+    "allocator": ("batch.allocator", "class", {}),
+    "dispatcher": ("batch.dispatcher", "class", {}),
+    "predictor": ("batch.predictor", "class", {}),
+    "technique": ("application.technique", "function", {"application": LOOP}),
+    "execution model": ("application.execution.model", "class", {"application": LOOP}),
+    "workload format": ("workload.format", "function", {}),
+    "workload model": ("workload.generate.model", "class", {}),
+    "writer": ("output.writers.0", "function", {}),
+}
+"""Key of each kind of code, what its mapping calls the name, and what a scenario with it needs besides."""
+
+
+def nested(keys: dict[str, object]) -> dict[str, object]:
+    whole: dict[str, object] = {}
+    for key, value in keys.items():
+        *above, last = key.split(".")
+        place = whole
+        for part in above:
+            place = place.setdefault(part, {})  # type: ignore[assignment]
+        place[last] = value
+    return whole
+
+
+def test_every_kind_of_code_is_in_the_test_below() -> None:
+    from mlsim.application.user_model import MODELS
+    from mlsim.batch.plugins import FAMILIES
+    from mlsim.experiment.writers import WRITERS
+    from mlsim.workload.models.own import GENERATORS
+    from mlsim.workload.user_reader import READERS
+
+    families = [*FAMILIES.values(), MODELS, WRITERS, GENERATORS, READERS]
+    keys = {key.removesuffix(".0") for key, _, _ in KINDS.values()}
+    assert keys == {family.key for family in families} | {"application.technique"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        (kind, way)
+        for kind in KINDS
+        for way in ("file", "set", "mapping", "study")
+        if (kind, way) != ("writer", "study")  # runs of a study write no further files
+    ],
+)
+def test_off_is_the_boolean_for_every_kind_of_code(here: Path, kind: str, way: str) -> None:
+    key, names, besides = KINDS[kind]
+    name = {"execution model": "Model", "workload format": "told"}.get(kind, "Told")
+    (here / "mine.py").write_text(PROBE)
+    given = {names: f"./mine.py:{name}", "parameters": {"switch": "off"}}
+    content: dict[str, object] = {
+        "platform.nodes": [{"name": "n", "count": 2, "cores": 1}],
+        "workload.path": "log.csv",
+        "workload.mapping": "node",
+        "output.pictures": False,
+    }
+    if kind == "workload model":
+        content["workload.generate.jobs"] = 3
+    whole = nested({**content, **besides})
+    place = whole
+    *above, last = key.removesuffix(".0").split(".")
+    for part in above:
+        place = place.setdefault(part, {})  # type: ignore[assignment]
+    place[last] = [given] if key.endswith(".0") else given
+    if kind == "workload model":
+        del whole["workload"]["path"]  # type: ignore[attr-defined]
+    text = json.dumps(whole)
+    (here / "s.yaml").write_text(text.replace('"off"', "off"))
+    words: list[str] = ["run", str(here / "s.yaml"), "--out", str(here / "out")]
+    if way == "mapping":
+        from mlsim.experiment import run as simulated
+
+        with pytest.raises(InputError, match="got False"):
+            simulated(from_mapping(whole, directory=here), out=here / "out")
+        return
+    if way == "set":
+        (here / "s.yaml").write_text(text.replace('"off"', "on"))
+        words += ["--set", f"{key}.parameters.switch=off"]
+    if way == "study":
+        vary = f"{{{key}.parameters.switch: [off]}}"
+        (here / "study.yaml").write_text(f"of: runs\nbase: s.yaml\nvary: {vary}\n")
+        words = ["study", str(here / "study.yaml"), "--out", str(here / "out")]
+    done = CliRunner().invoke(app, words)
+    assert "got False" in f"{done.output} {done.exception}"
+
+
+@pytest.mark.parametrize(
+    ("signature", "given", "got"),
+    [
+        ("a", "off", False),
+        ("a", "Yes", True),
+        ("a=True", "off", False),
+        ("a='fast'", "off", "off"),
+        ("a: str", "off", "off"),
+        ("a: 'str | None' = None", "no", "no"),
+        ("a: 'bool | str' = 'auto'", "off", False),
+        ("a: bool", "no", False),
+        ("a", ["on", "off"], [True, False]),
+        ("a", ["no", "se"], ["no", "se"]),
+        ("a: 'list[str]'", ["no"], ["no"]),
+        ("a", {"deep": [{"b": "off"}]}, {"deep": [{"b": False}]}),
+        ("a", "fast", "fast"),
+        ("a", 0, 0),
+        ("**a", "off", False),
+    ],
+)
+def test_the_signature_says_whether_a_word_is_a_switch(signature: str, given: object, got: object) -> None:
+    from mlsim.plugins import resolve_parameters
+
+    names: dict[str, object] = {}
+    exec(f"def code({signature}): ...", names)
+    (value,) = resolve_parameters("it", "key", names["code"], {"a": given}).values()  # type: ignore[arg-type]
+    assert value == got
+    assert type(value) is type(got)
+
+
+def test_a_declared_boolean_takes_no_other_word() -> None:
+    from mlsim.plugins import resolve_parameters
+
+    def code(shortest: bool) -> None: ...
+
+    with pytest.raises(InputError, match=r"key.parameters.shortest: 'of' is neither on nor off; allowed: on"):
+        resolve_parameters("it", "key", code, {"shortest": "of"})
+    assert resolve_parameters("it", "key", code, {"shortest": 1}) == {"shortest": 1}
+
+
+def test_a_compiled_function_gets_a_boolean(here: Path) -> None:
+    (here / "mine.py").write_text(
+        CODE + "\ndef halves(n, p, remaining, step, pe, small=True):\n    return 1 if small else n\n"
+    )
+    steps = [
+        json.loads(loop(here, {"function": "./mine.py:halves", "parameters": {"small": value}}))
+        for value in ("off", False, "on")
+    ]
+    assert steps[0] == steps[1] != steps[2]

@@ -22,7 +22,7 @@ from mlsim.application.settings import RAISED
 from mlsim.application.techniques.user import BEGIN, LEARN, MOST_NUMBERS, NUMBERS, SIZE_OF
 from mlsim.application.user_code import compilable, compiler_message
 from mlsim.errors import InputError, user_code_error
-from mlsim.plugins import check_parameters
+from mlsim.plugins import resolve_parameters
 
 __all__ = ["Executed", "compile_class", "times_pieces"]
 
@@ -88,7 +88,7 @@ def compile_class(name: str, kind: type, parameters: Mapping[str, Any]) -> tuple
     InputError
         If it takes other parameters, lacks ``size``, or cannot be compiled.
     """
-    check_parameters(name, "application.technique", kind, dict(parameters))
+    parameters = resolve_parameters(name, "application.technique", kind, parameters)
     try:
         made = kind(**parameters)
     except BaseException as error:  # whatever the user's class raises

@@ -16,7 +16,7 @@ from mlsim._files import expanded, open_file, resolved
 from mlsim.application.settings import RAISED, USER, USER_BY_STEP, USER_OBJECT
 from mlsim.application.user_code import compilable, compiler_message
 from mlsim.errors import InputError, user_code_error
-from mlsim.plugins import check_parameters
+from mlsim.plugins import resolve_parameters
 
 __all__ = ["CompiledTechnique", "compile_technique"]
 
@@ -118,7 +118,7 @@ def _own_values(name: str, function: str, body: Any, parameters: dict[str, Any])
         raise InputError(
             f"{name}: takes {signature}; allowed: {function}{_SIGNATURE}, and its own parameters after these"
         )
-    check_parameters(name, "application.technique", body, parameters, len(_PARAMETERS))
+    parameters = resolve_parameters(name, "application.technique", body, parameters, len(_PARAMETERS))
     values = {each.name: parameters.get(each.name, each.default) for each in own}
     return tuple(compilable(f"{name}: application.technique.parameters.{key}", values[key]) for key in values)
 
