@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mlsim.experiment.advice import Advice, RecordedLoop
+    from mlsim.experiment.advice import Advice, RecordedLoop, Unknown
     from mlsim.scenario import Scenario
 
 __all__ = ["advise"]
@@ -61,12 +61,14 @@ def advise(
 ) -> None:
     """Simulate a loop under all techniques, and say which to take, what that saves, and how sure it is.
 
+    A record of fewer than 20 chunks per PE allows no verdict: the command prints why, and what to do instead.
+
     mlsim advise runs/recorded --out advice
     """
     from mlsim.cli.values import amount, listed, settings
     from mlsim.errors import InputError
     from mlsim.experiment.advice import advise as simulate
-    from mlsim.experiment.advice import facts_of, maker_of, recorded_loop, write_advice
+    from mlsim.experiment.advice import facts_of, maker_of, recorded_loop, unknown_of, write_advice
     from mlsim.experiment.directories import complete_or_gone
     from mlsim.scenario import parse_overrides
     from mlsim.scenario.values.units import TIME
@@ -77,6 +79,9 @@ def advise(
         raise InputError(f"--job {job}: is of a run; {source} is a scenario")
     if record is not None and run_time is not None:
         raise InputError(f"--run-time {run_time}: the record of {source} says what iterations cost")
+    if record is not None and (unknown := unknown_of(record, source)):
+        _report_unknown(unknown, record, out, json_)
+        return
     with (
         nullcontext(_from_file(source)) if record is None else maker_of(record) as make,
         complete_or_gone(out) if out is not None else nullcontext() as place,
@@ -97,6 +102,20 @@ def advise(
         print(json.dumps(facts_of(advice, record), indent=2, allow_nan=False))
     else:
         _print(advice, record)
+
+
+def _report_unknown(unknown: Unknown, record: RecordedLoop, out: Path | None, as_json: bool) -> None:
+    """Print, and write if asked, that a record allows no verdict."""
+    from mlsim.experiment.advice import facts_of_unknown, write_unknown
+    from mlsim.experiment.directories import complete_or_gone
+
+    if out is not None:
+        with complete_or_gone(out) as place:
+            write_unknown(place, unknown, record)
+    if as_json:
+        print(json.dumps(facts_of_unknown(unknown, record), indent=2, allow_nan=False))
+    else:
+        print(f"No verdict: {unknown.reason}.\nInstead: {unknown.instead}.")
 
 
 def _from_file(path: Path) -> Callable[[Mapping[str, object]], Scenario]:

@@ -60,6 +60,27 @@ def test_costs_of_a_thief() -> None:
     assert outcome.notified_at.tolist() == [18.75 + 0.5, 11.75 + 0.5]
 
 
+def test_rounds_in_vain_take_the_sum_of_their_accesses_to_the_last_bit() -> None:
+    """Eleven nodes of one PE, each with a latency of its own; PE 0 alone has something to do."""
+    latency = [0.0, *(0.1 + 0.01 * pe for pe in range(1, 11))]
+    outcome = run(
+        [1.0, *[0.0] * 10],
+        [1.0] * 11,
+        "SS",
+        latency=latency,
+        pes_per_node=1,
+        model="steal",
+        atomic_service=0.003,
+    )
+    for pe in range(11):
+        now = 0.003 + (1.0 if pe == 0 else 0.0)  # its own chunk
+        for hop in range(1, 11):  # not its own node, where it is alone
+            distance = max(latency[pe], latency[(pe + hop) % 11])
+            now += distance
+            now = now + 0.003 + distance
+        assert outcome.notified_at[pe] == now
+
+
 def test_a_thief_asks_its_own_node_first_and_the_richest_of_it() -> None:
     """Six PEs on two nodes, parts of two; those of PE 2 and PE 4 are long, and PE 3 is through first."""
     costs = [1.0, 1.0, 1.0, 1.0, 9.0, 9.0, 0.5, 0.25, 9.0, 9.0, 1.0, 1.0]

@@ -182,3 +182,54 @@ def test_a_measured_machine_is_charged(tmp_path: Path) -> None:
         file.write_text(content)
         with pytest.raises(InputError, match=words):
             read_machine(file)
+
+
+def advise_on(*words: str | Path) -> str:
+    from typer.testing import CliRunner
+
+    from mlsim.cli.main import app
+
+    done = CliRunner().invoke(app, ["advise", *map(str, words)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "per_pe", "instead"),
+    [
+        ({"application.technique": "GSS"}, 24 / 7, "--set application.technique=SS"),
+        ({"application.iterations.count": 139}, 139 / 7, "profile: file, path: costs.csv"),
+        # the same chunks in every time step tell no more
+        ({"application.technique": "STATIC", "application.time_steps": 30}, 1.0, "technique=SS"),
+    ],
+)
+def test_records_of_few_chunks_allow_no_verdict(
+    tmp_path: Path, changes: dict[str, object], per_pe: float, instead: str
+) -> None:
+    run_loops([loop_from_mapping(LOOP, changes)], out=tmp_path / "run")
+    told = advise_on(tmp_path / "run")
+    assert told.startswith("No verdict: ")
+    assert "per PE, fewer than 20" in told
+    assert instead in told
+    facts = json.loads(advise_on(tmp_path / "run", "--json", "--out", tmp_path / "advice"))
+    assert facts["best"] is None
+    assert instead in facts["instead"]
+    assert facts["record"]["chunks_per_pe"] == pytest.approx(per_pe)
+    assert facts["record"]["least_chunks_per_pe"] == 20
+    assert {path.name for path in (tmp_path / "advice").iterdir()} == {"advice.json", "manifest.json"}
+    assert json.loads((tmp_path / "advice" / "advice.json").read_text()) == facts
+
+
+def test_time_steps_of_a_record_are_averaged(tmp_path: Path) -> None:
+    run_loops([loop_from_mapping(LOOP, {"application.time_steps": 3})], out=tmp_path / "run")
+    record = recorded_loop(tmp_path / "run")
+    assert (record.chunks, record.parts, len(record.costs)) == (1200, 400, 400)
+    with maker_of(record) as make:
+        assert run_loop(make({})).facts["t_loop"] == pytest.approx(record.t_loop, rel=1e-3)
+
+
+def test_a_record_of_twenty_chunks_per_pe_allows_a_verdict(tmp_path: Path) -> None:
+    run_loops([loop_from_mapping(LOOP, {"application.iterations.count": 140})], out=tmp_path / "run")
+    facts = json.loads(advise_on(tmp_path / "run", "--json", "--technique", "GSS", "--seeds", "1"))
+    assert facts["best"]["technique"] in ("SS", "GSS", "STATIC")
+    assert facts["record"]["chunks_per_pe"] == 20.0

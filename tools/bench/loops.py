@@ -9,6 +9,7 @@ Instead of the tables,
 
 - ``--reference`` compares with the slow simulations of ``tests/reference`` on a small loop,
 - ``--long`` simulates 10^8 SS chunks on 4,096 PEs and says how much memory that took,
+- ``--growth`` measures CPU time by PEs, from 1,024 to 65,536, and fits the exponent with which it grows,
 - ``--compile`` measures how long the kernels take to compile on a machine that has none in its cache.
 """
 
@@ -27,6 +28,7 @@ from pathlib import Path
 
 import dca_heap
 import numpy as np
+from growth import exponent
 
 from mlsim._arrays import Floats
 from mlsim.application import TECHNIQUES, LoopOutcome, simulate
@@ -153,6 +155,27 @@ def reference(models: list[str], n: int = 2_000, pes: int = 16) -> None:
         print(f"{model:11s} {technique:7s} {both}, {seconds / ours:,.0f} times as fast", flush=True)
 
 
+def growth(models: list[str], technique: str = "SS") -> None:
+    """Print the CPU time of one loop by PEs, its chunks as many, and the exponents fitted to it."""
+    sizes = [1024, 4096, 16384, 65536]
+    print("CPU ms of a loop of 262,144 iterations; exponent of all sizes, and of the last two")
+    for model in models:
+        seconds = []
+        for pes in sizes:
+            run = loop(model, technique, pes, ITERATIONS)
+            run(False)
+            seconds.append(min(_cpu_time(run) for _ in range(3)))
+        shown = "  ".join(f"{pes:,} PEs {1e3 * each:,.1f}" for pes, each in zip(sizes, seconds, strict=True))
+        fits = f"{exponent(sizes, seconds):.2f}, {exponent(sizes[-2:], seconds[-2:]):.2f}"
+        print(f"{model:11s} {technique:3s} {shown}  exponent {fits}", flush=True)
+
+
+def _cpu_time(run: Callable[[bool], LoopOutcome]) -> float:
+    began = time.thread_time()
+    run(False)
+    return time.thread_time() - began
+
+
 def long() -> None:
     """Simulate the largest loop there is a promise about."""
     n, pes = 100_000_000, 4096
@@ -193,7 +216,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--techniques", default=",".join([*TECHNIQUES, *PAIRS]))
     parser.add_argument("--pes", default="16,256,4096")
-    for flag in ("--records", "--free", "--reference", "--long", "--compile"):
+    for flag in ("--records", "--free", "--reference", "--long", "--growth", "--compile"):
         parser.add_argument(flag, action="store_true")
     return parser.parse_args()
 
@@ -205,6 +228,8 @@ def main() -> None:
         compile_time()
     elif chosen.long:
         long()
+    elif chosen.growth:
+        growth([model for model in models if model in ("dca", "steal")])
     elif chosen.reference:
         reference(models)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel, shared, zeros
 from mlsim.application.event_queue import due_of, move, play
 from mlsim.application.models.execution import WRONG, execute, notify
@@ -47,9 +47,11 @@ def run(inputs: Inputs) -> int:
     """Simulate one loop; return how many chunks have rows, −1 if a technique is wrong."""
     owned = open_state(_one_queue_each(inputs))
     owned_thieves = zeros(len(inputs.speed), THIEF)
+    owned_rich, owned_far = zeros(len(inputs.first), np.int64), inputs.latency[inputs.first[:-1]]
     s, thieves, bounds = shared(owned), borrowed(owned_thieves), borrowed(inputs.first)
+    rich, far = borrowed(owned_rich), borrowed(owned_far)
     events = s.queues[0]
-    _hand_out(s, thieves, bounds)
+    _hand_out(s, thieves, bounds, rich)
     while True:
         pe = s.matches[events.tree + 1].rank
         now = due_of(s.matches, events.tree, events.width, pe)
@@ -58,11 +60,11 @@ def run(inputs: Inputs) -> int:
         following = now
         # An event that leads to another of the same PE at the same moment is followed by that one.
         while following == now:
-            following = _act(s, thieves, bounds, pe, now)
+            following = _act(s, thieves, bounds, rich, far, pe, now)
             if following == WRONG:
                 return -1
         move(s.matches, events.tree, events.width, pe, following)
-    owned_thieves[0].doing = ASKS  # what was lent must outlive its use
+    owned_thieves[0].doing, owned_rich[0], owned_far[0] = ASKS, 0, 0.0  # what was lent must outlive its use
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
@@ -87,7 +89,7 @@ def _one_queue_each(inputs: Inputs) -> Inputs:
 
 
 @inner_kernel
-def _hand_out(s: State, thieves: Records[Thief], bounds: Ints) -> None:
+def _hand_out(s: State, thieves: Records[Thief], bounds: Ints, rich: Ints) -> None:
     """Cut the loop into parts, one a PE, and schedule all first requests at 0."""
     n, p, events = s.costs.iterations, len(s.pes), s.queues[0]
     size = min(max((n + p - 1) // p, s.inner.min_chunk), n)
@@ -97,22 +99,31 @@ def _hand_out(s: State, thieves: Records[Thief], bounds: Ints) -> None:
             q = s.queues[1 + pe]
             q.first_pe, q.weights, q.members = bounds[home], bounds[home], bounds[home + 1] - bounds[home]
             first = min(pe * size, n)
-            _own(s, pe, first, min(size, n - first))
+            _own(s, pe, first, min(size, n - first), rich, home)
             s.matches[events.tree + events.width + pe].time = 0.0
     play(s.matches, events.tree, events.width, p)
 
 
 @leaf_kernel
-def _own(s: State, pe: int, first: int, size: int) -> None:
+def _own(s: State, pe: int, first: int, size: int, rich: Ints, home: int) -> None:
     """Set the part of a PE, for which the technique begins anew."""
     s.seats[pe].taken += 1
     if size > 0:
+        rich[home] += 1
+        rich[len(rich) - 1] += 1
         refill(s, s.queues[1 + pe], s.seats[pe].taken, first, size)
 
 
 @leaf_kernel
-def _act(s: State, thieves: Records[Thief], bounds: Ints, pe: int, now: float) -> float:
-    """Process the next event of a PE; return when the one after it is due, in s."""
+def _act(
+    s: State, thieves: Records[Thief], bounds: Ints, rich: Ints, far: Floats, pe: int, now: float
+) -> float:
+    """Process the next event of a PE; return when the one after it is due, in s.
+
+    ``rich``: how many PEs of each node have something left in their parts; the last one: how many have in
+    all, and how many are on their way with what they have stolen. ``far``: one-way time of a message between
+    each node and PE 0, in s.
+    """
     me, thief, q = s.pes[pe], thieves[pe], s.queues[1 + pe]
     thieving = s.costs.atomic + s.costs.assignment
     if thief.doing == ASKS:
@@ -122,27 +133,33 @@ def _act(s: State, thieves: Records[Thief], bounds: Ints, pe: int, now: float) -
     if thief.doing == TAKES:
         ready = now + _taking(s, me)
         thief.doing = DEPARTS if q.position == q.end else ASKS
-        return ready if thief.doing == DEPARTS else _execute_next(s, me, pe, ready)
+        return ready if thief.doing == DEPARTS else _execute_next(s, me, pe, ready, rich, thief.home)
     if thief.doing == DEPARTS:
-        return _depart(s, thief, bounds, me, now)
+        return _depart(s, thief, bounds, rich, far, me, now)
     if thief.doing == ARRIVES:
-        thief.victim = _richest(s, bounds[thief.node], bounds[thief.node + 1], pe)
-        rich = s.queues[1 + thief.victim]
-        if rich.position == rich.end:
+        if rich[thief.node] == 0:
             thief.hop += 1
             thief.doing = DEPARTS
             return now + s.costs.atomic + thief.distance
+        thief.victim = _richest(s, bounds[thief.node], bounds[thief.node + 1], pe)
         thief.doing = STEALS
-        return _wait(rich, now, thieving)
+        return _wait(s.queues[1 + thief.victim], now, thieving)
     if thief.doing == STEALS:
-        rich = s.queues[1 + thief.victim]
-        left = rich.end - rich.position
+        victim = s.queues[1 + thief.victim]
+        left = victim.end - victim.position
         thief.stolen = min(max((left + 1) // 2, s.inner.min_chunk), left)
-        rich.end -= thief.stolen
-        thief.first = rich.end
+        victim.end -= thief.stolen
+        thief.first = victim.end
+        if thief.stolen > 0:
+            rich[len(rich) - 1] += 1
+            if thief.stolen == left:
+                rich[thief.node] -= 1
+                rich[len(rich) - 1] -= 1
         thief.doing = RETURNS
         return now + thieving + thief.distance
-    _own(s, pe, thief.first, thief.stolen)
+    _own(s, pe, thief.first, thief.stolen, rich, thief.home)
+    if thief.stolen > 0:
+        rich[len(rich) - 1] -= 1
     thief.hop += 1
     thief.doing = ASKS if thief.stolen > 0 else DEPARTS
     return now
@@ -163,13 +180,16 @@ def _wait(q: Queue, now: float, seconds: float) -> float:
 
 
 @leaf_kernel
-def _execute_next(s: State, me: PE, pe: int, start: float) -> float:
+def _execute_next(s: State, me: PE, pe: int, start: float, rich: Ints, home: int) -> float:
     """Execute the next chunk of a PE's own part; return when it asks again."""
     q = s.queues[1 + pe]
     step = q.step
     size = take(s, q, pe)
     if size < 0:
         return WRONG
+    if q.position == q.end:
+        rich[home] -= 1
+        rich[len(rich) - 1] -= 1
     if start >= s.until:
         notify(s, me, start)
         return np.inf
@@ -177,12 +197,15 @@ def _execute_next(s: State, me: PE, pe: int, start: float) -> float:
 
 
 @leaf_kernel
-def _depart(s: State, thief: Thief, bounds: Ints, me: PE, now: float) -> float:
+def _depart(s: State, thief: Thief, bounds: Ints, rich: Ints, far: Floats, me: PE, now: float) -> float:
     """Send a thief to the next node; return when it arrives, infinity if it has asked all of them."""
-    nodes = len(bounds) - 1
+    nodes = len(far)
     begin, end = bounds[thief.home], bounds[thief.home + 1]
     if thief.hop == 0 and end - begin == 1:
         thief.hop = 1
+    if thief.hop < nodes and rich[len(rich) - 1] == 0:
+        now = _ask_in_vain(s, thief, far, s.pes[begin + 1].near if thief.hop == 0 else 0.0, me.latency, now)
+        thief.hop = nodes
     if thief.hop == nodes:
         notify(s, me, now)
         return np.inf
@@ -190,9 +213,31 @@ def _depart(s: State, thief: Thief, bounds: Ints, me: PE, now: float) -> float:
     if thief.hop == 0:
         thief.distance = s.pes[begin + 1].near
     else:
-        thief.distance = max(me.latency, s.pes[bounds[thief.node]].latency)
+        thief.distance = max(me.latency, far[thief.node])
     thief.doing = ARRIVES
     return now + thief.distance
+
+
+@leaf_kernel
+def _ask_in_vain(s: State, thief: Thief, far: Floats, near: float, latency: float, now: float) -> float:
+    """Return when a thief has asked all nodes that are left, where nothing is left anywhere.
+
+    Then no event can change what it finds. Times are added up one by one, as by the events that this saves.
+    """
+    nodes, hop, atomic = len(far), thief.hop, s.costs.atomic
+    if hop == 0:
+        now += near
+        now = now + atomic + near
+        hop = 1
+    node = (thief.home + hop) % nodes
+    for _ in range(hop, nodes):
+        distance = max(latency, far[node])
+        now += distance
+        now = now + atomic + distance
+        node += 1
+        if node == nodes:
+            node = 0
+    return now
 
 
 @leaf_kernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,11 +23,14 @@ from mlsim.errors import InputError
 from mlsim.experiment.loops import loop_from_mapping
 from mlsim.experiment.manifest import check_read
 from mlsim.experiment.stored import read_scenario
-from mlsim.record import Chunks, Records
+from mlsim.record import Chunks, JobState, Records
 from mlsim.record.reading import read_rows_of_jobs, read_tables
 from mlsim.scenario import Scenario
 
-__all__ = ["RecordedLoop", "maker_of", "recorded_loop"]
+__all__ = ["LEAST_CHUNKS", "RecordedLoop", "Unknown", "maker_of", "recorded_loop", "unknown_of"]
+
+LEAST_CHUNKS = 20
+"""Chunks per PE below which a record says too little of how costs differ within chunks."""
 
 _TABLES_OF_LOOPS = ("chunks", "pes")
 _NETWORK = ("bandwidth", "latency", "intra_node_latency")
@@ -46,9 +49,11 @@ class RecordedLoop:
     technique, model
         By which it was executed.
     t_loop
-        What it took [s].
+        What it took [s], the mean of its time steps.
     chunks
         How many chunks it had.
+    parts, pes
+        Chunks that begin at different iterations, and PEs.
     measured
         Whether real ranks executed it.
     overhead
@@ -61,6 +66,8 @@ class RecordedLoop:
     model: str
     t_loop: float
     chunks: int
+    parts: int
+    pes: int
     measured: bool
     overhead: float
 
@@ -95,16 +102,61 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     measured = "mpi" in summary or "slurm" in summary
     waits = waits_of(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)
     loop = int(np.flatnonzero(records.loops.job == row)[0])
+    time_steps = int(scenario["application"].get("time_steps") or 1)
+    if time_steps > 1:
+        if records.jobs.state[row] != JobState.COMPLETED:
+            raise InputError(f"{directory}: the loop was ended before its last time step")
+        # Iterations count on from one time step to the next.
+        chunks = replace(chunks, first=chunks.first % (int(records.loops.iterations[loop]) // time_steps))
     return RecordedLoop(
         content=_content(scenario, records, cores, speed, waits if measured else None),
         costs=_costs(directory, chunks, np.repeat(speed, cores)),
         technique=str(scenario["application"]["technique"]),
         model=str(scenario["application"]["execution"]["model"]),
-        t_loop=float(records.loops.t_loop[loop]),
+        t_loop=float(records.loops.t_loop[loop]) / time_steps,
         chunks=len(chunks.job),
+        parts=len(np.unique(chunks.first)),
+        pes=int(cores.sum()),
         measured=measured,
         overhead=waits.typical,
     )
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Why a record allows no verdict, and what to do instead."""
+
+    reason: str
+    instead: str
+
+
+def unknown_of(record: RecordedLoop, source: Path) -> Unknown | None:
+    """Return why a record allows no verdict on other techniques; None if it does.
+
+    The time of a chunk is shared evenly by its iterations. With few chunks per PE, the imbalance that another
+    technique would meet is hidden in them, and all techniques but the recorded one look better than they are.
+    """
+    if record.parts >= LEAST_CHUNKS * record.pes:
+        return None
+    iterations = len(record.costs)
+    each = record.parts / record.pes
+    counted = "" if record.parts == record.chunks else f" at {record.parts:,} different iterations"
+    reason = (
+        f"{record.chunks:,} chunks{counted} on {record.pes:,} PEs are {each:.3g} per PE, fewer than "
+        f"{LEAST_CHUNKS}: what iterations cost within a chunk is not known, and other techniques would be "
+        "simulated without that imbalance"
+    )
+    instead = (
+        f"{source.name} was executed with {record.technique}; record the loop with small chunks, such as "
+        "--set application.technique=SS, and run mlsim advise on that record"
+    )
+    if iterations < LEAST_CHUNKS * record.pes:
+        instead = (
+            f"the loop has {iterations / record.pes:.3g} iterations per PE; measure what each costs, write "
+            "the costs into a file, and run mlsim advise on a scenario with application.costs: {profile: "
+            "file, path: costs.csv}"
+        )
+    return Unknown(reason, instead)
 
 
 @contextmanager

@@ -6,11 +6,11 @@ from typing import Any
 
 from mlsim import _matplotlib
 from mlsim.experiment.advice.advising import Advice, Candidate
-from mlsim.experiment.advice.recorded import RecordedLoop
+from mlsim.experiment.advice.recorded import LEAST_CHUNKS, RecordedLoop, Unknown
 from mlsim.experiment.directories import Place
 from mlsim.experiment.manifest import write_summary
 
-__all__ = ["facts_of", "write_advice"]
+__all__ = ["facts_of", "facts_of_unknown", "write_advice", "write_unknown"]
 
 _MOST_SHOWN = 16
 
@@ -26,16 +26,37 @@ def facts_of(advice: Advice, record: RecordedLoop | None) -> dict[str, Any]:
         "left_out": dict(advice.left_out),
     }
     if record is not None:
-        facts["record"] = {
-            "t_loop": record.t_loop,
+        facts["record"] = _facts_of_record(record) | {
             "simulated": advice.now.t_loop[0],
             "error": advice.now.t_loop[0] / record.t_loop - 1.0,
             "saved": record.t_loop - advice.best.mean,
-            "chunks": record.chunks,
-            "real": record.measured,
-            "overhead": record.overhead,
         }
     return facts
+
+
+def facts_of_unknown(unknown: Unknown, record: RecordedLoop) -> dict[str, Any]:
+    """Return as plain values that a record allows no verdict; ``best`` is null."""
+    return {
+        "best": None,
+        "reason": unknown.reason,
+        "instead": unknown.instead,
+        "record": _facts_of_record(record) | {"least_chunks_per_pe": LEAST_CHUNKS},
+    }
+
+
+def _facts_of_record(record: RecordedLoop) -> dict[str, Any]:
+    return {
+        "t_loop": record.t_loop,
+        "chunks": record.chunks,
+        "chunks_per_pe": record.parts / record.pes,
+        "real": record.measured,
+        "overhead": record.overhead,
+    }
+
+
+def write_unknown(place: Place, unknown: Unknown, record: RecordedLoop) -> None:
+    """Write ``advice.json`` alone into a reserved directory: that a record allows no verdict."""
+    write_summary(place.partial / "advice.json", facts_of_unknown(unknown, record))
 
 
 def _facts(choice: Candidate, advice: Advice) -> dict[str, Any]:
