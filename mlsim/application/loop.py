@@ -200,7 +200,9 @@ def _plan(
         return FixedPlan(chosen(technique))
     config = selection or SelectionConfig()
     costs = np.diff(problem.prefix)
-    selector = make_selector(config, len(costs), len(problem.speed), problem.seed, trial, profile=costs)
+    selector = make_selector(
+        config, len(costs), len(problem.speed), problem.seed, trial, profile=costs, speed=problem.speed
+    )
     within = selector if config.chooses_within and isinstance(selector, BySimulation) else None
     portfolio = {name: chosen(name) for name in config.portfolio}
     for name, choices in portfolio.items():

@@ -467,7 +467,7 @@ def test_speeds_of_pes_follow_from_known_costs() -> None:
     np.testing.assert_allclose(speeds_by_profile(10 * costs, step, 3), [5.0, 10.0, 7.5])
 
 
-def test_with_the_profile_known_the_second_time_step_has_the_best_technique() -> None:
+def test_with_the_profile_known_every_time_step_has_the_best_technique() -> None:
     """Costs that one time step with large chunks tells little of are known from the profile."""
     costs = np.where(np.arange(4000) % 1000 < 100, 4e-3, 1e-4)
     names = ("STATIC", "GSS", "TSS", "FAC2", "SS")
@@ -476,11 +476,28 @@ def test_with_the_profile_known_the_second_time_step_has_the_best_technique() ->
     best = min(alone, key=lambda name: alone[name])
     known = {"method": "simulation", "portfolio": names, "share": 1.0}
     found = run(costs, speeds, 3, selection={**known, "costs": "profile"})
-    assert [step.technique for step in found.selected[1:]] == [best] * 2
-    t_loop = found.selected[1].t_loop
+    assert [step.technique for step in found.selected] == [best] * 3
+    t_loop = found.selected[0].t_loop
     assert t_loop == pytest.approx(alone[best], rel=1e-9)
     measured = run(costs, speeds, 3, selection=known)
     assert t_loop <= measured.selected[1].t_loop * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("costs", COSTS)
+@pytest.mark.parametrize("speeds", SPEEDS)
+def test_with_the_profile_known_the_first_time_step_is_chosen_by_simulation(costs: str, speeds: str) -> None:
+    """On the platform's speeds; the time of the choice is charged, and within its share of the loop."""
+    names = ("STATIC", "GSS", "FAC2", "SS")
+    alone = [run(COSTS[costs], SPEEDS[speeds], 1, technique=name).t_loop for name in names]
+    known = {"method": "simulation", "portfolio": names, "costs": "profile"}
+    (first,) = run(COSTS[costs], SPEEDS[speeds], 1, selection={**known, "share": 1.0}).selected
+    assert first.technique == names[alone.index(min(alone))]
+    assert first.spent > 0.0
+    (hurried,) = run(COSTS[costs], SPEEDS[speeds], 1, selection={**known, "share": 0.0}).selected
+    assert hurried.technique == "FAC2"  # it alone is simulated: nothing says before what that takes
+    assert 0.0 < hurried.spent < first.spent
+    (measured,) = run(COSTS[costs], SPEEDS[speeds], 1, selection={**known, "costs": "measured"}).selected
+    assert (measured.technique, measured.spent) == ("FAC2", 0.0)
 
 
 @pytest.mark.parametrize("technique", ["AWF", "AWF-B", "AWF-C", "AWF-D", "AWF-E"])

@@ -65,7 +65,8 @@ class _Prediction(NamedTuple):
 class BySimulation(Selector):
     """Simulates each technique of the portfolio and takes the best.
 
-    Before the first time step nothing is known: it takes FAC2, if that is in the portfolio, whose chunks of
+    Before the first time step it simulates the portfolio where the costs are known, on PEs of the speeds that
+    the platform has. Otherwise nothing is known: it takes FAC2, if that is in the portfolio, whose chunks of
     many sizes tell most; else the first one but STATIC, of whose chunks one cannot tell dear iterations from
     slow PEs.
 
@@ -104,6 +105,8 @@ class BySimulation(Selector):
         Seconds that simulating a chunk takes; None: as measured.
     profile
         float64[N]: costs of the iterations, in s at speed 1, where they are known; None: they are measured.
+    speed
+        float64[P]: speeds of the PEs before any is measured, where the costs are known; None: all alike.
 
     Attributes
     ----------
@@ -125,9 +128,11 @@ class BySimulation(Selector):
         share: float,
         chunk_time: float | None,
         profile: Floats | None = None,
+        speed: Floats | None = None,
     ) -> None:
         super().__init__(portfolio, goal)
         self._n, self._p = n, p
+        self._nominal = np.ones(p) if speed is None else speed
         self._simulate, self._samples = simulate, samples
         self._profile = profile
         self._random = generator(seed)
@@ -185,7 +190,19 @@ class BySimulation(Selector):
         elif self._steps:
             self._current = self._best()
             self._own += self.spent
+        elif self._profile is not None:
+            self._current = self._best_at_first(self._profile)
+            self._own += self.spent
         return self._current
+
+    def _best_at_first(self, profile: Floats) -> str:
+        """Return the best technique by known costs alone, in the share of the time that the loop takes at least.
+
+        No prediction has been wrong yet: of techniques that are as good, the first one of the portfolio.
+        """
+        least = float(profile.sum() / self._nominal.sum())
+        costs = self._drawn(ByProfile(profile, self._nominal), 0)
+        return self._best_of(costs, self._nominal, None, least)
 
     def _best(self) -> str:
         elapsed = self._elapsed + self._shortest
@@ -272,7 +289,7 @@ class BySimulation(Selector):
                 values[name] = self._corrected_value_of(name, costs, speed, least)
             else:
                 values[name] = self._value_of(name, costs, speed, least, rest)
-        if rest is None:
+        if rest is None and self._steps:
             return self._preferred(values)
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)

@@ -20,6 +20,7 @@ def make_selector(
     simulate: Simulate,
     measured: bool = False,
     profile: Floats | None = None,
+    speed: Floats | None = None,
 ) -> Selector:
     """Make it.
 
@@ -37,6 +38,8 @@ def make_selector(
         Whether simulating takes as long as it is measured to, not as long as the section says.
     profile
         float64[N]: costs of the iterations, in s at speed 1, for ``costs: profile``.
+    speed
+        float64[P]: speeds of the PEs before any is measured, for ``costs: profile``.
     """
     portfolio, goal = config.portfolio, config.goal
     match config.method:
@@ -52,5 +55,5 @@ def make_selector(
     chunk_time = None if measured else config.chunk_time
     known = profile if config.costs is KnownCosts.PROFILE else None
     return BySimulation(
-        portfolio, goal, n, p, simulate, seed, config.samples, config.share, chunk_time, known
+        portfolio, goal, n, p, simulate, seed, config.samples, config.share, chunk_time, known, speed
     )

@@ -118,7 +118,8 @@ class SelectionConfig(Section):
     costs: OneOf[KnownCosts] = KnownCosts.MEASURED
     """What is taken for the costs of the iterations: those measured so far, or the loop's own profile
     (application.costs), as if it had been stored by an earlier run; speeds of PEs are measured in either
-    case. For method simulation.
+    case, but those before the first time step with a profile, which are the platform's. For method
+    simulation.
     """
 
     @property
