@@ -7,7 +7,6 @@ without running it.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from mlsim._late import late, listed
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
     from mlsim.scenario import Scenario, load
 
 __version__ = "0.2.0"
-
-# Before anything imports Numba: where colorama is installed, Numba has it write codes for colours to a
-# terminal when the process ends, also where a launcher gives each rank a terminal and hands on what it gets.
-os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 __all__ = [
     "InputError",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,20 +17,27 @@ from mlsim.errors import InputError
 __all__ = [
     "borrowed",
     "c_function",
-    "follow_the_error_model",
     "last_bit",
     "next_bit",
     "refuse_atomics",
     "unpacker",
+    "with_error_model",
 ]
 
 Array = TypeVar("Array")
+Call = TypeVar("Call", bound=Callable[..., Any])
 Content = TypeVar("Content", bound=tuple[Any, ...])
 
 
-def follow_the_error_model() -> None:
-    """Silence NumPy's warnings of division by zero and overflow, as compiled kernels do."""
-    np.seterr(divide="ignore", over="ignore", invalid="ignore")
+def with_error_model(function: Call) -> Call:
+    """Return a function that runs without NumPy's warnings of division by zero, as compiled kernels do."""
+
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            return function(*arguments, **named)
+
+    return cast(Call, call)
 
 
 def borrowed(array: Array) -> Array:

@@ -23,6 +23,7 @@ __all__ = [
     "let_go_of_freed",
     "load_for_good",
     "start_no_threads",
+    "without_colours",
 ]
 
 
@@ -71,6 +72,15 @@ def start_no_threads() -> None:
     """
     if "numpy" not in sys.modules and not any(name in os.environ for name in _THREADS):
         os.environ[_THREADS[0]] = "1"
+
+
+def without_colours() -> None:
+    """Have Numba write no codes for colours, if it is not loaded yet and nobody said otherwise.
+
+    For commands and ranks: where colorama is installed, Numba has it write such codes to a terminal when the
+    process ends, also where a launcher gives each rank a terminal and hands on what it gets.
+    """
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")

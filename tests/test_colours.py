@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 PROGRAM = """
-import mlsim
+from mlsim._memory import without_colours
+without_colours()  # as commands and ranks do
 import numba
 print("said")
 """

@@ -41,7 +41,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 def outcomes() -> dict[str, Any]:
     """What kernels of all rooms give, and whether a debugger could stop in them."""
-    results: dict[str, Any] = {"in Python": kernel(outcomes) is outcomes}
+    results: dict[str, Any] = {"in Python": isinstance(kernel(outcomes), FunctionType)}
     rng = np.random.default_rng(5)
     submit, run = np.sort(rng.integers(0, 50, 30)), rng.integers(1, 20, 30)
     jobs = block(submit, run, run + 3, rng.integers(1, 9, 30))
@@ -143,40 +143,6 @@ def test_bits_are_found_in_every_place(word: int, place: int) -> None:
     )
     assert _bits(word, place) == expected
     assert (_interpreted.next_bit(word, place), _interpreted.last_bit(word, place)) == expected
-
-
-def test_numba_is_loaded_without_scipy_and_has_linear_algebra_all_the_same(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import sys\n"
-        "import numpy as np\n"
-        "from mlsim._jit import kernel\n"
-        "@kernel\n"
-        "def plain(values):\n"
-        "    return values.sum()\n"
-        "@kernel\n"
-        "def product(values):\n"
-        "    return np.dot(values, values)\n"
-        "assert plain(np.ones(3)) == 3.0\n"
-        "assert 'scipy.linalg' not in sys.modules\n"
-        "assert product(2.0 * np.ones((2, 2))).tolist() == [[8.0, 8.0], [8.0, 8.0]]\n"
-        "assert 'scipy.linalg' in sys.modules\n"
-    )
-    environment = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(tmp_path),
-        "NUMBA_DISABLE_JIT": "0",
-        "PYTHONPATH": str(REPOSITORY),
-    }
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def _ends(numbers: Any, table: Any, k: int) -> tuple[int, int]:

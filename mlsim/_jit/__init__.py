@@ -5,7 +5,7 @@ debugger stops in them, they can print, and a change of one compiles nothing. Wh
 equivalent of is then done by :mod:`mlsim._interpreted`.
 """
 
-from mlsim._jit.announcing import compile_seconds, quiet
+from mlsim._jit.announcing import compile_seconds, compiling, quiet
 from mlsim._jit.arrays import borrowed, zeros
 from mlsim._jit.atomics import fetch_add, load_acquire, store_release
 from mlsim._jit.bits import last_bit, next_bit
@@ -26,6 +26,7 @@ __all__ = [
     "by_numba",
     "c_function",
     "compile_seconds",
+    "compiling",
     "fetch_add",
     "in_python",
     "inlined",

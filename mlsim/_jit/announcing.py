@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
-__all__ = ["PATIENCE", "Announcer", "announcer", "compile_seconds", "quiet"]
+__all__ = ["PATIENCE", "Announcer", "announcer", "compile_seconds", "compiling", "quiet"]
 
 PATIENCE = 2.0
 """Seconds of compiling, all in all, that nobody is told of."""
@@ -77,6 +80,29 @@ class Announcer:
 
 
 announcer = Announcer()
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Count as compiling, in this block, what Numba compiles of a user's code on behalf of a run."""
+    from numba.core import event
+
+    with event.install_listener("numba:compile", _listener()):
+        yield
+
+
+@cache
+def _listener() -> Any:
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:  # noqa: ARG002 - the listener's signature
+            announcer.begin()
+
+        def on_end(self, event: Any) -> None:  # noqa: ARG002 - the listener's signature
+            announcer.end()
+
+    return Listener()
 
 
 def compile_seconds() -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar, cast, overload
 
+from mlsim import _interpreted
 from mlsim._jit import kept
 from mlsim._jit.mode import INTERPRETED
 
@@ -112,7 +113,9 @@ def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]
 
 
 def _kernel(body: F, options: dict[str, Any], inner: bool) -> F:
-    return body if INTERPRETED else cast(F, Kernel(body, options, inner))
+    if INTERPRETED:
+        return body if inner or "inline" in options else _interpreted.with_error_model(body)
+    return cast(F, Kernel(body, options, inner))
 
 
 def inner_kernel(function: F) -> F:

@@ -8,8 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mlsim import _interpreted
-
 __all__ = ["INTERPRETED", "Late", "for_kernels", "in_python", "is_usual"]
 
 _HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_DISABLE_JIT"}
@@ -33,8 +31,6 @@ def _is_interpreted() -> bool:
 
 INTERPRETED = _is_interpreted()
 """Whether kernels run as Python functions, for ``NUMBA_DISABLE_JIT=1``."""
-if INTERPRETED:
-    _interpreted.follow_the_error_model()
 
 
 class Late:

@@ -40,7 +40,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from mlsim import _jit
+from mlsim import _interpreted, _jit
 from mlsim.application.event_queue import due_lowest_rank, due_of, move
 from mlsim.application.models.execution import FAR, NEAR, execute, keep_row, message, notify, report, slowed
 from mlsim.application.models.levels import (
@@ -194,5 +194,5 @@ def inlined(function: F) -> F:
 
 def _compile(function: F, **options: Any) -> F:
     if _jit.INTERPRETED:
-        return function
+        return _interpreted.with_error_model(function)
     return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))

@@ -119,6 +119,8 @@ def _compiled(name: str, made: object, methods: Mapping[str, Callable[..., Any] 
     import numba
     from numba.core.errors import NumbaError
 
+    from mlsim._jit import compiling
+
     whole, real = numba.types.int64, numba.types.float64
     attributes = {key: compilable(f"{name}: its attribute {key}", value) for key, value in vars(made).items()}
     dispatchers = {key: numba.njit(nogil=True)(body) for key, body in methods.items() if body is not None}
@@ -126,7 +128,8 @@ def _compiled(name: str, made: object, methods: Mapping[str, Callable[..., Any] 
     place = numba.types.CPointer(real)  # type: ignore[no-untyped-call]  # numba has no types of its own
     types = (whole, place, *(whole,) * 7, *(real,) * 3)
     try:
-        body.compile(types)
+        with compiling():
+            body.compile(types)
     except (NumbaError, NotImplementedError) as error:
         raise InputError(f"{name}: cannot be compiled: {compiler_message(error)}") from error
     _check_results(name, dispatchers)
@@ -137,7 +140,8 @@ def _compiled(name: str, made: object, methods: Mapping[str, Callable[..., Any] 
         except Exception:  # a C function cannot raise; the event loop stops at this value
             return whole(RAISED)
 
-    compiled = numba.cfunc(whole(*types))(call)
+    with compiling():
+        compiled = numba.cfunc(whole(*types))(call)
     return int(compiled.address or 0), compiled
 
 

@@ -107,9 +107,12 @@ def _check_signature(title: str, model: Callable[..., Any]) -> None:
 def _called(title: str, model: Callable[..., Any], inputs: Inputs) -> Any:
     from numba.core.errors import NumbaError
 
+    from mlsim._jit import compiling
+
     n, p = len(inputs.prefix) - 1, len(inputs.speed)
     try:
-        return model(inputs)
+        with compiling():
+            return model(inputs)
     except NumbaError as error:
         raise InputError(f"{title}: cannot be compiled: {compiler_message(error)}") from error
     except BaseException as error:  # whatever the user's code raises

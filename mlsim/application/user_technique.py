@@ -80,14 +80,15 @@ def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTe
     import numba
     from numba.core.errors import NumbaError
 
-    from mlsim._jit import INTERPRETED
+    from mlsim._jit import INTERPRETED, compiling
 
     if INTERPRETED:
         return _as_python(body, own)
     whole = numba.types.int64
     dispatcher = numba.njit(nogil=True)(body)
     try:
-        dispatcher.compile((whole,) * len(_PARAMETERS) + tuple(map(numba.typeof, own)))
+        with compiling():
+            dispatcher.compile((whole,) * len(_PARAMETERS) + tuple(map(numba.typeof, own)))
     except (NumbaError, NotImplementedError) as error:
         raise InputError(f"{name}: cannot be compiled: {compiler_message(error)}") from error
     result = dispatcher.nopython_signatures[0].return_type
@@ -104,7 +105,8 @@ def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTe
         except Exception:  # a C function cannot raise; the event loop stops at this value
             return whole(RAISED)
 
-    compiled = numba.cfunc(whole(*[whole] * len(_PARAMETERS)))(call)
+    with compiling():
+        compiled = numba.cfunc(whole(*[whole] * len(_PARAMETERS)))(call)
     return CompiledTechnique(int(compiled.address or 0), _code_of(body), False, compiled)
 
 

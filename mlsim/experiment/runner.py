@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._memory import give_back, keep_little
+from mlsim._memory import give_back
 from mlsim.experiment.ahead import compiled_beside
 from mlsim.experiment.directories import NextFree, Place, reserved, write_and_keep, writing
 from mlsim.experiment.given import scenario_from
@@ -105,7 +105,6 @@ def run(
     [0.0, 55.0]
     """
     began = time.perf_counter()
-    keep_little()
     scenario = scenario_from(scenario, overrides, workload)
     if out is None:
         with compiled_beside(scenario):

@@ -9,9 +9,12 @@ from numba.core.imputils import impl_ret_new_ref
 from numba.core.typing.npydecl import parse_dtype
 from numba.np import arrayobj
 
-from mlsim._jit.compiler.elements import with_part
+__all__ = ["borrowed", "with_part", "without_owner", "zeros"]
 
-__all__ = ["borrowed", "without_owner", "zeros"]
+
+def with_part(context: Any, builder: Any, kind: Any, value: Any, name: str, part: Any) -> Any:
+    """Generate the code of an array with another part (data, shape, owner) in place of its own."""
+    return builder.insert_value(value, part, context.data_model_manager[kind].get_field_position(name))
 
 
 def without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:

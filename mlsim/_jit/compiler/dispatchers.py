@@ -7,42 +7,72 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core import config, event, types
-from numba.core.registry import cpu_target
+from numba.core import config, types
+from numba.core import dispatcher as numba_dispatcher
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import intrinsic
 
 from mlsim._jit import kept
 from mlsim._jit.announcing import announcer
 from mlsim._jit.cache import cache_directory, room_of
-from mlsim._jit.compiler.libraries import InnerCompiler, InnerLibrary, OuterCompiler, make_parts_of_numbas
-from mlsim._jit.compiler.linear_algebra import load_without_scipy
-from mlsim._jit.compiler.operators import remember_types
-from mlsim._jit.compiler.shortcuts import take_shortcuts
+from mlsim._jit.compiler.libraries import InnerCompiler, InnerLibrary, OuterCompiler
 
 __all__ = ["dispatcher_of", "type_of_intrinsic"]
 
 _settings: Any = config  # mypy does not see the names that numba fills in later
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-_LEVEL = 2
-"""How hard LLVM tries, at most."""
+_OPTIONS: dict[str, Any] = {"nopython": True, "boundscheck": None, "nogil": True, "no_cfunc_wrapper": True}
+_OPTIONS |= {"error_model": "numpy"}
+cpu_target.target_context.refresh()  # kernels that are read from disk need numba's memory of arrays as well
 
 
-class _Listener(event.Listener):
-    """Has compiling announced."""
+_FunctionCompiler: Any = numba_dispatcher._FunctionCompiler  # type: ignore[attr-defined]  # not public
 
-    def on_start(self, event: event.Event) -> None:  # noqa: ARG002 - the listener's signature
+
+class _Compiler(_FunctionCompiler):
+    """Numba's compiler of one function, announced where it takes long.
+
+    Garbage is not collected meanwhile: numba's objects grow in number, looking through them takes a tenth of
+    the time, and there is little to be found before the kernel is ready.
+    """
+
+    def compile(self, args: Any, return_type: Any) -> Any:
+        """Compile the function for arguments of these types."""
+        collects = gc.isenabled()
+        gc.disable()
         announcer.begin()
+        try:
+            return super().compile(args, return_type)
+        finally:
+            announcer.end()
+            if collects:
+                gc.enable()
 
-    def on_end(self, event: event.Event) -> None:  # noqa: ARG002 - the listener's signature
-        announcer.end()
+
+class _Dispatcher(CPUDispatcher):
+    """Numba's object for a kernel that Python calls."""
+
+    pipeline: type = OuterCompiler
+
+    def __init__(self, body: Callable[..., Any], options: dict[str, Any]) -> None:
+        super().__init__(body, locals={}, targetoptions=options, pipeline_class=self.pipeline)
+        self._compiler = _Compiler(body, self.targetdescr, options, {}, self.pipeline)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Type a call; one with constants as one with numbers, which compiles nothing for each constant."""
+        return super().get_call_template(tuple(map(types.unliteral, args)), kws)
 
 
-event.register("numba:compile", _Listener())
-load_without_scipy()
-remember_types(cpu_target.typing_context)
-take_shortcuts(cpu_target.target_context)
-make_parts_of_numbas(cpu_target.target_context.codegen())
+class _InnerDispatcher(_Dispatcher):
+    """Numba's object for a kernel that only kernels call: Python would jump to address 0."""
+
+    pipeline = InnerCompiler
+
+    def _compile_for_args(self, *_arguments: Any, **_options: Any) -> Any:
+        name = self.py_func.__name__
+        raise TypeError(f"{name} is called from Python; only kernels can call it: declare yours with @kernel")
+
+    def _insert(self, *_arguments: Any, **_options: Any) -> None:
+        """Let calls from Python find nothing."""
 
 
 def dispatcher_of(body: Callable[..., Any], options: dict[str, Any], inner: bool) -> Any:
@@ -57,18 +87,14 @@ def dispatcher_of(body: Callable[..., Any], options: dict[str, Any], inner: bool
     inner
         Whether it lacks machine code, and the wrappers by which Python calls it.
     """
-    directory = cache_directory(room_of(body))
-    _settings.CACHE_DIR = str(Path(directory, "parts")) if inner else directory  # looked at by numba.njit
-    own: dict[str, Any] = {"pipeline_class": OuterCompiler}
-    if inner:
-        own = {"no_cpython_wrapper": True, "pipeline_class": InnerCompiler}
-    dispatcher: Any = numba.njit(**{**_OPTIONS, **own, **options})(body)
-    _take_constants_as_numbers(dispatcher)
-    _keep(dispatcher)
-    _compile_sparingly(dispatcher)
-    if inner:
-        _load_as_inner(dispatcher)
-        _refuse_python(dispatcher)
+    own = dict(options)
+    keeps = own.pop("cache", True)
+    if not inner:
+        dispatcher: Any = _Dispatcher(body, {**_OPTIONS, **own})
+    else:
+        dispatcher = _InnerDispatcher(body, {**_OPTIONS, "no_cpython_wrapper": True, **own})
+    if keeps:
+        _keep(dispatcher, inner)
     return dispatcher
 
 
@@ -80,37 +106,34 @@ def type_of_intrinsic(typed: Callable[..., Any]) -> Any:
     return context.resolve_value_type(known)
 
 
-def _compile_sparingly(compiled: Any) -> None:
-    """Have a kernel compiled with less effort than numba's.
+def _keep(compiled: Any, inner: bool) -> None:
+    """Keep what Python calls for calls without numba as well; where it cannot be kept, go on without.
 
-    The most that LLVM can do, level 3, takes longer than level 2, and event loops and passes are not faster
-    for it. And to collect garbage while numba's objects grow in number takes a tenth of the time, and finds
-    little before the kernel is ready.
+    Numba would raise where a kernel cannot be written to disk.
     """
-    compile_all = compiled.compile
+    directory = cache_directory(room_of(compiled.py_func))
+    before = _settings.CACHE_DIR
+    _settings.CACHE_DIR = str(Path(directory, "parts")) if inner else directory
+    try:
+        compiled.enable_caching()
+    finally:
+        _settings.CACHE_DIR = before
+    cache = compiled._cache
+    save = cache.save_overload
 
-    def compile_sparingly(signature: Any) -> Any:
-        level, collects = _settings.OPT, gc.isenabled()
-        _settings.OPT = type(level)(min(level, _LEVEL))
-        gc.disable()
+    def save_if_possible(signature: Any, data: Any) -> None:
         try:
-            return compile_all(signature)
-        finally:
-            _settings.OPT = level
-            if collects:
-                gc.enable()
+            save(signature, data)
+            made = getattr(data.library, "entry", None)
+            if made is not None:
+                kept.save(compiled.py_func, made)
+        except OSError as error:
+            announcer.cannot_keep(error)
 
-    compiled.compile = compile_sparingly
-
-
-def _take_constants_as_numbers(compiled: Any) -> None:
-    """Have a kernel that is called with constants compiled once, not once more for each."""
-    template_for = compiled.get_call_template
-
-    def template_for_numbers(arguments: Any, keywords: Any) -> Any:
-        return template_for(tuple(map(types.unliteral, arguments)), keywords)
-
-    compiled.get_call_template = template_for_numbers
+    cache.save_overload = save_if_possible
+    cache.load_overload = getattr(cache, "_load_overload", cache.load_overload)  # or it looks for additions
+    if inner:
+        _load_as_inner(compiled)
 
 
 def _load_as_inner(compiled: Any) -> None:
@@ -127,35 +150,3 @@ def _load_as_inner(compiled: Any) -> None:
             codegen._library_class = usual
 
     keeper.rebuild = rebuild_as_inner
-
-
-def _refuse_python(compiled: Any) -> None:
-    """Have a kernel that only kernels can call say so; numba would jump to address 0."""
-
-    def refuse(*_arguments: Any, **_options: Any) -> Any:
-        name = compiled.py_func.__name__
-        raise TypeError(f"{name} is called from Python; only kernels can call it: declare yours with @kernel")
-
-    compiled._compile_for_args = refuse
-    compiled._insert = lambda *_arguments, **_options: None  # else Python's calls would find it
-
-
-def _keep(compiled: Any) -> None:
-    """Keep what Python calls for calls without numba as well; where it cannot be kept, go on without.
-
-    Numba would raise where a kernel cannot be written to disk.
-    """
-    cache = compiled._cache
-    save = cache.save_overload
-
-    def save_if_possible(signature: Any, data: Any) -> None:
-        try:
-            save(signature, data)
-            made = getattr(data.library, "entry", None)
-            if made is not None:
-                kept.save(compiled.py_func, made)
-        except OSError as error:
-            announcer.cannot_keep(error)
-
-    cache.save_overload = save_if_possible
-    cache.load_overload = getattr(cache, "_load_overload", cache.load_overload)  # or it looks for additions

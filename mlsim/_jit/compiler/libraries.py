@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, ClassVar, cast
 from weakref import WeakValueDictionary
 
 from llvmlite import binding
 from llvmlite.binding import Linkage
+from numba.core import config
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
-from numba.core.cpu import CPUContext
-from numba.core.decorators import jit
 from numba.core.environment import lookup_environment
 from numba.core.errors import NumbaRuntimeError
 from numba.core.lowering import Lower
 from numba.core.runtime.nrt import rtsys
 from numba.core.typed_passes import IRLegalization, NativeLowering
-from numba.core.typing.templates import _OverloadFunctionTemplate
 
 from mlsim._jit.compiler.counting import owns_nothing
 from mlsim._jit.compiler.entries import Draft, draft
@@ -27,7 +24,7 @@ from mlsim._jit.compiler.indices import NaturalIndices, is_of_package
 from mlsim._jit.compiler.shortcuts import QUICK, QuickPasses
 from mlsim._jit.kept import Entry
 
-__all__ = ["InnerCompiler", "InnerLibrary", "OuterCompiler", "make_parts_of_numbas"]
+__all__ = ["InnerCompiler", "InnerLibrary", "OuterCompiler"]
 
 _ENVIRONMENT = "_ZN08NumbaEnv"
 """How numba names the variables by which kernels find what they need of Python."""
@@ -40,16 +37,33 @@ class _Unused:
         """Set nothing: the kernels that call it do."""
 
 
+_settings: Any = config  # mypy does not see the names that numba fills in later
+_LEVEL = 2
+"""How hard LLVM tries at most: level 3 takes longer, and event loops and passes are not faster for it."""
+
+
+def _level() -> int:
+    return min(int(_settings.OPT), _LEVEL)
+
+
 class _Library(JITCodeLibrary):
     """What kernels compile to."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         """Optimize each function by itself, with the same passes for all; numba makes them anew for each."""
         ll_module.data_layout = self._codegen._data_layout
-        passes, builder = self._codegen._function_pass_manager()
+        passes, builder = self._codegen._function_pass_manager(opt=_level())
         for function in ll_module.functions:
             if not function.is_declaration:
                 passes.run(function, builder)
+
+    def _optimize_final_module(self) -> None:
+        """Optimize the whole as numba does, cheaply before references are pruned, then up to our level."""
+        generator: Any = self._codegen
+        first = {"loop_vectorize": generator._loopvect, "slp_vectorize": False, "cost": "cheap"}
+        for settings in ({"opt": generator._opt_level, **first}, {"opt": _level()}):
+            passes, builder = generator._module_pass_manager(**settings)
+            passes.run(self._final_module, builder)
 
 
 class InnerLibrary(_Library):
@@ -279,30 +293,3 @@ class OuterCompiler(Compiler):
 class InnerCompiler(OuterCompiler):
     library = InnerLibrary
     lowering = _InnerLowering
-
-
-def make_parts_of_numbas(codegen: Any) -> None:
-    """Have what Numba itself is made of, such as ``np.empty``, compiled as parts of kernels as well.
-
-    Python calls none of that.
-    """
-    template: Any = _OverloadFunctionTemplate
-    context: Any = CPUContext
-    decorator_of = template._get_jit_decorator
-    compile_subroutine = context._compile_subroutine_no_cache
-
-    def as_part(self: Any) -> Any:
-        decorator = decorator_of(self)
-        if decorator is not jit:
-            return decorator
-        return partial(jit, pipeline_class=InnerCompiler, no_cfunc_wrapper=True)
-
-    def compile_as_part(self: Any, *arguments: Any, **named: Any) -> Any:
-        usual, codegen._library_class = codegen._library_class, InnerLibrary
-        try:
-            return compile_subroutine(self, *arguments, **named)
-        finally:
-            codegen._library_class = usual
-
-    template._get_jit_decorator = as_part
-    context._compile_subroutine_no_cache = compile_as_part

@@ -12,8 +12,7 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
 from numba.np.numpy_support import from_dtype
 
-from mlsim._jit.compiler.arrays import without_owner
-from mlsim._jit.compiler.elements import with_part
+from mlsim._jit.compiler.arrays import with_part, without_owner
 from mlsim._jit.named_tuples import PACKED_WORDS
 
 __all__ = ["shared", "unpacker"]

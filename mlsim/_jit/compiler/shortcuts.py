@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding
 from numba.core import ir as numba_ir
 from numba.core import types as numba_types
-from numba.core.caching import _CacheLocator
 from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
-from numba.core.postproc import PostProcessor
-from numba.core.targetconfig import TargetConfig
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import AnnotateTypes, NopythonRewrites
 from numba.core.untyped_passes import InlineClosureLikes
 
-__all__ = ["QuickPasses", "take_shortcuts"]
+__all__ = ["QUICK", "QuickPasses"]
 
 ir: Any = numba_ir  # it is not typed itself
 types: Any = numba_types
@@ -90,129 +86,3 @@ def _expressions(function: Any) -> Any:
 
 def _names(function: Any, names: set[str]) -> bool:
     return not names.isdisjoint(function.func_id.code.co_names)
-
-
-def take_shortcuts(target: Any) -> None:
-    """Have Numba, with a context in which code is generated, take them all."""
-    _tell_nobody_of_locks()
-    _compare_settings_quickly()
-    _list_variables_quickly()
-    _follow_variables_when_asked()
-    _check_directories_once()
-    _remember_sizes(target)
-    _import_registries_once(target)
-
-
-def _tell_nobody_of_locks() -> None:
-    """Have LLVM's lock taken without an event: it is taken a hundred thousand times."""
-    lock = binding.ffi.lib._lock
-    for entered, left in list(getattr(lock, "_cblist", ())):
-        if entered.__module__ == left.__module__ == "numba.core.base":
-            lock.unregister(entered, left)
-
-
-def _compare_settings_quickly() -> None:
-    """Compare the settings under which kernels are compiled by what was set; by all where that differs."""
-    compare = TargetConfig.__eq__
-
-    def equal(one: Any, other: Any) -> Any:
-        if type(one) is type(other) and one._values == other._values:
-            return True
-        return compare(one, other)
-
-    def code_of(one: Any) -> int:
-        return hash(type(one))
-
-    changed: Any = TargetConfig
-    changed.__eq__, changed.__hash__ = equal, code_of
-
-
-def _list_variables_quickly() -> None:
-    """List the variables of a statement into one list, not into one for each part of it."""
-
-    def listed(_statement: Any, value: Any) -> list[Any]:
-        found: list[Any] = []
-        collect(value, found)
-        return found
-
-    def collect(value: Any, found: list[Any]) -> None:
-        kind = type(value)
-        if kind is ir.Var:
-            found.append(value)
-        elif value is None or kind is ir.Loc or kind is str:
-            return
-        elif isinstance(value, ir.Inst):
-            found.extend(value.list_vars())
-        elif isinstance(value, list | tuple):
-            for item in value:
-                collect(item, found)
-        elif isinstance(value, dict):
-            for item in value.values():
-                collect(item, found)
-
-    ir.Inst._rec_list_vars = listed
-
-
-def _follow_variables_when_asked() -> None:
-    """Work out the lives of variables where something depends on them: dels, generators, ``with``."""
-    run = PostProcessor.run
-
-    def run_if_asked(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-        function = self.func_ir
-        if emit_dels or extend_lifetimes or function.is_generator or _has_with(function):
-            run(self, emit_dels, extend_lifetimes)
-        else:
-            function.blocks = canonicalize_cfg(function.blocks)
-            function.generator_info = None
-
-    changed: Any = PostProcessor
-    changed.run = run_if_asked
-
-
-def _has_with(function: Any) -> bool:
-    return any(type(one) is ir.EnterWith for block in function.blocks.values() for one in block.body)
-
-
-def _check_directories_once() -> None:
-    """Try once whether a file can be written where kernels are kept, not for each kernel and each time."""
-    check = _CacheLocator.ensure_cache_path
-    checked: set[str] = set()
-
-    def check_once(self: Any) -> None:
-        directory = self.get_cache_path()
-        if directory not in checked:
-            check(self)
-            checked.add(directory)
-
-    changed: Any = _CacheLocator
-    changed.ensure_cache_path = check_once
-
-
-def _remember_sizes(target: Any) -> None:
-    """Remember the sizes of types: to ask LLVM for one, a module is written and read."""
-    size_of = target.get_abi_sizeof
-    known: dict[str, int] = {}
-
-    def remembered(kind: Any) -> int:
-        name = str(kind)
-        if name not in known:
-            known[name] = size_of(kind)
-        return known[name]
-
-    target.get_abi_sizeof = remembered
-
-
-def _import_registries_once(target: Any) -> None:
-    """Import all that Numba can compile once; then look only for what was added to it."""
-    load = target.load_additional_registries
-    loaded: list[Any] = []
-
-    def load_once() -> None:
-        if not loaded:
-            load()
-            loaded.extend(target._registries)
-        for registry in loaded:
-            target.install_registry(registry)
-
-    target.load_additional_registries = load_once
-    target.refresh()

@@ -16,6 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from mlsim._memory import without_colours
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.reading import scenario_options
 from mlsim.mpi.results.report import LoopTotals
@@ -71,6 +72,7 @@ def main(description: str, add: Callable[[argparse.ArgumentParser], None], make:
         Makes it from its options, and from a scenario if there is one.
     """
     comm = MPI.COMM_WORLD
+    without_colours()
     # People need no line of our source beside a warning.
     warnings.showwarning = lambda message, *_: print(message, file=sys.stderr, flush=True)
     try:

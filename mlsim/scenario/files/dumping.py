@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from functools import cache
 from typing import Any
 
+from mlsim.scenario.files.source import yaml_class
 from mlsim.scenario.jobs.batch import BatchConfig
 from mlsim.scenario.loop.application import ApplicationConfig
 from mlsim.scenario.loop.costs import PROFILE_KEYS, CostsConfig
@@ -51,14 +52,14 @@ def mapping_text(content: Mapping[str, Any]) -> str:
 
 @cache
 def _writer() -> Any:
-    from ruamel.yaml import YAML
+    yaml_kind = yaml_class()
     from ruamel.yaml.representer import SafeRepresenter
 
     class Representer(SafeRepresenter):
         """A class of its own: representers are registered with the class and not with the writer."""
 
     Representer.add_representer(str, _write_text)
-    yaml: Any = YAML(typ="safe", pure=True)
+    yaml: Any = yaml_kind(typ="safe", pure=True)
     yaml.Representer = Representer
     yaml.default_flow_style = False
     yaml.allow_unicode = True

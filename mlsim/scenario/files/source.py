@@ -6,6 +6,7 @@ line, duplicate keys are all found, and nothing but mappings, lists, texts, numb
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ruamel.yaml import YAML
     from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
-__all__ = ["Document", "Path", "Problem", "parse_text", "parse_value_text"]
+__all__ = ["Document", "Path", "Problem", "parse_text", "parse_value_text", "yaml_class"]
 
 Path = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
@@ -72,15 +73,20 @@ def parse_text(text: str, name: str, keeps_empty: Callable[[Path], bool] | None 
     InputError
         If it is not YAML; the message has the line and the column.
     """
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="safe", pure=True)
+    yaml = yaml_class()(typ="safe", pure=True)
     node = _compose(yaml, text, name)
     document = Document()
     if node is not None:
         document.lines[()] = node.start_mark.line + 1
         document.value = _Builder(document, yaml, keeps_empty or _none).build(node, ())
     return document
+
+
+def yaml_class() -> type[YAML]:
+    """Return the YAML class of ruamel.yaml, without the warning filters that its import sets."""
+    with warnings.catch_warnings():
+        from ruamel.yaml import YAML
+    return YAML
 
 
 def _none(key: Path) -> bool:
