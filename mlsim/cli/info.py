@@ -13,6 +13,13 @@ from mlsim.cli.options import Overrides, ScenarioFile
 __all__ = ["check", "schema"]
 
 
+class Promise(StrEnum):
+    """Promises of backfilling; see ``mlsim.verify``."""
+
+    EASY = "easy"
+    CONSERVATIVE = "conservative"
+
+
 def check(
     file: ScenarioFile,
     set_: Overrides = None,
@@ -26,6 +33,21 @@ def check(
         ),
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print what was found in FILE as JSON.")] = False,
+    laws: Annotated[
+        bool,
+        typer.Option(
+            "--laws",
+            help="Of a run: judge its schedule as well, from its tables alone: capacity, drains, power cap, "
+            "licences, arrivals, walltimes, the promise of its backfilling.",
+        ),
+    ] = False,
+    promise: Annotated[
+        Promise | None,
+        typer.Option(
+            help="With --laws: judge this promise whatever dispatcher made the schedule, as one of your own.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Check FILE, and that the files it names are there and can be read, without simulating.
 
@@ -33,10 +55,19 @@ def check(
     a run, say which of its files are damaged, missing or not of the run.
     """
     from mlsim.cli.results import check_results, hold_results
+    from mlsim.errors import InputError
 
+    if promise is not None and not laws:
+        raise InputError(f"--promise {promise} is judged with --laws; give both")
     if hold_results(file):
         check_results(file, options=bool(set_) or resolved or plugins or json_)
+        if laws:
+            from mlsim.cli.laws import check_laws
+
+            check_laws(file, promise)
         return
+    if laws:
+        raise InputError(f"{file}: --laws judges runs; give the directory of one, which `mlsim run` writes")
     from mlsim.cli.values import settings
     from mlsim.cosim import survey
     from mlsim.experiment.writers import check_writers

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["check_results", "hold_results"]
+__all__ = ["check_results", "directories_of", "hold_results"]
 
 _MARKS = ("manifest.json", "summary.json")
 
 
 def hold_results(path: Path) -> bool:
     """Whether a path is a directory of results, or a directory of such directories."""
-    return os.path.isdir(path) and bool(_directories(path))
+    return os.path.isdir(path) and bool(directories_of(path))
 
 
-def _directories(path: Path) -> list[Path]:
+def directories_of(path: Path) -> list[Path]:
+    """Return the directories of results at a path: itself, or those in it."""
     for pattern in ("{}", "*/{}"):
         found = {file.parent for mark in _MARKS for file in path.glob(pattern.format(mark))}
         if found:
@@ -42,7 +43,7 @@ def check_results(path: Path, *, options: bool) -> None:
 
     if options:
         raise InputError(f"{path}: is a directory of results; --set and --resolved are for scenario files")
-    wrong = sum(_wrong_in(directory) for directory in _directories(path))
+    wrong = sum(_wrong_in(directory) for directory in directories_of(path))
     if wrong:
         files = "1 file is" if wrong == 1 else f"{wrong} files are"
         raise InputError(f"{path}: {files} damaged or missing. Run the scenario again.")

@@ -39,9 +39,17 @@ class Submissions:
             yield block
 
     def _further(self, block: JobBlock) -> OwnColumns | None:
-        """Return the columns of the user's own, and what jobs ask of what the machine has as a whole."""
-        if not self._requests.shared:
+        """Return the columns of the user's own, and what jobs ask of nodes and of the machine as a whole."""
+        requests = self._requests
+        if requests.plain and not requests.shared:
             return block.own
-        shares = self._requests.shares_of(block)
-        asked = {f"request_{name}": shares[:, k].copy() for k, name in enumerate(self._requests.shared)}
+        asked = {}
+        if not requests.plain:
+            units = requests.units_of(block)
+            totals = requests.per_unit(block, units) * units[:, None]
+            asked = {f"request_{name}": totals[:, k].copy() for k, name in enumerate(requests.resources) if k}
+            if requests.per_job:
+                asked["units"] = units
+        shares = requests.shares_of(block)
+        asked |= {f"request_{name}": shares[:, k].copy() for k, name in enumerate(requests.shared)}
         return OwnColumns(({} if block.own is None else block.own.of) | asked)

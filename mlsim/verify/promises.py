@@ -1,0 +1,289 @@
+"""The promises of backfilling: nobody delays the head (EASY), nor anybody who came before (conservative).
+
+Both hold where no job outlives its estimate and a job needs nothing but units, any of them, and amounts that
+the machine has as a whole. EASY: since a job is the head, none that starts may delay it, so that it starts at
+the latest when it fits beside those that ran then, each until its expected end. Conservative, where jobs run
+exactly as long as estimated: a job starts at the latest at the first time at which it fits for as long as it
+lasts, beside all jobs that arrived before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim._jit import kernel
+from mlsim.scenario import Allocator, Backfill, Contiguity, Dispatcher, EasyRule, Scenario, TieOrder
+from mlsim.verify.queue_rank import RANKED, heads_of, ranks_of
+from mlsim.verify.schedule import Schedule
+from mlsim.verify.verdicts import Breach, Verdict, not_judged
+
+__all__ = ["judge_conservative", "judge_easy"]
+
+_ROUNDING = 1e-6
+"""Units by which a cap may be exceeded through rounding."""
+
+
+def judge_easy(run: Schedule, asked: bool) -> Verdict:
+    """Judge that no head of the queue starts after the reservation that it had when it became the head.
+
+    Parameters
+    ----------
+    run
+        The run.
+    asked
+        Whether to judge it whatever dispatcher made the schedule.
+    """
+    law, batch = "EASY's promise", run.scenario.batch
+    if not asked and not _is_by(run.scenario, Backfill.EASY):
+        return not_judged(law, "backfill is not easy")
+    if batch.easy is EasyRule.ACCASIM:
+        return not_judged(law, "easy: accasim makes no promise")
+    ends = run.records.jobs.start_time + run.records.jobs.prediction
+    exact = run.ran & (ends == run.records.jobs.end_time)
+    if batch.easy is EasyRule.CQSIM and not exact[run.ran].all():
+        return not_judged(law, "easy: cqsim promises nothing where estimates are not exact")
+    if reason := next(_obstacles(run, ends), ""):
+        return not_judged(law, reason)
+    ranks = ranks_of(run)
+    heads, since = heads_of(run, ranks)
+    amounts, capacity = _amounts(run)
+    # Expected ends before this are over when the head could have started at the latest.
+    start, arrival = run.records.jobs.start_time, run.arrival
+    before = np.nextafter(start[heads], -np.inf)
+    if batch.pass_interval:
+        before = start[heads] - batch.pass_interval
+        judged = before >= since
+        heads, since, before = heads[judged], since[judged], before[judged]
+    # Where there were several passes at one time, a job may have started in one before this was the head.
+    instant = start[run.ran & (run.records.jobs.end_time <= start)]
+    unsure = np.isin(since, instant) | (batch.ties is not TieOrder.DRAINED)
+    order = np.argsort(since, kind="stable")
+    heads, since, before, unsure = heads[order], since[order], before[order], unsure[order]
+    by_start = np.flatnonzero(run.ran)[np.argsort(start[run.ran], kind="stable")]
+    late = _late_heads(heads, since, before, unsure, by_start, start, ends, ranks, amounts, capacity)
+    breaches = [
+        Breach(
+            int(run.records.jobs.job_id[heads[k]]),
+            float(start[heads[k]]),
+            f"starts after its reservation: it asks for {_words(run, amounts[heads[k]])} and was the head of "
+            f"the queue since {since[k]:.17g} s (it came at {arrival[heads[k]]:.17g} s); beside the jobs "
+            f"that ran then it fits from {_fits_from(run, heads[k], since[k], ranks, ends):.17g} s on",
+        )
+        for k in np.flatnonzero(late).tolist()
+    ]
+    return Verdict.of(law, f"{len(heads)} heads of the queue", breaches)
+
+
+def judge_conservative(run: Schedule, asked: bool) -> Verdict:
+    """Judge that no job starts later than it could beside those that arrived before it.
+
+    The parameters are those of :func:`judge_easy`.
+    """
+    law, jobs, batch = "conservative's promise", run.records.jobs, run.scenario.batch
+    if not asked and not _is_by(run.scenario, Backfill.CONSERVATIVE):
+        return not_judged(law, "backfill is not conservative")
+    ends = jobs.start_time + jobs.prediction
+    if reason := next(_obstacles(run, ends), ""):
+        return not_judged(law, reason)
+    inexact = run.ran & (ends != jobs.end_time)
+    if inexact.any():
+        return not_judged(law, f"{int(inexact.sum())} jobs end before their estimated ends")
+    if batch.pass_interval:
+        return not_judged(law, "passes are at multiples of batch.pass_interval")
+    instant = run.ran & (jobs.end_time <= jobs.start_time)
+    if jobs.eligible_time is not None and instant.any():
+        return not_judged(law, "jobs of no length have others wait for them: several passes are at one time")
+    rows = np.flatnonzero(run.ran)
+    ranks = ranks_of(run) if batch.ties is TieOrder.DRAINED else np.arange(run.n_jobs)
+    rows = rows[np.lexsort((ranks[rows], run.arrival[rows]))]
+    amounts, capacity = _amounts(run)
+    first = _first_places(
+        run.arrival[rows], jobs.start_time[rows], jobs.prediction[rows], amounts[rows], capacity
+    )
+    breaches = [
+        Breach(
+            int(jobs.job_id[rows[k]]),
+            float(jobs.start_time[rows[k]]),
+            f"starts late: it came at {run.arrival[rows[k]]:.17g} s, and beside the jobs that came before it "
+            f"there is room for {_words(run, amounts[rows[k]])} from {first[k]:.17g} s on for "
+            f"{jobs.prediction[rows[k]]:.17g} s",
+        )
+        for k in np.flatnonzero(first < jobs.start_time[rows]).tolist()
+    ]
+    return Verdict.of(law, f"{len(rows)} jobs", breaches)
+
+
+def _is_by(scenario: Scenario, backfill: Backfill) -> bool:
+    batch = scenario.batch
+    return batch.dispatcher == Dispatcher.QUEUE and batch.backfill is backfill
+
+
+def _obstacles(run: Schedule, ends: Floats) -> Iterator[str]:
+    """Yield why a promise does not hold in this run, or cannot be seen in its tables."""
+    batch, platform, jobs = run.scenario.batch, run.scenario.platform, run.records.jobs
+    outlived = int((run.ran & (jobs.end_time > ends)).sum())
+    if outlived:
+        yield f"{outlived} jobs outlive their estimates"
+    if len(run.records.attempts.job) or platform.failures or platform.random_failures or platform.drains:
+        yield "nodes go out of use, or jobs start again"
+    if run.scenario.coordination.rca:
+        yield "nodes come back before their jobs end (coordination.rca)"
+    if batch.classifier is not None:
+        yield "the order of the queue changes (batch.classifier)"
+    if batch.policy not in RANKED:
+        yield f"the tables do not tell the order of policy {batch.policy}"
+    if batch.threshold is not None and batch.ordering.value != "FCFS":
+        yield "the order of the queue changes (batch.threshold)"
+    groups = platform.nodes
+    needs = any(group.memory is not None or group.resources for group in groups)
+    if needs or "units" in run.records.own.of or (run.scenario.workload.request.cores > 1):
+        yield "jobs ask for more than any units of the machine"
+    if batch.contiguity is Contiguity.STRICT or batch.allocator == Allocator.DEMAND_AWARE:
+        yield f"not any units will do (allocator {batch.allocator})"
+    if batch.power_cap is not None and _units_under_cap(run) is None:
+        yield "the power cap changes, or units add unequal power"
+
+
+def _units_under_cap(run: Schedule) -> int | None:
+    """Return how many units the power cap allows; None where that is no number of units."""
+    cap, power = run.scenario.batch.power_cap, run.records.nodes.power
+    if cap is None or power is None or len(cap) > 1 or cap[0][0] > 0.0:
+        return None
+    of_each = (power.busy - power.idle) / (1 if run.is_exclusive else run.records.nodes.cores)
+    if (of_each != of_each[0]).any() or of_each[0] == 0.0:
+        return None
+    return int(np.floor((cap[0][1] - power.idle.sum()) / of_each[0] + _ROUNDING))
+
+
+def _amounts(run: Schedule) -> tuple[Ints, Ints]:
+    """Return what each job holds, units first, and how much there is of each."""
+    units = run.n_nodes if run.is_exclusive else int(run.records.nodes.cores.sum())
+    if run.scenario.batch.power_cap is not None:
+        units = min(units, _units_under_cap(run) or 0)
+    amounts = np.column_stack([run.units, run.shares]).astype(np.int64)
+    return amounts, np.array([units, *run.records.shared.capacity], np.int64)
+
+
+def _words(run: Schedule, amounts: Ints) -> str:
+    unit = "nodes" if run.is_exclusive else "cores"
+    words = [f"{amounts[0]} {unit}"]
+    names = run.records.shared.name
+    words += [f"{amount} of {name}" for amount, name in zip(amounts[1:], names, strict=True)]
+    return ", ".join(words)
+
+
+# EASY
+
+
+@kernel
+def _late_heads(
+    heads: Ints,
+    since: Floats,
+    before: Floats,
+    unsure: Mask,
+    by_start: Ints,
+    start: Floats,
+    ends: Floats,
+    ranks: Ints,
+    amounts: Ints,
+    capacity: Ints,
+) -> Mask:
+    """Return which heads fit before they started, beside those that ran when they became the head.
+
+    Parameters
+    ----------
+    heads, since, before
+        Jobs in order of ``since``, when each became the head; expected ends up to ``before`` count as over.
+    unsure
+        Whether those count as well that are behind it and started at that very time.
+    by_start
+        All jobs in order of their starts.
+    start, ends, ranks, amounts
+        Of all jobs: start, expected end, place in the queue's order, what it holds.
+    capacity
+        How much there is.
+    """
+    late = np.zeros(len(heads), np.bool_)
+    running, n, coming = np.empty(len(by_start), np.int64), 0, 0
+    for k in range(len(heads)):
+        while coming < len(by_start) and start[by_start[coming]] <= since[k]:
+            running[n] = by_start[coming]
+            n, coming = n + 1, coming + 1
+        left, place = capacity.copy(), 0
+        while place < n:
+            job = running[place]
+            if ends[job] < since[k]:  # for all heads that follow, too
+                n -= 1
+                running[place] = running[n]
+                continue
+            place += 1
+            counts = start[job] < since[k] or ranks[job] < ranks[heads[k]] or unsure[k]
+            if job != heads[k] and counts and ends[job] > before[k]:
+                left -= amounts[job]
+        late[k] = (left >= amounts[heads[k]]).all()
+    return late
+
+
+def _fits_from(run: Schedule, head: int, since: float, ranks: Ints, ends: Floats) -> float:
+    """Return the reservation of a head: the first time at which it fits beside those that ran then."""
+    start, (amounts, capacity) = run.records.jobs.start_time, _amounts(run)
+    ran = np.flatnonzero(
+        run.ran & ((start < since) | ((start == since) & (ranks < ranks[head]))) & (ends >= since)
+    )
+    for time in [since, *np.unique(ends[ran]).tolist()]:
+        left = capacity - amounts[ran[ends[ran] > time]].sum(axis=0)
+        if (left >= amounts[head]).all():
+            return float(time)
+    return np.inf
+
+
+# Conservative
+
+
+@kernel
+def _first_places(arrival: Floats, start: Floats, estimate: Floats, amounts: Ints, capacity: Ints) -> Floats:
+    """Return the first time at which each job fits beside those before it, which are where they are.
+
+    Jobs are in the order in which they got their reservations. The profile is a list of steps from ``first``
+    to ``last``: from ``times[k]`` on so much is free.
+    """
+    n = len(arrival)
+    times, free = np.empty(2 * n + 2), np.empty((2 * n + 2, len(capacity)), np.int64)
+    times[0], free[0], first, last = -np.inf, capacity, 0, 1
+    found = np.empty(n)
+    for job in range(n):
+        while first + 1 < last and times[first + 1] <= arrival[job]:
+            first += 1
+        k, time = first, arrival[job]
+        while True:
+            end = max(time + estimate[job], np.nextafter(time, np.inf))
+            here = k
+            while here < last and times[here] < end and (free[here] >= amounts[job]).all():
+                here += 1
+            if here == last or times[here] >= end:
+                break
+            k = here + 1
+            if k == last:  # more than there is at all
+                time = np.inf
+                break
+            time = times[k]
+        found[job] = time
+        end = max(start[job] + estimate[job], np.nextafter(start[job], np.inf))
+        for moment in (start[job], end):
+            here = last
+            while here > first and times[here - 1] > moment:
+                here -= 1
+            if here > first and times[here - 1] == moment:
+                continue
+            for other in range(last, here, -1):
+                times[other] = times[other - 1]
+                free[other] = free[other - 1]
+            times[here], free[here] = moment, free[max(here - 1, first)]
+            last += 1
+        for here in range(first, last):
+            if start[job] <= times[here] < end:
+                free[here] -= amounts[job]
+    return found

@@ -1,0 +1,108 @@
+"""The schedule of a run as the laws see it: its tables, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim.record import JobState, Records
+from mlsim.scenario import Mapping, Scenario
+
+__all__ = ["Schedule"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The tables of a run and its scenario."""
+
+    records: Records
+    scenario: Scenario
+
+    @property
+    def n_jobs(self) -> int:
+        """How many jobs were submitted."""
+        return len(self.records.jobs.job_id)
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of the machine."""
+        return len(self.records.nodes.cores)
+
+    @property
+    def is_on_machine(self) -> bool:
+        """Whether there is every node that a stay names."""
+        stays = self.records.occupancy
+        ends = stays.node + stays.count
+        return bool(((stays.node >= 0) & (stays.count >= 1) & (ends <= self.n_nodes)).all())
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether nodes are given whole."""
+        return self.scenario.workload.mapping is not Mapping.CORE
+
+    @cached_property
+    def ran(self) -> Mask:
+        """Whether each job got nodes."""
+        jobs = self.records.jobs
+        ran: Mask = (jobs.state != JobState.REJECTED) & np.isfinite(jobs.start_time)
+        return ran
+
+    @cached_property
+    def arrival(self) -> Floats:
+        """When each job entered the queue [s]; NaN where it never did."""
+        jobs = self.records.jobs
+        if jobs.eligible_time is None:
+            return jobs.submit_time
+        if self.scenario.workload.feedback:
+            return jobs.eligible_time
+        return np.maximum(jobs.eligible_time, jobs.submit_time)
+
+    @cached_property
+    def row_starts(self) -> Floats:
+        """Start of the attempt to which each stay belongs [s]; NaN where there is none."""
+        return self._attempts_of_rows[1]
+
+    @cached_property
+    def row_ends(self) -> Floats:
+        """End of that attempt [s]."""
+        return self._attempts_of_rows[2]
+
+    @cached_property
+    def is_last(self) -> Mask:
+        """Whether that attempt is the job's last one."""
+        return self._attempts_of_rows[0]
+
+    @cached_property
+    def _attempts_of_rows(self) -> tuple[Mask, Floats, Floats]:
+        """Find the attempt to which each stay belongs: whether it is the job's last, its start and end."""
+        jobs, stays, attempts = self.records.jobs, self.records.occupancy, self.records.attempts
+        start, end = jobs.start_time[stays.job], jobs.end_time[stays.job]
+        earlier: dict[int, list[tuple[float, float]]] = {}
+        for job, begin, stop in zip(attempts.job, attempts.start, attempts.end, strict=True):
+            earlier.setdefault(int(job), []).append((float(begin), float(stop)))
+        last = np.ones(len(stays.job), np.bool_)
+        for row in np.flatnonzero(np.isin(stays.job, attempts.job)):
+            for begin, stop in sorted(earlier[int(stays.job[row])]):
+                # An attempt may fail at its start, and the next one begin at once.
+                if begin <= stays.start[row] and stays.end[row] <= stop:
+                    last[row], start[row], end[row] = False, begin, stop
+                    break
+        return last, start, end
+
+    @cached_property
+    def units(self) -> Ints:
+        """Nodes, or cores where nodes are shared, that each job held at its (last) start."""
+        stays = self.records.occupancy
+        first = self.is_last & (stays.start == self.row_starts)
+        amount = stays.count if self.is_exclusive else stays.count * stays.cores
+        return np.bincount(stays.job[first], amount[first], self.n_jobs).astype(np.int64)
+
+    @cached_property
+    def shares(self) -> Ints:
+        """What each job held of what the machine has as a whole; shape (jobs, amounts)."""
+        names = self.records.shared.name
+        columns = [np.asarray(self.records.own.of[f"request_{name}"], np.int64) for name in names]
+        return np.stack(columns, axis=1) if columns else np.zeros((self.n_jobs, 0), np.int64)
