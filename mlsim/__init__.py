@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlsim import _forks  # noqa: F401  (before any fork)
 from mlsim._late import late, listed
 from mlsim.errors import InputError, MlsimError, OutputError
 

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from types import TracebackType
 
-__all__ = ["InputError", "MlsimError", "NothingLeftError", "OutputError", "StoppedError", "user_code_error"]
+__all__ = [
+    "DEBUG",
+    "SIGNALS",
+    "InputError",
+    "MlsimError",
+    "NothingLeftError",
+    "OutputError",
+    "StoppedError",
+    "sentence_of",
+    "user_code_error",
+]
+
+DEBUG = "MLSIM_DEBUG"
+"""Variable of the environment: whether the traceback of errors is shown."""
+SIGNALS: list[int] = []
+"""Signals that have asked this command to stop: libraries may drop the exceptions that say so."""
+_LONGEST = 300
 
 
 _PACKAGE = os.path.dirname(__file__)
@@ -50,6 +67,31 @@ class StoppedError(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return what went wrong where no message is foreseen."""
+    if isinstance(error, MemoryError):
+        return (
+            "there is not enough memory; nothing half-written is left. Try fewer jobs, nodes or iterations, "
+            "output.trace=none, or a machine with more memory."
+        )
+    if isinstance(error, OSError) and error.errno in _FULL:
+        place = error.filename or "a file"
+        return (
+            f"{place}: cannot be written: {error.strerror}; nothing half-written is left. "
+            "Free some space for results and for temporary files (TMPDIR)."
+        )
+    lines = str(error).strip().splitlines() or ["no message"]
+    kind = type(error).__name__
+    return (
+        f"internal error: {kind}: {lines[0][:_LONGEST]}; nothing half-written is left. Please report it to "
+        "the developers (CONTRIBUTING.md says how), with the command, its input, and the traceback that "
+        f"`mlsim --debug` or {DEBUG}=1 shows."
+    )
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def user_code_error(place: str, error: BaseException) -> InputError:

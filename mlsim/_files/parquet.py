@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,8 @@ from typing import IO, Any, TypeVar
 import polars as pl
 
 from mlsim._files.opening import named, open_file
+from mlsim._forks import check_fork
+from mlsim._processes import call, python
 from mlsim.errors import InputError
 
 __all__ = ["check_apart", "read_columns", "read_metadata", "read_rows", "read_schema", "refusing_damage"]
@@ -28,8 +29,10 @@ __all__ = ["check_apart", "read_columns", "read_metadata", "read_rows", "read_sc
 T = TypeVar("T")
 Source = Path | bytes
 _LONGEST_REASON = 200
+_LONGEST, _SLOWEST = 60.0, 1e6
+"""Seconds that a file is read for at least, and the bytes per second that it is read with at least."""
 _READ_ALL = """
-import io, resource, sys, polars
+import io, resource, polars
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # nothing is left behind
 for path in sys.argv[1:] or [io.BytesIO(sys.stdin.buffer.read())]:
     try:
@@ -58,9 +61,11 @@ def check_apart(place: Path, *sources: Source) -> None:
     for path in paths:
         open_file(Path(path), "table in Parquet").close()  # pipes, devices and what must not be read
     content = b"".join(source for source in sources if isinstance(source, bytes))
-    # -P: no module of the current directory stands for Polars.
-    command = [sys.executable, "-P", "-c", _READ_ALL, *paths]
-    ended = subprocess.run(command, input=content, capture_output=True, check=False).returncode
+    size = len(content) + sum(os.path.getsize(path) for path in paths)
+    try:
+        ended = call(python(_READ_ALL, *paths), _LONGEST + size / _SLOWEST, content=content).code
+    except OSError as error:
+        raise InputError(f"{named(place)}: cannot be read by a process of its own: {error}") from error
     if ended < 0:
         raise InputError(
             f"{named(place)}: cannot be read as Parquet: the file is damaged or needs more memory than there "
@@ -112,6 +117,7 @@ def _read(source: Source, place: Path, reader: Callable[[Any], T]) -> T:
 @contextmanager
 def refusing_damage(message: str) -> Iterator[None]:
     """Turn whatever Polars raises, panics included, into an InputError that begins with a message."""
+    check_fork()
     try:
         with _held_stderr() as held:
             try:

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from mlsim._processes import call
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -134,10 +135,10 @@ def _mpi() -> dict[str, Any]:
 def _first_line(command: list[str]) -> str:
     """Return the line of what a program prints that tells its version."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = call(command, 20.0)
+    except OSError as error:
         return f"cannot be started: {error}"
-    lines = [" ".join(line.split()) for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    lines = [" ".join(line.split()) for line in (done.out + done.err).splitlines() if line.strip()]
     return next((line for line in lines if re.search(r"\d+\.\d+", line)), lines[0] if lines else "")
 
 

@@ -16,14 +16,13 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mlsim.cli import streams
-from mlsim.errors import MlsimError, StoppedError
+from mlsim.errors import DEBUG, SIGNALS, MlsimError, StoppedError, sentence_of
 
 __all__ = ["DEBUG", "run_and_exit"]
 
-DEBUG = "MLSIM_DEBUG"
-"""Variable of the environment: whether the traceback of errors is shown."""
-
-_signals: list[int] = []
+_signals = SIGNALS
+_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+"""Variables that launchers of MPI set for the processes that they start."""
 _RESEND_SECONDS = 0.05
 
 
@@ -53,9 +52,15 @@ def run_and_exit(command: Callable[[], object]) -> NoReturn:
     sys.unraisablehook = _stop_again
     try:
         code = _run(command)
-        _on_signals(signal.SIG_IGN)  # all is written and reported; only the interpreter is left to end
+        # All is written and reported; only the interpreter is left to end. MPI may wait for ranks meanwhile.
+        _on_signals(signal.SIG_DFL if "mpi4py" in sys.modules else signal.SIG_IGN)
     except StoppedError as stopped:  # a second one, while the first was being reported
         code = 128 + stopped.number
+    if _signals and any(name in os.environ for name in _RANK):
+        # A launcher ends the other ranks after a signal; after an exit code it may wait for ever.
+        streams.finish()
+        _on_signals(signal.SIG_DFL)
+        os.kill(os.getpid(), _signals[0])
     if _may_end_at_once():
         atexit._run_exitfuncs()
         sys.stdout.flush()
@@ -118,27 +123,8 @@ def _report(error: BaseException) -> int:
     if isinstance(error, MlsimError):
         print(f"mlsim: {error}", file=sys.stderr)
         return error.exit_code
-    print(f"mlsim: {_sentence(error)}", file=sys.stderr)
+    print(f"mlsim: {sentence_of(error)}", file=sys.stderr)
     return 1
-
-
-def _sentence(error: BaseException) -> str:
-    """Return what went wrong where no message is foreseen."""
-    if isinstance(error, MemoryError):
-        return (
-            "there is not enough memory; nothing half-written is left. Try fewer jobs, nodes or iterations, "
-            "output.trace=none, or a machine with more memory."
-        )
-    lines = str(error).strip().splitlines() or ["no message"]
-    kind = type(error).__name__
-    return (
-        f"internal error: {kind}: {lines[0][:_LONGEST]}; nothing half-written is left. Please report it to "
-        "the developers (CONTRIBUTING.md says how), with the command, its input, and the traceback that "
-        f"`mlsim --debug` or {DEBUG}=1 shows."
-    )
-
-
-_LONGEST = 300
 
 
 def _interrupted(number: int) -> int:

@@ -11,7 +11,6 @@ import atexit
 import json
 import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from mlsim import _jit
+from mlsim._processes import DEVNULL, Process, has_ended, python, start
 from mlsim.scenario import (
     ApplicationModel,
     ExecutionModel,
@@ -36,11 +36,8 @@ __all__ = ["compiled_beside"]
 
 _ITERATIONS = 8
 _CODE = """
-import json, sys
-task = json.loads(sys.argv[1])
-sys.path[:] = task["path"]
 from mlsim.experiment.ahead import compile_room
-compile_room(task["room"], task["scenario"])
+compile_room(sys.argv[1], json.loads(sys.argv[2]))
 """
 _LONGEST = 300.0
 """Seconds after which nobody waits any longer."""
@@ -85,15 +82,10 @@ def _missing(scenario: Scenario) -> Iterator[str]:
         yield "record"
 
 
-def _start(room: str, scenario: Scenario) -> subprocess.Popen[bytes] | None:
+def _start(room: str, scenario: Scenario) -> Process[bytes] | None:
     """Start a process that compiles a room; None if there can be none."""
     try:
-        process = subprocess.Popen(
-            _command(room, scenario),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = start(_command(room, scenario), out=DEVNULL, err=DEVNULL)
     except OSError:
         return None
     atexit.register(process.kill)
@@ -101,27 +93,19 @@ def _start(room: str, scenario: Scenario) -> subprocess.Popen[bytes] | None:
 
 
 def _command(room: str, scenario: Scenario) -> list[str]:
-    """Return what compiles a room, with modules from where this process takes them.
-
-    Python would look in the current directory first (``-P``: it does not), which may hold files of the user's
-    that are called as modules are.
-    """
-    path = [place for place in sys.path if isinstance(place, str)]
-    task = json.dumps({"room": room, "path": path, "scenario": _small(scenario)})
-    return [sys.executable, "-P", "-c", _CODE, task]
+    """Return what compiles a room."""
+    return python(_CODE, room, json.dumps(_small(scenario)))
 
 
-def _waiter(process: subprocess.Popen[bytes]) -> Callable[[], object]:
+def _waiter(process: Process[bytes]) -> Callable[[], object]:
     def wait() -> None:
-        try:
-            process.wait(_LONGEST)
-        except subprocess.TimeoutExpired:
+        if not has_ended(process, _LONGEST):
             process.kill()
 
     return wait
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Process[bytes]) -> None:
     process.kill()
     process.wait()
     atexit.unregister(process.kill)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlsim._forks import check_fork
 from mlsim.errors import InputError
 from mlsim.experiment.result import Result
 from mlsim.experiment.stored import StoredRun, find_runs, name_runs, read_run, scenario_differences
@@ -235,6 +236,7 @@ def compare(
     >>> comparison.pairs[0]["paired"]
     200
     """
+    check_fork()
     if not 0 <= tolerance < math.inf:
         raise InputError(f"tolerance is {tolerance}; allowed: a number from 0 up, such as 0.01 for 1 %")
     found: list[Result | Path] = []

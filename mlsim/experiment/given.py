@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._files.held import HeldFile
+from mlsim._forks import check_fork
 from mlsim.errors import InputError
 from mlsim.scenario import Scenario, from_mapping, load
 
@@ -37,6 +38,7 @@ def scenario_from(
     InputError
         If it is none of these, or cannot be used.
     """
+    check_fork()
     if isinstance(scenario, Scenario):
         if overrides:
             raise InputError("overrides go with a scenario file; this scenario is already loaded")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from mlsim._processes import Helper, HelperEndedError, wait
 from mlsim.batch.cp.planners.planner import Solve
 from mlsim.batch.cp.replay import Replayed, instance_in, read_lines, solve_one
 from mlsim.batch.cp.solver.solving import Status
@@ -24,9 +22,6 @@ from mlsim.experiment.study.store import Entries, Memory, Store, disk_error
 from mlsim.scenario import CpConfig, Dispatcher
 
 __all__ = ["replay_instances"]
-
-_AHEAD = 2
-"""Solves handed out for each process: one that is done, one that waits, so that no file is held whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,31 +139,43 @@ class _Missing:
 
 
 def _side_by_side(orders: Iterator[_Order], jobs: int) -> Iterator[tuple[_Order, dict[str, Any]]]:
-    under_way: dict[Future[dict[str, Any]], _Order] = {}
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"))
+    """Yield what is solved, as it is there; each process holds one order, so that no file is held whole."""
+    busy: dict[Helper, _Order] = {}
+    idle: list[Helper] = []
     try:
         for order in orders:
-            under_way[pool.submit(_solve, order)] = order
-            if len(under_way) >= _AHEAD * jobs:
-                yield from _done(under_way)
-        while under_way:
-            yield from _done(under_way)
+            if not idle and len(busy) == jobs:
+                for helper in wait(list(busy)):
+                    yield _done(helper, busy, idle)
+            helper = idle.pop() if idle else _started()
+            busy[helper] = order
+            helper.send(order)
+        while busy:
+            for helper in wait(list(busy)):
+                yield _done(helper, busy, idle)
     finally:
-        pool.shutdown(cancel_futures=True)
+        for helper in (*busy, *idle):
+            helper.kill()
 
 
-def _done(under_way: dict[Future[dict[str, Any]], _Order]) -> Iterator[tuple[_Order, dict[str, Any]]]:
-    """Yield what is done, once something is."""
-    for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-        order = under_way.pop(future)
-        try:
-            content = future.result()
-        except BrokenProcessPool as error:
-            raise OutputError(
-                f"{order.place}: a process that solved instances was killed, as the system does where memory "
-                "is used up. What was kept stays; try fewer --jobs."
-            ) from error
-        yield order, content
+def _started() -> Helper:
+    try:
+        return Helper(f"{__name__}:_solve")
+    except OSError as error:
+        raise OutputError(f"no process can be started to solve instances: {error}. Try --jobs 1.") from error
+
+
+def _done(helper: Helper, busy: dict[Helper, _Order], idle: list[Helper]) -> tuple[_Order, dict[str, Any]]:
+    """Return what a helper has done, which may do something else then."""
+    try:
+        content = helper.receive()
+    except HelperEndedError as error:
+        raise OutputError(
+            f"{busy[helper].place}: a process that solved instances was killed, as the system does where "
+            "memory is used up. What was kept stays; try fewer --jobs."
+        ) from error
+    idle.append(helper)
+    return busy.pop(helper), content
 
 
 def _solve(order: _Order) -> dict[str, Any]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from mlsim._processes import PIPE, Process, TimeoutExpired, call, end, has_children, has_ended, start
 from mlsim.errors import InputError, MlsimError
 
 __all__ = ["Launcher", "environment_to_start", "find_launchers", "launch", "launcher_of"]
@@ -21,6 +22,10 @@ _VARIABLE = "MLSIM_MPIEXEC"
 _OPEN_MPI_SESSIONS = "OMPI_MCA_orte_tmpdir_base"
 _OPEN_MPI = {"MPI4PY_MPIABI": "openmpi"}
 _SECONDS_TO_END_ALONE, _SECONDS_TO_END = 1.0, 5.0
+_BETWEEN_LOOKS, _MOST_LOOKS = 1.0, 3
+"""Seconds between looks at a launcher; looks in a row at one that has started nothing."""
+_SLURM_JOB = ("SLURM_JOB_ID", "SLURM_JOBID")
+_HOW_HYDRA_STARTS = ("HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER")
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,12 @@ class Launcher:
     """The command, before the program."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables that make mpi4py load the MPI that belongs to it."""
+    hydra: bool = False
+    """Whether it is MPICH's, which starts ranks by other programs, such as srun within a job of Slurm's."""
 
     def with_ranks(self, ranks: int) -> Launcher:
         """Return the launcher that starts this number of ranks."""
-        return Launcher(self.name, (*self.words, "-n", str(ranks)), self.environment)
+        return Launcher(self.name, (*self.words, "-n", str(ranks)), self.environment, self.hydra)
 
 
 @cache
@@ -55,16 +62,16 @@ def find_launchers() -> dict[str, Launcher]:
 
 def _recognized(path: str) -> Launcher | None:
     try:
-        printed = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        printed = call([path, "--version"], 20.0)
+    except OSError:
         return None
-    text = printed.stdout + printed.stderr
+    text = printed.out + printed.err
     if "HYDRA" in text or "MPICH" in text:
         environment = {}
         library = Path(path).parent.parent / "lib" / "libmpi.so.12"
         if library.exists():  # else it is where the system looks
             environment["MPI4PY_LIBMPI"] = str(library)
-        return Launcher("mpich", (path,), environment)
+        return Launcher("mpich", (path,), environment, hydra=True)
     if "OpenRTE" in text or "Open MPI" in text:
         root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
         return Launcher("openmpi", (path, *root, "--oversubscribe"), _OPEN_MPI)
@@ -94,7 +101,9 @@ def launcher_of(words: Sequence[str], ranks: int) -> Launcher:
         if shutil.which(words[0]) is None:
             raise InputError(f"{words[0]}: no such command; give a launcher such as mpiexec -n 8, or srun")
         known = _recognized(words[0]) if "mpi" in Path(words[0]).name else None
-        return Launcher("given", tuple(words), {} if known is None else known.environment)
+        if known is None:
+            return Launcher("given", tuple(words))
+        return Launcher("given", tuple(words), known.environment, known.hydra)
     for launcher in find_launchers().values():
         return launcher.with_ranks(ranks)
     raise InputError(
@@ -138,35 +147,64 @@ def launch(
     Raises
     ------
     MlsimError
-        If it fails; it has said why.
+        If it fails, and has said why; or if it starts no ranks.
     """
-    command = [*launcher.words, sys.executable, *program]
-    output = subprocess.PIPE if quiet else None
-    with (
-        environment_to_start(launcher) as environment,
-        subprocess.Popen(command, env=environment, stdout=output, text=True) as process,
-    ):
+    command = [*launcher.words, sys.executable, "-P", *program]  # -P: no modules of the current directory
+    words = " ".join(launcher.words)
+    with environment_to_start(launcher) as environment:
         try:
-            printed, _ = process.communicate(timeout=timeout)
-        except BaseException as error:
-            _end(process)
-            if isinstance(error, subprocess.TimeoutExpired):
-                words = " ".join(launcher.words)
-                raise MlsimError(f"{words}: not done after {timeout} s, and ended") from error
-            raise
+            process = start(command, environment=environment, out=PIPE if quiet else None)
+        except OSError as error:
+            raise MlsimError(f"{words}: cannot be started: {error.strerror}") from error
+        with process:
+            try:
+                printed = _printed(process, launcher, timeout)
+            except BaseException:
+                _end(process)
+                raise
     if process.returncode != 0:
-        raise MlsimError(f"{' '.join(launcher.words)}: the run ended with exit code {process.returncode}")
-    return printed or ""
+        raise MlsimError(f"{words}: the run ended with exit code {process.returncode}")
+    return printed
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _printed(process: Process[bytes], launcher: Launcher, timeout: float | None) -> str:
+    """Wait until a launcher has ended; return what was printed where that is captured."""
+    until = float("inf") if timeout is None else time.monotonic() + timeout
+    looks = 0
+    while True:
+        try:
+            printed, _ = process.communicate(timeout=max(min(_BETWEEN_LOOKS, until - time.monotonic()), 0.0))
+            return printed.decode(errors="replace") if printed else ""
+        except TimeoutExpired as error:
+            words = " ".join(launcher.words)
+            if time.monotonic() >= until:
+                raise MlsimError(f"{words}: not done after {timeout} s, and ended") from error
+            looks = looks + 1 if _by_srun(launcher) and not has_children(process.pid) else 0
+            if looks >= _MOST_LOOKS:
+                process.kill()
+                raise MlsimError(f"{words}: no rank was started: {_SRUN_FAILED}") from error
+
+
+_SRUN_FAILED = (
+    "srun has failed, by which mpiexec starts ranks where SLURM_JOB_ID is set. To start them on this "
+    "machine, set HYDRA_BOOTSTRAP=fork in the environment, or end the command with "
+    "`-- mpiexec -launcher fork -n 2`"
+)
+
+
+def _by_srun(launcher: Launcher) -> bool:
+    """Whether a launcher starts ranks by Slurm's command, and waits for them if that has failed."""
+    told = {"-launcher", "--launcher", "-bootstrap", "--bootstrap"} & set(launcher.words)
+    in_job = any(name in os.environ for name in _SLURM_JOB)
+    return (
+        launcher.hydra and in_job and not told and not any(name in os.environ for name in _HOW_HYDRA_STARTS)
+    )
+
+
+def _end(process: Process[bytes]) -> None:
     """End a launcher, which ends its ranks and clears up after them, if it is given the time.
 
     A Ctrl-C in a terminal has reached it as well.
     """
-    for seconds, end in ((_SECONDS_TO_END_ALONE, process.terminate), (_SECONDS_TO_END, process.kill)):
-        try:
-            process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            end()
-    process.communicate()
+    if not has_ended(process, _SECONDS_TO_END_ALONE):
+        end(process, _SECONDS_TO_END)

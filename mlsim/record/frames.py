@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from mlsim._forks import check_fork
 from mlsim.record.files import file_columns
 from mlsim.record.tables import Records
 from mlsim.record.values import Known, Values, Words
@@ -14,6 +15,7 @@ __all__ = ["frame", "job_frame"]
 
 def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
     """Make the frame of one table; parameters and columns are those of :func:`file_columns`. NaN is null."""
+    check_fork()
     columns = file_columns(file, records, technique)
     return pl.DataFrame({name: _series(values) for name, values in columns.items()}, nan_to_null=True)
 

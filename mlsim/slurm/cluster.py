@@ -8,16 +8,16 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pwd import getpwuid
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlsim._files import is_file, read_bytes, read_json, read_text
+from mlsim._processes import start as start_process
 from mlsim.errors import InputError, MlsimError
 from mlsim.slurm.building import NAME, Say, build_plugin
 from mlsim.slurm.programs import called, find_program, installed_version, plugin_directory
@@ -25,6 +25,7 @@ from mlsim.slurm.programs import called, find_program, installed_version, plugin
 __all__ = ["Cluster", "start"]
 
 _STATE = "cluster.json"
+_STEP = "slurmstepd"
 _MOST_NODES = 64
 _LONGEST_SOCKET, _MOST_LETTERS = "spool/{node}/{node}_4294967295.4294967295", 107
 _UP_SECONDS, _DOWN_SECONDS = 30.0, 15.0
@@ -167,23 +168,27 @@ class Cluster:
         return dict(Counter(str(row["job"]) for row in self.said() if row["event"] == "released"))
 
     def down(self) -> None:
-        """Cancel all jobs, end the daemons, and what they left; nothing else is touched."""
+        """Cancel all jobs, and end the daemons and what they have started; nothing else is touched.
+
+        The user's own processes stay, also those with ``SLURM_CONF`` in their environment.
+        """
+        ours = self._of_jobs()
         if self.running:
             try:
                 self.cancel_jobs()
-                _wait(lambda: not list(self._steps()), 5.0)
+                _wait(lambda: not self._of_jobs(), 5.0)
             except MlsimError:
                 pass  # the controller does not answer: its processes are ended below all the same
-        self._end(self.running)
-        # Steps outlive their daemon, and launchers the job; they carry the name of our own slurm.conf.
-        self._end(list(self._leftovers()))
+        ours |= self._of_jobs()
+        self._end({pid: begun for pid, begun in self.processes.items() if begun})
+        self._end(ours | self._of_jobs())  # steps outlive their daemon
         (self.place / _STATE).unlink(missing_ok=True)
 
-    def _end(self, processes: list[int]) -> None:
-        begun = {pid: _begun(pid) for pid in processes}
+    def _end(self, processes: Mapping[int, str]) -> None:
+        """End processes, given by number and start time: another one may have the number by now."""
 
         def left() -> list[int]:
-            return [pid for pid in processes if begun[pid] and _begun(pid) == begun[pid]]
+            return [pid for pid, begun in processes.items() if _begun(pid) == begun]
 
         for number, seconds in ((signal.SIGTERM, _DOWN_SECONDS), (signal.SIGKILL, 5.0)):
             for pid in left():
@@ -193,25 +198,27 @@ class Cluster:
                     continue  # it has ended meanwhile
             _wait(lambda: not left(), seconds)
 
-    def _steps(self) -> Iterator[int]:
-        for pid in self._leftovers():
-            try:
-                if b"slurmstepd" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    yield pid
-            except OSError:
-                continue
+    def _of_jobs(self) -> dict[int, str]:
+        """Return the steps that our daemons have started, and what runs in them: number and start time."""
+        found = {process.pid: process for process in _all_processes()}
+        steps = [pid for pid, process in found.items() if process.name == _STEP and self._is_ours(pid)]
+        children: dict[int, list[int]] = {}
+        for process in found.values():
+            children.setdefault(process.parent, []).append(process.pid)
+        ours: dict[int, str] = {}
+        while steps:
+            pid = steps.pop()
+            ours[pid] = found[pid].begun
+            steps += children.get(pid, ())
+        return ours
 
-    def _leftovers(self) -> Iterator[int]:
-        mark = f"SLURM_CONF={self.conf}".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            pid = int(process.name)
-            if pid == os.getpid() or pid in self.processes:
-                continue
-            try:
-                if mark in (process / "environ").read_bytes().split(b"\0") and not _is_ancestor(pid):
-                    yield pid
-            except OSError:  # ended, or another user's
-                continue
+    def _is_ours(self, pid: int) -> bool:
+        """Whether a step was started by a daemon with our slurm.conf, which it inherits."""
+        try:
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended, or is another user's
+            return False
+        return f"SLURM_CONF={self.conf}".encode() in variables
 
 
 def start(
@@ -307,14 +314,13 @@ def _start_daemons(cluster: Cluster, programs: Mapping[str, str]) -> None:
     commands |= {name: [programs["slurmd"], "-D", "-N", name, "-f", str(cluster.conf)] for name in names}
     for name, command in commands.items():
         with (cluster.place / "log" / f"{name}.out").open("wb") as out:
-            process = subprocess.Popen(
+            process = start_process(
                 command,
-                env={**os.environ, **cluster.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=cluster.place,
+                environment=cluster.environment,
+                directory=cluster.place,
+                out=out,
+                err=out,
+                session=True,
             )
         cluster.processes[process.pid] = _begun(process.pid)
     kept = {**asdict(cluster), "place": str(cluster.place)}
@@ -339,23 +345,35 @@ def _wait(done: object, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def _begun(pid: int) -> str:
-    """Return when a process was started, in the system's own count; empty if there is none, or a zombie."""
+class _Process(NamedTuple):
+    """What the system says of a process; ``begun`` is when it was started, in the system's own count."""
+
+    pid: int
+    name: str
+    parent: int
+    begun: str
+
+
+def _process(pid: int) -> _Process | None:
+    """Return what the system says of a process; None if there is none, or a zombie."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        head, _, tail = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
     except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
+        return None
+    fields = tail.split()
+    return None if fields[0] in "ZX" else _Process(pid, head.partition("(")[2], int(fields[1]), fields[19])
 
 
-def _is_ancestor(pid: int) -> bool:
-    """Whether it is a process that started this one, such as the shell in which SLURM_CONF was set."""
-    above = os.getppid()
-    while above > 1:
-        if above == pid:
-            return True
-        above = int(Path(f"/proc/{above}/stat").read_text().rpartition(")")[2].split()[1])
-    return False
+def _begun(pid: int) -> str:
+    """Return when a process was started; empty if there is none, or a zombie."""
+    process = _process(pid)
+    return "" if process is None else process.begun
+
+
+def _all_processes() -> Iterator[_Process]:
+    for place in Path("/proc").glob("[0-9]*"):
+        if (process := _process(int(place.name))) is not None:
+            yield process
 
 
 def _free_ports(count: int) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mlsim._processes import call
 from mlsim.errors import InputError, MlsimError
 
 __all__ = ["called", "find_program", "installed_version", "plugin_directory"]
@@ -65,22 +64,13 @@ def called(
         If it fails or takes too long; with the end of what it said.
     """
     try:
-        done = subprocess.run(
-            command,
-            env=None if environment is None else {**os.environ, **environment},
-            cwd=directory,
-            input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise MlsimError(f"{' '.join(command)}: not done after {seconds:g} s") from error
+        content = None if text is None else text.encode()
+        done = call(command, seconds, environment=environment, directory=directory, content=content)
+    except TimeoutError as error:
+        raise MlsimError(f"{' '.join(command)}: {error}") from error
     except OSError as error:
         raise MlsimError(f"{command[0]}: cannot be started: {error.strerror}") from error
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()[-8:]
-        raise MlsimError(f"{' '.join(command)}: exit code {done.returncode}\n" + "\n".join(said))
-    return done.stdout
+    if done.code:
+        said = (done.err or done.out).strip().splitlines()[-8:]
+        raise MlsimError(f"{' '.join(command)}: exit code {done.code}\n" + "\n".join(said))
+    return done.out

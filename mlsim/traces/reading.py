@@ -5,14 +5,13 @@ What nothing vouches for is read by another process first, which damage may end.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mlsim._files import is_directory, is_file, named, read_bytes
+from mlsim._processes import call, python
 from mlsim.errors import InputError
 
 __all__ = ["anchor_of", "check_apart", "opened", "seconds_of", "word_of"]
@@ -21,8 +20,10 @@ _NAMES = ("traces.otf2", "trace.otf2")
 """Anchors, as mlsim names them now and once did; those of others are found by their suffix."""
 _PLACES = ("", "trace")
 """Where a trace is in a directory: in itself, or in the part of a run."""
+_LONGEST, _SLOWEST = 120.0, 1e5
+"""Seconds that a trace is read for at least, and the bytes per second that it is read with at least."""
 _READ_ALL = """
-import resource, sys, otf2
+import resource, otf2
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # nothing is left behind
 try:
     with otf2.reader.open(sys.argv[1]) as trace:
@@ -72,13 +73,12 @@ def check_apart(anchor: Path) -> None:
     InputError
         If that process was ended by a signal.
     """
-    ended = subprocess.run(
-        [sys.executable, "-c", _READ_ALL, str(anchor)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    if ended.returncode < 0:
+    size = sum(file.stat().st_size for file in anchor.with_suffix("").rglob("*") if file.is_file())
+    try:
+        ended = call(python(_READ_ALL, str(anchor)), _LONGEST + size / _SLOWEST).code
+    except OSError as error:
+        raise InputError(f"{named(anchor)}: cannot be read by a process of its own: {error}") from error
+    if ended < 0:
         raise InputError(f"{named(anchor)}: is damaged: reading it ends the process that does so")
 
 

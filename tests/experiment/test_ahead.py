@@ -97,7 +97,7 @@ def test_files_of_the_user_are_not_taken_for_modules(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # All but the last line, which compiles.
     seen = "\nimport json, mlsim, mine\nprint(json.dumps([json.__file__, mlsim.__file__]))"
-    monkeypatch.setattr(ahead, "_CODE", ahead._CODE[: ahead._CODE.index("compile_room(task")] + seen)
+    monkeypatch.setattr(ahead, "_CODE", ahead._CODE[: ahead._CODE.index("compile_room(sys")] + seen)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "elsewhere")])
     made = from_mapping(scenario(tmp_path))
     done = subprocess.run(ahead._command("record", made), capture_output=True, text=True, check=False)

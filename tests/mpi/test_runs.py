@@ -20,7 +20,7 @@ from mlsim.mpi.launch import Launcher
 from mlsim.mpi.rca.agent import Agent
 from mlsim.mpi.results.columns import read_loop
 from mlsim.traces import opened, problems_of
-from tests.mpi.conftest import REPOSITORY, execute
+from tests.mpi.conftest import REPOSITORY, execute, find
 
 pytestmark = pytest.mark.mpi
 
@@ -208,3 +208,38 @@ def test_loops_whose_times_differ_are_repeated(any_launcher: Launcher, sure: str
     done = execute(any_launcher, 2, "repeated.py", sure)
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1] == f"repetitions {repetitions}"
+
+
+def test_ranks_that_srun_cannot_start_are_an_error(tmp_path: Path) -> None:
+    """As in a container that has the variables of a job of Slurm's, and no controller in reach."""
+    find("mpich")
+    (tmp_path / "srun").write_text("#!/bin/sh\necho 'srun: fatal: no controller' >&2\nexit 1\n")
+    (tmp_path / "srun").chmod(0o755)
+    (tmp_path / "s.yaml").write_text(
+        "platform: {nodes: [{name: n, count: 1, cores: 2}]}\n"
+        "application: {model: loop, iterations: {count: 40}, costs: {profile: constant, mean: 200 us}}\n"
+    )
+    names = ("JOB_ID", "JOBID", "NNODES")
+    job = {f"SLURM_{name}": "1" for name in names} | {"SLURM_TASKS_PER_NODE": "2"}
+    job |= {"SLURM_NODELIST": "localhost", "SLURM_JOB_NODELIST": "localhost"}
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def run(**environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from mlsim.cli.main import main; main()", "mpi", "run"]
+        return subprocess.run(
+            [*command, "s.yaml", "--work", "sleep", "-n", "2"],
+            env={**os.environ, **job, **path, "PYTHONPATH": str(REPOSITORY), **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    failed = run()
+    assert failed.returncode == 1
+    assert "no rank was started: srun has failed" in failed.stderr
+    assert "HYDRA_BOOTSTRAP=fork" in failed.stderr
+    assert "`-- mpiexec -launcher fork -n 2`" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    started = run(HYDRA_BOOTSTRAP="fork")
+    assert started.returncode == 0, started.stderr

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from mlsim._forks import check_fork
 from mlsim._shared import forget
 from mlsim.experiment.study.doing import Doing, Watcher
 from mlsim.experiment.study.executors.base import Executor
@@ -74,6 +75,7 @@ def run_study(
     OutputError
         If results cannot be written. All runs that were finished are kept.
     """
+    check_fork()
     hands = executor or _executor(study, jobs)
     expected = None if study.search is None else study.search.most_runs
     if out is None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+import unittest.mock
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,7 @@ class Mine:
         if self.does == "raise":
             raise ValueError("no key today")
         if self.does == "hang":
+            open(os.path.join(os.path.dirname(__file__), "hangs"), "w").close()
             time.sleep(600)
         if self.does == "die":
             with open(os.path.join(os.path.dirname(__file__), "deaths"), "a") as file:
@@ -238,6 +242,44 @@ def test_ranks_give_the_same_bytes(place):
     assert results_of(place / "one") == results_of(place / "ranks")
 
 
+@pytest.mark.mpi
+@pytest.mark.parametrize("whom", ["launcher", "rank 0", "rank 1"])
+def test_a_signal_ends_a_study_under_mpi(place, whom):
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    if not mpiexec.exists():
+        pytest.skip("no mpiexec of MPICH in this environment")
+    (place / "study.yaml").write_text(STUDY.format(does="hang").replace("[run, hang]", "[hang]"))
+    program = (
+        "import os; open('pid-' + os.environ['PMI_RANK'], 'w').write(str(os.getpid()))\n"
+        "from mlsim.cli.main import main; main()"
+    )
+    words = [
+        sys.executable,
+        "-c",
+        program,
+        "study",
+        "study.yaml",
+        "--executor",
+        "mpi",
+        "--out",
+        "ranks",
+        "-q",
+    ]
+    study = subprocess.Popen(
+        [str(mpiexec), "-n", "2", *words], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        while study.poll() is None and not (place / "hangs").exists():
+            time.sleep(0.05)
+        pid = study.pid if whom == "launcher" else int((place / f"pid-{whom[-1]}").read_text())
+        os.kill(pid, signal.SIGTERM)
+        said, _ = study.communicate(timeout=60)
+    finally:
+        study.kill()
+    assert study.returncode != 0, said
+    assert b"Traceback" not in said
+
+
 def test_one_rank_is_not_enough(place):
     pytest.importorskip("mpi4py")
     words = [sys.executable, "-c", "from mlsim.cli.main import main; main()", "study", str(place)]
@@ -262,6 +304,42 @@ def test_a_dask_cluster_gives_the_same_bytes(place):
     ):
         run_study(study, out=place / "dask", executor=executor)
     assert results_of(place / "one") == results_of(place / "dask")
+
+
+@pytest.mark.parametrize(
+    "name", ["FuturesCancelledError", "CommClosedError", "TimeoutError", "CancelledError"]
+)
+@pytest.mark.parametrize("when", ["begin", "submit", "wait"])
+def test_the_end_of_a_dask_scheduler_is_an_error(place, monkeypatch, name, when):
+    """What its client raises then depends on what it does; the future of a run that is lost is cancelled."""
+    distributed = pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
+    import asyncio
+
+    from mlsim.errors import OutputError
+    from mlsim.experiment.study.executors import dask
+
+    errors = {
+        "FuturesCancelledError": lambda: distributed.client.FuturesCancelledError([]),
+        "CommClosedError": lambda: distributed.comm.CommClosedError("closed"),
+        "TimeoutError": lambda: TimeoutError("no answer"),
+        "CancelledError": asyncio.CancelledError,
+    }
+
+    def at(point, value):
+        def called(*_, **__):
+            if when == point:
+                raise errors[name]()
+            return value
+
+        return called
+
+    class Client:
+        nthreads = staticmethod(at("begin", {"worker": 1}))
+        submit = staticmethod(at("submit", unittest.mock.Mock()))
+
+    monkeypatch.setattr(distributed, "wait", at("wait", None))
+    with pytest.raises(OutputError, match=r"the Dask scheduler has ended.* it goes on where it ended"):
+        run_study(load_study(place), out=place / "out", executor=dask._Cluster(Client()))
 
 
 def test_no_dask_scheduler(place, monkeypatch):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from mlsim.errors import InputError
+from mlsim.errors import SIGNALS, InputError, StoppedError
 from mlsim.experiment.study.executors.base import Executor, Started
 from mlsim.experiment.study.executors.remote import hand_out
 from mlsim.experiment.study.tasks import Done, Task
@@ -39,6 +41,9 @@ def over_ranks() -> Iterator[Executor | None]:
     InputError
         If there is no mpi4py, or no other rank.
     """
+    handlers = _by_default()  # MPI waits for other ranks as it starts, where Python handles no signal
+    if SIGNALS:
+        raise StoppedError(SIGNALS[0])
     try:
         from mpi4py import MPI
         from mpi4py.futures import MPICommExecutor
@@ -52,5 +57,32 @@ def over_ranks() -> Iterator[Executor | None]:
             "--executor mpi: there is one rank only; start it as `mpiexec -n 5 mlsim study DIR --executor "
             "mpi`: rank 0 hands out runs, the others do them"
         )
-    with MPICommExecutor(world, root=0) as pool:
+    if world.Get_rank() == 0:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    with _aborting(world), MPICommExecutor(world, root=0) as pool, _aborting(world):
+        # Within the pool as well, which waits for the runs of other ranks as it ends.
         yield None if pool is None else _Ranks(pool, world.Get_size() - 1)
+
+
+@contextmanager
+def _aborting(world: Any) -> Iterator[None]:
+    """End all ranks where a signal ends the block."""
+    try:
+        yield
+    except StoppedError as stopped:
+        print("mlsim: interrupted; finished runs are kept, and the same command continues", file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        world.Abort(128 + stopped.number)
+
+
+def _by_default() -> dict[int, Any]:
+    """Have signals end this process at once, as MPI then ends the others; return what handled them before.
+
+    In ranks that do runs, mpi4py would take the exception of a handler for the result of a run. What such a
+    run leaves unfinished is removed when the study goes on.
+    """
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, signal.SIG_DFL) for number in heeded}

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from multiprocessing import Pipe
-from multiprocessing.connection import wait
+from contextlib import contextmanager
 
-from mlsim.errors import OutputError
+from mlsim._processes import Helper, HelperEndedError, wait
+from mlsim.errors import MlsimError, OutputError
 from mlsim.experiment.study.executing import record_failure
 from mlsim.experiment.study.executors.base import Started
 from mlsim.experiment.study.tasks import Done, Task
 
 __all__ = ["Processes", "cores"]
 
-_CODE = "from mlsim.experiment.study.executors.worker import serve; serve()"
+_FUNCTION = "mlsim.experiment.study.executors.worker:execute_all"
 _ATTEMPTS = 2
 """How often a run is begun whose process ends."""
 _WORTH_A_PROCESS = 2.0
@@ -28,8 +25,6 @@ _WORTH_A_PROCESS = 2.0
 _AT_A_TIME = 0.02
 """Seconds of runs that are handed out together: to hand out one takes as long as a short run itself."""
 _MOST_AT_A_TIME = 32
-_SECONDS_TO_END = 10.0
-"""What a process gets that ends by itself, so that its exit code can be told."""
 
 
 def cores() -> int:
@@ -110,9 +105,9 @@ def _spend(
                 worker.begin(_together(left, worker.pace, len(pool), deaths))
                 started(worker.tasks[0])
         busy = [worker for worker in pool if worker.tasks]
-        ready = wait([worker.connection for worker in busy], _patience(busy))
+        ready = wait(busy, _patience(busy))
         for worker in busy:
-            if worker.connection in ready:
+            if worker in ready:
                 yield from _finished(pool, worker, left, deaths, started)
             elif worker.overdue() <= 0.0:
                 yield from _timed_out(pool, worker)
@@ -146,16 +141,17 @@ def _finished(
 ) -> Iterator[Done]:
     tasks = worker.tasks
     try:
-        ended = worker.connection.recv()
-    except (EOFError, OSError):
-        code = worker.ended()
+        ended = worker.receive()
+    except MlsimError as error:  # none of the runs' own: those are kept with their runs
+        raise OutputError(f"a process that did runs of the study has failed: {error}") from error
+    except HelperEndedError as error:
         pool[pool.index(worker)] = _Worker()
         for task in tasks:
             deaths[task.key] = deaths.get(task.key, 0) + 1
         if len(tasks) > 1 or deaths[tasks[0].key] < _ATTEMPTS:
             left.extendleft(reversed(tasks))
             return
-        yield record_failure(tasks[0], _death(code), worker.seconds())
+        yield record_failure(tasks[0], _death(error.code), worker.seconds())
         return
     worker.pace = sum(done.seconds for done in ended) / len(ended)
     worker.tasks = ()
@@ -183,50 +179,25 @@ def _death(code: int) -> str:
     return f"its process {cause}, {_ATTEMPTS} times"
 
 
-class _Worker:
+class _Worker(Helper):
     """A process that does one task after the other."""
 
     def __init__(self) -> None:
-        self.connection, theirs = Pipe()
         self.tasks: Sequence[Task] = ()
         """What it does at the moment."""
         self.pace = 0.0
         """Seconds that each of the last ones took; 0: not known."""
-        self._began = 0.0
-        words = [sys.executable, "-c", _CODE, str(theirs.fileno()), str(os.getpid())]
         try:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
+            super().__init__(_FUNCTION)
         except OSError as error:
             raise OutputError(f"no process can be started for the runs of the study: {error}") from error
-        finally:
-            theirs.close()
 
     def begin(self, tasks: Sequence[Task]) -> None:
         """Hand out tasks."""
-        self.tasks, self._began = tasks, time.perf_counter()
-        with suppress(OSError):  # it has ended; reading from it will tell
-            self.connection.send(tasks)
-
-    def seconds(self) -> float:
-        """Return how long its tasks have taken so far."""
-        return time.perf_counter() - self._began
+        self.tasks = tasks
+        self.send(tasks)
 
     def overdue(self) -> float:
         """Return the seconds that its task may still take."""
         timeout = self.tasks[0].timeout if self.tasks else None
         return float("inf") if timeout is None else timeout - self.seconds()
-
-    def ended(self) -> int:
-        """Return how the process ended, which has closed its end of the pipe."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_SECONDS_TO_END)
-        return self.kill()
-
-    def kill(self) -> int:
-        """End the process; return how it ended."""
-        self._process.kill()
-        code = self._process.wait()
-        self.connection.close()
-        return code

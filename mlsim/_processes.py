@@ -1,0 +1,346 @@
+"""Processes: the one place where mlsim starts any, whether of Python or of another program.
+
+A process of Python takes its modules from where this one does, and none from the current directory, in which
+a file of the user's may be called ``mlsim.py`` or ``numpy.py``. An error that ends it is a sentence on
+standard error, as on the command line; a :class:`Helper` also sends that sentence to its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple
+
+from mlsim.errors import MlsimError, sentence_of
+
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "Ended",
+    "Helper",
+    "HelperEndedError",
+    "Process",
+    "TimeoutExpired",
+    "call",
+    "end",
+    "has_children",
+    "has_ended",
+    "last_resort",
+    "python",
+    "serve",
+    "start",
+    "wait",
+]
+
+Process = subprocess.Popen
+TimeoutExpired = subprocess.TimeoutExpired
+DEVNULL, PIPE = subprocess.DEVNULL, subprocess.PIPE
+
+_FIRST = """\
+import json, sys
+sys.path[:] = json.loads(sys.argv.pop(1))
+from mlsim._processes import last_resort
+sys.excepthook = last_resort
+"""
+_SECONDS_TO_END = 10.0
+"""What a process gets that ends by itself, so that its exit code is known."""
+_DEATH_OF_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux."""
+
+
+class Ended(NamedTuple):
+    """What a process left.
+
+    Attributes
+    ----------
+    code
+        Its exit code; below 0: the signal that ended it.
+    out, err
+        What it printed.
+    """
+
+    code: int
+    out: str
+    err: str
+
+
+class HelperEndedError(Exception):
+    """A helper has ended.
+
+    Attributes
+    ----------
+    code
+        Its exit code; below 0: the signal that ended it.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def python(code: str, *words: str) -> list[str]:
+    """Return the command of a process of Python with this one's modules, and none of the current directory.
+
+    Parameters
+    ----------
+    code
+        What it executes.
+    *words
+        Its arguments, in ``sys.argv[1:]``.
+    """
+    path = [place for place in sys.path if isinstance(place, str) and place]
+    own = str(Path(__file__).resolve().parents[1])
+    path += [own] * (own not in path)  # where this package was found by "", the current directory
+    return [sys.executable, "-P", "-c", _FIRST + code, json.dumps(path), *words]
+
+
+def start(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    out: int | IO[bytes] | None = None,
+    err: int | IO[bytes] | None = None,
+    keep: Sequence[int] = (),
+    session: bool = False,
+) -> Process[bytes]:
+    """Start a process that reads nothing.
+
+    Parameters
+    ----------
+    command
+        The program and its arguments.
+    environment
+        Variables beside those of this process.
+    directory
+        Where it begins; None: here.
+    out, err
+        Where its standard output and error go, as for :class:`subprocess.Popen`; None: where this one's do.
+    keep
+        Descriptors that it inherits.
+    session
+        Whether it has a session of its own, which the keys of a terminal do not reach.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        env=None if environment is None else {**os.environ, **environment},
+        cwd=directory,
+        pass_fds=keep,
+        start_new_session=session,
+    )
+
+
+def call(
+    command: Sequence[str],
+    seconds: float,
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    content: bytes | None = None,
+) -> Ended:
+    """Execute a program to its end.
+
+    Parameters
+    ----------
+    command, environment, directory
+        As for :func:`start`.
+    seconds
+        How long it may take; then it is ended, with everything that it has started.
+    content
+        What it reads from standard input.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started; a :class:`TimeoutError` if it takes too long.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL if content is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=None if environment is None else {**os.environ, **environment},
+        cwd=directory,
+        start_new_session=True,  # so that what it starts can be ended with it
+    )
+    try:
+        out, err = process.communicate(content, timeout=seconds)
+    except BaseException as error:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise TimeoutError(f"not done after {seconds:g} s") from error
+        raise
+    return Ended(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def end(process: Process[Any], seconds: float = _SECONDS_TO_END) -> int:
+    """Ask a process to end, and kill it if it does not within some seconds; return how it ended."""
+    process.terminate()
+    if not has_ended(process, seconds):
+        process.kill()
+    return process.wait()
+
+
+def has_ended(process: Process[Any], seconds: float) -> bool:
+    """Whether a process ends within some seconds."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def has_children(pid: int) -> bool:
+    """Whether a process has started others that still run; taken to be so where the system does not tell."""
+    states = list(Path("/proc").glob("[0-9]*/stat"))
+    return not states or any(parent == pid and state != "Z" for state, parent in map(_state, states))
+
+
+def _state(file: Path) -> tuple[str, int]:
+    """Return the state of a process, and the number of its parent; a zombie without one if it has ended."""
+    try:
+        state, parent, *_ = file.read_text(errors="replace").rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return "Z", 0
+    return state, int(parent)
+
+
+def last_resort(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+    """Print an error that nothing has caught as a sentence; a hook for the interpreter."""
+    if not issubclass(kind, KeyboardInterrupt):
+        with suppress(OSError, ValueError):  # standard error is full or closed
+            print(f"mlsim: {error if isinstance(error, MlsimError) else sentence_of(error)}", file=sys.stderr)
+
+
+class Helper:
+    """A process of Python that calls a function of mlsim's for each thing that it is sent.
+
+    It ends with this process, however that ends, and leaves signals of a terminal to it.
+
+    Parameters
+    ----------
+    function
+        Module and name: ``mlsim.experiment.study.executors.worker:execute_all``.
+
+    Raises
+    ------
+    OSError
+        If no process can be started.
+    """
+
+    def __init__(self, function: str) -> None:
+        from multiprocessing import Pipe  # here: few commands start helpers
+
+        self.connection, theirs = Pipe()
+        self._began = 0.0
+        words = (function, str(theirs.fileno()), str(os.getpid()))
+        try:
+            command = python("from mlsim._processes import serve; serve()", *words)
+            self._process = start(command, out=subprocess.DEVNULL, keep=[theirs.fileno()])
+        except BaseException:
+            self.connection.close()
+            raise
+        finally:
+            theirs.close()
+
+    def send(self, thing: Any) -> None:
+        """Send something; whether it has arrived is known when the answer is there."""
+        self._began = time.perf_counter()
+        with suppress(OSError):  # it has ended, which reading from it tells
+            self.connection.send(thing)
+
+    def seconds(self) -> float:
+        """Return how long ago something was sent."""
+        return time.perf_counter() - self._began
+
+    def receive(self) -> Any:
+        """Wait for what the function returns for the thing that was sent last.
+
+        Raises
+        ------
+        MlsimError
+            What the function raised; of errors that are none of mlsim's own, a sentence.
+        HelperEndedError
+            If the process has ended.
+        """
+        try:
+            answer = self.connection.recv()
+        except (EOFError, OSError) as error:
+            has_ended(self._process, _SECONDS_TO_END)
+            raise HelperEndedError(self.kill()) from error
+        if isinstance(answer, MlsimError):
+            raise answer
+        return answer[0]
+
+    def kill(self) -> int:
+        """End the process; return how it ended."""
+        self._process.kill()
+        code = self._process.wait()
+        self.connection.close()
+        return code
+
+
+def wait(helpers: Sequence[Helper], seconds: float | None = None) -> list[Helper]:
+    """Wait until some helpers have answered or ended, for some seconds at most; return which."""
+    from multiprocessing import connection
+
+    ready = connection.wait([helper.connection for helper in helpers], seconds)
+    return [helper for helper in helpers if helper.connection in ready]
+
+
+def serve() -> None:
+    """Call the function of a :class:`Helper` for each thing that comes, until the pipe is closed."""
+    module, _, name = sys.argv[1].partition(":")
+    descriptor, parent = int(sys.argv[2]), int(sys.argv[3])
+    _end_with(parent)
+    for number in (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
+        signal.signal(number, signal.SIG_IGN)  # the process that started this one ends it
+    from multiprocessing.connection import Connection
+
+    connection: Any = Connection(descriptor)
+    function = _answer(lambda: getattr(import_module(module), name))  # before anything comes: it takes 1 s
+    while True:
+        try:
+            thing = connection.recv()
+        except EOFError:
+            return
+        connection.send(_answer(partial(function[0], thing)) if isinstance(function, tuple) else function)
+
+
+def _answer(what: Callable[[], Any]) -> tuple[Any] | MlsimError:
+    """Return a tuple with what a function returns; or the error that it raises."""
+    try:
+        return (what(),)
+    except MlsimError as error:
+        return error
+    except BaseException as error:  # also panics of compiled libraries
+        return MlsimError(sentence_of(error))
+
+
+def _end_with(parent: int) -> None:
+    """Have the system end this process when its parent ends, however that comes about; on Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_OF_PARENT, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(1)
