@@ -85,6 +85,9 @@ def check(
             "largest_request": found.largest,
             "jobs": found.jobs,
             "notes": dict(found.notes),
+            "misfits": {
+                reason: {"jobs": count, "first": ids} for reason, (count, ids) in found.misfits.items()
+            },
         }
         if resolved:
             found_words["scenario"] = plain(scenario)
@@ -101,6 +104,21 @@ def check(
         print(f"  workload: not read; --plugins executes {scenario.workload.format}, which reads it")
         return
     print(f"  workload: {found.jobs} jobs" + "".join(f", {k} {v}" for k, v in found.notes.items()))
+    _print_misfits(found.misfits)
+
+
+def _print_misfits(misfits: dict[str, tuple[int, list[int]]], most: int = 10) -> None:
+    """Print which jobs the machine cannot hold, and why."""
+    from mlsim.cli.run import ids_of
+
+    if not misfits:
+        return
+    counts = [count for count, _ in misfits.values()]
+    print(f"  {sum(counts)} jobs can never start, and a run rejects them:")
+    for reason, (count, ids) in list(misfits.items())[:most]:
+        print(f"    {ids_of(ids, count)}: {reason}")
+    if len(misfits) > most:
+        print(f"    {sum(counts[most:])} more jobs, for {len(misfits) - most} more reasons; --json has all")
 
 
 class FileKind(StrEnum):

@@ -153,21 +153,26 @@ def _word(rules: dict[str, Any], name: str) -> str:
     return f" ({rules[name].value})" if name in rules else ""
 
 
-def _rejections(result: Result, most: int = 5) -> list[str]:
-    """Return lines on rejected jobs, one a reason."""
+def _rejections(result: Result, most: int = 5, reasons: int = 10) -> list[str]:
+    """Return lines on rejected jobs, one per reason."""
     jobs, rejections = result.records.jobs, result.records.rejections
-    largest = result.summary["workload"]["largest_request"]
-    lines = []
     counts = result.summary["rejected_because"]
-    for code, reason in enumerate(rejections.reasons):
-        count, first = counts[reason], _first_rows(rejections, code, most)
-        ids = ", ".join(map(str, jobs.job_id[first].tolist())) + (", …" if count > most else "")
-        if reason == "asks for more than the whole machine has":
-            why = f"ask for more than the machine's {largest} processors"
-        else:
-            why = f"turned away: {reason}"
-        lines.append(f"Rejected: {count} jobs {why} (job {ids}; state 'rejected' in jobs.parquet)")
+    lines = []
+    for code, reason in enumerate(rejections.reasons[:reasons]):
+        first = _first_rows(rejections, code, most)
+        ids = ids_of(jobs.job_id[first].tolist(), counts[reason])
+        lines.append(f"Rejected: {ids}: {reason} (state 'rejected' in jobs.parquet)")
+    if others := rejections.reasons[reasons:]:
+        total = sum(counts[reason] for reason in others)
+        lines.append(f"Rejected: {total} more jobs, for {len(others)} more reasons; see jobs.parquet")
     return lines
+
+
+def ids_of(ids: list[int], count: int) -> str:
+    """Return jobs by their first identifiers: ``job 17``, or ``3 jobs (1, 2, ...)``."""
+    if count == 1:
+        return f"job {ids[0]}"
+    return f"{count} jobs ({', '.join(map(str, ids))}{', ...' if count > len(ids) else ''})"
 
 
 def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int64]:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlsim.batch.room.misfits import Misfits
+from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
-from mlsim.scenario import ApplicationConfig, ApplicationModel, RequestRule, Scenario, TraceLevel
+from mlsim.platform import Machine
+from mlsim.platform.power import power_of
+from mlsim.scenario import (
+    ApplicationConfig,
+    ApplicationModel,
+    Contiguity,
+    RequestRule,
+    Scenario,
+    TraceLevel,
+)
 from mlsim.scenario.whole.demand import check_workload
 from mlsim.workload import Workload
 
-__all__ = ["check_demand", "check_model", "check_traceable"]
+__all__ = ["check_demand", "check_model", "check_traceable", "jobs_that_never_fit", "power_cap"]
 
 
 def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
@@ -76,3 +87,30 @@ def check_demand(scenario: Scenario, workload: Workload, requests: Requests) -> 
         fits = block.processors[block.processors <= requests.largest]
         largest, last = max(largest, int(np.max(fits, initial=0))), float(block.submit_time[-1])
     check_workload(scenario, largest, last)
+
+
+def power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> PowerCap | None:
+    """Return the cap on power of a scenario; None where there is none."""
+    power, levels = power_of(scenario.platform), scenario.batch.power_cap
+    if power is None or levels is None:
+        return None
+    return PowerCap(power, machine.cores, requests.exclusive, levels)
+
+
+def jobs_that_never_fit(
+    scenario: Scenario, machine: Machine, requests: Requests, workload: Workload, shown: int = 5
+) -> dict[str, tuple[int, list[int]]]:
+    """Return by reason how many jobs the empty machine cannot hold, with the identifiers of the first.
+
+    Under a cap on power of unequal nodes the allocator decides what a job adds, so that it is left out.
+    """
+    cap = power_cap(scenario, machine, requests)
+    strict = scenario.batch.contiguity is Contiguity.STRICT
+    misfits = Misfits(machine, requests, strict, cap if cap is not None and cap.is_even else None)
+    found: dict[str, tuple[int, list[int]]] = {}
+    for block in workload.blocks():
+        for reason, rows in misfits.find_in(block).items():
+            count, ids = found.get(reason, (0, []))
+            more = block.job_id[rows][: shown - len(ids)].tolist()
+            found[reason] = count + int(np.count_nonzero(rows)), ids + more
+    return found

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from mlsim.batch.clock.progress import Progress
 from mlsim.batch.events.failing import OutagePlan
-from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem
 from mlsim.coordination import MessageLog
 from mlsim.cosim.applications import LoopApplications, RigidApplications
+from mlsim.cosim.checks import power_cap
 from mlsim.cosim.inputs import (
     batch_of,
     dependencies_between,
@@ -24,7 +24,6 @@ from mlsim.cosim.outcome import Outcome
 from mlsim.cosim.recording import records_of
 from mlsim.cosim.submissions import Submissions
 from mlsim.platform import Machine
-from mlsim.platform.power import power_of
 from mlsim.scenario import ApplicationModel, Scenario
 from mlsim.workload import Workload
 from mlsim.workload.measured_power import JobSteps
@@ -56,7 +55,7 @@ def couple(
         executable_names(workload),
         keep_passes=scenario.output.passes,
         seed=scenario.seed,
-        cap=_power_cap(scenario, machine, requests),
+        cap=power_cap(scenario, machine, requests),
         dependencies=dependencies,
         feedback=scenario.workload.feedback,
         local=local_clock(scenario, workload),
@@ -84,10 +83,3 @@ def couple(
 def _with_messages(tell: Callable[[Progress], None], log: MessageLog) -> Callable[[Progress], None]:
     """Have what is told of a run tell its last messages too."""
     return lambda progress: tell(replace(progress, messages=log.last))
-
-
-def _power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> PowerCap | None:
-    power, levels = power_of(scenario.platform), scenario.batch.power_cap
-    if power is None or levels is None:
-        return None
-    return PowerCap(power, machine.cores, requests.exclusive, levels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mlsim._memory import importing
@@ -44,7 +43,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     workload = open_jobs(scenario, machine, requests)
-    requests = replace(requests, per_job="request_columns" in workload.header)
+    requests = requests.for_columns(workload.header.get("request_columns", ()))
     check_traceable(scenario, workload)
     check_demand(scenario, workload, requests)
     steps = measured_power(scenario)
@@ -64,7 +63,7 @@ def _may_replay(scenario: Scenario, requests: Requests) -> bool:
     if engine is Engine.REPLAY and not requests.plain:
         raise InputError(
             f"{scenario.source}: batch.engine: replay knows one resource, and the workload says what each "
-            "job asks for (columns request_*); try engine: auto or simpy"
+            "job asks for (columns request_*, units, node_count); try engine: auto or simpy"
         )
     plain = requests.plain and not requests.shared
     return engine is not Engine.SIMPY and plain and replay_obstacle(scenario) is None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mlsim.application.choice import check_technique
 from mlsim.batch.plugins import check_plugins
 from mlsim.batch.room.requests import Requests
-from mlsim.cosim.checks import check_demand, check_model, check_traceable
+from mlsim.cosim.checks import check_demand, check_model, check_traceable, jobs_that_never_fit
 from mlsim.cosim.inputs import (
     application_of,
     batch_of,
@@ -45,6 +45,8 @@ class Survey:
     largest: int
     jobs: int | None
     notes: dict[str, int]
+    misfits: dict[str, tuple[int, list[int]]] = field(default_factory=dict)
+    """How many jobs no set of nodes could hold, by reason, and the identifiers of the first."""
 
 
 def survey(scenario: Scenario, plugins: bool = False) -> Survey:
@@ -79,7 +81,8 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     check_traceable(scenario, workload)
     check_demand(scenario, workload, requests)
     notes = reading_counts(workload, dependencies_between(scenario, workload))
-    return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes)
+    misfits = jobs_that_never_fit(scenario, machine, requests, workload)
+    return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes, misfits)
 
 
 def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:

@@ -124,7 +124,8 @@ def _one_unit_each(scenario: Scenario) -> tuple[Workload, JobBlock, int]:
     if jobs.asked is not None or not np.array_equal(requests.units_of(jobs), jobs.processors):
         raise InputError(
             f"{scenario.source}: workload.mapping: {config.mapping}: this needs one unit of the machine "
-            "for each processor of a job; write mapping: core or node"
+            "for each processor of a job; write mapping: core or node, for a log without units, node_count "
+            "and request_*"
         )
     return workload, jobs, requests.capacity
 

@@ -10,8 +10,9 @@ job            meaning
 ``profile``    name of the profile that says what the job executes
 ``walltime``   requested time [s]; missing or -1: unknown
 others         ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``,
-               ``qos``, ``loop_iterations``, ``loop_limit``, ``preceding_job``, ``think_time``,
-               ``dependencies``, ``units``, ``request_<resource>`` as in CSV; anything else is passed over
+               ``qos``, ``loop_iterations``, ``loop_limit``, ``node_count``, ``preceding_job``,
+               ``think_time``, ``dependencies``, ``units``, ``request_<resource>`` as in CSV; anything
+               else is passed over
 =============  ==========================================================================================
 
 Profiles become run times. Batsim has renamed them over the years; all names are understood.
@@ -61,7 +62,7 @@ from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.named import NamedColumns, number_words, other_directives
 from mlsim.workload.rates import Rates
-from mlsim.workload.request_columns import is_request, read_asked
+from mlsim.workload.request_columns import asking_columns, is_request, read_asked
 
 __all__ = ["BatsimLog", "check_jobs", "read_batsim", "write_batsim"]
 
@@ -160,8 +161,8 @@ def read_batsim(
         after, fits = parse_dependencies([_text(job.get(DEPENDENCIES)) for job in jobs])
         complain(DEPENDENCIES, fits, EXPECTED)
         sound &= fits
-    if requests:
-        header["request_columns"] = requests
+    if asking := asking_columns(dict.fromkeys(key for job in jobs for key in job)):
+        header["request_columns"] = asking
     run_times = _RunTimes(path, profiles, rates)
     for row in np.flatnonzero(sound).tolist():
         columns[Field.RUN_TIME, row] = run_times.of(

@@ -59,6 +59,7 @@ from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource,
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import with_preceding_jobs
+from mlsim.workload.memory_units import MB, SWF_KB
 from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["MARKS", "Cleaner", "count_marks"]
@@ -70,8 +71,6 @@ MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time")
 
 _FAILED, _CANCELLED = 0, 5
 _SHORTEST_TIME = 1.0
-_BYTES_PER_KB = 1024.0
-_BYTES_PER_MB = 1e6
 
 
 class Cleaner:
@@ -91,6 +90,8 @@ class Cleaner:
         What a job can ask for beside cores; None: whatever its log says.
     dependencies
         Whether jobs wait for others.
+    by_nodes
+        Whether the size of a job is its number of nodes, where the log says it (``mapping: node``).
 
     Attributes
     ----------
@@ -106,12 +107,13 @@ class Cleaner:
         memory: MemorySource = MemorySource.NONE,
         resources: tuple[str, ...] | None = (),
         dependencies: bool = False,
+        by_nodes: bool = False,
     ) -> None:
         self.notes: Counter[str] = Counter()
         self._rules: dict[str, CleaningRule] = {rule: getattr(rules, rule) for rule in _RULES}
         self._machine_processors = machine_processors
         self._memory, self._resources = memory, resources
-        self._dependencies = dependencies
+        self._dependencies, self._by_nodes = dependencies, by_nodes
         self._actual_estimates = estimates is EstimateSource.ACTUAL
 
     def clean(self, log: LogBlock) -> JobBlock:
@@ -128,10 +130,13 @@ class Cleaner:
         none = processors <= 0
         processors[self._meet("no_processors", none, stays)] = 1
         asked = self._asked(log, processors)
-        too_big = processors > self._machine_processors
+        nodes = log.node_count.copy()
+        size = np.where(nodes > 0, nodes, processors) if self._by_nodes else processors
+        too_big = size > self._machine_processors
         if asked is not None:
             too_big &= asked.units < 1  # a job that says its units has a shape; the batch level judges it
-        processors[self._meet("oversize", too_big, stays)] = self._machine_processors
+        clamped = self._meet("oversize", too_big, stays)
+        processors[clamped], nodes[clamped] = self._machine_processors, -1
         overrun = run_time > walltime
         too_short = self._meet("underestimate", overrun, stays)
         walltime[too_short] = run_time[too_short]
@@ -155,7 +160,7 @@ class Cleaner:
         if self._dependencies:
             after = with_preceding_jobs(log.preceding_job, log.think_time, log.after)
         jobs = _as_jobs(log, run_time, walltime, processors, met)
-        jobs = replace(jobs, asked=asked, after=after, own=log.own)
+        jobs = replace(jobs, asked=asked, after=after, own=log.own, node_count=nodes.astype(np.int64))
         return jobs.select(stays)
 
     def _asked(self, log: LogBlock, processors: Floats) -> ResourceRequests | None:
@@ -168,8 +173,8 @@ class Cleaner:
             return asked
         asked = asked or ResourceRequests.unspecified(len(log), self._resources)
         used = self._memory is MemorySource.USED
-        per_processor = (log.used_memory if used else log.requested_memory) * _BYTES_PER_KB
-        total = np.floor(per_processor // _BYTES_PER_MB * np.maximum(processors, 1))
+        per_processor = (log.used_memory if used else log.requested_memory) * SWF_KB
+        total = np.floor(per_processor // MB * np.maximum(processors, 1))
         column = asked.totals[:, self._resources.index(MEMORY)]
         unknown = (column < 0) & (per_processor > 0)
         column[unknown] = total[unknown].astype(np.int64)

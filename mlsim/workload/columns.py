@@ -11,7 +11,7 @@ import polars as pl
 
 from mlsim._arrays import Floats, Mask
 from mlsim.errors import InputError
-from mlsim.workload.fields import ClassField, Field, LoopField
+from mlsim.workload.fields import ClassField, Field, LoopField, NodeField
 from mlsim.workload.header import Header
 
 __all__ = ["KNOWN", "check_names", "text_column", "typed_column"]
@@ -38,7 +38,10 @@ _NAMED: dict[str, Field | ClassField] = {
     "qos": ClassField.QOS,
 }
 _LOOP = {field.name.lower(): field for field in LoopField}
-KNOWN: dict[str, Field | LoopField | ClassField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP
+_NODES = {"node_count": NodeField.NODE_COUNT}
+KNOWN: dict[str, Field | LoopField | ClassField | NodeField] = (
+    _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP | _NODES
+)
 """Column of the log for each name that is understood."""
 
 _SHOWN_NAMES, _SHOWN_LETTERS = 40, 60
@@ -80,7 +83,7 @@ def check_names(place: str, names: Sequence[str]) -> None:
             f"{place}: column {', '.join(missing)} is missing\n"
             f"  found: {_some(names)}\n"
             f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, dependencies, units, "
+            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP | _NODES)}, dependencies, units, "
             f"request_<resource>{hint}"
         )
 

@@ -135,14 +135,14 @@ def shifted_header(header: Header, origin: float) -> Header:
 def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
     """Name the columns and the parts of the header that a format cannot hold."""
     if to.numbered:
-        lost = [name for name in (*_LOOP, "qos") if np.any(getattr(log, name) != -1)]
+        lost = [name for name in (*_LOOP, "qos", "node_count") if np.any(getattr(log, name) != -1)]
         lost += [] if log.after is None or not len(log.after.row) else [DEPENDENCIES]
         lost += [] if log.asked is None else list(log.asked.columns())
         lines, names = directives_of(listed_names(header)), listed_names(header)
         kept = {*_directives(header), "request_columns"}
         kept |= {f"{column}_names" for column in names if names_of(lines).get(column) == names[column]}
         return lost + [key for key in header if key not in kept]
-    held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP}
+    held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP, "node_count"}
     held |= {
         "asked",
         "after",

@@ -16,9 +16,11 @@ loop_limit                no        most steps of a pixel in its Mandelbrot imag
 preceding_job             no        job that must have ended, and what must pass after that [s]; both as in
 think_time                          SWF, 0 and below: none
 dependencies              no        jobs to wait for (:mod:`mlsim.workload.log_dependencies`)
+node_count                no        nodes that the job's processors and requests are spread over, from 1 up
 units                     no        identical units of the job, from 1 up; processors must divide by it
 request_<resource>        no        what all units together ask of a resource of the platform, from 0
-                                    up (request_memory in MB); must divide by the units
+                                    up (request_memory in MB of 10^6 B, or with its unit: 3174 MiB); must
+                                    divide by the units
 ========================  ========  ============================================================
 
 An empty cell means unknown, as -1 does, except for job_id and submit_time, which must be there.
@@ -49,7 +51,7 @@ from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.own_columns import check_own, own_columns
-from mlsim.workload.request_columns import is_request, read_asked
+from mlsim.workload.request_columns import asking_columns, is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]
 
@@ -127,8 +129,8 @@ def read_csv(
     asked, divides = read_asked(
         str(path), {name: cells[name] for name in requests}, processors, complain, shared
     )
-    if requests:
-        header["request_columns"] = requests
+    if asking := asking_columns(records.names):
+        header["request_columns"] = asking
     after = None
     if DEPENDENCIES in records.names:
         after, fits = parse_dependencies(cells[DEPENDENCIES].to_list())

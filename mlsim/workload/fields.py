@@ -7,7 +7,16 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CODED", "LARGEST_WHOLE", "N_COLUMNS", "SCHEDULED", "ClassField", "Field", "LoopField"]
+__all__ = [
+    "CODED",
+    "LARGEST_WHOLE",
+    "N_COLUMNS",
+    "SCHEDULED",
+    "ClassField",
+    "Field",
+    "LoopField",
+    "NodeField",
+]
 
 
 class Field(IntEnum):
@@ -115,7 +124,25 @@ class ClassField(IntEnum):
         return fits
 
 
-N_COLUMNS = len(Field) + len(LoopField) + len(ClassField)
+class NodeField(IntEnum):
+    """A column about the nodes of a job; SWF logs do not have it, -1 is "not known".
+
+    Its place follows that of :class:`ClassField`. ``NODE_COUNT`` is how many nodes the job asks for.
+    """
+
+    NODE_COUNT = 21
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        return "a whole number from 1 up, or -1 for unknown"
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which of the values the column allows."""
+        return LoopField.LOOP_ITERATIONS.allows(values)
+
+
+N_COLUMNS = len(Field) + len(LoopField) + len(ClassField) + len(NodeField)
 """Columns of a log, those of SWF first."""
 
 CODED = ("user", "group", "executable", "queue", "partition", "qos")

@@ -63,6 +63,8 @@ class JobBlock:
         How long it waited in the log [s], -1 if not known, as it is where nothing is given.
     qos
         Number of the class of service, -1 if not known, as it is where nothing is given.
+    node_count
+        How many nodes it asks for, -1 if not known, as it is where nothing is given.
     asked
         Units, memory and other resources; None where the scenario alone says what jobs ask for.
     after
@@ -87,6 +89,7 @@ class JobBlock:
     loop_limit: Ints = field(default_factory=_not_given)
     log_wait: Floats = field(default_factory=lambda: np.empty(0))
     qos: Ints = field(default_factory=_not_given)
+    node_count: Ints = field(default_factory=_not_given)
     asked: ResourceRequests | None = None
     after: LogDependencies | None = None
     own: OwnColumns | None = None

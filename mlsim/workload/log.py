@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats
-from mlsim.workload.fields import ClassField, Field, LoopField
+from mlsim.workload.fields import ClassField, Field, LoopField, NodeField
 from mlsim.workload.joining import joined_columns
 from mlsim.workload.log_dependencies import LogDependencies
 from mlsim.workload.own import OwnColumns
@@ -23,10 +23,10 @@ __all__ = ["LogBlock"]
 class LogBlock:
     """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
 
-    The attributes are the columns of :class:`Field`, :class:`LoopField` and :class:`ClassField`, under the
-    same names. ``asked`` is what the log says of units and resources; None where it says nothing;
-    ``after`` is its column of dependencies, without those of preceding jobs; ``own`` are further columns that
-    the scenario names.
+    The attributes are the columns of :class:`Field`, :class:`LoopField`, :class:`ClassField` and
+    :class:`NodeField`, under the same names. ``asked`` is what the log says of units and resources; None
+    where it says nothing; ``after`` is its column of dependencies, without those of preceding jobs; ``own``
+    are further columns that the scenario names.
     """
 
     job_id: Floats
@@ -50,6 +50,7 @@ class LogBlock:
     loop_iterations: Floats
     loop_limit: Floats
     qos: Floats
+    node_count: Floats
     asked: ResourceRequests | None = None
     after: LogDependencies | None = None
     own: OwnColumns | None = None
@@ -64,7 +65,7 @@ class LogBlock:
         after: LogDependencies | None = None,
         own: OwnColumns | None = None,
     ) -> LogBlock:
-        """Take the columns from an array of shape (21, jobs), or (18, jobs) with those of SWF alone."""
+        """Take the columns from an array of shape (22, jobs), or (18, jobs) with those of SWF alone."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
@@ -91,4 +92,4 @@ class LogBlock:
 
 
 _NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in ("asked", "after", "own"))
-_PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField, *ClassField)}
+_PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField, *ClassField, *NodeField)}

@@ -24,7 +24,7 @@ NamedColumns = dict[str, Floats | NDArray[np.int64] | list[str]]
 
 IF_KNOWN = (
     *("status", "user", "group", "executable", "queue", "partition"),
-    *("qos", "loop_iterations", "loop_limit"),
+    *("qos", "loop_iterations", "loop_limit", "node_count"),
 )
 _APART = ("asked", "after", "own")
 _MADE_BY_READING = ("ignored_columns", "request_columns", "nb_res")
@@ -51,8 +51,8 @@ def named_columns(
     dict
         ``job_id``, ``submit_time`` (s), ``run_time`` (s), ``estimate`` (s), ``processors``; then those of
         ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``, ``qos``,
-        ``loop_iterations``, ``loop_limit`` that are known; ``units`` and ``request_<resource>`` where
-        the jobs say what they ask for.
+        ``loop_iterations``, ``loop_limit``, ``node_count`` that are known; ``units`` and
+        ``request_<resource>`` where the jobs say what they ask for.
     """
     if isinstance(jobs, LogBlock):
         requested = jobs.requested_processors

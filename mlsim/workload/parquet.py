@@ -30,7 +30,7 @@ from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_depend
 from mlsim.workload.named import NamedColumns, other_directives
 from mlsim.workload.names import directives_of, names_of
 from mlsim.workload.own_columns import check_own, own_columns
-from mlsim.workload.request_columns import is_request, read_asked
+from mlsim.workload.request_columns import asking_columns, is_request, read_asked
 
 __all__ = ["HEADER_KEY", "ParquetLog", "further_columns", "log_of_table", "read_parquet", "write_parquet"]
 
@@ -168,8 +168,8 @@ def log_of_table(
             after, fits = parse_dependencies(table[name].cast(pl.String).to_list())
         complain(name, fits, EXPECTED)
         sound &= fits
-    if requests:
-        header["request_columns"] = requests
+    if asking := asking_columns(names):
+        header["request_columns"] = asking
     ignored = [name for name in further_columns(names) if name not in own]
     if ignored:
         header["ignored_columns"] = ignored

@@ -11,21 +11,35 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
+from mlsim.scenario import MEMORY
+from mlsim.workload.memory_units import MB, sized
 from mlsim.workload.resource_requests import ResourceRequests
 
-__all__ = ["Complain", "is_request", "read_asked"]
+__all__ = ["NODE_COUNT", "Complain", "asking_columns", "is_request", "read_asked"]
+
+NODE_COUNT = "node_count"
+"""Column of the number of nodes of a job."""
 
 Complain = Callable[[str, Mask, str], None]
 """Is told a column, which of its cells make sense, and what would; may raise."""
 
 _REQUEST = "request_"
+_MEMORY = f"{_REQUEST}{MEMORY}"
+_EXPECTED = "a whole number, or nothing if unknown"
+_EXPECTED_MEMORY = f"{_EXPECTED} (MB of 10^6 B), or a size with its unit, such as 3174 MiB"
 _WHOLE = r"^[+-]?[0-9]{1,15}$"
 _LARGEST = 1e15
+_LARGEST_MEMORY = 1e12  # MB
 
 
 def is_request(name: str) -> bool:
     """Whether a column of this name is a request for units or a resource."""
     return name == "units" or (name.startswith(_REQUEST) and name != _REQUEST)
+
+
+def asking_columns(names: Collection[str]) -> list[str]:
+    """Return the columns that say what a job asks for beside processors, or on how many nodes."""
+    return [name for name in names if is_request(name) or name == NODE_COUNT]
 
 
 def read_asked(
@@ -68,9 +82,14 @@ def read_asked(
     if f"{_REQUEST}cores" in columns:
         raise InputError(f"{place}: column request_cores: write the cores of a job as its processors")
     values: dict[str, Ints] = {}
+    exact = None
     for name, cells in columns.items():
-        values[name], fits = _whole(cells, 1 if name == "units" else 0)
-        complain(name, fits, "a whole number, or nothing if unknown")
+        if name == _MEMORY:
+            values[name], exact, fits = _memory(cells)
+            fits &= values[name] <= _LARGEST_MEMORY
+        else:
+            values[name], fits = _whole(cells, 1 if name == "units" else 0)
+        complain(name, fits, _EXPECTED_MEMORY if name == _MEMORY else _EXPECTED)
         sound &= fits
     units: Ints = values.pop("units", np.full(n, -1, np.int64))
     totals_of: dict[str, NDArray[Any]] = {"processors": processors, **values}
@@ -78,12 +97,30 @@ def read_asked(
         if name.removeprefix(_REQUEST) in shared:
             continue
         fits = (units < 1) | (amounts < 0) | (amounts % np.maximum(units, 1) == 0)
+        if name == _MEMORY and exact is not None:
+            fits |= exact >= 0  # counted in bytes
         complain(name, fits, "a multiple of the job's units")
         sound &= fits
     totals = np.empty((n, len(values)), np.int64)
     for column, known in enumerate(values.values()):
         totals[:, column] = known
-    return ResourceRequests(tuple(name.removeprefix(_REQUEST) for name in values), units, totals), sound
+    names = tuple(name.removeprefix(_REQUEST) for name in values)
+    return ResourceRequests(names, units, totals, exact), sound
+
+
+def _memory(cells: pl.Series) -> tuple[Ints, Ints | None, Mask]:
+    """Read memory: whole MB, and the exact bytes of those with a unit (None where there are none)."""
+    if cells.dtype.is_numeric() or not cells.cast(pl.String).str.contains("[A-Za-z]").any():
+        values, fits = _whole(cells, 0)
+        return values, None, fits
+    texts = cells.cast(pl.String).str.strip_chars().fill_null("")
+    with_unit = texts.str.contains("[A-Za-z]")
+    values, fits = _whole(texts.set(with_unit, ""), 0)
+    sizes = {text: sized(text) for text in texts.filter(with_unit).unique().to_list()}
+    exact = np.array([sizes.get(text, -1) for text in texts.to_list()], np.int64)
+    written = with_unit.to_numpy()
+    values[written] = -(-exact[written] // MB)
+    return values, exact, fits & (~written | (exact >= 0))
 
 
 def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:

@@ -21,12 +21,17 @@ class ResourceRequests:
     units: NDArray[np.int64]
     """int64[n]: identical units of each job; -1 where the scenario decides."""
     totals: NDArray[np.int64]
-    """int64[n, len(names)]: what all units together ask for (memory in MB); -1 where the scenario decides."""
+    """int64[n, len(names)]: what all units together ask for (memory in MB, rounded up); -1 where the scenario
+    decides.
+    """
+    exact: NDArray[np.int64] | None = None
+    """int64[n]: memory in bytes where the log gives it in another unit than MB, else -1; None: nowhere."""
 
     def select(self, rows: NDArray[Any] | slice) -> ResourceRequests:
         """Return the jobs that a mask, an index array or a slice names."""
+        exact = None if self.exact is None else np.ascontiguousarray(self.exact[rows])
         return ResourceRequests(
-            self.names, np.ascontiguousarray(self.units[rows]), np.ascontiguousarray(self.totals[rows])
+            self.names, np.ascontiguousarray(self.units[rows]), np.ascontiguousarray(self.totals[rows]), exact
         )
 
     def ordered(self, names: tuple[str, ...]) -> ResourceRequests:
@@ -34,7 +39,7 @@ class ResourceRequests:
         totals = np.full((len(self.units), len(names)), -1, np.int64)
         for column, name in enumerate(self.names):
             totals[:, names.index(name)] = self.totals[:, column]
-        return ResourceRequests(names, self.units, totals)
+        return ResourceRequests(names, self.units, totals, self.exact)
 
     def columns(self) -> dict[str, NDArray[np.int64]]:
         """Return the requests as columns of a workload file."""
@@ -61,4 +66,13 @@ def join_requests(parts: Sequence[ResourceRequests | None], sizes: Sequence[int]
         names,
         np.concatenate([part.units for part in filled]),
         np.concatenate([part.totals for part in filled]),
+        _joined_exact(filled),
+    )
+
+
+def _joined_exact(parts: Sequence[ResourceRequests]) -> NDArray[np.int64] | None:
+    if all(part.exact is None for part in parts):
+        return None
+    return np.concatenate(
+        [np.full(len(part.units), -1, np.int64) if part.exact is None else part.exact for part in parts]
     )

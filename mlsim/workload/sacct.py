@@ -12,7 +12,10 @@ column of sacct, the first of these    meaning
 ``User``, ``JobName``, ``Partition``,  user, executable, partition, qos: names
 ``QOS``
 ``Group``, ``Account``                 group
-``ReqTRES``, ``AllocTRES``             request_memory (MB), request_gpu: what the whole job asks for
+``ReqTRES``, ``AllocTRES``             request_memory (K, M, G, T: powers of 1024 B), request_gpu: what the
+                                       whole job asks for
+``ReqTRES``, ``AllocTRES``,            node_count: ``node=`` of what the job asked for; unknown where it got
+``NNodes``                             more nodes, as Slurm then chose them
 =====================================  ===============================================================
 
 The first five must be there. Other columns are passed over, unless they are asked for. Time 0 is the first
@@ -24,7 +27,6 @@ Source: the manual page of sacct, Slurm 24.05. A file is held in memory as a who
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -38,21 +40,23 @@ from mlsim.errors import InputError
 from mlsim.workload.columns import check_names
 from mlsim.workload.compression import read_whole
 from mlsim.workload.header import Header
+from mlsim.workload.memory_units import slurm_size
 from mlsim.workload.own_columns import check_own
 from mlsim.workload.parquet import ParquetLog, log_of_table
+from mlsim.workload.request_columns import NODE_COUNT
 
 __all__ = ["read_sacct"]
 
 _ASK = (
     "sacct --parsable2 --allocations --format=JobIDRaw,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,State,User,"
-    "Group,Partition,QOS,JobName,ReqTRES"
+    "Group,Partition,QOS,JobName,NNodes,ReqTRES"
 )
 _SPAN = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?")
 _WHOLE = re.compile(r"\d{1,15}")
-_AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGTP]?)")
-_MEGABYTES = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _RUNS_ON = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 _STATUS = {"COMPLETED": "1", "CANCELLED": "5"}
+_NODES = ("ReqTRES", "AllocTRES", "NNodes")
+"""Columns that say how many nodes a job asked for or got."""
 
 
 class _Column(NamedTuple):
@@ -119,10 +123,10 @@ def _memory(cell: str) -> str:
     text = _tres(cell).get("mem", "")
     if not text:
         return ""
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
-        raise ValueError("memory such as mem=16G")
-    return str(math.ceil(float(found.group(1)) * _MEGABYTES[found.group(2)]))
+    try:
+        return f"{slurm_size(text)} B"
+    except ValueError:
+        raise ValueError("memory such as mem=16G") from None
 
 
 def _gpus(cell: str) -> str:
@@ -131,6 +135,17 @@ def _gpus(cell: str) -> str:
     # Slurm names the total beside the types, if accounting is told of both.
     total = [amounts["gres/gpu"]] if "gres/gpu" in amounts else typed
     return str(sum(int(_whole(amount)) for amount in total)) if total else ""
+
+
+def _node_count(by_name: dict[str, str]) -> str:
+    """Return the nodes that a job is bound to; nothing where that is not known.
+
+    What is requested is the least number. Where the job got more, Slurm chose, and so does the allocator.
+    """
+    requested = _tres(by_name.get("ReqTRES", "")).get("node", "")
+    got = _tres(by_name.get("AllocTRES", "")).get("node", "") or by_name.get("NNodes", "")
+    known = {_whole(cell) for cell in (requested, got) if cell} - {"0"}
+    return known.pop() if len(known) == 1 else ""
 
 
 _COLUMNS = (
@@ -172,9 +187,10 @@ def read_sacct(path: str | Path, *, lenient: bool = False, own: Sequence[str] = 
     bar = "|" if head.rstrip().endswith("|") else ""  # that of sacct --parsable
     names = head.strip().removesuffix(bar).split("|")
     used = _used(path, names)
-    further = [name for name in names if name not in {source for source, _ in used.values()}]
+    asking = [name for name in _NODES if name in names]
+    further = [name for name in names if name not in {*asking, *(source for source, _ in used.values())}]
     check_own(str(path), own, further)
-    columns: dict[str, list[str]] = {name: [] for name in (*used, *own)}
+    columns: dict[str, list[str]] = {name: [] for name in (*used, NODE_COUNT, *own)}
     broken = 0
     for number, line in enumerate(lines, start=2):
         cells = line.rstrip("\r").removesuffix(bar).split("|")
@@ -194,7 +210,7 @@ def read_sacct(path: str | Path, *, lenient: bool = False, own: Sequence[str] = 
             columns[name].append(cell)
     if not columns["job_id"]:
         raise InputError(f"{path}: holds no job")
-    for name in ("request_memory", "request_gpu"):
+    for name in ("request_memory", "request_gpu", NODE_COUNT):
         if not any(columns.get(name, ())):  # no job asks for any, so that the machine need not have it
             columns.pop(name, None)
     ignored = [name for name in further if name not in own]
@@ -232,6 +248,11 @@ def _row(
             row[name] = read(by_name[source].strip())
         except ValueError as error:
             raise ValueError(f"{source} is {by_name[source]!r:.60}; expected {error}") from error
+    try:
+        row[NODE_COUNT] = _node_count({name: by_name[name].strip() for name in _NODES if name in by_name})
+    except ValueError as error:
+        found = ", ".join(f"{name} {by_name[name]!r:.60}" for name in _NODES if name in by_name)
+        raise ValueError(f"{found}: the number of nodes is not {error}") from error
     return row
 
 

@@ -201,7 +201,8 @@ def machine_scaled(processors: int, factor: float) -> int:
 def _larger(block: JobBlock, factor: float, path: Path) -> JobBlock:
     if block.asked is not None:
         raise InputError(f"{path}: its jobs ask for other resources too, which do not scale with a machine")
-    return replace(block, processors=_sizes(block.processors, factor))
+    nodes = np.full(len(block), -1, np.int64)  # as many as the new sizes need
+    return replace(block, processors=_sizes(block.processors, factor), node_count=nodes)
 
 
 def _more_users(log: SourceLog, factor: float, seed: int) -> JobBlock:

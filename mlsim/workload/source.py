@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from mlsim import _shared
 from mlsim.errors import InputError, NothingLeftError
-from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig, WorkloadFormat
+from mlsim.scenario import CleaningRule, Mapping, SelectConfig, WorkloadConfig, WorkloadFormat
 from mlsim.scenario.values.hints import nearest
 from mlsim.workload.clean import Cleaner
 from mlsim.workload.dates import dates_in_log_time
@@ -105,7 +105,13 @@ class _Pass:
         known = None if resources == AS_LOGGED else resources or ()
         memory = config.request.memory
         self._cleaner = Cleaner(
-            config.cleaning, machine_processors, config.estimates, memory, known, config.dependencies
+            config.cleaning,
+            machine_processors,
+            config.estimates,
+            memory,
+            known,
+            config.dependencies,
+            config.mapping is Mapping.NODE,
         )
         self._resources = resources
         self._reader: LogReader | MadeReader

@@ -270,8 +270,8 @@ def test_jobs_that_never_fit_are_rejected_with_a_reason():
     found = system.rejections()
     assert found.job.tolist() == [0, 1]
     assert [found.reasons[code] for code in found.reason] == [
-        "no node has what a unit asks for",
-        "asks for more than the whole machine has",
+        "asks for 4 cores, 1 gpu, 1 mic: all of them on one node; no node has them together",
+        "asks for 5 gpu; the machine has 4",
     ]
 
 

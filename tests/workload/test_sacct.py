@@ -145,7 +145,7 @@ def test_memory_and_gpus_are_those_that_the_job_asked_for(tmp_path: Path) -> Non
     log = read_sacct(written(tmp_path, TRES))
     assert log.jobs.asked is not None
     assert log.jobs.asked.names == ("memory", "gpu")
-    assert log.jobs.asked.totals.tolist() == [[1536, 3], [1, 2], [-1, -1], [2 * 1024 * 1024, -1]]
+    assert log.jobs.asked.totals.tolist() == [[1611, 3], [1, 2], [-1, -1], [2199024, -1]]
     assert log.jobs.asked.units.tolist() == [-1] * 4
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import borrowed, kernel
-from mlsim.batch.allocators import alike, fit, placed, placing
+from mlsim.batch.allocators import alike, fit, placed
 from mlsim.batch.allocators.nodes import RETURNED, nodes_at
 from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.backfill.short_jobs import start_short_jobs
@@ -30,7 +30,6 @@ __all__ = [
     "begin_job",
     "drained_from",
     "end_job",
-    "has_window",
     "held_by",
     "lift_reserves",
     "make_pass",
@@ -40,7 +39,6 @@ __all__ = [
     "renew_node",
     "reserve",
     "return_node",
-    "room_for",
     "room_now",
     "row_of",
     "start_if_fits",
@@ -171,23 +169,9 @@ def units_on(slot: int, node: int, most: int, columns: int, nodes: int) -> int:
 
 
 @kernel
-def room_for(slot: int, need: int, columns: int, nodes: int) -> int:
-    """Return how many units of a job fit on the empty machine, at most ``need``."""
-    room = nodes_at(nodes)
-    return fit.room_for(slot, need, room.full, room.full_starts, columns_at(columns), room)
-
-
-@kernel
 def room_now(slot: int, need: int, now: float, columns: int, nodes: int) -> int:
     """Return how many units of a job could start now, at most ``need``."""
     return drains.room_now(slot, need, now, columns_at(columns), nodes_at(nodes))
-
-
-@kernel
-def has_window(slot: int, columns: int, nodes: int) -> bool:
-    """Whether the empty machine has neighbouring nodes for a job; yes if it does not wait for them."""
-    room = nodes_at(nodes)
-    return placing.has_window(slot, room.full, room.full_starts, columns_at(columns), room)
 
 
 @kernel

@@ -1,19 +1,34 @@
-"""From what jobs ask for to units of the machine: whole nodes, cores, or shares of nodes."""
+"""From what jobs ask for to units of the machine: whole nodes, cores, or shares of nodes.
+
+One rule holds for logs of every format. A job is a number of identical units, each on one node, which
+together hold what the job asks for in all:
+
+- column ``units``: as many, where the log says so;
+- whole nodes (``mapping: node``, ``packed``): the job's nodes, where the log says how many, but no fewer than
+  its processors fill; each node must have its part of the totals, rounded up;
+- shared nodes (``mapping: core``): as many units as the job asks for nodes, where processors and totals
+  divide by them; else the most units by which all of them divide. So a job of one node stays on one node, and
+  16 cores and 4 GPUs of a job that says nothing of nodes are 4 units of 4 cores and a GPU.
+
+Memory divides to the byte; nodes and units count whole MB of it, rounded down.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints, Mask
 from mlsim.platform import Machine
 from mlsim.scenario import MEMORY, Mapping, RequestConfig, megabytes
 from mlsim.workload.jobs import JobBlock
+from mlsim.workload.memory_units import MB
+from mlsim.workload.request_columns import NODE_COUNT
+from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["Requests"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,8 @@ class Requests:
     """What a unit asks of each beside cores where its log does not say it."""
     per_job: bool = False
     """Whether the log says what its jobs ask for."""
+    largest_node: int = 1
+    """Cores of the largest node."""
     shared: tuple[str, ...] = ()
     """Names of what the machine has as a whole."""
     shared_defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -64,9 +81,16 @@ class Requests:
             machine.resources,
             np.array(defaults, np.int64),
             per_job,
+            int(machine.cores.max()),
             machine.shared.names,
             _default_shares(machine, config),
         )
+
+    def for_columns(self, columns: Collection[str]) -> Requests:
+        """Return the same for a log with these columns of requests (its header's ``request_columns``)."""
+        # Whole nodes are units of a pool, however many nodes a job asks for.
+        plain = {NODE_COUNT} if self.exclusive else set()
+        return replace(self, per_job=bool(set(columns) - plain))
 
     @property
     def plain(self) -> bool:
@@ -84,41 +108,60 @@ class Requests:
         return self.capacity * self.cores_per_node if self.mapping is Mapping.PACKED else self.capacity
 
     def units(self, processors: Ints) -> Ints:
-        """Return the units of jobs that ask for so many processors and say nothing of units."""
+        """Return the units of jobs that ask for so many processors and say nothing of nodes and units."""
         if self.mapping is Mapping.PACKED:
             return -(-processors // self.cores_per_node)
         return processors.copy()
 
     def units_of(self, jobs: JobBlock) -> Ints:
         """Return the units of jobs."""
-        units = self.units(jobs.processors)
+        units, nodes = self.units(jobs.processors), jobs.node_count
+        if not self.exclusive:
+            units = self._divided(jobs)
+        elif self.mapping is Mapping.PACKED:
+            units = np.maximum(units, nodes)
+        else:
+            units = np.where(nodes > 0, nodes, units)
+        return np.where(_own_units(jobs), _units(jobs), units)
+
+    def _divided(self, jobs: JobBlock) -> Ints:
+        """Return the units by which processors and totals of jobs on shared nodes divide."""
+        units, nodes = jobs.processors.copy(), jobs.node_count
         if jobs.asked is not None:
-            units = np.where(jobs.asked.units > 0, jobs.asked.units, units)
-        return units
+            for name, totals in zip(jobs.asked.names, jobs.asked.totals.T, strict=True):
+                if name != MEMORY and name not in self.shared:
+                    units = np.gcd(units, np.maximum(totals, 0))
+        # Who asks for more cores than so many nodes have cannot be bound to them: the count is a least one.
+        bound = (nodes > 0) & (jobs.processors * self.cores_per_unit <= nodes * self.largest_node)
+        return np.where(bound & (units % np.maximum(nodes, 1) == 0), nodes, units)
 
     def per_unit(self, jobs: JobBlock, units: Ints) -> Ints:
         """Return what one unit of each job asks of each resource.
 
         Cores are those that the job's processors fill on a unit; with whole nodes the unit gets the others
-        too. Totals of a log that do not divide by the mapping's units are rounded up.
+        too.
 
         Returns
         -------
         ndarray of int64, shape (jobs, resources)
         """
+        own, each = _own_units(jobs), -(-jobs.processors // units)
         request = np.empty((len(jobs), len(self.resources)), np.int64)
-        request[:, 0] = -(-jobs.processors // units)
-        if self.mapping is Mapping.CORE:
-            own = np.zeros(len(jobs), np.bool_) if jobs.asked is None else jobs.asked.units > 0
-            request[:, 0] = np.where(own, request[:, 0], self.cores_per_unit)
+        request[:, 0] = each
         request[:, 1:] = self.defaults
+        if self.mapping is Mapping.CORE:  # a unit may be several processors; defaults are those of one
+            request[~own, 0] *= self.cores_per_unit
+            request[~own, 1:] *= each[~own, None]
+        elif self.mapping is Mapping.NODE:
+            request[~own, 0] = 1
         if jobs.asked is not None:
-            for column, name in enumerate(jobs.asked.names):
-                if name in self.shared:
-                    continue
-                place = self.resources.index(name)
-                known = jobs.asked.totals[:, column] >= 0
-                request[known, place] = -(-jobs.asked.totals[known, column] // units[known])
+            for name, totals in zip(jobs.asked.names, jobs.asked.totals.T, strict=True):
+                if name not in self.shared:
+                    place, known = self.resources.index(name), totals >= 0
+                    parts = (
+                        _memory_of_each(jobs.asked, totals, units) if name == MEMORY else -(-totals // units)
+                    )
+                    request[known, place] = parts[known]
         return request
 
     def shares_of(self, jobs: JobBlock) -> Ints:
@@ -141,6 +184,21 @@ class Requests:
         if self.mapping is Mapping.NODE:
             return cores.copy()
         return np.minimum(processors * self.cores_per_unit, cores)
+
+
+def _own_units(jobs: JobBlock) -> Mask:
+    """Return which jobs' log says their units."""
+    return _units(jobs) > 0
+
+
+def _units(jobs: JobBlock) -> Ints:
+    return np.full(len(jobs), -1, np.int64) if jobs.asked is None else jobs.asked.units
+
+
+def _memory_of_each(asked: ResourceRequests, totals: Ints, units: Ints) -> Ints:
+    """Return the memory of each unit (MB, rounded down)."""
+    size = totals * MB if asked.exact is None else np.where(asked.exact >= 0, asked.exact, totals * MB)
+    return size // units // MB
 
 
 def _default_shares(machine: Machine, config: RequestConfig) -> Ints:

@@ -36,7 +36,7 @@ def state_on_pool(
     # A pass writes no more rows than there are units on the machine.
     most_rows = requests.capacity + 1
     jobs = BatchColumns(config, requests.exclusive, not nodes_one_by_one, most_rows)
-    room = PoolRoom(jobs, machine.cores, requests, cap)
+    room = PoolRoom(jobs, machine, requests, cap)
     return BatchState(jobs, room, PoolPasses(jobs, room), requests, machine.n_nodes)
 
 

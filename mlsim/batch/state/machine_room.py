@@ -12,12 +12,9 @@ from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.record import Solves
 from mlsim.workload.jobs import JobBlock
 
-__all__ = ["BEYOND_CAP", "MachineRoom", "Passes"]
+__all__ = ["MachineRoom", "Passes"]
 
 Ints = NDArray[np.int64]
-
-BEYOND_CAP = "asks for more than the power cap leaves"
-"""Why a job is turned away."""
 
 
 class MachineRoom(Protocol):

@@ -34,10 +34,10 @@ from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, START, UNITS
 from mlsim.batch.dispatch import on_nodes
 from mlsim.batch.matrix.shared import N_SHARED_ROWS, NOW
 from mlsim.batch.room.announced import AnnouncedDrain
+from mlsim.batch.room.misfits import Misfits
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
-from mlsim.batch.state.machine_room import BEYOND_CAP
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, EasyRule
@@ -91,6 +91,7 @@ class NodesRoom:
     ) -> None:
         n_nodes, n_resources = machine.capacity.shape
         self._jobs, self._requests, self._cap = jobs, requests, cap
+        self._misfits = Misfits(machine, requests, config.contiguity is Contiguity.STRICT)
         self._cores = machine.cores
         self._capacity, self._available = machine.capacity.copy(), machine.capacity.copy()
         self._total = self._available.sum(axis=0)
@@ -98,7 +99,6 @@ class NodesRoom:
         self._request = np.zeros((0, n_resources), np.int64)
         self._plan = np.zeros((0, kept_words(n_nodes)), np.int64)
         n_shared = len(machine.shared.names)
-        self._shared_capacity = machine.shared.capacity
         self._shares = np.zeros((0, n_shared), np.int64)
         self._shared = np.zeros((N_SHARED_ROWS, n_shared), np.int64)
         self._shared[NOW] = machine.shared.capacity
@@ -180,40 +180,31 @@ class NodesRoom:
         self._request[slots] = self._requests.per_unit(block, units)
         self._shares[slots] = self._requests.shares_of(block)
         self._kept[slots] = 0  # until they arrive
-        asked = np.column_stack([units, self._request[slots], self._shares[slots]])
-        distinct, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
-        reasons = [
-            self._misfit(int(slots[row]), int(asks[0])) for row, asks in zip(first, distinct, strict=True)
-        ]
-        return {
-            reason: np.array([found == reason for found in reasons], np.bool_)[of.ravel()]
-            for reason in sorted(set(reasons) - {""})
-        }
+        reasons = self._misfits.find(units, self._request[slots], self._shares[slots])
+        return reasons if self._cap is None else reasons | self._beyond_cap(slots, reasons)
 
-    def _misfit(self, slot: int, units: int) -> str:
-        if on_nodes.room_for(slot, 1, self._jobs.address, self.address) == 0:
-            return "no node has what a unit asks for"
-        if on_nodes.room_for(slot, units, self._jobs.address, self.address) < units:
-            return "asks for more than the whole machine has"
-        for name, asks, has in zip(
-            self._requests.shared, self._shares[slot], self._shared_capacity, strict=True
-        ):
-            if asks > has:
-                return f"asks for more {name} than the machine has"
-        if not on_nodes.has_window(slot, self._jobs.address, self.address):
-            return "no neighbouring nodes could hold it"
-        return self._beyond_cap(slot)
-
-    def _beyond_cap(self, slot: int) -> str:
-        """Say whether the cap forbids a job even where it has the whole machine to itself."""
-        if self._cap is None:
-            return ""
-        wanted = (
-            self._least_power(slot)
-            if self._names_nodes
-            else on_nodes.power_wanted(slot, self._jobs.address, self.address)
-        )
-        return BEYOND_CAP if wanted > _micro(self._cap.highest, self._total_units) else ""
+    def _beyond_cap(
+        self, slots: Ints, reasons: Mapping[str, NDArray[np.bool_]]
+    ) -> dict[str, NDArray[np.bool_]]:
+        """Return which other jobs the cap forbids even on the empty machine, by reason."""
+        assert self._cap is not None
+        others = ~np.logical_or.reduce([np.zeros(len(slots), np.bool_), *reasons.values()])
+        highest = _micro(self._cap.highest, self._total_units)
+        beyond: dict[str, NDArray[np.bool_]] = {}
+        asked = np.column_stack([self._jobs.table.ints[UNITS, slots], self._request[slots]])
+        _, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
+        for k, row in enumerate(first.tolist()):
+            slot, found = int(slots[row]), others & (of.ravel() == k)
+            wanted = (
+                self._least_power(slot)
+                if self._names_nodes
+                else on_nodes.power_wanted(slot, self._jobs.address, self.address)
+            )
+            if wanted > highest and found.any():
+                there = f"the power cap leaves {self._cap.highest:,.10g}"
+                reason = self._misfits.say(f"{wanted / MICRO:,.10g} ", "W", "", there)
+                beyond[reason] = beyond.get(reason, np.zeros_like(found)) | found
+        return dict(sorted(beyond.items()))
 
     def _least_power(self, slot: int) -> int:
         """Return the power (microwatts) that a job adds on the nodes of the empty machine that add least."""

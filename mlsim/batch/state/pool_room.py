@@ -14,11 +14,12 @@ from mlsim.batch.columns.runs import runs_of
 from mlsim.batch.columns.table import EXPECTED, HELD, PLANNED, UNITS
 from mlsim.batch.dispatch import on_pool
 from mlsim.batch.room.announced import AnnouncedDrain
+from mlsim.batch.room.misfits import Misfits
 from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, Pool
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
-from mlsim.batch.state.machine_room import BEYOND_CAP
+from mlsim.platform import Machine
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["PoolRoom"]
@@ -33,8 +34,8 @@ class PoolRoom:
     ----------
     jobs
         Who holds what.
-    cores
-        Cores of each node.
+    machine
+        The nodes.
     requests
         How jobs ask for room.
     cap
@@ -49,10 +50,12 @@ class PoolRoom:
     """
 
     def __init__(
-        self, jobs: BatchColumns, cores: Ints, requests: Requests, cap: PowerCap | None = None
+        self, jobs: BatchColumns, machine: Machine, requests: Requests, cap: PowerCap | None = None
     ) -> None:
+        cores = machine.cores
         self._jobs = jobs
         self._requests = requests
+        self._misfits = Misfits(machine, requests, cap=cap)
         self._cores = cores
         self._down = np.zeros(len(cores), np.int64)
         # Cores that jobs still hold of nodes that are out of use.
@@ -89,13 +92,16 @@ class PoolRoom:
         """Return when a waiting job could start, by estimates (s)."""
         return on_pool.reserve(slot, now, self._jobs.address, self.address)
 
-    def never_fit(self, slots: Ints, _block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
         """Return which of the jobs that come no set of nodes could hold, by reason."""
-        units = self._jobs.table.ints[UNITS, slots]
-        too_wide = units > self._requests.capacity
-        reasons = {"asks for more than the whole machine has": too_wide}
-        if self._cap is not None:
-            reasons[BEYOND_CAP] = (units > self._cap.largest) & ~too_wide
+        most = (
+            self._requests.capacity if self._cap is None else min(self._requests.capacity, self._cap.largest)
+        )
+        rows = np.flatnonzero(self._jobs.table.ints[UNITS, slots] > most)
+        reasons = {}
+        for reason, found in self._misfits.find_in(block.select(rows)).items() if len(rows) else ():
+            reasons[reason] = np.zeros(len(slots), np.bool_)
+            reasons[reason][rows] = found
         return reasons
 
     def room_for(self, _slot: int, _now: float) -> int:

@@ -1,0 +1,311 @@
+"""Totals asked for are totals held, whatever the reader and the mapping; units of memory of every format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import mlsim
+from mlsim.batch.room.requests import Requests
+from mlsim.cli.main import app
+from mlsim.errors import InputError
+from mlsim.platform import build_machine
+from mlsim.scenario import Mapping, PlatformConfig, WorkloadConfig, from_mapping
+from mlsim.workload import JobBlock, open_workload
+from mlsim.workload.memory_units import sized, slurm_size
+
+
+class Job(NamedTuple):
+    processors: int
+    memory: int | None
+    """MiB."""
+    gpus: int | None
+    nodes: int | None
+
+
+JOBS = (
+    Job(8, 32 * 1024, 1, 1),
+    Job(16, 3174, 4, 1),
+    Job(16, 4000 * 16, 2, 2),
+    Job(7, 1001, 3, 2),  # divides by nothing
+    Job(12, None, 8, None),
+    Job(5, 999, None, None),
+    Job(100, 1000, None, 1),  # more cores than any node has
+    Job(1, None, None, None),
+)
+NODES = {"name": "n", "count": 4, "cores": 64, "memory": "256 GiB", "resources": {"gpu": 4}}
+MACHINE = build_machine(PlatformConfig.model_validate({"nodes": [NODES]}))
+MB, MIB = 10**6, 2**20
+
+
+def _table(unit: bool) -> pl.DataFrame:
+    def memory(job: Job) -> str | None:
+        return (
+            None if job.memory is None else f"{job.memory} MiB" if unit else str(-(-job.memory * MIB // MB))
+        )
+
+    return pl.DataFrame(
+        {
+            "job_id": list(range(1, len(JOBS) + 1)),
+            "submit_time": [float(k) for k in range(len(JOBS))],
+            "run_time": [60.0] * len(JOBS),
+            "walltime": [60.0] * len(JOBS),
+            "processors": [job.processors for job in JOBS],
+            "node_count": [job.nodes for job in JOBS],
+            "request_memory": [memory(job) for job in JOBS],
+            "request_gpu": [job.gpus for job in JOBS],
+        }
+    )
+
+
+def _sacct(path: Path) -> None:
+    lines = ["JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|NNodes|ReqTRES"]
+    for row, job in enumerate(JOBS):
+        tres = [f"billing={job.processors},cpu={job.processors}"]
+        tres += [] if job.memory is None else [f"mem={job.memory}M"]
+        tres += [] if job.nodes is None else [f"node={job.nodes}"]
+        tres += [] if job.gpus is None else [f"gres/gpu={job.gpus}"]
+        nodes = job.nodes or ""
+        lines.append(
+            f"{row + 1}|2026-03-01T08:00:0{row}|60|1|{job.processors}|COMPLETED|{nodes}|{','.join(tres)}"
+        )
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _batsim(path: Path) -> None:
+    rows = _table(unit=True).to_dicts()
+    jobs = [
+        {"id": row["job_id"], "subtime": row["submit_time"], "res": row["processors"], "profile": "p"}
+        | {"walltime": row["walltime"]}
+        | {key: row[key] for key in ("node_count", "request_memory", "request_gpu") if row[key] is not None}
+        for row in rows
+    ]
+    profiles = {"p": {"type": "delay", "delay": 60}}
+    path.write_text(json.dumps({"nb_res": 256, "jobs": jobs, "profiles": profiles}))
+
+
+READERS: dict[str, Callable[[Path], None]] = {
+    "sacct": _sacct,
+    "csv": lambda path: _table(unit=True).write_csv(path),
+    "csv-in-mb": lambda path: _table(unit=False).write_csv(path),
+    "parquet": lambda path: _table(unit=True).write_parquet(path),
+    "parquet-in-mb": lambda path: _table(unit=False).cast({"request_memory": pl.Float64}).write_parquet(path),
+    "batsim": _batsim,
+}
+
+
+def units_and_requests(path: Path, mapping: Mapping) -> tuple[list[int], list[list[int]]]:
+    config = WorkloadConfig.model_validate({"path": path.name, "mapping": mapping.value})
+    jobs = JobBlock.concatenate(list(open_workload(config, path, 256, MACHINE.resources[1:]).blocks()))
+    requests = Requests.on(MACHINE, mapping, config.request)
+    units = requests.units_of(jobs)
+    return units.tolist(), requests.per_unit(jobs, units).tolist()
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("mapping", list(Mapping))
+def test_totals_asked_for_are_totals_held(tmp_path: Path, reader: str, mapping: Mapping) -> None:
+    path = tmp_path / "log"
+    READERS[reader](path)
+    units, requests = units_and_requests(path, mapping)
+    for job, n, (cores, memory, gpus) in zip(JOBS, units, requests, strict=True):
+        asked_gpus, asked_memory = job.gpus or 0, (job.memory or 0) * MIB / MB
+        if mapping is Mapping.CORE:
+            assert (n * cores, n * gpus) == (job.processors, asked_gpus)
+        else:  # whole nodes are held; each must have its part
+            assert n * gpus >= asked_gpus > (n * (gpus - 1) if gpus else -1)
+        assert n * memory - 1 <= asked_memory < n * (memory + 1)
+    whole = {
+        Mapping.CORE: [1, 1, 2, 1, 4, 5, 100, 1],
+        Mapping.PACKED: [1, 1, 2, 2, 1, 1, 2, 1],
+        Mapping.NODE: [1, 1, 2, 2, 12, 5, 1, 1],
+    }
+    assert units == whole[mapping]
+
+
+def test_a_data_frame_is_read_as_a_file(tmp_path: Path) -> None:
+    scenario = {
+        "platform": {"nodes": [NODES]},
+        "workload": {"mapping": "core"},
+        "output": {"pictures": False},
+    }
+    path = tmp_path / "log.csv"
+    _table(unit=True).write_csv(path)
+    expected = mlsim.run(from_mapping(scenario | {"workload": {"mapping": "core", "path": str(path)}})).jobs
+    found = mlsim.run(scenario, workload=_table(unit=True)).jobs
+    assert found.equals(expected)
+    assert found["state"].unique().to_list() == ["completed"]
+    assert all(" " not in nodes and "-" not in nodes for nodes in found["nodes"].to_list()[:2])
+
+
+GPUS = """\
+JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|ReqTRES
+1|2026-03-01T08:00:00|3600|120|8|COMPLETED|billing=8,cpu=8,mem=32G,node=1,gres/gpu=1
+2|2026-03-01T08:00:01|3600|120|8|COMPLETED|billing=8,cpu=8,mem=32G,node=1,gres/gpu=1
+3|2026-03-01T08:00:02|3600|120|16|COMPLETED|billing=16,cpu=16,mem=32G,node=1,gres/gpu=4
+"""
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+@pytest.mark.parametrize("allocator", ["first-fit", "best-fit"])
+def test_jobs_of_a_few_gpus_share_a_node(tmp_path: Path, backfill: str, allocator: str) -> None:
+    (tmp_path / "log.txt").write_text(GPUS)
+    scenario = {
+        "platform": {"nodes": [NODES | {"count": 2}]},
+        "workload": {"path": "log.txt", "mapping": "core"},
+        "batch": {"backfill": backfill, "allocator": allocator},
+    }
+    jobs = mlsim.run(from_mapping(scenario, directory=tmp_path)).jobs
+    assert jobs["start_time"].to_list() == [0, 1, 2]
+    assert jobs["nodes"].to_list() == ["0", "0", "1"]
+    assert jobs["cores"].to_list() == [8, 8, 16]
+
+
+def test_a_planner_counts_totals_once(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(GPUS)
+    scenario = {
+        "platform": {"nodes": [NODES | {"count": 2}]},
+        "workload": {"path": "log.txt", "mapping": "core"},
+        "batch": {"dispatcher": "lists"},
+    }
+    jobs = mlsim.run(from_mapping(scenario, directory=tmp_path)).jobs
+    assert jobs["start_time"].to_list() == [0, 1, 2]
+
+
+def test_a_job_of_one_node_waits_for_one(tmp_path: Path) -> None:
+    _table(unit=False).head(0)
+    rows = [(1, 0, 100, 4, None), (2, 1, 10, 8, 1), (3, 2, 10, 8, None)]
+    lines = [f"{j},{t},{run},{run},{p},{nodes or ''}" for j, t, run, p, nodes in rows]
+    (tmp_path / "log.csv").write_text(
+        "job_id,submit_time,run_time,walltime,processors,node_count\n" + "\n".join(lines) + "\n"
+    )
+    scenario = {
+        "platform": {"nodes": [{"name": "n", "count": 2, "cores": 8}]},
+        "workload": {"path": "log.csv", "mapping": "core"},
+        "batch": {"backfill": "easy"},
+    }
+    jobs = mlsim.run(from_mapping(scenario, directory=tmp_path)).jobs
+    assert jobs["nodes"].to_list() == ["0", "1", "0-1"]
+    assert jobs["start_time"].to_list() == [0, 1, 11]
+
+
+@pytest.mark.parametrize(
+    ("requested", "got", "count", "known"),
+    [("node=1", "", "1", 1), ("node=1", "node=3", "3", -1), ("", "node=2", "2", 2), ("", "", "2", 2)]
+    + [("node=1", "", "3", -1), ("node=4", "", "", 4), ("cpu=1", "", "0", -1)],
+)
+def test_nodes_are_those_that_a_job_is_bound_to(
+    tmp_path: Path, requested: str, got: str, count: str, known: int
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(
+        "JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|ReqTRES|AllocTRES|NNodes\n"
+        f"1|2026-03-01T08:00:00|60|1|8|COMPLETED|{requested}|{got}|{count}\n"
+    )
+    config = WorkloadConfig.model_validate({"path": path.name})
+    (block,) = open_workload(config, path, 256, ()).blocks()
+    assert block.node_count.tolist() == [known]
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ("mem=1G,node=1,gres/gpu=5", "asks for 5 gpu on one node; the largest has 4"),
+        ("mem=300G,node=1", "asks for 322,122 MB of memory on one node; the largest has 274,877"),
+        ("cpu=8,gres/gpu=16,node=2", "asks for 8 gpu on one node; the largest has 4"),
+        ("cpu=8,gres/gpu=24", "asks for 24 gpu; the machine has 16"),
+    ],
+)
+def test_what_never_fits_is_told_with_amounts(tmp_path: Path, job: str, told: str) -> None:
+    (tmp_path / "log.txt").write_text(GPUS + f"17|2026-03-01T09:00:00|60|1|8|COMPLETED|{job}\n")
+    (tmp_path / "s.yaml").write_text(
+        json.dumps({"platform": {"nodes": [NODES]}, "workload": {"path": "log.txt", "mapping": "core"}})
+    )
+    result = mlsim.run(tmp_path / "s.yaml")
+    assert result.summary["rejected_because"] == {told: 1}
+    assert result.jobs["reason"].to_list() == [None, None, None, told]
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml")])
+    assert "  1 jobs can never start, and a run rejects them:" in done.output
+    assert f"    job 17: {told}" in done.output
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml"), "--json"])
+    assert json.loads(done.stdout)["misfits"] == {told: {"jobs": 1, "first": [17]}}
+
+
+@pytest.mark.parametrize(
+    ("size", "fit"),
+    [("3174M", 20), ("1G", 64), ("0.5G", 64), ("64G", 1), ("8192M", 8), ("3250176K", 20), ("32T", 0)],
+)
+def test_memory_of_slurm_is_in_powers_of_1024(tmp_path: Path, size: str, fit: int) -> None:
+    rows = [f"{k}|2026-03-01T08:00:00|60|1|1|COMPLETED|cpu=1,mem={size},node=1" for k in range(1, 66)]
+    (tmp_path / "log.txt").write_text(
+        "\n".join(["JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|ReqTRES", *rows]) + "\n"
+    )
+    scenario = {
+        "platform": {"nodes": [{"name": "n", "count": 1, "cores": 64, "memory": "64 GiB"}]},
+        "workload": {"path": "log.txt", "mapping": "core"},
+        "batch": {"backfill": "easy"},
+    }
+    jobs = mlsim.run(from_mapping(scenario, directory=tmp_path)).jobs
+    assert (jobs["start_time"] == 0).sum() == fit
+
+
+def test_all_of_a_node_is_a_node_in_every_unit(tmp_path: Path) -> None:
+    """Jobs of the whole, halves and sevenths of a node's memory fit as often as they should."""
+    for parts in (1, 2, 7):
+        rows = [f"{k}|2026-03-01T08:00:00|60|1|{parts}|COMPLETED|mem=7168M,node=1" for k in range(parts)]
+        (tmp_path / "log.txt").write_text(
+            "\n".join(["JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|ReqTRES", *rows]) + "\n"
+        )
+        nodes = [{"name": "n", "count": 1, "cores": 64, "memory": f"{7168 * parts} MiB"}]
+        scenario = {
+            "platform": {"nodes": nodes},
+            "workload": {"path": "log.txt", "mapping": "core"},
+        }
+        assert (mlsim.run(from_mapping(scenario, directory=tmp_path)).jobs["start_time"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1K", 1024), ("7", 7 * MIB), ("3174M", 3174 * MIB), ("1.5G", 3 * 2**29), ("2T", 2**41), ("1P", 2**50)],
+)
+def test_sizes_of_slurm(text: str, size: int) -> None:
+    assert slurm_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1 KiB", 1024), ("3174 MiB", 3174 * MIB), ("64GiB", 2**36), ("2 TiB", 2**41), ("5 GB", 5 * 10**9)],
+)
+def test_sizes_with_units(text: str, size: int) -> None:
+    assert sized(text) == size
+
+
+def test_memory_with_a_unit_of_something_else_is_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    head = "job_id,submit_time,run_time,walltime,processors,request_memory\n"
+    path.write_text(head + "1,0,5,9,8,3 GHz\n")
+    config = WorkloadConfig.model_validate({"path": path.name})
+    with pytest.raises(InputError, match="'3 GHz'; expected a whole number, or nothing if unknown .MB of 10"):
+        open_workload(config, path, 32, ("memory",))
+    path.write_text(head + "1,0,5,9,8,3 GiB\n2,0,5,9,8,2000\n3,0,5,9,8,\n")
+    (jobs,) = open_workload(config, path, 32, ("memory",)).blocks()
+    assert jobs.asked is not None
+    assert jobs.asked.totals[:, 0].tolist() == [3222, 2000, -1]
+
+
+def test_conversion_writes_whole_megabytes_and_nodes(tmp_path: Path) -> None:
+    _sacct(tmp_path / "log.txt")
+    for suffix in ("csv", "parquet", "json"):
+        target = tmp_path / f"o.{suffix}"
+        done = CliRunner().invoke(app, ["workload", "convert", str(tmp_path / "log.txt"), str(target)])
+        assert done.exit_code == 0, done.output
+        units, requests = units_and_requests(target, Mapping.CORE)
+        assert np.array(requests)[:, 1].tolist()[1] == 3329
+        assert units == units_and_requests(tmp_path / "log.txt", Mapping.CORE)[0]
