@@ -204,7 +204,7 @@ def test_a_job_that_asks_for_more_than_there_is_is_rejected():
     system, done, _ = builders.simulate(rows, 4, shared={"matlab": 2})
     assert (done.state == JobState.REJECTED).tolist() == [True, False]
     found = system.rejections()
-    assert found.reasons == ("asks for more matlab than the machine has",)
+    assert found.reasons == ("asks for 3 matlab; the machine has 2",)
 
 
 def test_the_queue_asks_no_application_for_nodes_that_would_not_help():

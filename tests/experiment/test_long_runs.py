@@ -159,12 +159,13 @@ def test_a_rejecting_dispatcher_rejects_every_job(tmp_path, scenario, request) -
         "rejected": 700,
         "backfilled": 0,
     }
-    wide = "asks for more than the whole machine has"
-    assert list(result.summary["rejected_because"]) == [wide, REJECTS_ALL]
+    wide = [reason for reason in result.summary["rejected_because"] if reason != REJECTS_ALL]
+    assert wide
+    assert all(reason.endswith("cores; the machine has 32") for reason in wide)
     assert sum(result.summary["rejected_because"].values()) == 700
     assert result.jobs["prediction"].null_count() == 700
     assert result.jobs.filter(pl.col("processors") <= 32)["reason"].unique().to_list() == [REJECTS_ALL]
-    assert result.jobs.filter(pl.col("processors") > 32)["reason"].unique().to_list() == [wide]
+    assert result.jobs.filter(pl.col("processors") > 32)["reason"].unique().sort().to_list() == sorted(wide)
     assert (
         result.summary["self"]["pass_time"]["count"]
         == result.jobs.filter(pl.col("processors") <= 32)["submit_time"].n_unique()
@@ -182,7 +183,6 @@ def test_whenever_there_is_a_pass_a_rejecting_dispatcher_leaves_nothing(scenario
         from_mapping(scenario | {"batch": {"dispatcher": "reject", **more}, "output": {"passes": True}})
     )
     assert result.summary["jobs"]["rejected"] == 700
-    assert len(result.summary["rejected_because"]) == 2
     passes = result.records.passes
     assert passes.queue_length.sum() == result.summary["rejected_because"][REJECTS_ALL]
     assert passes.started.sum() == passes.running.sum() == 0

@@ -47,9 +47,9 @@ MB, MIB = 10**6, 2**20
 
 def _table(unit: bool) -> pl.DataFrame:
     def memory(job: Job) -> str | None:
-        return (
-            None if job.memory is None else f"{job.memory} MiB" if unit else str(-(-job.memory * MIB // MB))
-        )
+        if job.memory is None:
+            return None
+        return f"{job.memory} MiB" if unit else str(-(-job.memory * MIB // MB))
 
     return pl.DataFrame(
         {
@@ -180,7 +180,6 @@ def test_a_planner_counts_totals_once(tmp_path: Path) -> None:
 
 
 def test_a_job_of_one_node_waits_for_one(tmp_path: Path) -> None:
-    _table(unit=False).head(0)
     rows = [(1, 0, 100, 4, None), (2, 1, 10, 8, 1), (3, 2, 10, 8, None)]
     lines = [f"{j},{t},{run},{run},{p},{nodes or ''}" for j, t, run, p, nodes in rows]
     (tmp_path / "log.csv").write_text(
@@ -292,7 +291,7 @@ def test_memory_with_a_unit_of_something_else_is_no_memory(tmp_path: Path) -> No
     head = "job_id,submit_time,run_time,walltime,processors,request_memory\n"
     path.write_text(head + "1,0,5,9,8,3 GHz\n")
     config = WorkloadConfig.model_validate({"path": path.name})
-    with pytest.raises(InputError, match="'3 GHz'; expected a whole number, or nothing if unknown .MB of 10"):
+    with pytest.raises(InputError, match=r"'3 GHz'; expected a whole number, or nothing if unknown \(MB of"):
         open_workload(config, path, 32, ("memory",))
     path.write_text(head + "1,0,5,9,8,3 GiB\n2,0,5,9,8,2000\n3,0,5,9,8,\n")
     (jobs,) = open_workload(config, path, 32, ("memory",)).blocks()
