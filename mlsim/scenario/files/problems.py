@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from mlsim.scenario.files.foreign_words import advice_for
 from mlsim.scenario.files.source import Path, Problem
 from mlsim.scenario.values.hints import nearest, shown
 from mlsim.scenario.values.section import (
@@ -27,6 +28,8 @@ from mlsim.scenario.whole.schema import Scenario
 __all__ = ["find_problems", "look_up", "unknown_key"]
 
 _ROUNDS = 5
+_VERY_LIKE = 0.9
+"""How close a key must be to an unknown one to be meant, whatever else the unknown one means elsewhere."""
 _MANY = 100
 """From so many problems on, most are told in short: nobody reads them."""
 
@@ -160,7 +163,10 @@ def unknown_key(key: Path) -> str:
     """Return that a key is not known, and which are."""
     holder, _ = look_up(key)
     fields = list(fields_by_key(holder)) if holder is not None else []
-    meant = nearest(str(key[-1]), fields)
+    meant = nearest(str(key[-1]), fields, _VERY_LIKE)
+    if not meant and (advice := advice_for(str(key[-1]))) is not None:
+        meant = f" {advice.text};"
+    meant = meant or nearest(str(key[-1]), fields)
     if not meant:
         elsewhere = [name for name in _known_keys() if name.split(".")[-1] == key[-1]]
         meant = f" did you mean {' or '.join(map(repr, elsewhere[:3]))}?" if elsewhere else ""
@@ -188,5 +194,8 @@ def _meant(detail: ErrorDetails) -> Path | None:
         return None
     holder, _ = look_up(key)
     fields = fields_by_key(holder) if holder is not None else {}
+    advice = None if nearest(str(key[-1]), fields, _VERY_LIKE) else advice_for(str(key[-1]))
+    if advice is not None:
+        return split_key(advice.key) or None
     hint = nearest(str(key[-1]), fields)
     return next(((*key[:-1], field) for field in fields if repr(field) in hint), None)

@@ -262,7 +262,8 @@ class WorkloadConfig(Section):
         """Check that there is a log or a model, and only what is read of it."""
         if self.generate is None:
             if self.path is None:
-                yield Violation("path", "missing; give the log, or generate: a model that draws the jobs")
+                message = "missing; give the log, or generate: a model that draws the jobs"
+                yield Violation("path", message, ("generate",))
             return
         if self.path is not None:
             yield Violation("generate", "given together with path; give one of them", ("path",))
