@@ -79,7 +79,8 @@ def init(
 ) -> None:
     """Write an example scenario, with its workload, to begin with.
 
-    Beside it goes the schema of its keys, which editors complete and check by. Nothing is overwritten.
+    Beside it goes the schema of its keys, which editors complete and check by. Nothing is overwritten;
+    files that are there with the same content are left as they are.
     """
     from mlsim.cli.newfiles import new_files
     from mlsim.errors import InputError, OutputError
@@ -94,13 +95,22 @@ def init(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{out}: cannot be made: {error.strerror}; give another directory") from error
+    missing = {name: text for name, text in texts.items() if not _has(out / name, text)}
     with ExitStack() as stack:
-        partial = stack.enter_context(new_files([out / name for name in texts]))
-        for path, text in zip(partial, texts.values(), strict=True):
+        partial = stack.enter_context(new_files([out / name for name in missing])) if missing else []
+        for path, text in zip(partial, missing.values(), strict=True):
             path.write_text(text, encoding="utf-8", newline="\n")
-    print("\n".join(f"{out / name}" for name in texts))
+    print("\n".join(f"{out / name}{'' if name in missing else ' (already there)'}" for name in texts))
     place = "" if out == Path() else f"cd {out} && "
     print(f"\nNext: {place}{found.command}")
+
+
+def _has(path: Path, text: str) -> bool:
+    """Whether a file is there with just this text."""
+    try:
+        return path.is_file() and path.read_bytes() == text.encode()
+    except OSError:
+        return False
 
 
 def _texts(template: Template) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from mlsim.experiment.result import technique_of
 from mlsim.experiment.rundir import check_needs, versions, write_json
 from mlsim.experiment.tracing import write_trace
 from mlsim.record import Records
-from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load, loads
+from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load, loads, read_in
 from mlsim.scenario.loop.costs import TYPICAL
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> l
     directory.mkdir(exist_ok=True)
     scenario = result.scenario
     (directory / "loop.yaml").write_text(dump(scenario, _SECTIONS), encoding="utf-8")
-    write_json(directory / "versions.json", versions())
+    write_json(directory / "versions.json", versions() | read_in(scenario))
     kept = result.records if chunks else _without_chunks(result).records
     write_tables(directory, kept, technique_of(scenario), scenario.output.csv)
     curves = [chunk_curve(result.records.chunks, result.label)] if chunks else []

@@ -22,7 +22,7 @@ from mlsim.experiment.tracing import write_trace
 from mlsim.experiment.writers import check_writers, write_by_user
 from mlsim.record import Records
 from mlsim.record.blocks import is_large, is_long, let_go_of_table
-from mlsim.scenario import Mapping, Scenario, TraceLevel, dump
+from mlsim.scenario import Mapping, Scenario, TraceLevel, dump, read_in
 
 if TYPE_CHECKING:
     from mlsim.record.ranks import Ranks
@@ -68,7 +68,7 @@ def write_start(directory: Path, scenario: Scenario) -> None:
     (directory / "scenario.yaml").write_text(_text_of(scenario), encoding="utf-8")
     if scenario.jobs_file is not None:
         shutil.copyfile(scenario.jobs_file, directory / scenario.jobs_file.name)
-    write_json(directory / "versions.json", versions())
+    write_json(directory / "versions.json", versions() | read_in(scenario))
 
 
 def _text_of(scenario: Scenario) -> str:

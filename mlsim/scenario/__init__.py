@@ -1,6 +1,7 @@
 """What to simulate: the scenario file, its sections as frozen models, and how it is read."""
 
 from mlsim.scenario.files.dumping import dump, mapping_text, plain
+from mlsim.scenario.files.earlier import read_in
 from mlsim.scenario.files.loading import from_mapping, load, loads, overridden
 from mlsim.scenario.files.overrides import parse_override, parse_overrides
 from mlsim.scenario.files.paths import (
@@ -241,6 +242,7 @@ __all__ = [
     "parse_overrides",
     "plain",
     "properties_of",
+    "read_in",
     "replay_obstacle",
     "resolve_path",
     "split_technique",

@@ -41,8 +41,16 @@ def test_templates_are_valid_where_they_are_written(template: str, tmp_path: Pat
         if kind == "scenario":
             workload = load(out / name).workload
             assert workload.path is None or (out / workload.path).is_file()
+    init.init(template, out)  # over the same files: they are left
+    for name in init.TEMPLATES[template].others[:1]:
+        (out / name).unlink()
+        init.init(template, out)
+        assert (out / name).is_file()
+    changed = out / init.TEMPLATES[template].yaml[0][0]
+    changed.write_text(f"{changed.read_text()}# mine\n")
     with pytest.raises(InputError, match="already exists; nothing is overwritten"):
         init.init(template, out)
+    assert changed.read_text().endswith("# mine\n")
 
 
 def test_templates_are_the_examples_of_the_repository() -> None:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from mlsim._files import expanded, is_directory, is_there, named, read_text
 from mlsim.errors import InputError
 from mlsim.scenario.files.dumping import plain
+from mlsim.scenario.files.earlier import earlier_directories
 from mlsim.scenario.files.overrides import apply_overrides
 from mlsim.scenario.files.problems import find_problems
 from mlsim.scenario.files.source import Document, Problem, parse_text
@@ -195,7 +196,7 @@ def _build(
         several = {split_key(key) for key, new in plain_overrides.items() if isinstance(new, list)}
         problems = [_pointing_to_studies(p) if p.key in several else p for p in problems]
         raise InputError(_report(problems, document, source, given))
-    scenario = scenario.located(directory, source)
+    scenario = scenario.located(directory, source, earlier_directories(directory / Path(source).name))
     check_machine(scenario)
     return scenario
 

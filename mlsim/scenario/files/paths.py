@@ -35,8 +35,9 @@ PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "predictor")
 def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path") -> Path:
     """Find a file that a scenario names.
 
-    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, in
-    each directory of $MLSIM_TRACES, and in ./traces.
+    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, of
+    an earlier run's scenario also where that run read it, in each directory of $MLSIM_TRACES, and in
+    ./traces.
 
     Parameters
     ----------
@@ -64,8 +65,9 @@ def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path
 def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
     """Find a file of code that a scenario names.
 
-    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file and
-    nowhere else: what is executed does not depend on where logs are kept, nor on the current directory.
+    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, of
+    an earlier run's scenario also where that run read it, and nowhere else: what is executed does not depend
+    on where logs are kept, nor on the current directory.
 
     Raises
     ------
@@ -73,9 +75,11 @@ def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
         If it is not there.
     """
     wanted = expanded(path)
-    own, *others = _places(scenario, wanted)
-    if is_file(own[0] / wanted):
-        return own[0] / wanted
+    places = list(_places(scenario, wanted))
+    own, others = places[: 1 + len(scenario.earlier)], places[1 + len(scenario.earlier) :]
+    for place, _ in own:
+        if is_file(place / wanted):
+            return place / wanted
     elsewhere = next((place / wanted for place, _ in others if is_file(place / wanted)), None)
     advice = f"code is not looked up in ${VARIABLE} or ./traces"
     here = Path.cwd() / wanted
@@ -84,7 +88,7 @@ def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
         elsewhere = here
     if elsewhere is not None:
         advice += f"; if {named(elsewhere)} is meant, name it by its whole path"
-    raise InputError(_not_found(scenario, wanted, [own], key, advice))
+    raise InputError(_not_found(scenario, wanted, own, key, advice))
 
 
 def located_technique(scenario: Scenario, technique: str | None = None) -> str:
@@ -223,6 +227,8 @@ def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
         yield wanted.parent, "as given"
         return
     yield scenario.directory, "beside the scenario file"
+    for directory in scenario.earlier:
+        yield directory, "where the run read its scenario"
     for directory in os.environ.get(VARIABLE, "").split(os.pathsep):
         if directory:
             yield expanded(directory), f"from ${VARIABLE}"

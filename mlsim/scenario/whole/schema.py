@@ -44,6 +44,7 @@ class Origin:
 
     directory: Path = field(default=Path(), compare=False)
     source: str = field(default="scenario", compare=False)
+    earlier: tuple[Path, ...] = field(default=(), compare=False)
     jobs: HeldFile | None = field(default=None, compare=False)
 
 
@@ -81,10 +82,19 @@ class Scenario(Section):
         """Where the scenario was read from: a file, or what the caller called its text."""
         return self._origin.source
 
-    def located(self, directory: Path, source: str) -> Scenario:
-        """Return the same scenario as one that was read in ``directory`` from ``source``."""
+    @property
+    def earlier(self) -> tuple[Path, ...]:
+        """Where its files are looked up next: of a run's scenario, beside the file that the run was of."""
+        return self._origin.earlier
+
+    def located(self, directory: Path, source: str, earlier: tuple[Path, ...] | None = None) -> Scenario:
+        """Return the same scenario as one that was read in ``directory`` from ``source``.
+
+        ``earlier`` are the directories in which the scenario was read before; None leaves them as they are.
+        """
         copy = self.model_copy()
-        copy._origin = replace(self._origin, directory=directory, source=source)
+        known = self.earlier if earlier is None else earlier
+        copy._origin = replace(self._origin, directory=directory, source=source, earlier=known)
         return copy
 
     def with_seed(self, seed: int) -> Scenario:
