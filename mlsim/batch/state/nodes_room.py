@@ -201,7 +201,7 @@ class NodesRoom:
                 else on_nodes.power_wanted(slot, self._jobs.address, self.address)
             )
             if wanted > highest and found.any():
-                there = f"the power cap leaves {self._cap.highest:,.10g}"
+                there = f"the power cap leaves {self._cap.highest:,.10g} W"
                 reason = self._misfits.say(f"{wanted / MICRO:,.10g} ", "W", "", there)
                 beyond[reason] = beyond.get(reason, np.zeros_like(found)) | found
         return dict(sorted(beyond.items()))

@@ -227,8 +227,8 @@ def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
         yield wanted.parent, "as given"
         return
     yield scenario.directory, "beside the scenario file"
-    for directory in scenario.earlier:
-        yield directory, "where the run read its scenario"
+    for earlier in scenario.earlier:
+        yield earlier, "where the run read its scenario"
     for directory in os.environ.get(VARIABLE, "").split(os.pathsep):
         if directory:
             yield expanded(directory), f"from ${VARIABLE}"

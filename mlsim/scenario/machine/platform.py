@@ -46,7 +46,9 @@ class NodeGroup(Section):
     group the value matters only for costs in FLOP.
     """
     memory: Size | None = Field(None, examples=["16 GB"])
-    """Memory a node (B), counted in whole MB. Default: memory is no resource, nobody asks for it."""
+    """Memory per node (B, or with a unit: 64 GB, 64 GiB, 257000 MiB), counted in whole MB. Default: memory is
+    no resource, and no job asks for it.
+    """
     resources: ResourceAmounts = Field(default_factory=Amounts)
     """Other resources of a node, by names of your own: {gpu: 2}. A group that does not name one has none of
     it.
