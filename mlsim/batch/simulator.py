@@ -459,11 +459,10 @@ class BatchSystem:
         """Schedule what a forecast says will happen after ``now``, in place of what was planned."""
         floats = self.state.table.floats
         end = leave_time(forecast.end, float(floats[START, slot]), float(floats[WALLTIME, slot]), self._kills)
-        if self.passes_after_each_event:
-            floats[PLANNED, slot] = end
         handler = self._kill if end < forecast.end else self._complete
         if self._classes is not None and (limit := floats[START, slot] + self._classes.limit(slot)) < end:
             end, handler = float(limit), self._take_back
+        floats[PLANNED, slot] = end
         event = self.clock.at(end, Order.END, handler, slot)
         if self._end_events is not None:
             if slot in self._end_events:

@@ -288,6 +288,17 @@ def test_a_job_starts_where_it_ends_in_time():
     assert held.node.tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("told", [3.0, 0.0])
+def test_reservations_do_not_outlive_an_announcement(told):
+    """Job 1 was reserved for 6, and could start at 5, until the drain was announced that it would meet."""
+    jobs = block([0, 0], [5, 1], [6, 20], [1, 3])
+    drain = {"nodes": "1", "start": 16, "end": 36, "announced": True} | (
+        {"announced_at": told} if told else {}
+    )
+    _, done, _ = builders.simulate(jobs, 3, backfill="conservative", drains=[drain])
+    assert done.start_time.tolist() == [0, 36]
+
+
 def test_the_head_is_promised_the_end_of_the_drain():
     # Job 0 has one node to 4. The head wants both for 3 s, and they are drained from 6 to 10: it gets 10, and
     # job 2 may take the idle node for 5 s meanwhile, as it ends by 6. Job 3 would not.

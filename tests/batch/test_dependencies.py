@@ -12,6 +12,7 @@ from mlsim.batch.events.dependencies import NEVER_ENDED, NEVER_SATISFIED
 from mlsim.record import JobState
 from mlsim.workload.dependencies import Dependencies
 from tests.batch.builders import RigidApplications, block, system
+from tests.batch.test_dispatch import KEYS
 from tests.effort import THOROUGH
 from tests.reference.batch import Job, ReferenceBatchSystem
 
@@ -147,6 +148,34 @@ def test_without_a_dependency_the_handler_changes_nothing(workload, policy, ties
     _, found = run(rows, {}, per_block=3, **options)
     for column in ("start_time", "end_time", "state", "backfilled", "submit_time", "prediction"):
         assert np.array_equal(getattr(found, column), getattr(plain.jobs(), column), equal_nan=True), column
+
+
+@settings(deadline=None, max_examples=1000 if THOROUGH else 150)
+@given(
+    workloads(most_units=NODES),
+    st.sampled_from(["none", "greedy", "easy", "conservative"]),
+    st.sampled_from(["FCFS", "SPF", "LQF", "WFP"]),
+    st.sampled_from([0.5, 1.0, 4.0]),
+    st.booleans(),
+    st.sampled_from(["first-fit", "best-fit"]),
+)
+def test_past_the_threshold_jobs_go_by_their_time_in_the_queue(
+    workload, backfill, policy, threshold, feedback, allocator
+):
+    rows, after = workload
+    options = {"backfill": backfill, "threshold": threshold, "feedback": feedback}
+    batch, jobs = reference(rows, after, key=KEYS[policy], **options)
+    _, found = run(rows, after, policy=policy, allocator=allocator, on_overrun="extend", **options)
+    assert_same(found, jobs, batch.held)
+
+
+@pytest.mark.parametrize("allocator", ["first-fit", "best-fit"])
+def test_who_came_to_the_queue_first_goes_first_past_the_threshold(allocator):
+    # Job 2 is eligible at 10, long after job 3 came; both are past the threshold when job 4 ends.
+    rows = [(0, 10, 10, 1), (0, 5, 5, 4), (1, 9, 9, 4), (2, 40, 40, 3)]
+    _, jobs = run(rows, {2: [(1, False, 0.0)]}, policy="SPF", threshold=2.0, allocator=allocator)
+    assert jobs.eligible_time.tolist() == [0, 10, 1, 2]
+    assert jobs.start_time.tolist() == [0, 51, 42, 2]
 
 
 ROWS = [(0, 10, 20, 2), (1, 5, 5, 1), (2, 3, 3, 1)]

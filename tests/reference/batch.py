@@ -272,14 +272,15 @@ class ReferenceBatchSystem:
         self.running.remove(job)
         self.free |= job.held
         job.held = set()
-        self.ends_early |= job.start + job.estimate != now
+        # One that takes no time had been reserved the shortest time that there is.
+        self.ends_early |= job.start + job.estimate != now or job.start == now
 
     # The pass
 
     def _in_order(self, jobs: Iterable[Job], key: Key, now: float) -> list[Job]:
         def place(job: Job) -> tuple[bool, float, float, int]:
             starved = now - job.submit > self.threshold
-            return not starved, 0.0 if starved else key(job, now), job.logged, job.id
+            return not starved, job.submit if starved else key(job, now), job.logged, job.id
 
         return sorted(jobs, key=place)
 
@@ -298,6 +299,8 @@ class ReferenceBatchSystem:
             self._several(now)
             return
         head, *rest = self.waiting
+        if self.backfill == "easy":
+            head.first_promise = min(head.first_promise, self._reservation(head, now)[0])
         for job in self._in_order(rest, self.walk_key, now):
             if not covers(self._available(), job.asked):
                 continue
@@ -346,7 +349,10 @@ class ReferenceBatchSystem:
 
     def _expected(self, job: Job, now: float) -> float:
         end = job.start + job.estimate
-        return end if end > now else now + 1.0
+        if end > now:
+            return end
+        # Whose end is still to be handled at this time, or who starts now, has not outlived the estimate.
+        return now if now in (job.end, job.start) else now + 1.0
 
     def _reservation(self, head: Job, now: float) -> tuple[float, tuple[int, ...]]:
         """When the head can start if running jobs end as expected, and what it leaves over then."""
@@ -410,7 +416,8 @@ class ReferenceBatchSystem:
         }
 
         def start_or_not(job: Job) -> bool:
-            if not self._is_free(now, now + asked[job.id], job.asked, stays):
+            fits = covers(self._available(), job.asked)
+            if not fits or not self._is_free(now, now + asked[job.id], job.asked, stays):
                 return False
             stays.append(stay(now, asked[job.id], job.asked))
             job.backfilled = True
@@ -422,6 +429,7 @@ class ReferenceBatchSystem:
             job = left.pop(0)
             if not start_or_not(job):
                 begin = self._earliest(job, now, stays, asked[job.id])
+                job.first_promise = min(job.first_promise, begin)
                 stays.append(stay(begin, asked[job.id], job.asked))
                 reserved += 1
         for job in self._in_order(left, self.walk_key, now):
@@ -460,7 +468,7 @@ class ReferenceBatchSystem:
                 job.first_promise = min(job.first_promise, job.reserved)
         overtakes = False
         for job in list(self.waiting):
-            if job.reserved <= now:
+            if job.reserved <= now and covers(self._available(), job.asked):
                 job.backfilled = overtakes
                 self._start(job, now)
             else:

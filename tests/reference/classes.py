@@ -73,7 +73,9 @@ def _pass(queue, running, units, now, rank) -> None:
     if not queue:
         return
     head, *rest = sorted(queue, key=lambda job: rank(job, now))
-    ends = sorted((job.expected if job.expected > now else now + 1, job.units) for job in running)
+    ends = sorted(
+        (job.expected if job.expected > now or job.start == now else now + 1, job.units) for job in running
+    )
     available, reserved = free(), now
     for end, size in ends:
         if available >= head.units:

@@ -307,7 +307,7 @@ class Machine:
 
         def expected(run: Run) -> Fraction:
             end = run.start + Fraction(run.job.estimate)
-            return end if end > now else now + 1
+            return end if end > now or run.start == now else now + 1
 
         for time in sorted({now, *(expected(run) for run in self.running)}):
             available = len(self.free) + sum(

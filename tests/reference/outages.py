@@ -182,7 +182,9 @@ class Machine:
     def reservation(self, head: Job, now: float) -> tuple[float, int]:
         def expected(job: Job) -> float:
             end = job.start + job.estimate
-            return end if end > now else now + 1.0
+            if end > now:
+                return end
+            return now if now in (job.end, job.start) else now + 1.0
 
         def coming(job: Job) -> int:
             return sum(units for node, units in job.held.items() if node not in self.down)
@@ -305,7 +307,9 @@ class UnevenMachine(Machine):
 
         def expected(job: Job) -> float:
             end = job.start + job.estimate
-            return end if end > now else now + 1.0
+            if end > now:
+                return end
+            return now if now in (job.end, job.start) else now + 1.0
 
         for time in sorted({expected(job) for job in self.running}):
             for job in [job for job in self.running if expected(job) == time]:

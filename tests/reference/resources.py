@@ -63,7 +63,9 @@ class ReferenceSystem:
 
     def expected(self, job: Job, now: float) -> float:
         end = job.start + job.estimate
-        return end if end > now else now + 1.0
+        if end > now:
+            return end
+        return now if now in (job.end, job.start) else now + 1.0
 
     def start(self, job: Job, nodes: list[int], now: float) -> None:
         job.nodes, job.start, job.end = nodes, now, now + min(job.run, job.estimate)

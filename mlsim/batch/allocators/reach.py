@@ -6,6 +6,7 @@ from mlsim._jit import leaf_kernel
 from mlsim.batch.allocators.nodes import DRAINS, Nodes
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.table import ESTIMATE
+from mlsim.batch.columns.times import stay_end
 
 __all__ = ["reach"]
 
@@ -18,7 +19,7 @@ def reach(slot: int, now: float, columns: Columns, nodes: Nodes) -> int:
     """
     if nodes.settings[DRAINS] == 0:
         return 0
-    end, n = now + columns.floats[ESTIMATE, slot], 0
+    end, n = stay_end(now, columns.floats[ESTIMATE, slot]), 0
     while n < nodes.settings[DRAINS] and nodes.drain_times[0, n] < end:
         n += 1
     return n

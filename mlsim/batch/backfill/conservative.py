@@ -3,7 +3,8 @@
 The profile is kept too, but where drains are announced, nodes have gone back to a job, or the allocator is
 the user's own: a pass in which nothing came back early forgets what is past, and finds places for new jobs.
 Where a job ends early, what it leaves is added. After all else that changes what is free, or what is expected
-to be, the profile is made anew, with the reservations there are.
+to be, the room has another version (:mod:`mlsim.batch.columns.versions`), and the profile is made anew, with
+the reservations there are.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from mlsim.batch.columns.columns import (
     FREE,
     GAPS,
     GROUPED,
-    KEPT,
     MOVED,
     ONE_ROUND,
+    PENDING,
     QUEUED,
     RUNNING,
     UNSEEN,
@@ -42,6 +43,7 @@ from mlsim.batch.columns.columns import (
 from mlsim.batch.columns.packing import FloatColumns, Ints
 from mlsim.batch.columns.running import running_at
 from mlsim.batch.columns.table import BEGIN_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
+from mlsim.batch.columns.versions import forget_profile, is_profile_kept, keep_profile
 from mlsim.batch.order.blocks import GONE
 from mlsim.batch.order.queue import drop_started, sort_slots
 from mlsim.batch.room.room import (
@@ -51,6 +53,7 @@ from mlsim.batch.room.room import (
     counts_units,
     forget_found,
     in_room,
+    is_free_now,
     is_sound,
     keep_plan,
     keeps_profile,
@@ -101,9 +104,11 @@ def _is_missed(now: float, columns: Columns) -> bool:
 
 
 @inner_kernel
-def _is_sound(columns: Columns, room: Room) -> bool:
-    """Whether the profile is non-negative."""
-    segment = columns.counts[FIRST]
+def _is_sound(segment: int, columns: Columns, room: Room) -> bool:
+    """Whether the profile is non-negative from a segment on.
+
+    Before the first reservation it may be less, where a power cap has fallen below what runs.
+    """
     while segment != END:
         if not is_sound(segment, columns, room):
             return False
@@ -133,7 +138,7 @@ def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
         segment = begin_at(columns.floats[RESERVED, slot], segment, columns, room)
         reserve_from(slot, segment, columns, room)
         forget_found(room)
-    return _is_sound(columns, room)
+    return n == 0 or _is_sound(columns.ints[BEGIN_SEGMENT, columns.spare[0]], columns, room)
 
 
 @inner_kernel
@@ -154,9 +159,10 @@ def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
     """Bring the profile, with the reservations that jobs have, up to now; return whether they still hold."""
     if _is_missed(now, columns):
         return False
-    if columns.counts[KEPT] and not _has_overdue(now, columns) and _bring_up_to_now(now, columns):
+    if is_profile_kept(columns) and not _has_overdue(now, columns) and _bring_up_to_now(now, columns):
         return True
-    columns.counts[KEPT], columns.counts[GROUPED], columns.counts[UNSEEN] = 0, 0, 1
+    forget_profile(columns)
+    columns.counts[GROUPED], columns.counts[UNSEEN] = 0, 1
     return _make_with_reservations(now, columns, room)
 
 
@@ -211,7 +217,7 @@ def _compress(columns: Columns, room: Room) -> None:
         compress_on_nodes(columns, room)
         return
     scattered = columns.counts[MOVED] > columns.counts[QUEUED]
-    if scattered and columns.counts[KEPT] and counts_only_units(room):
+    if scattered and is_profile_kept(columns) and counts_only_units(room):
         sort_segments(columns)
     if scattered or not columns.counts[GROUPED]:
         list_jobs(columns)
@@ -220,7 +226,7 @@ def _compress(columns: Columns, room: Room) -> None:
     columns.counts[GAPS] = 0
     if columns.counts[UNSEEN]:
         have_all_looked_at(columns)
-    if columns.counts[KEPT]:
+    if is_profile_kept(columns):
         _note_what_came_back(columns, room)
     _compress_counted(columns, room)
     columns.counts[MOVED] += columns.counts[GAPS]
@@ -258,11 +264,18 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
             overtakes = True
             continue
         place_reserved(slot, columns, room)
+        if columns.counts[PENDING] and not is_free_now(slot, columns, room):
+            forget_found(room)
+            overtakes = True  # it waits for an end of this very time
+            continue
         begin(slot, now, overtakes, columns, room)
         columns.ints[BEGIN_SEGMENT, slot] = END
         columns.started[n_started] = slot
         n_started += 1
-    columns.counts[KEPT] = keeps_profile(room) and not _has_overdue(now, columns)
+    if keeps_profile(room) and not _has_overdue(now, columns):
+        keep_profile(columns)
+    else:
+        forget_profile(columns)
     if n_started > before:
         columns.profile_begins[columns.counts[FIRST]] = NONE
         drop_started(columns)

@@ -31,7 +31,7 @@ from mlsim.batch.columns.columns import (
     UNSORTED,
     Columns,
 )
-from mlsim.batch.columns.running import end_of_running, first_after, next_running, running_at
+from mlsim.batch.columns.running import end_of_running, first_after, is_due, next_running, running_at
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, KEY, PLACE, RESERVED, UNITS, WALK_KEY
 from mlsim.batch.columns.times import overdue_end
 from mlsim.batch.order.blocks import next_fitting
@@ -63,9 +63,9 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
     """Find when a job is expected to fit; the room knows what is expected to be free besides.
 
     Running jobs are let go in the order of their expected ends, all of one time together. What a job has
-    released early is not expected a second time. A job that outlived its estimate is expected at
-    :func:`mlsim.batch.columns.times.overdue_end`; the ends of announced drains are looked at as ends of jobs
-    are.
+    released early is not expected a second time. A job that ends at this very time is expected now, one that
+    outlived its estimate at :func:`mlsim.batch.columns.times.overdue_end`; the ends of announced drains are
+    looked at as ends of jobs are.
 
     Parameters
     ----------
@@ -83,7 +83,8 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
     """
     begin_future(head, now, columns, room)
     late, n = first_after(now, columns), end_of_running(columns)
-    overdue, k, time, overdue_time = late > 0, late, now, overdue_end(now, columns)
+    overdue = late > 0 and _let_late_go(True, late, head, now, columns, room)
+    k, time, overdue_time = late, now, overdue_end(now, columns)
     while not head_fits(head, columns, room):
         upcoming = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
         upcoming = min(upcoming, next_change(time, now, room))
@@ -91,16 +92,30 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
         if time == np.inf:
             break
         if overdue and time == overdue_time:
-            j = 0
-            while j < late:
-                let_go(running_at(j, columns), head, columns, room)
-                j = next_running(j, columns)
+            _let_late_go(False, late, head, now, columns, room)
             overdue = False
         while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
             let_go(running_at(k, columns), head, columns, room)
             k = next_running(k, columns)
         go_to(time, head, now, columns, room)
     return float(time)
+
+
+@in_room
+def _let_late_go(due: bool, late: int, head: int, now: float, columns: Columns, room: Room) -> bool:
+    """Let go, of the jobs whose expected ends have come, those that end at this very time, or the others.
+
+    Returns whether there are some that stay.
+    """
+    stay, place = False, 0
+    while place < late:
+        slot = running_at(place, columns)
+        if is_due(slot, now, columns) == due:
+            let_go(slot, head, columns, room)
+        else:
+            stay = True
+        place = next_running(place, columns)
+    return stay
 
 
 @apart_kernel

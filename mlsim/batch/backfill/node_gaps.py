@@ -27,7 +27,6 @@ from mlsim.batch.columns.columns import (
     EARLY,
     FIRST,
     GREATEST_SIZE,
-    KEPT,
     LEAST_SIZE,
     ONE_ROUND,
     QUEUED,
@@ -45,6 +44,7 @@ from mlsim.batch.columns.table import (
     SIZE,
 )
 from mlsim.batch.columns.times import reserved_time, stay_end
+from mlsim.batch.columns.versions import is_profile_kept
 from mlsim.batch.room.room import (
     Room,
     asked,
@@ -102,7 +102,7 @@ def _begin(columns: Columns, room: Room) -> None:
     columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] = least, greatest
     if columns.counts[UNSEEN]:
         have_all_looked_at(columns)
-    if columns.counts[KEPT]:
+    if is_profile_kept(columns):
         first, last = columns.counts[FIRST], columns.counts[FIRST]
         for k in range(columns.counts[EARLY]):
             if columns.profile_times[columns.back_until[k]] > columns.profile_times[last]:

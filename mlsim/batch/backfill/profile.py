@@ -14,8 +14,14 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import leaf_kernel
-from mlsim.batch.columns.columns import EARLY, FIRST, QUEUED, SEGMENTS, UNUSED, Columns
-from mlsim.batch.columns.running import end_of_running, first_after, next_running, running_at
+from mlsim.batch.columns.columns import EARLY, FIRST, PENDING, QUEUED, SEGMENTS, UNUSED, Columns
+from mlsim.batch.columns.running import (
+    end_of_running,
+    first_after,
+    is_due,
+    next_running,
+    running_at,
+)
 from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED
 from mlsim.batch.columns.times import overdue_end, reserved_time, stay_end
 from mlsim.batch.room.room import (
@@ -98,9 +104,10 @@ def stop_using(segment: int, columns: Columns) -> None:
 def make_profile(now: float, columns: Columns, room: Room) -> None:
     """Make the profile of what running jobs hold, until each one's expected end."""
     late, n = first_after(now, columns), end_of_running(columns)
-    overdue, k, overdue_time = late > 0, late, overdue_end(now, columns)
+    k, overdue_time = late, overdue_end(now, columns)
     last = _begin_profile(now, columns)
     open_profile(last, columns, room)
+    overdue = _expect_due(late, last, now, columns, room)
     while k < n or overdue:
         time = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
         if overdue and overdue_time <= time:
@@ -111,7 +118,8 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
             overdue = False
             j = 0
             while j < late:
-                expect_held(running_at(j, columns), segment, columns, room)
+                if not is_due(running_at(j, columns), now, columns):
+                    expect_held(running_at(j, columns), segment, columns, room)
                 j = next_running(j, columns)
             columns.profile_uses[segment] = 1
         while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
@@ -123,6 +131,25 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
         last = segment
     for drain in range(n_drains(room)):
         _cut_out(drain, now, columns, room)
+
+
+@in_room
+def _expect_due(late: int, first: int, now: float, columns: Columns, room: Room) -> bool:
+    """Have what jobs hold that end at this very time be free from the first segment on.
+
+    Returns whether there are others among the ``late`` jobs whose expected ends have come.
+    """
+    overdue, place = False, 0
+    columns.counts[PENDING] = 0
+    while place < late:
+        slot = running_at(place, columns)
+        if is_due(slot, now, columns):
+            expect_held(slot, first, columns, room)
+            columns.counts[PENDING] += 1
+        else:
+            overdue = True
+        place = next_running(place, columns)
+    return overdue
 
 
 @leaf_kernel
@@ -140,6 +167,9 @@ def _begin_profile(now: float, columns: Columns) -> int:
 def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
     """Free nothing of the nodes of an announced drain while it lasts."""
     end = drain_end(drain, now, room)
+    if end <= now:
+        columns.counts[PENDING] += 1
+        return
     segment = begin_at(drain_begin(drain, now, room), columns.counts[FIRST], columns, room)
     last = begin_at(end, segment, columns, room) if end < np.inf else END
     columns.profile_uses[segment] += 1

@@ -27,6 +27,7 @@ class Order(IntEnum):
     MESSAGE = 3
     CORRECTION = 4
     SUBMISSION = 5
+    HELD = 6  # jobs that depended on others, elsewhere
 
 
 class Event(simpy.Event):

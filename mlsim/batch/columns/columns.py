@@ -13,16 +13,17 @@ QUEUED, RUNNING, FREE, USED_ROWS, EARLY = range(5)
 # Of the queue: the first place that is not empty, that of the head, the number of places, and whether jobs
 # are in another order than that of their keys.
 FRONT, HEAD, PLACES, UNSORTED = range(5, 9)
-# Of the profile: whether it is kept since the last pass, its first segment, segments made so far, the first
+# Of the profile: the version of the room that it is of, its first segment, segments made so far, the first
 # one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
 # began, and the least and greatest class of size of waiting jobs.
 KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(9, 17)
 # Of reservations: places in the lists of gaps made so far, and the first one that is not in use; how often
 # they have moved since segments were sorted, and whether they are listed by size and duration.
 LISTED, UNLISTED, MOVED, GROUPED = range(17, 21)
-# Blocks of running jobs that are in use.
-BLOCKS: Final = 21
-N_COUNTS: Final = 22
+# Blocks of running jobs that are in use; the version of the room (:mod:`mlsim.batch.columns.versions`); jobs
+# and drains that the profile takes for over, as they end at this very time: that is only not handled yet.
+BLOCKS, ROOM, PENDING = range(21, 24)
+N_COUNTS: Final = 24
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)

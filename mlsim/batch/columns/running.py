@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from mlsim._jit import apart_kernel, kernel, leaf_kernel
 from mlsim.batch.columns.before import goes_before
-from mlsim.batch.columns.columns import BLOCKS, KEPT, Columns, columns_at
-from mlsim.batch.columns.table import EXPECTED
+from mlsim.batch.columns.columns import BLOCKS, Columns, columns_at
+from mlsim.batch.columns.table import EXPECTED, PLANNED, START
+from mlsim.batch.columns.versions import change_room
 
 __all__ = [
     "add_running",
     "end_of_running",
     "expect_end",
     "first_after",
+    "is_due",
     "next_running",
     "remove_running",
     "running_arrays",
@@ -112,6 +114,15 @@ def first_after(time: float, columns: Columns) -> int:
         else:
             high = middle
     return int(begin + low if low < end else begin + _SIZE)
+
+
+@leaf_kernel
+def is_due(slot: int, now: float, columns: Columns) -> bool:
+    """Whether a running job whose expected end has come has not outlived it: it ends at this very time.
+
+    Its end has only not been handled yet, as with ``ties: ends-first``; or it starts now, for no time.
+    """
+    return bool(columns.floats[PLANNED, slot] == now or columns.floats[START, slot] == now)
 
 
 # Changing them
@@ -231,5 +242,5 @@ def expect_end(slot: int, end: float, address: int) -> None:
     columns = columns_at(address)
     remove_running(slot, columns)
     columns.floats[EXPECTED, slot] = end
-    columns.counts[KEPT] = 0
+    change_room(columns)
     add_running(slot, columns)

@@ -36,7 +36,7 @@ class _Columns:
 
 _ints, _floats = _Columns(), _Columns()
 
-NUMBER = _ints.column("number")  # order of arrival, from 0
+NUMBER = _ints.column("number")  # place in the log, by (submit time of the log, id), from 0
 JOB_ID = _ints.column("job_id", of_block=True)
 PROCESSORS = _ints.column("processors", of_block=True)
 UNITS = _ints.column("units")  # what it asks of the machine: nodes or cores
@@ -65,7 +65,9 @@ LOOK_SEGMENT = _ints.column("look_segment")  # where the first of the gaps begin
 QOS = _ints.column("qos", of_block=True)
 LARGE = _ints.column("large")  # of classes: whether it goes after those that are taken for small
 
-SUBMIT = _floats.column("submit_time")
+SUBMIT = _floats.column(
+    "submit_time"
+)  # when it came to the queue: its eligible time, if it waited for others
 RUN = _floats.column("run_time")
 ESTIMATE = _floats.column("estimate")  # what the dispatcher sees: the walltime, or a prediction up to it
 START = _floats.column("start_time")

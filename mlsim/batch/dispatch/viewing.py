@@ -62,7 +62,7 @@ class OwnOfJobs:
 
 
 def by_arrival(slots: Ints, table: JobTable) -> Ints:
-    """Order slots by the arrival of their jobs."""
+    """Order slots by the time at which their jobs came to the queue, then by their places in the log."""
     return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
 
 

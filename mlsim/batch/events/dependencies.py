@@ -108,6 +108,11 @@ class Dependants:
         completed
             Whether it has done its work.
         """
+        if at > self._system.clock.time:
+            order = Order.FIRST if self._system.submissions_first else Order.SUBMISSION
+            self._n_pending += 1
+            self._system.clock.at(at, order, self._hear, (number, at, completed))
+            return
         first, last = np.searchsorted(self._plan.predecessor, (number, number + 1))
         for row in range(int(first), int(last)):
             place = int(self._place[row])
@@ -122,13 +127,18 @@ class Dependants:
                 self._ready[place] = max(self._ready[place], at + self._plan.think[row])
                 self._let_go_if_ready(place)
 
+    def _hear(self, event: Event) -> None:
+        """Take note that a job is submitted that was rejected as soon as the log was read."""
+        self._n_pending -= 1
+        self.ended(*event.subject)
+
     def _let_go_if_ready(self, place: int) -> None:
         """Plan what becomes of a held job for which nothing is missing any more."""
         if place not in self._held or (self._missing[place] > 0 and not self._never[place]):
             return
         slot, clock = self._held.pop(place), self._system.clock
         self._n_pending += 1
-        order = Order.ELIGIBLE if self._system.submissions_first else Order.SUBMISSION
+        order = Order.ELIGIBLE if self._system.submissions_first else Order.HELD
         at = max(clock.time, float(self._ready[place]))
         clock.at(at, order, self._turn_away if self._never[place] else self._become_eligible, slot)
 

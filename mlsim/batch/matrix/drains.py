@@ -21,6 +21,7 @@ from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.running import end_of_running, next_running, running_at
 from mlsim.batch.columns.table import ESTIMATE, FIRST_ROW, ROWS
+from mlsim.batch.columns.times import stay_end
 from mlsim.batch.matrix.holding import units_in_row
 
 __all__ = [
@@ -144,7 +145,7 @@ def shut(slot: int, time: float, now: float, columns: Columns, nodes: Nodes) -> 
 
     They are marked in ``nodes.shut``; the drains in ``nodes.drain_shuts``.
     """
-    changed, end = False, time + columns.floats[ESTIMATE, slot]
+    changed, end = False, stay_end(time, columns.floats[ESTIMATE, slot])
     for drain in range(nodes.settings[DRAINS]):
         meets = nodes.drain_times[0, drain] < end and time < end_of(drain, now, nodes)
         if meets != (nodes.drain_shuts[drain] == 1):

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlsim._jit import inner_kernel
 from mlsim.batch.allocators.alike import spread
-from mlsim.batch.allocators.fit import room_for
+from mlsim.batch.allocators.fit import room_for, units_on
 from mlsim.batch.allocators.nodes import ALLOCATOR, DRAINS, OWN, POOLED, RETURNED, Nodes
 from mlsim.batch.allocators.placed import (
     bring_placed,
@@ -24,12 +24,13 @@ from mlsim.batch.allocators.placed import (
 )
 from mlsim.batch.allocators.placing import place
 from mlsim.batch.columns import counted
-from mlsim.batch.columns.columns import EXCLUSIVE, Columns
+from mlsim.batch.columns.columns import EXCLUSIVE, PENDING, Columns
 from mlsim.batch.columns.copying import copy_columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.columns.runs import run_of
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
 from mlsim.batch.matrix import shared
-from mlsim.batch.matrix.drains import end_of, expect_back
+from mlsim.batch.matrix.drains import expect_back
 from mlsim.batch.matrix.holding import units_in_row
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "fits_less_in_less",
     "fits_segment",
     "fits_window",
+    "is_free_now",
     "is_planned",
     "is_sound",
     "keep_plan",
@@ -152,9 +154,9 @@ def drain_begin(drain: int, now: float, nodes: Nodes) -> float:
 
 
 @inner_kernel
-def drain_end(drain: int, now: float, nodes: Nodes) -> float:
-    """Return when a drain ends (s)."""
-    return end_of(drain, now, nodes)
+def drain_end(drain: int, _now: float, nodes: Nodes) -> float:
+    """Return when a drain ends (s); now, if its end has only not been handled yet."""
+    return float(nodes.drain_times[1, drain])
 
 
 @inner_kernel
@@ -223,7 +225,18 @@ def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
     """Have the allocator place a job that starts now and stays throughout the stretch."""
     if nodes.settings[POOLED]:
         return place(slot, nodes.free, nodes.starts, columns, nodes)
+    if columns.counts[PENDING]:
+        _narrow_to_now(nodes)
     return place(slot, nodes.window, nodes.no_starts, columns, nodes)
+
+
+@inner_kernel
+def _narrow_to_now(nodes: Nodes) -> None:
+    """Have no more in the window than nobody holds: the profile takes jobs for gone that end at this time."""
+    for node in range(nodes.window.shape[0]):
+        row = run_of(node, nodes.starts)
+        for r in range(nodes.window.shape[1]):
+            nodes.window[node, r] = min(nodes.window[node, r], nodes.free[row, r])
 
 
 @inner_kernel
@@ -327,3 +340,20 @@ def place_reserved(slot: int, columns: Columns, nodes: Nodes) -> None:
         place(slot, nodes.free, nodes.starts, columns, nodes)
     else:
         bring_plan(slot, nodes)
+
+
+@inner_kernel
+def is_free_now(slot: int, columns: Columns, nodes: Nodes) -> bool:
+    """Whether nobody holds what is placed for a job that starts as it has reserved."""
+    if not shared.suffices(slot, shared.NOW, nodes.shares, nodes.shared):
+        return False
+    units, first = 0, first_placed(nodes)
+    while first < len(nodes.placed):
+        for node in range(first, nodes.placed_end[first]):
+            asked_there = nodes.placed[first]
+            row = run_of(node, nodes.starts)
+            if units_on(slot, row, asked_there, nodes.free, columns, nodes) < asked_there:
+                return False
+            units += asked_there
+        first = next_placed(first, nodes)
+    return bool(units == columns.ints[UNITS, slot])

@@ -1,13 +1,15 @@
 """Scheduling policies: the keys by which the queue is ordered, smaller first.
 
-With submission time r, estimate p, processors q and wait w = now - r. Ties go by order of arrival,
-(r, job id). The functions F1 to F4 were found by regression over simulations (Carastan-Santos and
-de Camargo, "Obtaining Dynamic Scheduling Policies with Simulation and Machine Learning", SC 2017).
+With submission time r, estimate p, processors q and wait w = now - r. Ties go by places in the log,
+(submit time of the log, job id). The functions F1 to F4 were found by regression over simulations
+(Carastan-Santos and de Camargo, "Obtaining Dynamic Scheduling Policies with Simulation and Machine
+Learning", SC 2017).
 
 ``linear`` is the weighted sum over (q, p, -w, p / q, -(w + p) / p, p q): a positive weight prefers
 few processors, a short estimate, a long wait, a small ratio, a large expansion factor, a small area
 (Zrigui 2021, ch. 5, with one sign convention). A job that has waited longer than the threshold has the
-key minus infinity, so such jobs go first, in order of arrival (Zrigui 2021, §4.2).
+key minus infinity, so such jobs go first, in the order in which they came to the queue (Zrigui 2021, §4.2):
+of a job that had to wait for others r is the eligible time.
 """
 
 from __future__ import annotations

@@ -384,3 +384,9 @@ def plan_holds(_pool: Pool) -> bool:
 @leaf_kernel
 def place_reserved(_slot: int, _columns: Columns, _pool: Pool) -> None:
     """Find the units that a job has reserved; any will do."""
+
+
+@leaf_kernel
+def is_free_now(slot: int, columns: Columns, _pool: Pool) -> bool:
+    """Whether enough units are free for a job that starts as it has reserved."""
+    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])

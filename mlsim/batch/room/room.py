@@ -49,6 +49,7 @@ __all__ = [
     "hold",
     "hold_part",
     "in_room",
+    "is_free_now",
     "is_planned",
     "is_sound",
     "keep_plan",
@@ -214,7 +215,7 @@ def drain_begin(drain: int, now: float, room: Room) -> float:
 
 @by_last_type({Pool: pool.drain_end, Nodes: profile.drain_end})
 def drain_end(drain: int, now: float, room: Room) -> float:
-    """Return when a drain ends, after now (s)."""
+    """Return when a drain ends (s); now, if its end has only not been handled yet."""
 
 
 @by_last_type({Pool: pool.shut_segment, Nodes: profile.shut_segment})
@@ -313,3 +314,8 @@ def plan_holds(room: Room) -> bool:
 @by_last_type({Pool: pool.place_reserved, Nodes: profile.place_reserved})
 def place_reserved(slot: int, columns: Columns, room: Room) -> None:
     """Find the units for a job that starts as it has reserved."""
+
+
+@by_last_type({Pool: pool.is_free_now, Nodes: profile.is_free_now})
+def is_free_now(slot: int, columns: Columns, room: Room) -> bool:
+    """Whether nobody holds the units found for a job that starts as it has reserved."""

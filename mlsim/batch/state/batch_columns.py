@@ -149,6 +149,10 @@ class BatchColumns:
         self.counts[at.FRONT] = self.counts[at.HEAD] = self.counts[at.UNSORTED] = 0
         self._blocks["block_known"][:] = UNKNOWN
 
+    def change_room(self) -> None:
+        """Make a new version of the room, by which what is kept between passes is out of date."""
+        self.counts[at.ROOM] += 1
+
     def is_held(self, row: int) -> bool:
         """Whether the nodes of an occupancy row are still with its job."""
         return math.isnan(self.occupancy.floats[FINISH, row])

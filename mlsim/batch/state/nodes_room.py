@@ -27,7 +27,7 @@ from mlsim.batch.allocators.nodes import (
     free_of_each,
 )
 from mlsim.batch.allocators.placed import kept_words
-from mlsim.batch.columns.columns import EARLY, FREE, KEPT, QUEUED, RUNNING
+from mlsim.batch.columns.columns import EARLY, FREE, QUEUED, RUNNING
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.runs import runs_of
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, START, UNITS
@@ -299,13 +299,11 @@ class NodesRoom:
             on_nodes.lift_reserves(self._jobs.address, self.address)
         else:
             self._down[node] += 1
-        self._jobs.counts[KEPT] = 0
         self._expect_back(node)
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node back into use, if there is no other reason for it to be out of use."""
         self._down[node] -= 1
-        self._jobs.counts[KEPT] = 0
         if self._down[node] == 0:
             held = np.zeros_like(self._capacity[node])
             for slot, units in holders.items():
@@ -406,8 +404,7 @@ class NodesRoom:
         most = jobs + _SEGMENTS_BESIDE + 2 * len(self._drains)
         if len(self._profile) < most:
             profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
-            if counts[KEPT]:
-                profile[: len(self._profile)] = self._profile
+            profile[: len(self._profile)] = self._profile
             self._profile = profile
             self._make_arrays()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.columns.columns import EARLY, ENDS_FIRST, FREE, KEPT, PER_EVENT
+from mlsim.batch.columns.columns import EARLY, ENDS_FIRST, FREE, PER_EVENT
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.runs import runs_of
@@ -164,13 +164,11 @@ class PoolRoom:
             self._jobs.counts[FREE] -= self._free_units(node)
             self._set_free(node, 0)
         self._down[node] += 1
-        self._jobs.counts[KEPT] = 0
         self._hold_back(np.flatnonzero(self._left_over))
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node back into use, if there is no other reason for it to be out of use."""
         self._down[node] -= 1
-        self._jobs.counts[KEPT] = 0
         if self._down[node] == 0:
             for slot, units in holders.items():
                 self._jobs.table.ints[HELD, slot] += units
@@ -222,6 +220,6 @@ class PoolRoom:
         if withheld < self._withheld:
             self._jobs.counts[EARLY] = 1
         if withheld != self._withheld:
-            self._jobs.counts[KEPT] = 0
+            self._jobs.change_room()
         self._jobs.counts[FREE] += self._withheld - withheld
         self._withheld = withheld

@@ -144,7 +144,7 @@ class BatchState:
         return self._jobs.running()
 
     def number(self, slot: int) -> int:
-        """Which job is in a slot, as its order of arrival."""
+        """Which job is in a slot, as its place in the log."""
         return int(self.table.ints[NUMBER, slot])
 
     def is_waiting(self, slot: int, number: int) -> bool:
@@ -218,18 +218,22 @@ class BatchState:
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node out of use; see :meth:`MachineRoom.take_down`."""
+        self._jobs.change_room()
         self.room.take_down(node, holders)
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node back into use; see :meth:`MachineRoom.bring_up`."""
+        self._jobs.change_room()
         self.room.bring_up(node, holders)
 
     def know_of(self, drains: Sequence[AnnouncedDrain]) -> None:
         """Plan around these announced drains from now on."""
+        self._jobs.change_room()
         self.room.know_of(drains)
 
     def set_power_cap(self, watts: float) -> None:
         """Have another cap from now on; what runs goes on."""
+        self._jobs.change_room()
         self.room.set_power_cap(watts)
 
     # Passes
