@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mlsim.experiment.result import technique_of
-from mlsim.scenario import Scenario
+from mlsim.scenario import Scenario, TraceLevel, TraceRows
 
 if TYPE_CHECKING:
     from mlsim.record import Records
@@ -46,7 +47,7 @@ def write_trace(
 
     output = scenario.output
     begin, end = output.trace_window or (0.0, math.inf)
-    write_otf2(
+    info = write_otf2(
         directory,
         records,
         cast(Level, output.trace.value),
@@ -60,7 +61,25 @@ def write_trace(
         ranks=ranks,
         selection=Selection(begin, end, output.trace_jobs or ()),
         service=service_of(scenario),
+        rows=output.trace_rows.value,
     )
+    if output.trace_rows is TraceRows.AUTO and info.nodes_per_row:
+        cores = int(records.nodes.cores.sum())
+        logging.getLogger("mlsim").warning(
+            "the trace shows %s, as %s cores are too many for rows of their own: %s. For a row per core, "
+            "in two files each: output.trace_rows: cores",
+            "a row per node" if info.nodes_per_row == 1 else f"up to {info.nodes_per_row} nodes in a row",
+            f"{cores:,}",
+            _TOGETHER[output.trace],
+        )
+
+
+_TOGETHER = {
+    TraceLevel.JOBS: "several jobs at a time are one region",
+    TraceLevel.NODES: "several jobs at a time are one region",
+    TraceLevel.CHUNKS: "several jobs at a time are one region, and so are chunks",
+    TraceLevel.MESSAGES: "several jobs at a time are one region, and so are chunks; requests are left out",
+}
 
 
 def service_of(scenario: Scenario) -> Service:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from mlsim.errors import InputError
@@ -48,6 +49,7 @@ def cut(
     """
     import otf2
 
+    from mlsim.record.otf2.layout import MOST_ROWS
     from mlsim.record.otf2.library import fix_trace_id
 
     clock = trace.definitions.clock_properties
@@ -58,11 +60,13 @@ def cut(
     events = 0
     with otf2.writer.open(str(directory), definitions=trace.definitions) as writer:
         writer.creator = "mlsim"
-        for location, event in _part(trace, first, last, frozenset(jobs)):
-            writer.event_writer_from_location(location)(event)
-            events += 1
-        for location in trace.definitions.locations:
-            writer.event_writer_from_location(location)  # readers look for the files of each
+        needed = _referred(trace) if jobs or len(list(trace.definitions.locations)) > MOST_ROWS else None
+        for locations, found in trace.parts():
+            for location, event in _part(found, first, last, frozenset(jobs)):
+                writer.event_writer_from_location(location)(event)
+                events += 1
+            for location in locations:
+                _close(writer, trace, location, needed)
         if not events:
             raise InputError(f"nothing is left: no event is in this part of the trace, {_span(trace)}")
         writer._realtime_timestamp = 0.0  # else it is now: the same trace would give other bytes
@@ -70,19 +74,40 @@ def cut(
     return events
 
 
+_CLOSED = SimpleNamespace(close=lambda: None)
+
+
 def _span(trace: Any) -> str:
     clock = trace.definitions.clock_properties
     return f"which lasts from 0 to {seconds_of(trace, clock.global_offset + clock.trace_length):.9g} s"
 
 
-def _part(trace: Any, first: int, last: int, jobs: frozenset[str]) -> Iterator[tuple[Any, Any]]:
+def _referred(trace: Any) -> set[int]:
+    """Return the numbers of locations that groups, as those of communicators, have as members."""
+    members = (member for group in trace.definitions.groups for member in group.members)
+    return {member._ref for member in members if hasattr(member, "number_of_events")}
+
+
+def _close(writer: Any, trace: Any, location: Any, needed: set[int] | None) -> None:
+    """Close a location's files, which readers look for; without events it is left out unless ``needed``."""
+    if needed is not None and location._ref not in needed and location._ref not in writer._event_writers:
+        del trace.definitions.locations._elements_by_ref[location._ref]
+        return
+    writer.event_writer_from_location(location).close()
+    # What is closed keeps no buffers; the writer asks for it, and closes it, once more at its end.
+    writer._event_writers[location._ref] = _CLOSED
+
+
+def _part(
+    found: Iterator[tuple[Any, Any]], first: int, last: int, jobs: frozenset[str]
+) -> Iterator[tuple[Any, Any]]:
     """Yield the events of the part, with those that open and close what reaches over its ends."""
     from otf2 import events as kinds
 
     stacks: dict[Any, list[Any]] = {}
     metrics: dict[Any, Any] = {}
     begun: set[Any] = set()
-    for location, event in trace.events:
+    for location, event in found:
         kind = type(event).__name__
         stack = stacks.setdefault(location, [])
         if event.time >= first and location not in begun:

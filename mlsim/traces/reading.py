@@ -5,8 +5,8 @@ What nothing vouches for is read by another process first, which damage may end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mlsim._files import is_directory, is_file, named, read_bytes
 from mlsim._processes import call, python
 from mlsim.errors import InputError
 
-__all__ = ["anchor_of", "check_apart", "opened", "seconds_of", "word_of"]
+__all__ = ["Trace", "anchor_of", "check_apart", "opened", "seconds_of", "word_of"]
 
 _NAMES = ("traces.otf2", "trace.otf2")
 """Anchors, as mlsim names them now and once did; those of others are found by their suffix."""
@@ -23,10 +23,12 @@ _PLACES = ("", "trace")
 _LONGEST, _SLOWEST = 120.0, 1e5
 """Seconds that a trace is read for at least, and the bytes per second that it is read with at least."""
 _READ_ALL = """
-import resource, otf2
+import resource
+from pathlib import Path
+from mlsim.traces.reading import opened
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # nothing is left behind
 try:
-    with otf2.reader.open(sys.argv[1]) as trace:
+    with opened(Path(sys.argv[1])) as trace:
         for event in trace.events:
             pass
 except Exception:
@@ -82,9 +84,59 @@ def check_apart(anchor: Path) -> None:
         raise InputError(f"{named(anchor)}: is damaged: reading it ends the process that does so")
 
 
+class Trace:
+    """A trace that is open: its definitions, and its events, with a bound on memory and open files."""
+
+    _MOST_LOCATIONS = 1000
+    _MOST_BYTES = 1 << 30
+
+    def __init__(self, reader: Any, anchor: Path) -> None:
+        self._reader, self._anchor = reader, anchor
+        self.definitions = reader.definitions
+        self.handle = reader.handle
+
+    def parts(self) -> Iterator[tuple[Sequence[Any], Iterator[tuple[Any, Any]]]]:
+        """Yield locations, as many as may be open at once, with their events, which are in order of time."""
+        import _otf2
+
+        locations = list(self.definitions.locations)
+        # The library opens the file of each location that is read, with a buffer of this many bytes.
+        at_once = self._MOST_BYTES // max(int(_otf2.Reader_GetChunkSize(self.handle)[0]), 1)
+        at_once = min(max(at_once, 1), self._MOST_LOCATIONS)
+        if len(locations) <= at_once:
+            yield locations, iter(self._reader.events)
+            return
+        for low in range(0, len(locations), at_once):
+            some = locations[low : low + at_once]
+            yield some, self._events_of(some)
+
+    @property
+    def events(self) -> Iterator[tuple[Any, Any]]:
+        """Each location with each of its events: in order of time, of very many some locations at a time."""
+        for _, events in self.parts():
+            yield from events
+
+    def _events_of(self, locations: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        import _otf2
+        from otf2.event_reader import BufferedEventReader
+        from otf2.reader import Reader
+
+        # One more reader, which shares the definitions: the package reads them anew for each.
+        part = Reader.__new__(Reader)
+        part._handle = _otf2.Reader_Open(str(self._anchor))
+        part._definitions, part._locations = self.definitions, locations
+        part._global_evt_reader_handle = None
+        with closing(part):
+            _otf2.Reader_SetSerialCollectiveCallbacks(part._handle)
+            definitions = _otf2.Reader_GetGlobalDefReader(part._handle)
+            _otf2.Reader_ReadAllGlobalDefinitions(part._handle, definitions)
+            _otf2.Reader_CloseGlobalDefReader(part._handle, definitions)
+            yield from BufferedEventReader(part, self._reader.batch_events)
+
+
 @contextmanager
-def opened(anchor: Path) -> Iterator[Any]:
-    """Open a trace for the block, as ``otf2.reader.open`` does.
+def opened(anchor: Path) -> Iterator[Trace]:
+    """Open a trace for the block.
 
     Raises
     ------
@@ -103,7 +155,7 @@ def opened(anchor: Path) -> Iterator[Any]:
     with noted_errors() as reasons:
         try:
             with otf2.reader.open(str(anchor)) as trace:
-                yield trace
+                yield Trace(trace, anchor)
         except InputError:
             raise
         except Exception as error:  # the package has no class for what damage does to it

@@ -413,7 +413,7 @@ LOOP_LEAVES = (
     "platform.nodes.N.power",
     "platform.shared",
 )
-LOOP_TRACED = ("output.trace_details", "output.trace_apart", "output.trace_window")
+LOOP_TRACED = ("output.trace_details", "output.trace_apart", "output.trace_window", "output.trace_rows")
 LOOP_FILES = ("name", "description", "output.trace", *LOOP_TRACED, "output.pictures", "output.csv")
 # A loop alone is a loop, so that its model says nothing more.
 LOOP_MODEL = ("application.model",)

@@ -16,6 +16,7 @@ from otf2 import events as kinds
 
 from mlsim.record import Records
 from mlsim.record.otf2 import Level, Selection, Service, TraceInfo, write_otf2
+from mlsim.traces import anchor_of, opened
 
 EVERYTHING = Selection()
 AT_ONCE = Service()
@@ -112,6 +113,7 @@ def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
         span = stack.pop()
         assert span.region == event.region.canonical_name
         span.end = event.time
+        span.attributes |= attributes
         trace.spans.append(span)
     elif isinstance(event, kinds.MpiSend):
         trace.sends.append(
@@ -182,3 +184,21 @@ def node_locations(records: Records, *, per_node: bool) -> list[int]:
     """First location of every node: the dispatcher's and that of metrics come first."""
     rows = np.ones(len(records.nodes.cores)) if per_node else records.nodes.cores
     return [2 + int(before) for before in np.cumsum(rows) - rows]
+
+
+def events_of(place: Path) -> dict[int, list[tuple]]:
+    """Return all that the events of each location say, in their order."""
+    found: dict[int, list[tuple]] = {}
+    with opened(anchor_of(place)) as reader:
+        for location, event in reader.events:
+            said = {a.name: value for a, value in (event.attributes or {}).items()}
+            region = getattr(event, "region", None)
+            about = (
+                getattr(region, "canonical_name", None),
+                getattr(event, "receiver", getattr(event, "sender", None)),
+                getattr(event, "msg_tag", None),
+                getattr(event, "values", None),
+                getattr(event, "remote", None),
+            )
+            found.setdefault(location._ref, []).append((event.time, type(event).__name__, about, said))
+    return found

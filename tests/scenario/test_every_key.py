@@ -452,6 +452,7 @@ CASES: dict[str, Case] = {
     "output.trace_details": files(PLAIN | LOOP, True),
     "output.trace_apart": files(PLAIN | LOOP, True),
     "output.trace_window": files(PLAIN | LOOP, ["1 s", "5 s"]),
+    "output.trace_rows": files(PLAIN | LOOP, "nodes"),
     "output.trace_jobs": files(PLAIN | LOOP, [2]),
     "output.pictures": files({}, False),
     "output.csv": files(PLAIN, True),

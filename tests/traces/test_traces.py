@@ -23,9 +23,10 @@ from mlsim.record import Records
 from mlsim.record.otf2 import Selection, Service
 from mlsim.scenario import TraceLevel
 from mlsim.traces import anchor_of, convert, cut, opened, problems_of, survey
+from mlsim.traces.reading import Trace
 from tests.record.builders import random_records, with_requests
 from tests.record.loop_traces import HOW
-from tests.record.traces import read_trace, written
+from tests.record.traces import events_of, read_trace, written
 
 
 @pytest.fixture(scope="module")
@@ -191,24 +192,6 @@ def test_a_part_with_some_jobs_has_these_alone(records, trace, tmp_path):
     assert {str(m.attributes["job id"]) for m in part.sends} <= set(some)
 
 
-def events_of(place: Path) -> dict[int, list[tuple]]:
-    """Return all that the events of each location say, in their order."""
-    found: dict[int, list[tuple]] = {}
-    with opened(anchor_of(place)) as reader:
-        for location, event in reader.events:
-            said = {a.name: value for a, value in (event.attributes or {}).items()}
-            region = getattr(event, "region", None)
-            about = (
-                getattr(region, "canonical_name", None),
-                getattr(event, "receiver", getattr(event, "sender", None)),
-                getattr(event, "msg_tag", None),
-                getattr(event, "values", None),
-                getattr(event, "remote", None),
-            )
-            found.setdefault(location._ref, []).append((event.time, type(event).__name__, about, said))
-    return found
-
-
 @pytest.mark.parametrize(
     ("level", "model"),
     [("jobs", "cca"), ("nodes", "cca"), ("chunks", "cca"), *(("messages", model) for model in HOW)],
@@ -329,3 +312,46 @@ def test_jobs_to_show_that_the_workload_lacks_are_refused_before_the_run():
             continue
         with pytest.raises(InputError, match=f"output.trace_jobs: the workload has no job {wrong}"):
             check_traceable(scenario, workload)
+
+
+def test_very_many_locations_are_read_some_at_a_time(records, trace, tmp_path, monkeypatch):
+    def results(place: Path) -> tuple:
+        place.mkdir()
+        anchor = anchor_of(trace)
+        with opened(anchor) as reader:
+            found = survey(reader, anchor)
+        with opened(anchor) as reader:
+            assert list(problems_of(reader)) == []
+        for name in ("a.json", "a.parquet"):
+            with opened(anchor) as reader:
+                convert(reader, place / name)
+        with opened(anchor) as reader:
+            cut(reader, place / "part", begin=10.0, end=60.0, jobs=[])
+        chrome = json.loads((place / "a.json").read_text())["traceEvents"]
+        for event in chrome:
+            event.pop("id", None)  # numbers of messages, in the order in which they are read
+        rows = pl.read_parquet(place / "a.parquet")
+        part = {str(f.relative_to(place)): f.read_bytes() for f in (place / "part").rglob("*.*")}
+        times = {name: (t.visits, round(t.inclusive, 6)) for name, t in sorted(found.regions.items())}
+        facts = dict(found.events), found.locations, found.sent_bytes, times
+        return facts, sorted(map(repr, chrome)), sorted(map(repr, rows.iter_rows())), part
+
+    at_once = results(tmp_path / "one")
+    monkeypatch.setattr(Trace, "_MOST_LOCATIONS", 3)
+    assert results(tmp_path / "two") == at_once
+
+
+def test_a_part_with_some_jobs_has_their_rows_alone(records, trace, tmp_path):
+    some = [str(job) for job in records.jobs.job_id[np.isfinite(records.jobs.start_time)][:1]]
+    with opened(anchor_of(trace)) as reader:
+        cut(reader, tmp_path / "cut", begin=None, end=None, jobs=some)
+    written(tmp_path / "part", records, "chunks", selection=Selection(jobs=[int(job) for job in some]))
+    rows = []
+    for name in ("cut", "part"):
+        with opened(anchor_of(tmp_path / name)) as reader:
+            rows.append([(row._ref, row.name, row.group.name) for row in reader.definitions.locations])
+        files = {int(file.stem) for file in (tmp_path / name / "traces").glob("*.evt")}
+        assert files == {number for number, *_ in rows[-1]}
+    assert rows[0] == rows[1]
+    with opened(anchor_of(trace)) as reader:
+        assert len(rows[0]) < len(list(reader.definitions.locations))

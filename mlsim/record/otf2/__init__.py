@@ -11,8 +11,8 @@ from mlsim._late import late
 from mlsim.record.otf2.layout import LATEST
 
 if TYPE_CHECKING:
-    from mlsim.record.otf2.writer import Level, Selection, Service, TraceInfo, write_otf2
+    from mlsim.record.otf2.writer import Level, Rows, Selection, Service, TraceInfo, write_otf2
 
-__all__ = ["LATEST", "Level", "Selection", "Service", "TraceInfo", "write_otf2"]
+__all__ = ["LATEST", "Level", "Rows", "Selection", "Service", "TraceInfo", "write_otf2"]
 
-__getattr__ = late(__name__, {"writer": "Level Selection Service TraceInfo write_otf2"})
+__getattr__ = late(__name__, {"writer": "Level Rows Selection Service TraceInfo write_otf2"})

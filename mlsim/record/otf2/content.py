@@ -25,9 +25,11 @@ __all__ = [
 class Intervals(NamedTuple):
     """Intervals on the rows: columns by interval (see ``Layout``), then of the occupancy rows behind them.
 
+    ``shown`` is whether the trace has a row.
     ``told`` is when the interval's PEs knew that no work is left, or has no rows where none is shown.
     """
 
+    shown: NDArray[np.bool_]
     first: Ints
     occupancy_row: NDArray[np.int32]
     told: Floats

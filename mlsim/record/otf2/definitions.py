@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.record.otf2.job_regions import write_job_regions
-from mlsim.record.otf2.layout import Layout
+from mlsim.record.otf2.layout import Layout, Processes
 from mlsim.record.otf2.library import address, function
 from mlsim.record.otf2.metrics import Metric, metrics_of
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
     CHUNK_WINDOW,
+    CHUNKS,
     COMMUNICATOR,
     FIRST_ITERATION,
     FIRST_ROW,
@@ -27,17 +28,19 @@ from mlsim.record.otf2.references import (
     MESSAGE,
     METRIC_CLASS,
     METRIC_LOCATION,
-    NESTED_REGIONS,
     NODES,
+    PE_TIME,
     REMAINING_ITERATIONS,
     REMAINING_WORK,
+    SEVERAL_JOBS,
     STEP,
     TECHNIQUE,
     Level,
     fixed_strings,
+    nested_regions,
 )
 from mlsim.record.ranks import Ranks
-from mlsim.record.tables import Nodes, Records
+from mlsim.record.tables import Records
 
 __all__ = ["SIZE_TYPES", "Names", "metric_type", "write_definitions"]
 
@@ -67,6 +70,10 @@ _ATTRIBUTES = (
     (REMAINING_WORK, "remaining work", "PE-seconds of work not yet executed", _otf2.TYPE_DOUBLE),
     (NODES, "nodes", "how many nodes are asked for", _otf2.TYPE_UINT64),
     (FOR_JOB, "for job", "identifier of the job that nodes are asked for", _otf2.TYPE_UINT64),
+)
+_OF_MERGED = (
+    (CHUNKS, "chunks", "chunks that begin in it", _otf2.TYPE_UINT64),
+    (PE_TIME, "PE time", "seconds of chunks in it, summed over PEs", _otf2.TYPE_DOUBLE),
 )
 
 
@@ -178,11 +185,11 @@ def write_definitions(
         writer.handle, TICKS_PER_SECOND, span[0], span[1] - span[0], undefined
     )
     if ranks is None:
-        _write_machine(writer, records.nodes)
+        _write_machine(writer, layout.processes)
         _write_locations(writer, layout, events)
     else:
-        _write_ranks(writer, records.nodes, layout, ranks.numbers, events)
-    _write_nested_regions(writer, names.technique, level)
+        _write_ranks(writer, layout, ranks.numbers, events)
+    _write_nested_regions(writer, names.technique, nested_regions(level, merged=layout.merged))
     source = writer.text(names.workload)
     write_job_regions(address(writer.handle), records.jobs, job_region, source, writer.texts)
     if ranks is None:
@@ -194,55 +201,59 @@ def write_definitions(
     if level == "messages":
         _write_window(writer)
     if level != "jobs":
-        _write_attributes(writer, size_bits)
+        _write_attributes(writer, size_bits, layout.merged)
     _write_job_groups(writer, records, job_region, names.technique)
     _otf2.Archive_CloseGlobalDefWriter(archive, writer.handle)
 
 
-def _write_attributes(writer: _Writer, size_bits: int) -> None:
+def _write_attributes(writer: _Writer, size_bits: int, merged: bool) -> None:
     """Write the attributes of events."""
-    iterations = (ITERATIONS, "iterations", "iterations in the chunk", SIZE_TYPES[size_bits])
-    for attribute, name, about, kind in (iterations, *_ATTRIBUTES):
+    where = "chunks that begin in it" if merged else "chunk"
+    iterations = (ITERATIONS, "iterations", f"iterations in the {where}", SIZE_TYPES[size_bits])
+    for attribute, name, about, kind in (iterations, *_ATTRIBUTES, *(_OF_MERGED if merged else ())):
         labels = writer.text(name), writer.text(about)
         _otf2.GlobalDefWriter_WriteAttribute(writer.handle, attribute, *labels, kind)
 
 
-def _write_machine(writer: _Writer, nodes: Nodes) -> None:
-    """Write the system tree, and a location group a node and for the batch system."""
+def _write_machine(writer: _Writer, processes: Processes) -> None:
+    """Write the system tree, and a location group a process and for the batch system."""
     handle, text = writer.handle, writer.text
     process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
-    trees = _write_tree(writer, nodes)
+    trees = _write_tree(writer, processes)
     _otf2.GlobalDefWriter_WriteLocationGroup(handle, 0, text("batch system"), process, 0, no_creator)
-    for node, (name, tree) in enumerate(zip(nodes.name, trees, strict=True)):
-        _otf2.GlobalDefWriter_WriteLocationGroup(handle, 1 + node, text(name), process, tree, no_creator)
+    for number, (name, tree) in enumerate(zip(processes.name, trees, strict=True)):
+        _otf2.GlobalDefWriter_WriteLocationGroup(handle, 1 + number, text(name), process, tree, no_creator)
 
 
 def _write_ranks(
-    writer: _Writer, nodes: Nodes, layout: Layout, numbers: NDArray[np.int64], events: NDArray[np.int64]
+    writer: _Writer, layout: Layout, numbers: NDArray[np.int64], events: NDArray[np.int64]
 ) -> None:
     """Write the system tree, and each rank: a process on its node, with one thread."""
     process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
-    trees = np.repeat(_write_tree(writer, nodes), np.diff(layout.node_first)).tolist()
+    trees = np.array(_write_tree(writer, layout.processes))[layout.row_process].tolist()
     for row, (rank, tree) in enumerate(zip(numbers.tolist(), trees, strict=True)):
         name = writer.text(f"MPI Rank {rank}")
         _otf2.GlobalDefWriter_WriteLocationGroup(writer.handle, row, name, process, tree, no_creator)
         writer.location(FIRST_ROW + row, "Master thread", int(events[FIRST_ROW + row]), row)
 
 
-def _write_tree(writer: _Writer, nodes: Nodes) -> list[int]:
-    """Write the system tree cluster -> group -> node; return the numbers of nodes in it."""
+def _write_tree(writer: _Writer, processes: Processes) -> list[int]:
+    """Write the system tree cluster -> group -> node, or nodes; return the numbers of these in it."""
     handle, text = writer.handle, writer.text
     undefined = _otf2.UNDEFINED_SYSTEM_TREE_NODE.value
     _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, 0, text("cluster"), text("machine"), undefined)
     _otf2.GlobalDefWriter_WriteSystemTreeNodeDomain(handle, 0, _otf2.SYSTEM_TREE_DOMAIN_MACHINE)
-    groups = {name: 1 + number for number, name in enumerate(dict.fromkeys(nodes.group))}
+    groups = {name: 1 + number for number, name in enumerate(dict.fromkeys(processes.group))}
     for name, number in groups.items():
         _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, number, text(name), text("group"), 0)
     trees = []
-    for node, (name, group) in enumerate(zip(nodes.name, nodes.group, strict=True)):
-        tree = 1 + len(groups) + node
-        _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, tree, text(name), text("node"), groups[group])
-        _otf2.GlobalDefWriter_WriteSystemTreeNodeDomain(handle, tree, _otf2.SYSTEM_TREE_DOMAIN_SHARED_MEMORY)
+    kind = "node" if processes.nodes == 1 else "nodes"
+    for number, (name, group) in enumerate(zip(processes.name, processes.group, strict=True)):
+        tree = 1 + len(groups) + number
+        _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, tree, text(name), text(kind), groups[group])
+        if processes.nodes == 1:
+            memory = _otf2.SYSTEM_TREE_DOMAIN_SHARED_MEMORY
+            _otf2.GlobalDefWriter_WriteSystemTreeNodeDomain(handle, tree, memory)
         trees.append(tree)
     return trees
 
@@ -253,15 +264,15 @@ def _write_locations(writer: _Writer, layout: Layout, events: NDArray[np.int64])
     writer.location(BATCH_LOCATION, "dispatcher", counts[BATCH_LOCATION], 0)
     metric = _otf2.LOCATION_TYPE_METRIC
     writer.location(METRIC_LOCATION, "metrics", counts[METRIC_LOCATION], 0, metric)
-    location = FIRST_ROW - 1
-    for node, rows in enumerate(np.diff(layout.node_first).tolist()):
-        for row in range(rows):
-            location += 1
-            name = "all cores" if layout.per_node else f"core {row}"
-            writer.location(location, name, counts[location], 1 + node)
+    rows = np.flatnonzero(layout.shown)
+    cores = rows - layout.node_row[layout.row_node[rows]]
+    columns = (column.tolist() for column in (rows, cores, layout.row_process[rows]))
+    for row, core, process in zip(*columns, strict=True):
+        name = "all cores" if layout.per_node or layout.merged else f"core {core}"
+        writer.location(FIRST_ROW + row, name, counts[FIRST_ROW + row], 1 + process)
 
 
-def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None:
+def _write_nested_regions(writer: _Writer, technique: str, names: Sequence[str]) -> None:
     """Write the regions that are nested in those of jobs, each in a group of its own."""
     by, of = (f", handed out by {technique}", f" of {technique}") if technique else ("", "")
     kinds = {
@@ -271,12 +282,14 @@ def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None
         "request": ("a PE asks for a chunk until it begins it", _otf2.REGION_ROLE_POINT2POINT),
         "dispatcher": ("the batch system, from the first to the last event", _otf2.REGION_ROLE_FUNCTION),
         "wait": ("a request, or a thread, waits for others", _otf2.REGION_ROLE_ARTIFICIAL),
+        "chunks": (f"some PE executes a chunk{by}", _otf2.REGION_ROLE_LOOP),
+        SEVERAL_JOBS: ("held by more than one job", _otf2.REGION_ROLE_ARTIFICIAL),
     }
-    for region, name in enumerate(NESTED_REGIONS[level]):
+    for region, name in enumerate(names):
         about, role = kinds[name]
         own = writer.text(name)
         writer.region(region, own, own, writer.text(about), role.value, writer.text(""))
-        writer.group(f"chunks{of}" if name == "chunk" else name, *_REGIONS, [region])
+        writer.group(f"chunks{of}" if name in ("chunk", "chunks") else name, *_REGIONS, [region])
 
 
 def _write_job_groups(
@@ -345,8 +358,10 @@ def _world(ranks: Ranks) -> _Communicator:
 
 def _coordination(layout: Layout) -> _Communicator:
     """Return the communicator of a simulated run, whose ranks are processes: the batch system, then nodes."""
-    nodes = [BATCH_LOCATION, *(FIRST_ROW + layout.node_first[:-1]).tolist()]
-    return _Communicator("coordination", "batch system and nodes", nodes)
+    _, first = np.unique(layout.processes.of_node, return_index=True)
+    first = first[layout.processes.of_node[first] >= 0]  # the first node of each process
+    members = [BATCH_LOCATION, *(FIRST_ROW + layout.node_row[first]).tolist()]
+    return _Communicator("coordination", "batch system and nodes", members)
 
 
 def _write_window(writer: _Writer) -> None:

@@ -57,13 +57,22 @@ from mlsim.record.otf2.references import (
 )
 from mlsim.record.otf2.request_events import before_chunk, begin_requests, serve_until, write_refusal
 
-__all__ = ["write_batch", "write_metrics", "write_rows"]
+__all__ = [
+    "END_OF_TIME",
+    "TOLERANCE",
+    "begin_location",
+    "enter_job",
+    "ticks",
+    "write_batch",
+    "write_metrics",
+    "write_rows",
+]
 
 
-_END_OF_TIME = int(np.iinfo(np.int64).max)
+END_OF_TIME = int(np.iinfo(np.int64).max)
 # Sums of floats may put a chunk's bounds outside of its job's by a rounding error, which is cut off;
 # at more than this, in ns, the records are wrong.
-_TOLERANCE = 1000
+TOLERANCE = 1000
 
 
 @kernel(_nrt=False)
@@ -92,9 +101,11 @@ def write_rows(
     """
     known = shared(content)
     for row in range(low, high):
+        if not known.intervals.shown[row]:
+            continue
         location = FIRST_ROW + row
         to = shared(Target(api, get_writer(api.get_evt_writer, archive, location), attributes, clock))
-        _begin_location(to)
+        begin_location(to)
         if to.writer == 0:
             return 1, -1
         at = _write_row(to, known, row, location)
@@ -106,7 +117,7 @@ def write_rows(
 
 
 @kernel(_nrt=False)
-def _begin_location(to: Target) -> None:
+def begin_location(to: Target) -> None:
     """Forget the last event of the location before."""
     if to.clock[0] != TIES_STAY:
         to.clock[0] = -1
@@ -121,11 +132,11 @@ def _write_row(to: Target, content: Content, row: int, location: int) -> Progres
         at = _write_job(to, content, interval, at)
         if at.failed != 0 or at.misplaced >= 0:
             break
-    return messages_until(to, content.messages, _END_OF_TIME, at)
+    return messages_until(to, content.messages, END_OF_TIME, at)
 
 
 @kernel(_nrt=False)
-def _ticks(seconds: float) -> int:
+def ticks(seconds: float) -> int:
     """Convert a time to the trace's clock."""
     return int(np.rint(seconds * 1e9))
 
@@ -135,18 +146,18 @@ def _write_job(to: Target, content: Content, interval: int, at: Progress) -> Pro
     """Write one job's time on one location with what is nested in it."""
     intervals, chunks, part, requests = content.intervals, content.chunks, content.part, content.requests
     row = intervals.occupancy_row[interval]
-    job, begin, end = intervals.job[row], _ticks(intervals.start[row]), _ticks(intervals.end[row])
+    job, begin, end = intervals.job[row], ticks(intervals.start[row]), ticks(intervals.end[row])
     if not part.shown[job] or end < part.first or begin > part.last:
         return messages_until(to, content.messages, end + 1, at)
     at, seen = open_region(to, content, begin, at)
-    at = wrote(at, begin, _enter_job(to, content, job, seen))
+    at = wrote(at, begin, enter_job(to, content, job, seen))
     at = begin_requests(at, interval, requests)
     if len(chunks.rows) > 0:
         for index in range(chunks.first[interval], chunks.first[interval + 1]):
             at = _write_chunk(to, content, interval, index, end, at)
     at = write_refusal(to, content, interval, at, requests)
     if len(intervals.told) > 0 and intervals.told[interval] < intervals.end[row]:
-        idle = max(at.time, _ticks(intervals.told[interval]))
+        idle = max(at.time, ticks(intervals.told[interval]))
         if idle < end and idle <= part.last:
             at = serve_until(to, content, interval, idle, True, at, requests)
             at, seen = open_region(to, content, idle, at)
@@ -159,7 +170,7 @@ def _write_job(to: Target, content: Content, interval: int, at: Progress) -> Pro
 
 
 @kernel(_nrt=False)
-def _enter_job(to: Target, content: Content, job: int, time: int) -> int:
+def enter_job(to: Target, content: Content, job: int, time: int) -> int:
     """Write that a job begins."""
     region = content.jobs.region[job]
     if not content.describe:
@@ -180,7 +191,7 @@ def _write_chunk(
     first, size, step = rows[chunk, 2], rows[chunk, 3], rows[chunk, 4]
     begin = max(at.time, min(start, limit))
     stop = max(begin, min(end, limit))
-    if abs(begin - start) > _TOLERANCE or abs(stop - end) > _TOLERANCE:
+    if abs(begin - start) > TOLERANCE or abs(stop - end) > TOLERANCE:
         return Progress(at.time, at.item, at.last_item, at.events, at.failed, chunk, at.service)
     at = before_chunk(to, content, interval, chunk, begin, at, content.requests)
     if stop < part.first or begin > part.last:
@@ -219,7 +230,7 @@ def write_batch(
     Returns a status, not 0 if the library failed, and the number of events.
     """
     to = shared(Target(api, get_writer(api.get_evt_writer, archive, BATCH_LOCATION), attributes, clock))
-    _begin_location(to)
+    begin_location(to)
     if to.writer == 0:
         return 1, 0
     failed = 0

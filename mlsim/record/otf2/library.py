@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -205,7 +205,7 @@ def apart(directory: Path) -> Iterator[Any]:
                 os.rename(file.path, directory / TRACE_NAME / file.name)
 
 
-def write_local_definitions(archive: Any, directory: Path, locations: range) -> None:
+def write_local_definitions(archive: Any, directory: Path, locations: Sequence[int]) -> None:
     """Write the files of local definitions of locations, which readers look for, and which have nothing.
 
     All are the same, so that those after the first are links to it where the file system has links.

@@ -42,6 +42,7 @@ class MessageEvents(NamedTuple):
     is_sent: Bools
     peer: Ints
     kind: Ints
+    tag: Ints
     job_id: Ints
     nodes: Ints
     for_job: Ints
@@ -93,14 +94,15 @@ def deliver(records: Records, layout: Layout) -> MessageEvents:
     is_sent = np.tile([True, False], len(by_sending))
     time = np.where(is_sent, messages.sent[message], messages.received[message])
     at_batch = from_batch[message] == is_sent
-    location = np.where(at_batch, BATCH_LOCATION, FIRST_ROW + layout.node_first[node[message]])
+    location = np.where(at_batch, BATCH_LOCATION, FIRST_ROW + layout.node_row[node[message]])
     in_time = np.argsort(time, kind="stable")
-    first, order = group(location[in_time], FIRST_ROW + int(layout.node_first[-1]))
+    first, order = group(location[in_time], FIRST_ROW + len(layout.row_node))
     order = in_time[order]
-    peer = np.where(at_batch, BATCH_RANK + 1 + node[message], BATCH_RANK)
-    return _message_events(
-        records, message[order], first, nanoseconds(time[order]), is_sent[order], peer[order]
-    )
+    processes, message = layout.processes, message[order]
+    peer = np.where(at_batch[order], BATCH_RANK + 1 + processes.of_node[node[message]], BATCH_RANK)
+    # Nodes of one process may overtake each other: they have tags of their own.
+    tag = messages.kind[message] + len(MessageKind) * processes.place[node[message]]
+    return _message_events(records, message, first, nanoseconds(time[order]), is_sent[order], peer, tag)
 
 
 def _check_order(messages: Messages, node: Ints, from_batch: Bools) -> None:
@@ -114,7 +116,7 @@ def _check_order(messages: Messages, node: Ints, from_batch: Bools) -> None:
 
 
 def _message_events(
-    records: Records, message: Ints, first: Ints, time: Ints, is_sent: Bools, peer: Ints
+    records: Records, message: Ints, first: Ints, time: Ints, is_sent: Bools, peer: Ints, tag: Ints
 ) -> MessageEvents:
     """Add what the messages of the entries say."""
     messages = records.messages
@@ -124,6 +126,7 @@ def _message_events(
         is_sent,
         peer,
         messages.kind[message].astype(np.int64),
+        tag,
         records.jobs.job_id[messages.job[message]],
         messages.nodes[message],
         messages.for_job[message],

@@ -92,7 +92,7 @@ def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PeP
     owner = np.where(attempt_of_rows(records.occupancy, records.attempts) < 0, records.occupancy.job, n_jobs)
     job_first, by_job = group(owner[held.row], n_jobs + 1)
     job_first, by_job = job_first[:-1], by_job[: job_first[-2]]
-    home, earlier, latest = _link_stays(job_first, by_job, held.row, held.node, len(layout.node_first) - 1)
+    home, earlier, latest = _link_stays(job_first, by_job, held.row, held.node, len(layout.node_row))
     at_home = home == np.arange(entries)
     pes = np.where(at_home, _pes_per_entry(records.occupancy, layout, pes_per_node), 0)[by_job]
     first = np.concatenate([[0], np.cumsum(pes)])[job_first]

@@ -140,4 +140,5 @@ def write_message(to: Target, messages: MessageEvents, item: int) -> int:
         failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, messages.for_job[item])
     side = to.api.mpi_send if messages.is_sent[item] else to.api.mpi_recv
     time, peer, length = stamp(to, messages.time[item]), messages.peer[item], messages.length[item]
-    return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, kind, length)
+    tag = messages.tag[item]
+    return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, tag, length)

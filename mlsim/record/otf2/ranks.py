@@ -43,7 +43,7 @@ def rank_messages(records: Records, layout: Layout, ranks: Ranks) -> MessageEven
     The clocks of ranks agree to some µs; what would be received before it was sent is received then.
     """
     requests = ranks.requests or _NO_REQUESTS
-    rows = int(layout.node_first[-1])
+    rows = len(layout.row_node)
     arrived = answered_at(records, requests) if ranks.requests is not None else np.empty(0)
     if arrived is None:
         requests, arrived = _NO_REQUESTS, np.empty(0)
@@ -65,6 +65,7 @@ def rank_messages(records: Records, layout: Layout, ranks: Ranks) -> MessageEven
         nanoseconds(np.maximum(time[order], 0.0)),
         is_sent[order],
         ranks.numbers[other[order]],
+        kind[order],
         kind[order],
         np.full(4 * n, int(records.jobs.job_id[0])),
         nothing,

@@ -12,6 +12,7 @@ from mlsim.record.codes import MessageKind
 __all__ = [
     "BATCH_LOCATION",
     "CALCULATION_REGION",
+    "CHUNKS",
     "CHUNK_REGION",
     "CHUNK_REPLY",
     "CHUNK_REQUEST",
@@ -32,15 +33,19 @@ __all__ = [
     "METRIC_LOCATION",
     "NESTED_REGIONS",
     "NODES",
+    "PE_TIME",
     "REMAINING_ITERATIONS",
     "REMAINING_WORK",
     "REQUEST_REGION",
+    "SEVERAL_JOBS",
     "STEP",
     "TECHNIQUE",
     "TECHNIQUE_STRING",
     "WAIT_REGION",
     "Level",
+    "Rows",
     "fixed_strings",
+    "nested_regions",
 ]
 
 # Locations: the dispatcher, the metrics of the batch system, then the rows of the nodes in order. Readers
@@ -50,6 +55,7 @@ METRIC_LOCATION = 1
 FIRST_ROW = 2
 
 Level = Literal["jobs", "nodes", "chunks", "messages"]
+Rows = Literal["auto", "cores", "nodes"]
 
 # Regions: those that a level nests in jobs, and that of the batch system, then one for each job that started.
 # Numbers have no gaps, which readers would complain of.
@@ -64,6 +70,17 @@ CALCULATION_REGION = NESTED_REGIONS["messages"].index("chunk calculation")
 REQUEST_REGION = NESTED_REGIONS["messages"].index("request")
 DISPATCHER_REGION = NESTED_REGIONS["messages"].index("dispatcher")
 WAIT_REGION = NESTED_REGIONS["messages"].index("wait")
+
+
+def nested_regions(level: Level, *, merged: bool) -> tuple[str, ...]:
+    """Return the names of the regions before those of jobs, by number."""
+    if not merged:
+        return NESTED_REGIONS[level]
+    return (*("chunks" if name == "chunk" else name for name in NESTED_REGIONS[level]), SEVERAL_JOBS)
+
+
+SEVERAL_JOBS = "several jobs"
+"""The last of them where a row shows several cores."""
 
 METRIC_CLASS = 0
 COMMUNICATOR = 0
@@ -83,6 +100,9 @@ REMAINING_ITERATIONS = 6
 REMAINING_WORK = 7
 NODES = 8
 FOR_JOB = 9
+# Of merged rows alone.
+CHUNKS = 10
+PE_TIME = 11
 
 # Strings that events refer to; string 0 is empty, as the format advises.
 TECHNIQUE_STRING = 1

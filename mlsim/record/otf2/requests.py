@@ -125,7 +125,7 @@ def requests_of(
         not service.on_node,
         service.message_bytes,
         ranks[rows],
-        CHUNK_REQUEST + 2 * (rows - layout.node_first[layout.held.node[layout.entry]]),
+        CHUNK_REQUEST + 2 * (rows - layout.node_row[layout.held.node[layout.entry]]),
         np.where(asked >= 0, ranks[rows[asked]], -1),
         way,
         working,

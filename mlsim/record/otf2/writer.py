@@ -31,7 +31,7 @@ from mlsim.record.otf2.content import (
 )
 from mlsim.record.otf2.definitions import SIZE_TYPES, Names, metric_type, write_definitions
 from mlsim.record.otf2.events import write_batch, write_metrics, write_rows
-from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
+from mlsim.record.otf2.layout import MOST_ROWS, Layout, lay_out, merge_rows, nanoseconds, without_rows
 from mlsim.record.otf2.library import (
     ROWS_AN_ARCHIVE,
     TRACE_NAME,
@@ -43,7 +43,8 @@ from mlsim.record.otf2.library import (
     open_archive,
     write_local_definitions,
 )
-from mlsim.record.otf2.message_events import BATCH_RANK, MessageEvents, deliver
+from mlsim.record.otf2.merged_rows import Work, work_space, write_merged_rows
+from mlsim.record.otf2.message_events import BATCH_RANK, MessageEvents, application_nodes, deliver
 from mlsim.record.otf2.metrics import Samples, metrics_of, sample_metrics
 from mlsim.record.otf2.places import PePlaces, place_pes, told_times
 from mlsim.record.otf2.progress import TIES_STAY
@@ -52,8 +53,9 @@ from mlsim.record.otf2.references import (
     BATCH_LOCATION,
     FIRST_ROW,
     METRIC_LOCATION,
-    NESTED_REGIONS,
     Level,
+    Rows,
+    nested_regions,
 )
 from mlsim.record.otf2.requests import requests_of
 from mlsim.record.otf2.selection import Part, Selection, part_of, select_messages, select_samples
@@ -61,7 +63,7 @@ from mlsim.record.otf2.service import Service
 from mlsim.record.ranks import Ranks
 from mlsim.record.tables import Chunks, Jobs, Messages, PEs, Records
 
-__all__ = ["Level", "Selection", "Service", "TraceInfo", "write_otf2"]
+__all__ = ["Level", "Rows", "Selection", "Service", "TraceInfo", "write_otf2"]
 
 _EVERYTHING = Selection()
 _AT_ONCE = Service()
@@ -69,11 +71,15 @@ _AT_ONCE = Service()
 
 @dataclass(frozen=True, slots=True)
 class TraceInfo:
-    """The size of a trace: events, locations, and bytes of all its files."""
+    """The size of a trace: events, locations, and bytes of all its files.
+
+    ``nodes_per_row`` is 0 where rows are as the level has them, else how many nodes a row shows at most.
+    """
 
     events: int
     locations: int
     bytes: int
+    nodes_per_row: int = 0
 
 
 def write_otf2(
@@ -91,6 +97,7 @@ def write_otf2(
     selection: Selection = _EVERYTHING,
     service: Service = _AT_ONCE,
     apart: bool = False,
+    rows: Rows = "auto",
 ) -> TraceInfo:
     """Write ``directory/traces.otf2`` and the files that belong to it.
 
@@ -126,6 +133,10 @@ def write_otf2(
         Whom PEs ask, what is spent on a chunk, and the length of messages; for the level ``messages``.
     apart
         Whether events of a location at the same time are moved apart, by 1 ns each.
+    rows
+        ``cores``: rows are as the level has them, however many; ``nodes``: one a node, which shows all its
+        cores at once; ``auto``: the former up to :data:`~mlsim.record.otf2.layout.MOST_ROWS` rows, beyond
+        that one row a node, or several nodes.
 
     Raises
     ------
@@ -137,13 +148,17 @@ def write_otf2(
     directory = Path(directory)
     if (directory / f"{TRACE_NAME}.otf2").exists():
         raise OutputError(f"{directory} has a trace in it already; remove it or name another directory")
-    shown = _at_level(records, level)
+    part = part_of(selection, records.jobs)
     per_node = exclusive_nodes and not _shows_chunks(level)
     layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
+    if ranks is None:
+        layout = _fitted(layout, records, level, part, rows)
+    if layout.merged and level == "messages":
+        level = "chunks"
+    shown = _at_level(records, level)
     has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
     messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
-    part = part_of(selection, records.jobs)
     row_ranks = _ranks_of_rows(layout, ranks)
     content = _content(shown, layout, level, places, messages, details, part, service, row_ranks)
     samples = sample_metrics(records) if ranks is None else None
@@ -164,7 +179,11 @@ def write_otf2(
         shows_dispatcher = level == "messages" and part.shown.all()
         span = (part.first, last if shows_dispatcher else -1)
         clock = np.array([-1 if apart else TIES_STAY, 0])
-        events = _write_events(archive, directory, shown, content, samples, places, span, clock)
+        work = None
+        if layout.merged:
+            several = len(nested_regions(level, merged=True)) - 1
+            work = work_space(layout, records.nodes, len(records.jobs.job_id), several)
+        events = _write_events(archive, directory, shown, content, samples, places, span, clock, work)
         write_definitions(
             archive,
             Names(scenario_name, technique, workload_name),
@@ -179,15 +198,49 @@ def write_otf2(
         )
     with failures(directory):
         fix_trace_id(directory)
-    locations = len(events) - (0 if ranks is None else FIRST_ROW)
-    return TraceInfo(int(events.sum()), locations, _size(directory))
+    locations = int(layout.shown.sum()) + (FIRST_ROW if ranks is None else 0)
+    nodes_per_row = layout.processes.nodes if layout.merged else 0
+    return TraceInfo(int(events.sum()), locations, _size(directory), nodes_per_row)
+
+
+def _fitted(layout: Layout, records: Records, level: Level, part: Part, rows: Rows) -> Layout:
+    """Leave out rows on which nothing happens, of wide traces and of some jobs; merge them if asked to."""
+    is_wide = len(layout.row_node) > MOST_ROWS
+    every = np.ones(len(layout.row_node), np.bool_)
+    if rows == "nodes":
+        return merge_rows(layout, every, len(records.nodes.name))
+    if not is_wide and part.shown.all():
+        return layout
+    occurring = _occurring(layout, records, level, part)
+    if level != "jobs":  # messages of a node are on its first row, and all ranks have one
+        of_nodes = layout.node_row if not is_wide else layout.node_row[layout.row_node[occurring]]
+        occurring[of_nodes] = True
+    if rows == "cores" or int(occurring.sum()) <= MOST_ROWS:
+        return without_rows(layout, occurring)
+    return merge_rows(layout, occurring, MOST_ROWS)
+
+
+def _occurring(layout: Layout, records: Records, level: Level, part: Part) -> NDArray[np.bool_]:
+    """Return which rows have something of the part that is shown."""
+    held, messages = records.occupancy, records.messages
+    seen = part.shown[held.job]
+    seen &= (nanoseconds(held.end) >= part.first) & (nanoseconds(held.start) <= part.last)
+    if level == "messages":  # the PEs of a job ask each other
+        seen = np.isin(held.job, held.job[seen])
+    found = np.zeros(len(layout.row_node), np.bool_)
+    found[np.repeat(np.arange(len(found)), np.diff(layout.first))[seen[layout.occupancy_row]]] = True
+    if level != "jobs" and n_rows(messages):
+        sent = part.shown[messages.job]
+        sent &= (nanoseconds(messages.received) >= part.first) & (nanoseconds(messages.sent) <= part.last)
+        found[layout.node_row[application_nodes(records)[sent]]] = True
+    return found
 
 
 def _ranks_of_rows(layout: Layout, ranks: Ranks | None) -> Ints:
     """Return the rank of each row: that of the run, or of the row's node behind the batch system."""
     if ranks is not None:
         return ranks.numbers
-    return BATCH_RANK + 1 + np.repeat(np.arange(len(layout.node_first) - 1), np.diff(layout.node_first))
+    return BATCH_RANK + 1 + layout.row_process
 
 
 def _shows_chunks(level: Level) -> bool:
@@ -216,15 +269,15 @@ def _content(
     """Arrange the records by location and time."""
     told, chunks, requests = _inside_jobs(records, layout, level, places, part, service, ranks)
     largest = (size_range(records.chunks) or (0, 0))[1]
-    held, nested = records.occupancy, NESTED_REGIONS[level]
+    held, nested = records.occupancy, nested_regions(level, merged=layout.merged)
     return Content(
-        Intervals(layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
+        Intervals(layout.shown, layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
         _job_columns(records, first_region=len(nested)),
         _shows_chunks(level),
         details,
-        min(bits for bits in SIZE_TYPES if largest < 1 << bits),
+        max(SIZE_TYPES) if layout.merged else min(bits for bits in SIZE_TYPES if largest < 1 << bits),
         part,
-        nested.index("idle") if nested else -1,
+        nested.index("idle") if "idle" in nested else -1,
         chunks,
         messages,
         requests,
@@ -283,26 +336,30 @@ def _write_events(
     places: PePlaces | None,
     span: tuple[int, int],
     clock: Ints,
+    work: Work | None,
 ) -> NDArray[np.int64]:
     """Write all event files; return the number of events of each location.
 
     The dispatcher has a region of this span, in ns, unless it ends at -1. ``clock``: see ``progress.stamp``.
+    ``work``: of merged rows.
     """
+    shown = content.intervals.shown
     rows = len(content.intervals.first) - 1
     events = np.zeros(FIRST_ROW + rows, np.int64)
     _otf2.Archive_OpenDefFiles(archive)
-    first = FIRST_ROW if samples is None else 0
-    write_local_definitions(archive, directory, range(first, FIRST_ROW + rows))
+    own = [] if samples is None else [BATCH_LOCATION, METRIC_LOCATION]
+    write_local_definitions(archive, directory, [*own, *(FIRST_ROW + np.flatnonzero(shown)).tolist()])
     _otf2.Archive_CloseDefFiles(archive)
     with _attributes() as attributes:
-        if rows > ROWS_AN_ARCHIVE:
+        at_once = int(shown.sum()) <= ROWS_AN_ARCHIVE
+        if not at_once:
             for low in range(0, rows, ROWS_AN_ARCHIVE):
                 with apart(directory) as part:
                     high = min(low + ROWS_AN_ARCHIVE, rows)
-                    _write_rows(part, attributes, clock, records, content, places, events, low, high)
+                    _write_rows(part, attributes, clock, records, content, places, events, low, high, work)
         _otf2.Archive_OpenEvtFiles(archive)
-        if rows <= ROWS_AN_ARCHIVE:
-            _write_rows(archive, attributes, clock, records, content, places, events, 0, rows)
+        if at_once:
+            _write_rows(archive, attributes, clock, records, content, places, events, 0, rows, work)
         if samples is not None:
             _write_batch_system(archive, attributes, clock, records, content, samples, span, events)
     _otf2.Archive_CloseEvtFiles(archive)
@@ -329,11 +386,16 @@ def _write_rows(
     events: NDArray[np.int64],
     low: int,
     high: int,
+    work: Work | None,
 ) -> None:
     """Write the rows from ``low`` to before ``high``, and count their events."""
     library = find_api(), address(archive), address(attributes), clock
     for begin, end in row_ranges(content.intervals.first[low : high + 1], content.chunks):
-        failed, misplaced = write_rows(*library, content, events, low + begin, low + end)
+        span = low + begin, low + end
+        if work is None:
+            failed, misplaced = write_rows(*library, content, events, *span)
+        else:
+            failed, misplaced = write_merged_rows(*library, content, events, work, *span)
         let_go(content.chunks.rows)
         if isinstance(content.requests, Requests):
             let_go(content.requests.served)

@@ -11,7 +11,7 @@ from mlsim.scenario.values.field_types import OneOf, Switch
 from mlsim.scenario.values.lists import JobNumbers, TimeWindow
 from mlsim.scenario.values.plugins import PluginList
 from mlsim.scenario.values.section import Section, Violation
-from mlsim.scenario.words import TraceLevel
+from mlsim.scenario.words import TraceLevel, TraceRows
 
 __all__ = ["OutputConfig"]
 
@@ -38,6 +38,11 @@ class OutputConfig(Section):
     """
     trace_jobs: JobNumbers | None = Field(None, examples=[[17, 18]])
     """Numbers of the jobs that the trace shows; metrics are those of all. Default: all jobs."""
+    trace_rows: OneOf[TraceRows] = TraceRows.AUTO
+    """Rows of the trace, each of which takes two files: cores (at the levels jobs and nodes those of a node
+    are one row where jobs have their nodes to themselves), nodes (one row each, with the chunks of its cores
+    shown together), or auto: cores up to 997 rows, beyond that nodes, or several nodes in a row.
+    """
     pictures: Switch = True
     """Whether pictures are drawn."""
     csv: Switch = False
@@ -61,6 +66,12 @@ class OutputConfig(Section):
         if self.trace_apart and self.trace is TraceLevel.NONE:
             message = "is about a trace, and needs one; try trace: jobs, or leave it out"
             yield Violation("trace_apart", message, ("trace",))
+        if self.trace_rows is not TraceRows.AUTO and self.trace is TraceLevel.NONE:
+            message = "is about a trace, and needs one; try trace: jobs, or leave it out"
+            yield Violation("trace_rows", message, ("trace",))
+        if self.trace_rows is TraceRows.NODES and self.trace is TraceLevel.MESSAGES:
+            message = "has no rows of single PEs, whose requests trace: messages shows; try trace: chunks"
+            yield Violation("trace_rows", message, ("trace",))
         for key in ("trace_window", "trace_jobs"):
             if getattr(self, key) is not None and self.trace is TraceLevel.NONE:
                 message = "chooses a part of a trace, and needs one; try trace: jobs, or leave it out"

@@ -42,7 +42,7 @@ from mlsim.scenario.words.batch import (
 from mlsim.scenario.words.choice import Choice
 from mlsim.scenario.words.coordination import AnswerRule, ReleasedNodes, RequestRule
 from mlsim.scenario.words.machine import FailureRule, Topology
-from mlsim.scenario.words.output import TraceLevel
+from mlsim.scenario.words.output import TraceLevel, TraceRows
 from mlsim.scenario.words.workload import (
     CleaningRule,
     CrossingRule,
@@ -104,6 +104,7 @@ __all__ = [
     "TieOrder",
     "Topology",
     "TraceLevel",
+    "TraceRows",
     "WeekBegin",
     "WeekEvent",
     "WeighedSize",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlsim.scenario.words.choice import Choice
 
-__all__ = ["TraceLevel"]
+__all__ = ["TraceLevel", "TraceRows"]
 
 
 class TraceLevel(Choice):
@@ -20,3 +20,11 @@ class TraceLevel(Choice):
     def shows_chunks(self) -> bool:
         """Whether it needs every chunk."""
         return self in (TraceLevel.CHUNKS, TraceLevel.MESSAGES)
+
+
+class TraceRows(Choice):
+    """Which rows the OTF2 trace has."""
+
+    AUTO = "auto"
+    CORES = "cores"
+    NODES = "nodes"
