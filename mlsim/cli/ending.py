@@ -11,10 +11,12 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from mlsim._unfinished import remove_unfinished
 from mlsim.cli import streams
 from mlsim.errors import DEBUG, SIGNALS, MlsimError, StoppedError, sentence_of
 
@@ -24,11 +26,56 @@ _signals = SIGNALS
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 """Variables that launchers of MPI set for the processes that they start."""
 _RESEND_SECONDS = 0.05
+_PATIENCE = 1.0
+"""Seconds that compiled code may take to return to Python after a signal."""
+_INTERRUPTED = "mlsim: interrupted; nothing half-written is left"
+_ends_now = threading.Event()
 
 
 def _stop(number: int, _: Any) -> NoReturn:
     _signals.append(number)
+    if _ends_now.is_set():  # the other thread is about to end the process
+        threading.Event().wait()
     raise StoppedError(number)
+
+
+def _watch() -> None:
+    """End the process where a signal finds it in compiled code that does not return soon.
+
+    Python handles signals between two of its own instructions only. Kernels leave the interpreter to other
+    threads: one of them learns of signals at once, by the pipe to which Python's handler in C writes them.
+    """
+    if not hasattr(os, "register_at_fork"):  # on Windows, where signals are others
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # a child's signals are its own
+    threading.Thread(target=_end_if_stuck, args=(reading,), name=_WATCH, daemon=True).start()
+
+
+_WATCH = "mlsim-signals"
+
+
+def _end_if_stuck(reading: int) -> None:
+    while True:
+        numbers = [number for number in os.read(reading, 1) if signal.getsignal(number) is _stop]
+        deadline = time.monotonic() + _PATIENCE
+        while numbers and not _signals and time.monotonic() < deadline:
+            time.sleep(_PATIENCE / 50)
+        if numbers and not _signals:
+            _ends_now.set()
+            remove_unfinished()
+            _restore_terminal()
+            print(_INTERRUPTED, file=sys.stderr)
+            streams.finish()
+            os._exit(128 + numbers[0])
+
+
+def _restore_terminal() -> None:
+    """Show the cursor again, which progress bars hide."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K\x1b[?25h")
 
 
 def _stop_again(unraisable: Any) -> None:
@@ -49,6 +96,7 @@ def run_and_exit(command: Callable[[], object]) -> NoReturn:
     """Run a command and exit."""
     streams.prepare()
     _on_signals(_stop)
+    _watch()
     sys.unraisablehook = _stop_again
     try:
         code = _run(command)
@@ -83,7 +131,8 @@ def _may_end_at_once() -> bool:
         or sys.getprofile() is not None
         or (monitoring is not None and any(monitoring.get_tool(number) for number in range(6)))
     )
-    alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
+    others = [thread for thread in threading.enumerate() if thread.name != _WATCH]
+    alone = others == [threading.main_thread()] == [threading.current_thread()]
     by_user = plugins is not None and plugins.any_loaded()
     return alone and not (looks_on or by_user or "mpi4py" in sys.modules)
 
@@ -128,5 +177,5 @@ def _report(error: BaseException) -> int:
 
 
 def _interrupted(number: int) -> int:
-    print("mlsim: interrupted; nothing half-written is left", file=sys.stderr)
+    print(_INTERRUPTED, file=sys.stderr)
     return 128 + number

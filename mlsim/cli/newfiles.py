@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from mlsim._unfinished import unfinished
 from mlsim.errors import InputError, OutputError
 
 __all__ = ["new_files"]
@@ -51,7 +52,8 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     _check_apart(paths)
     partial = [_hidden(path, token) for path in paths]
     try:
-        yield partial
+        with unfinished(*partial):
+            yield partial
         kept = next(names for names in _names(paths) if _rename(partial, names))
     except OSError as error:
         reason = error.strerror or error

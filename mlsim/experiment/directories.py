@@ -22,6 +22,7 @@ from itertools import chain, count
 from pathlib import Path
 from tempfile import gettempdir
 
+from mlsim._unfinished import unfinished
 from mlsim.errors import InputError, OutputError, StoppedError
 from mlsim.experiment import locks
 from mlsim.experiment.manifest import write_manifest
@@ -176,7 +177,8 @@ def reserved(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Plac
     """
     place = _reserve(out if isinstance(out, NextFree) else Path(out), done)
     try:
-        yield place
+        with unfinished(place.partial):
+            yield place
     finally:
         place.discard()
 
