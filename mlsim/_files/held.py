@@ -7,7 +7,9 @@ import tempfile
 import weakref
 from pathlib import Path
 
-__all__ = ["HeldFile"]
+__all__ = ["HeldFile", "place_of"]
+
+_PREFIX = "mlsim-table-"
 
 
 class HeldFile:
@@ -25,6 +27,11 @@ class HeldFile:
     """
 
     def __init__(self, name: str) -> None:
-        directory = tempfile.mkdtemp(prefix="mlsim-table-")
+        directory = tempfile.mkdtemp(prefix=_PREFIX)
         self.path = Path(directory, name)
         weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+
+
+def place_of(path: Path) -> str:
+    """Return what messages call a file: its path, or the table in memory that it holds."""
+    return "the table of jobs" if path.parent.name.startswith(_PREFIX) else str(path)

@@ -56,7 +56,14 @@ SUMMARY: tuple[Metric, ...] = (
             "jobs.failed",
             "jobs.rejected",
         ),
-        "how they ended; the four add up to `submitted`",
+        "how they ended; the four, and `jobs.withdrawn`, add up to `submitted`",
+        "jobs",
+        "",
+    ),
+    Metric(
+        ("jobs.withdrawn",),
+        "only if a job was: jobs that left the queue before they started, as in the log "
+        "(`workload.never_ran`); no other metric counts them",
         "jobs",
         "",
     ),

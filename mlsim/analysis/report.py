@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mlsim.analysis.formatting import clock, count, duration, number, share
+from mlsim.analysis.formatting import ENDS, clock, count, duration, number, share
 
 __all__ = ["accuracy_table", "summary_table"]
 
@@ -97,7 +97,7 @@ def _plan_facts(cp: Summary) -> dict[str, str]:
 
 def _job_words(jobs: Mapping[str, int]) -> str:
     """Write counts of jobs; how they ended only where that happened."""
-    ends = [f"{jobs[end]:,} {end}" for end in ("killed", "failed", "rejected", "backfilled") if jobs[end]]
+    ends = [f"{jobs[end]:,} {end}" for end in ENDS if jobs.get(end)]
     return ", ".join([f"{jobs['submitted']:,} submitted", f"{jobs['completed']:,} completed", *ends])
 
 

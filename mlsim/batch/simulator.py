@@ -14,7 +14,7 @@ from mlsim._arrays import Ints
 from mlsim.batch.clock.clock import Clock, Event, Order
 from mlsim.batch.clock.progress import Progress
 from mlsim.batch.columns.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
-from mlsim.batch.columns.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME
+from mlsim.batch.columns.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME, WITHDRAWAL
 from mlsim.batch.columns.times import leave_time
 from mlsim.batch.events.corrections import Corrections
 from mlsim.batch.events.dependencies import Dependants
@@ -152,6 +152,7 @@ class BatchSystem:
         self._first_arrival = self._last_arrival = 0
         self._ending: list[int] = []
         self._end_events: dict[int, Event] | None = {} if plan or self._negotiator or self._classes else None
+        self._withdrawals: dict[int, Event] = {}  # by slot, of jobs that wait
         self._all_submitted = False
         self._finished: list[int] = []
         self._n_finished = 0
@@ -286,13 +287,55 @@ class BatchSystem:
         for reason, unfit in self.state.never_fit(slots, block).items():
             self.reject_unseen(slots[unfit].tolist(), table.floats[SUBMIT, slots[unfit]], reason)
             accepted &= ~unfit
+        at_once = accepted & (table.floats[WITHDRAWAL, slots] <= table.floats[SUBMIT, slots])
+        if at_once.any() and not self._feedback:
+            self._withdraw_unseen(slots[at_once].tolist(), table.floats[SUBMIT, slots[at_once]])
+            accepted &= ~at_once
         if self._dependants is not None:
             self._dependants.admit(slots[accepted])
+        if self._feedback and self._dependants is not None:
+            self.await_withdrawals(self._dependants.independent(slots[accepted]))
+        else:
+            self.await_withdrawals(slots[accepted])
         if self._classes is not None:
             self._classes.admit(block.select(np.flatnonzero(accepted)), slots[accepted])
         self._arrivals = slots[accepted]
         self._first_arrival = self._last_arrival = 0
         return self._arrivals
+
+    def await_withdrawals(self, slots: Ints) -> None:
+        """Have jobs leave the queue at the times at which they are withdrawn, unless they start before."""
+        times = self.state.table.floats[WITHDRAWAL, slots]
+        for k in np.flatnonzero(times < math.inf).tolist() if not self._rejects else ():
+            slot = int(slots[k])
+            self._withdrawals[slot] = self.clock.at(float(times[k]), Order.WITHDRAWAL, self._withdraw, slot)
+
+    def _withdraw(self, event: Event) -> None:
+        """Take a job that still waits out of the queue."""
+        slot, now = event.subject, self.clock.time
+        if self._dependants is not None and self._dependants.forget(slot):
+            self._withdraw_unseen([slot], now)
+            return
+        arriving = self._arrivals[self._first_arrival : self._last_arrival]
+        if self._dependants is not None and slot in arriving:  # it became eligible at this very time
+            self._arrivals = arriving[arriving != slot]
+            self._first_arrival, self._last_arrival = 0, len(self._arrivals)
+        self.state.withdraw(slot)
+        self._notify_dependants([slot], now, completed=False)
+        self._retire([slot])
+        self._event_over()
+
+    def _forget_withdrawals(self, slots: list[int]) -> None:
+        for slot in slots if self._withdrawals else ():
+            if slot in self._withdrawals:
+                self._withdrawals.pop(slot).cancel()
+
+    def _withdraw_unseen(self, slots: list[int], at: float | NDArray[np.float64]) -> None:
+        """Withdraw jobs that no dispatcher has seen, at these times."""
+        self.state.table.floats[ESTIMATE, slots] = np.nan
+        self._notify_dependants(slots, at, completed=False)
+        self.state.table.ints[STATE, slots] = JobState.WITHDRAWN
+        self._retire(slots)
 
     def queue_up(self, slots: Ints) -> None:
         """Put jobs into the queue now, and make a pass or ask for one."""
@@ -425,6 +468,7 @@ class BatchSystem:
         """Start the applications of the jobs that a pass of so many seconds has given nodes to."""
         if self._dispatch_times is not None:
             self._dispatch_times.add(slots, self.state.table, seconds)
+        self._forget_withdrawals(slots.tolist())
         for slot in slots.tolist():
             self.plan(slot, now, self.applications.launch(slot, now))
         if self.state.n_rows > self.state.row_limit:
@@ -562,6 +606,7 @@ class BatchSystem:
     # Memory
 
     def _retire(self, slots: list[int]) -> None:
+        self._forget_withdrawals(slots)
         self._restarts.forget(slots)
         self._finished.extend(slots)
         self._n_finished += len(slots)

@@ -162,7 +162,7 @@ def weekly_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int, ve
     """Return the mean bounded slowdown of each week under each vector, shape (weeks, vectors)."""
     linear = config.model_copy(update={"policy": Policy.LINEAR, "weights": WeightsConfig(p=1.0)})
     found = replay_many(blocks, linear, units, vectors)
-    means: Floats = found.bounded_slowdown / found.n_jobs[:, np.newaxis]
+    means: Floats = found.bounded_slowdown / found.ran
     return means
 
 

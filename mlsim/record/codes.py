@@ -14,6 +14,8 @@ class JobState(IntEnum):
     KILLED = 1
     REJECTED = 2
     FAILED = 3
+    WITHDRAWN = 4
+    """Left the queue before it started, as its user had it do in the log."""
 
 
 class MessageKind(IntEnum):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Ints
 from mlsim.record import derived
+from mlsim.record.codes import JobState
 from mlsim.record.columns import Derived, Stored, stored_columns, words_of
 from mlsim.record.energy import job_energy
 from mlsim.record.nodeset import job_node_sets
@@ -231,7 +232,10 @@ def _stored(stored: Stored, table: Any, jobs: Jobs) -> Values | None:
         numbers: Ints = jobs.job_id[values]
         return numbers
     if column.words is not None:
-        return Words(values, tuple(words_of(column.words)))
+        words = words_of(column.words)
+        if column.words is JobState and jobs.withdraw_time is None:
+            words.pop()  # so that files of runs without such jobs stay what they were
+        return Words(values, tuple(words))
     return Known(values, values >= 0) if column.unknown else values
 
 

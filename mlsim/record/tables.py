@@ -86,9 +86,9 @@ class Jobs:
     job_id: Annotated[Ints, Column("identifier in the workload")]
     submit_time: Annotated[Floats, Column("when it was submitted", "s")]
     start_time: Annotated[
-        Floats, Column("when it started, at its last attempt; null for a rejected job", "s")
+        Floats, Column("when it started, at its last attempt; null for a job that never did", "s")
     ]
-    end_time: Annotated[Floats, Column("when it ended; null for a rejected job", "s")]
+    end_time: Annotated[Floats, Column("when it ended; null for a job that never started", "s")]
     walltime: Annotated[Floats, Column("what the user asked: the limit of the run time", "s")]
     prediction: Annotated[
         Floats,
@@ -128,6 +128,10 @@ class Jobs:
             "depends on; only with `workload.dependencies`",
             "s",
         ),
+    ] = None
+    withdraw_time: Annotated[
+        Floats | None,
+        Column("when it left the queue, of a job that was withdrawn; only if one was", "s"),
     ] = None
     qos: Annotated[
         Ints | None, Column("number of its class of service; -1: unknown; only if a job has one")

@@ -3,8 +3,8 @@
 =============  ==========================================================================================
 job            meaning
 =============  ==========================================================================================
-``id``         whole number, or a text of one; if one job's is another text, all jobs get the numbers 1, 2,
-               ... in the order of the file, and the header keeps the texts (``job_names``)
+``id``         whole number, or a text of one; if one job's is another text, all ids become 1, 2, ... in the
+               order of the file, and the header keeps the texts (``job_names``)
 ``subtime``    submit time [s]
 ``res``        resources asked for: processors
 ``profile``    name of the profile that says what the job executes
@@ -27,6 +27,11 @@ type                                                 run time [s]
 ``parallel_homogeneous_total``, ``msg_par_hg_tot``,  the same with ``cpu`` / res and
 or the above with a ``generation_strategy`` that     ``com`` / (res (res - 1))
 spreads uniformly
+``parallel``, ``msg_par``, ``ptask``,                the same with the largest of ``cpu``, one number a
+``ParallelTaskProfile``                              resource, and the most bytes that one of them sends
+                                                     or gets, by ``com``, a number for each pair
+``composed``, ``SequentialCompositionProfile``       ``repeat`` (1 if missing) times the sum of the run
+                                                     times of the profiles in ``seq``
 ===================================================  ====================================================
 
 The speed [FLOP/s] is that of a processor and the bandwidth [bit/s] that of a link of the scenario's
@@ -42,7 +47,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,6 +63,7 @@ from mlsim.workload.compression import read_whole
 from mlsim.workload.exact import SURE_DIGITS, check_distinct
 from mlsim.workload.fields import N_COLUMNS, Field
 from mlsim.workload.header import Header, is_header
+from mlsim.workload.identifiers import Identifiers
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.named import NamedColumns, number_words, other_directives
@@ -75,8 +81,12 @@ _HOMOGENEOUS = (
     "ParallelTaskHomogeneousProfile",
 )
 _TOTAL = ("parallel_homogeneous_total", "msg_par_hg_tot")
+_SEQUENCE = ("composed", "SequentialCompositionProfile", "sequential_composition")
+_PARALLEL = ("parallel", "msg_par", "ptask", "ParallelTaskProfile")
 _EACH_STRATEGIES = ("defined_amount_used_for_each_value", "DefinedAmountsUsedForEachValue")
 _SPREAD_STRATEGIES = ("defined_amount_spread_uniformly", "DefinedAmountsSpreadUniformly")
+_DEEPEST = 100
+"""Sequences in sequences; Batsim's own have two."""
 _LONG_TIME = re.compile(r'"subtime"\s*:\s*[-+.\deE]{' + str(SURE_DIGITS + 1) + "}")
 _FIELDS = {"id": "job_id", "subtime": "submit_time", "res": "processors", "walltime": "walltime"}
 _OTHERS = [name for name in KNOWN if name not in (*_FIELDS.values(), "estimate", "run_time")]
@@ -89,6 +99,7 @@ class BatsimLog:
     jobs: LogBlock
     header: Header
     broken_lines: int
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def read_batsim(
@@ -116,18 +127,21 @@ def read_batsim(
     path = Path(path)
     text = decode(read_whole(path), path, "workload")
     content = _content(path, text)
-    jobs, profiles = content["jobs"], content["profiles"]
+    jobs = content["jobs"]
     if not jobs:
         raise InputError(f"{path}: holds no job")
     names = [_job_name(path, row, job) for row, job in enumerate(jobs)]
     header: Header = dict(content["header"]) if is_header(content.get("header")) else {}
     if "nb_res" in content:
         header["nb_res"] = str(content["nb_res"])
-    numbers = _numbers(names, header)
     columns = np.full((N_COLUMNS, len(jobs)), -1.0)
     sound = np.ones(len(jobs), np.bool_)
-    given = {"id": pl.Series(numbers)} | {
-        key: _series(job.get(key) for job in jobs) for key in (*_FIELDS, *_OTHERS) if key != "id"
+    ids = Identifiers(pl.Series(names, dtype=pl.String), sound, header)
+    identifiers = {Field.JOB_ID: ids.values}
+    given = {
+        key: _series(job.get(key) for job in jobs)
+        for key in (*_FIELDS, *_OTHERS)
+        if key not in ("id", "preceding_job")
     }
 
     def complain(key: str, fits: Mask, expected: str) -> None:
@@ -141,6 +155,12 @@ def read_batsim(
             "  to skip and count such jobs, set workload.lenient: true"
         )
 
+    complain("id", ids.fits, Field.JOB_ID.expected)
+    identifiers[Field.PRECEDING_JOB], fits = ids.others(
+        pl.Series([_text(job.get("preceding_job")) for job in jobs], dtype=pl.String)
+    )
+    complain("preceding_job", fits, Field.PRECEDING_JOB.expected)
+    sound &= fits & ids.fits
     for key, cells in given.items():
         name = _FIELDS.get(key, key)
         values, fits = typed_column(name, cells, header)
@@ -158,27 +178,50 @@ def read_batsim(
     sound &= fits
     after = None
     if any(DEPENDENCIES in job for job in jobs):
-        after, fits = parse_dependencies([_text(job.get(DEPENDENCIES)) for job in jobs])
+        after, fits = parse_dependencies([_text(job.get(DEPENDENCIES)) for job in jobs], ids.number)
         complain(DEPENDENCIES, fits, EXPECTED)
         sound &= fits
     if asking := asking_columns(dict.fromkeys(key for job in jobs for key in job)):
         header["request_columns"] = asking
-    run_times = _RunTimes(path, profiles, rates)
+    columns[Field.RUN_TIME] = _run_times(
+        path, content, names, columns[Field.REQUESTED_PROCESSORS], sound, rates
+    )
+    return BatsimLog(
+        LogBlock.from_columns(columns, asked, after, None, identifiers).rows(sound),
+        header,
+        int(np.sum(~sound)),
+    )
+
+
+def _run_times(
+    path: Path,
+    content: dict[str, Any],
+    names: list[str],
+    processors: Floats,
+    sound: Mask,
+    rates: Rates | None,
+) -> Floats:
+    """Return the run times of the jobs that make sense, by their profiles; -1 for others."""
+    jobs, found = content["jobs"], np.full(len(names), -1.0)
+    run_times = _RunTimes(path, content["profiles"], rates)
     for row in np.flatnonzero(sound).tolist():
-        columns[Field.RUN_TIME, row] = run_times.of(
-            names[row], jobs[row].get("profile"), int(columns[Field.REQUESTED_PROCESSORS, row])
-        )
-    fits = ~sound | Field.RUN_TIME.allows(columns[Field.RUN_TIME])
+        found[row] = run_times.of(names[row], jobs[row].get("profile"), int(processors[row]))
+    fits = ~sound | Field.RUN_TIME.allows(found)
     if not fits.all():
         row = int(np.argmin(fits))
-        found = f"runs for {columns[Field.RUN_TIME, row]:g} s; expected {Field.RUN_TIME.expected}"
-        raise InputError(f"{path}: job {names[row]}: profile {str(jobs[row]['profile'])[:60]} {found}")
-    return BatsimLog(LogBlock.from_columns(columns, asked, after).rows(sound), header, int(np.sum(~sound)))
+        raise InputError(
+            f"{path}: job {names[row]}: profile {str(jobs[row]['profile'])[:60]} runs for {found[row]:g} s; "
+            f"expected {Field.RUN_TIME.expected}"
+        )
+    return found
 
 
 def _content(path: Path, text: str) -> dict[str, Any]:
     content = json_of(text, named(path))
-    expected = "expected an object with a list 'jobs' and an object 'profiles', as Batsim has it"
+    expected = (
+        "expected an object with a list 'jobs' and an object 'profiles', as Batsim has it, or what sacct "
+        "--json prints"
+    )
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no JSON object; {expected}")
     for key, kind in (("jobs", list), ("profiles", dict)):
@@ -191,13 +234,6 @@ def _job_name(path: Path, row: int, job: object) -> str:
     if not isinstance(job, dict) or not isinstance(job.get("id"), str | int):
         raise InputError(f"{path}: job {row + 1} of the list has no id that is a text or a whole number")
     return str(job["id"])
-
-
-def _numbers(names: list[str], header: Header) -> list[int]:
-    if all(name.isascii() and name.isdecimal() and len(name) <= 15 for name in names):
-        return [int(name) for name in names]
-    header["job_names"] = names
-    return list(range(1, len(names) + 1))
 
 
 def _text(value: object) -> str | None:
@@ -222,21 +258,54 @@ class _RunTimes:
         self._path = path
         self._profiles = profiles
         self._rates = rates
+        self._known: dict[tuple[str, int], float] = {}
 
     def of(self, job: str, name: object, processors: int) -> float:
         """Return the run time [s] of a job with a profile of this name on so many processors."""
-        place = f"{self._path}: job {job}"
+        return self._of(f"{self._path}: job {job}", name, processors, ())
+
+    def _of(self, place: str, name: object, processors: int, inside: tuple[str, ...]) -> float:
+        """Return the run time of a profile that the sequences ``inside`` lead to."""
         if not isinstance(name, str) or name not in self._profiles:
             raise InputError(f"{place}: there is no profile {name!r} among the profiles of the file")
-        place = f"{place}: profile {name}"
-        profile = self._profiles[name]
-        kind = profile.get("type") if isinstance(profile, dict) else None
+        if name in inside:
+            raise InputError(f"{place}: profile {name} is a sequence that leads back to itself")
+        key, outer = (name, processors), place
+        if key not in self._known:
+            place = f"{place}: profile {name}"
+            profile = self._profiles[name]
+            kind = profile.get("type") if isinstance(profile, dict) else None
+            if kind in _SEQUENCE:
+                seconds = self._of_sequence(place, outer, profile, processors, (*inside, name))
+            else:
+                seconds = self._of_task(place, kind, profile, processors)
+            self._known[key] = seconds
+        return self._known[key]
+
+    def _of_sequence(
+        self, place: str, outer: str, profile: Mapping[str, Any], processors: int, inside: tuple[str, ...]
+    ) -> float:
+        """Return the run time of profiles one after the other, so many times."""
+        parts = profile.get("seq", profile.get("profiles"))
+        if not isinstance(parts, list) or not parts:
+            raise InputError(
+                f"{place}: seq is {json.dumps(parts)[:60]}; expected a list of names of profiles"
+            )
+        if len(inside) > _DEEPEST:
+            raise InputError(f"{place}: sequences in sequences, more than {_DEEPEST} deep")
+        repeat = _amount(place, profile, "repeat") if "repeat" in profile else 1.0
+        return repeat * sum(self._of(outer, part, processors, inside) for part in parts)
+
+    def _of_task(self, place: str, kind: object, profile: Mapping[str, Any], processors: int) -> float:
         if kind in _DELAY:
             return _amount(place, profile, "delay", needed=True)
+        if kind in _PARALLEL:
+            return self._of_parallel(place, profile, processors)
         if kind not in (*_HOMOGENEOUS, *_TOTAL):
+            allowed = (_DELAY[0], _HOMOGENEOUS[0], _TOTAL[0], _SEQUENCE[0], _PARALLEL[0])
             raise InputError(
-                f"{place} is of type {kind!r}, whose run time cannot be told; "
-                f"allowed: {', '.join((_DELAY[0], _HOMOGENEOUS[0], _TOTAL[0]))}"
+                f"{place} is of type {str(kind)!r:.60}, whose run time cannot be told; allowed: "
+                f"{', '.join(allowed)}"
             )
         strategy = profile.get("generation_strategy", _EACH_STRATEGIES[0])
         if strategy not in (*_EACH_STRATEGIES, *_SPREAD_STRATEGIES):
@@ -248,6 +317,28 @@ class _RunTimes:
         if kind in _TOTAL or strategy in _SPREAD_STRATEGIES:
             cpu, com = cpu / processors, com / max(processors * (processors - 1), 1)
         return self._seconds(place, cpu, com * (processors - 1))
+
+    def _of_parallel(self, place: str, profile: Mapping[str, Any], processors: int) -> float:
+        """Return the run time of operations of each processor, and bytes from each to each other one."""
+        cpu = self._list(place, profile, "cpu", processors)
+        com = self._list(place, profile, "com", processors * processors).reshape(processors, processors)
+        np.fill_diagonal(com, 0.0)
+        busiest = max(com.sum(axis=1).max(initial=0.0), com.sum(axis=0).max(initial=0.0))
+        return self._seconds(place, float(cpu.max(initial=0.0)), float(busiest))
+
+    def _list(self, place: str, profile: Mapping[str, Any], key: str, length: int) -> Floats:
+        """Return a list of non-negative numbers of a profile; zeros where it may be missing."""
+        values = profile.get(key) or [0] * length
+        numbers = isinstance(values, list) and all(
+            isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+            for value in values
+        )
+        if not numbers or len(values) != length:
+            raise InputError(
+                f"{place}: {key} is {json.dumps(profile.get(key))[:60]}; expected {length:,} numbers "
+                "from 0 up"
+            )
+        return np.array(values, np.float64)
 
     def _seconds(self, place: str, operations: float, sent: float) -> float:
         if self._rates is None:
@@ -283,7 +374,7 @@ def write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None
     """
     run_times = number_words(_numeric(columns["run_time"]))
     words = {
-        "id": [f'"{number}"' for number in number_words(_numeric(columns["job_id"]))],
+        "id": [json.dumps(str(word)) for word in _listed(columns["job_id"])],
         "subtime": number_words(_numeric(columns["submit_time"])),
         "walltime": number_words(_numeric(columns["estimate"])),
         "res": number_words(_numeric(columns["processors"])),
@@ -311,6 +402,10 @@ def write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None
 
 def _joined(lines: Any) -> str:
     return ",\n".join(lines)
+
+
+def _listed(column: Floats | NDArray[np.int64] | list[str]) -> list[Any]:
+    return column if isinstance(column, list) else column.tolist()
 
 
 def _numeric(column: Floats | NDArray[np.int64] | list[str]) -> Floats | NDArray[np.int64]:

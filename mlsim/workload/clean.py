@@ -34,6 +34,12 @@ underestimate     whose run time exceeds its      keep     keep: an overrun, as 
 
 A word that is not allowed is an error when the scenario is loaded, whether or not a job meets the rule.
 
+Before all of these comes ``workload.never_ran``, for jobs that were cancelled while they waited: of status 5,
+or with a time at which they were withdrawn (column ``withdraw_time``, ``End`` of sacct), and of run time 0 or
+unknown. Left out, no rule sees them. Withdrawn, they are jobs of run time 0 to the rules, and leave the queue
+at that time unless they have started by then. Those whose time is not known, and those that are kept, are to
+the rules jobs of status 5 like any other.
+
 Without a word, because there is no choice:
 
 - `unknown_submit_time`: a job of submit time -1 has no place in time and is left out.
@@ -55,7 +61,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Mask
-from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource
+from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource, NeverRan
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import with_preceding_jobs
@@ -66,7 +72,7 @@ __all__ = ["MARKS", "Cleaner", "count_marks"]
 
 
 _RULES = tuple(CleaningConfig.model_fields)
-MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time")
+MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time", "never_ran")
 """What a job that stays can have met; its bit in ``JobBlock.met`` is the place in this tuple."""
 
 _FAILED, _CANCELLED = 0, 5
@@ -92,6 +98,9 @@ class Cleaner:
         Whether jobs wait for others.
     by_nodes
         Whether the size of a job is its number of nodes, where the log says it (``mapping: node``).
+    never_ran
+        What happens to jobs that were cancelled while they waited; None: those leave the queue whose log has
+        the time.
 
     Attributes
     ----------
@@ -108,12 +117,14 @@ class Cleaner:
         resources: tuple[str, ...] | None = (),
         dependencies: bool = False,
         by_nodes: bool = False,
+        never_ran: NeverRan | None = None,
     ) -> None:
         self.notes: Counter[str] = Counter()
         self._rules: dict[str, CleaningRule] = {rule: getattr(rules, rule) for rule in _RULES}
         self._machine_processors = machine_processors
         self._memory, self._resources = memory, resources
         self._dependencies, self._by_nodes = dependencies, by_nodes
+        self._never_ran = never_ran
         self._actual_estimates = estimates is EstimateSource.ACTUAL
 
     def clean(self, log: LogBlock) -> JobBlock:
@@ -155,6 +166,7 @@ class Cleaner:
             underestimate=overrun,
             processors_from_allocated=allocated,
             estimate_from_run_time=unknown,
+            never_ran=log.withdraw_time >= 0,
         )
         after = None
         if self._dependencies:
@@ -182,11 +194,29 @@ class Cleaner:
 
     def _wanted(self, log: LogBlock) -> LogBlock:
         """Leave out what has no place in time or ended in a way that is not wanted."""
+        never = _never_ran(log)
+        log = self._with_withdrawals(log, never)
         stays = log.submit_time >= 0
         self.notes["unknown_submit_time"] += int(np.sum(~stays))
+        if self._never_ran is NeverRan.LEAVE_OUT:
+            self.notes["never_ran"] += int(np.sum(never & stays))
+            stays &= ~never
+        self.notes["never_ran"] += int(np.sum(stays & (log.withdraw_time >= 0)))
         self._meet("cancelled", log.status == _CANCELLED, stays)
         self._meet("failed", log.status == _FAILED, stays)
         return log.rows(stays)
+
+    def _with_withdrawals(self, log: LogBlock, never: Mask) -> LogBlock:
+        """Have the jobs that never ran, and no others, a time at which they leave the queue."""
+        if self._never_ran in (NeverRan.LEAVE_OUT, NeverRan.KEEP):
+            return replace(log, withdraw_time=np.full(len(log), -1.0))
+        leaves = log.withdraw_time
+        if self._never_ran is NeverRan.WITHDRAW:
+            known = (leaves < 0) & (log.wait_time >= 0)
+            leaves = np.where(known, log.submit_time + log.wait_time, leaves)
+        leaves = np.where(never, leaves, -1.0)
+        run_time = np.where(leaves >= 0, np.maximum(log.run_time, 0.0), log.run_time)
+        return replace(log, withdraw_time=leaves, run_time=run_time)
 
     def _with_run_time(self, log: LogBlock) -> tuple[LogBlock, Floats]:
         """Leave out jobs that cannot run, and give every other a run time."""
@@ -207,6 +237,12 @@ class Cleaner:
         if self._rules[rule] is CleaningRule.DROP:
             stays &= ~met
         return met if self._rules[rule] is CleaningRule.CLAMP else np.zeros_like(met)
+
+
+def _never_ran(log: LogBlock) -> Mask:
+    """Return which jobs were cancelled while they waited: those of run time 0, or unknown, that say so."""
+    never: Mask = (log.run_time <= 0) & ((log.status == _CANCELLED) | (log.withdraw_time >= 0))
+    return never
 
 
 def _positive(run_time: Floats) -> Floats:
@@ -237,6 +273,11 @@ def count_marks(met: NDArray[np.int64]) -> dict[str, int]:
     return {name: int(np.count_nonzero(met >> bit & 1)) for bit, name in enumerate(MARKS)}
 
 
+def _patience(log: LogBlock) -> Floats:
+    leaves = log.withdraw_time
+    return np.where(leaves >= 0, np.maximum(leaves - log.submit_time, 0.0), -1.0)
+
+
 def _as_jobs(
     log: LogBlock, run_time: Floats, walltime: Floats, processors: Floats, met: NDArray[np.int64]
 ) -> JobBlock:
@@ -257,4 +298,5 @@ def _as_jobs(
         loop_limit=log.loop_limit.astype(np.int64),
         log_wait=log.wait_time,
         qos=log.qos.astype(np.int64),
+        patience=_patience(log),
     )

@@ -11,7 +11,7 @@ import polars as pl
 
 from mlsim._arrays import Floats, Mask
 from mlsim.errors import InputError
-from mlsim.workload.fields import ClassField, Field, LoopField, NodeField
+from mlsim.workload.fields import ClassField, Field, LeaveField, LoopField, NodeField
 from mlsim.workload.header import Header
 
 __all__ = ["KNOWN", "check_names", "text_column", "typed_column"]
@@ -24,10 +24,11 @@ _REQUIRED = {
     "run_time": Field.RUN_TIME,
     "processors": Field.REQUESTED_PROCESSORS,
 }
-_OPTIONAL = {
+_OPTIONAL: dict[str, Field | LeaveField] = {
     "status": Field.STATUS,
     "preceding_job": Field.PRECEDING_JOB,
     "think_time": Field.THINK_TIME,
+    "withdraw_time": LeaveField.WITHDRAW_TIME,
 }
 _NAMED: dict[str, Field | ClassField] = {
     "user": Field.USER,
@@ -39,7 +40,7 @@ _NAMED: dict[str, Field | ClassField] = {
 }
 _LOOP = {field.name.lower(): field for field in LoopField}
 _NODES = {"node_count": NodeField.NODE_COUNT}
-KNOWN: dict[str, Field | LoopField | ClassField | NodeField] = (
+KNOWN: dict[str, Field | LoopField | ClassField | NodeField | LeaveField] = (
     _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP | _NODES
 )
 """Column of the log for each name that is understood."""

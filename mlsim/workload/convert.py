@@ -103,11 +103,16 @@ def convert(
         header, notes = shifted_header(workload.header, workload.origin), workload.notes
     elif _is_swf(found) and _is_swf(to):  # further fields stay as they are
         header, block = read_swf(source, lenient=config.lenient, extras=True)
-        log, notes, extras = LogBlock.from_columns(block.columns), {}, block.extras
+        log, notes, extras = (
+            LogBlock.from_columns(block.columns, identifiers=block.identifiers()),
+            {},
+            block.extras,
+        )
     else:
         reader = LogReader(source, found, lenient=config.lenient, rates=rates)
         log = LogBlock.concatenate(list(reader.blocks()))
-        header, notes = reader.header, {"broken_lines": reader.broken_lines} if reader.broken_lines else {}
+        header, notes = reader.header, dict(reader.counts)
+        notes |= {"broken_lines": reader.broken_lines} if reader.broken_lines else {}
     left_out = _left_out(log, header, FORMATS[to])
     if FORMATS[to].numbered:
         _write_swf(target, log, header, extras)
@@ -135,7 +140,8 @@ def shifted_header(header: Header, origin: float) -> Header:
 def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
     """Name the columns and the parts of the header that a format cannot hold."""
     if to.numbered:
-        lost = [name for name in (*_LOOP, "qos", "node_count") if np.any(getattr(log, name) != -1)]
+        named = (*_LOOP, "qos", "node_count", "withdraw_time")
+        lost = [name for name in named if np.any(getattr(log, name) != -1)]
         lost += [] if log.after is None or not len(log.after.row) else [DEPENDENCIES]
         lost += [] if log.asked is None else list(log.asked.columns())
         lines, names = directives_of(listed_names(header)), listed_names(header)
@@ -144,6 +150,7 @@ def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
         return lost + [key for key in header if key not in kept]
     held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP, "node_count"}
     held |= {
+        "withdraw_time",
         "asked",
         "after",
         "own",

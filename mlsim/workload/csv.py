@@ -3,7 +3,8 @@
 ========================  ========  ============================================================
 column                    required  meaning
 ========================  ========  ============================================================
-job_id                    yes       whole number from 0 up
+job_id                    yes       whole number from 0 up, below 2^63; if one is a text, all are: they become
+                                    1, 2, ... in the order of the file (the header keeps `job_names`)
 submit_time               yes       s of the log's own time, from 0 up
 run_time                  yes       s
 walltime (or estimate)    yes       requested time [s]
@@ -33,7 +34,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -43,13 +44,15 @@ from mlsim._arrays import Floats, Ints, Mask
 from mlsim._files import decode
 from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
-from mlsim.workload.columns import KNOWN, check_names, text_column
+from mlsim.workload.columns import KNOWN, check_names, typed_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.exact import SURE_DIGITS, check_distinct
-from mlsim.workload.fields import N_COLUMNS, SCHEDULED, Field
+from mlsim.workload.fields import IDENTIFIERS, N_COLUMNS, SCHEDULED, Field
 from mlsim.workload.header import Header
+from mlsim.workload.identifiers import Identifiers
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
+from mlsim.workload.moments import TIMES, in_seconds
 from mlsim.workload.own_columns import check_own, own_columns
 from mlsim.workload.request_columns import asking_columns, is_request, read_asked
 
@@ -66,6 +69,8 @@ class CsvLog:
     """Names behind the codes of text columns, and columns that were passed over."""
     broken_lines: int
     """Broken lines skipped."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """What else was passed over, and how often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +117,20 @@ def read_csv(
     columns = np.full((N_COLUMNS, cells.height), -1.0)
     sound = np.ones(cells.height, np.bool_)
     header: Header = {}
-    for name in (name for name in records.names if name in KNOWN):
-        values, fits = text_column(name, cells[name], header)
+    times = in_seconds({name: cells[name] for name in TIMES if name in records.names}, header)
+    for name in (name for name in records.names if name in KNOWN and KNOWN[name] not in IDENTIFIERS):
+        values, fits = typed_column(name, times.get(name, cells[name]), header)
         if not lenient:
             _complain(path, name, cells, fits, records.lines)
         if KNOWN[name] is Field.SUBMIT_TIME:
             _check_submits(path, cells, values, records.lines)
         columns[KNOWN[name]] = values
         sound &= fits
+    ids = Identifiers(cells["job_id"], sound, header)
+    identifiers = {Field.JOB_ID: ids.values}
+    if not lenient:
+        _complain(path, "job_id", cells, ids.fits, records.lines)
+    sound &= ids.fits
     requests = [name for name in records.names if is_request(name)]
 
     def complain(name: str, fits: Mask, what: str) -> None:
@@ -131,9 +142,13 @@ def read_csv(
     )
     if asking := asking_columns(records.names):
         header["request_columns"] = asking
+    if "preceding_job" in records.names:
+        identifiers[Field.PRECEDING_JOB], fits = ids.others(cells["preceding_job"])
+        complain("preceding_job", fits, Field.PRECEDING_JOB.expected)
+        sound &= fits
     after = None
     if DEPENDENCIES in records.names:
-        after, fits = parse_dependencies(cells[DEPENDENCIES].to_list())
+        after, fits = parse_dependencies(cells[DEPENDENCIES].to_list(), ids.number)
         complain(DEPENDENCIES, fits, EXPECTED)
         sound &= fits
     ignored = [name for name in records.names if name not in (*KNOWN, *requests, DEPENDENCIES)]
@@ -142,7 +157,7 @@ def read_csv(
     if ignored:
         header["ignored_columns"] = ignored
     further = own_columns(str(path), {name: cells[name] for name in own})
-    jobs = LogBlock.from_columns(columns, asked, after, further).rows(sound & divides)
+    jobs = LogBlock.from_columns(columns, asked, after, further, identifiers).rows(sound & divides)
     sound &= divides
     return CsvLog(jobs, header, records.broken_lines + int(np.sum(~sound)))
 

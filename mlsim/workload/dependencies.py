@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
+from mlsim.workload.names import job_names
 from mlsim.workload.source import Workload
 
 __all__ = ["Dependencies", "dependencies_of"]
@@ -157,24 +158,33 @@ def _resolved(
     chosen = np.where(later > low, later - 1, after)
     itself = known & (chosen >= high)
     missing = ~known & ~workload.has(wanted)
-    _meet_itself(wanted[itself], broken)
+    _meet_itself(wanted[itself], workload, broken)
     _meet_unknown(edges.job[missing], wanted[missing], workload, broken)
     predecessor = np.where(known & ~itself, places[np.minimum(chosen, len(ids) - 1)], -1)
     found = Dependencies(edges.job, predecessor, edges.completed, edges.think, edges.notes)
     return found.rows(~itself & ~missing)
 
 
-def _meet_itself(ids: Ints, broken: _Broken) -> None:
+def _called(workload: Workload, job: int) -> str:
+    """Return what the log calls a job."""
+    names = job_names(workload.header)
+    return str(job) if names is None else names[job - 1]
+
+
+def _meet_itself(ids: Ints, workload: Workload, broken: _Broken) -> None:
     if len(ids):
         what = "waits" if len(ids) == 1 else "wait"
-        broken.meet(len(ids), f"job {_listed(ids)} {what} for itself (dependencies, or preceding_job)")
+        broken.meet(
+            len(ids), f"job {_listed(ids, workload)} {what} for itself (dependencies, or preceding_job)"
+        )
 
 
 def _meet_unknown(jobs: Ints, wanted: Ints, workload: Workload, broken: _Broken) -> None:
     if len(jobs):
         first = _ids(workload, jobs[:1])[0]
         more = f"; {len(jobs) - 1} more jobs wait for unknown ones" if len(jobs) > 1 else ""
-        broken.meet(len(jobs), f"job {first} waits for job {wanted[0]}, which the log does not have{more}")
+        one, other = _called(workload, first), _called(workload, int(wanted[0]))
+        broken.meet(len(jobs), f"job {one} waits for job {other}, which the log does not have{more}")
 
 
 def _ids(workload: Workload, places: Ints) -> list[int]:
@@ -188,8 +198,10 @@ def _ids(workload: Workload, places: Ints) -> list[int]:
     return [found[place] for place in places.tolist()]
 
 
-def _listed(ids: Ints) -> str:
-    return ", ".join(map(str, ids[:_SHOWN].tolist())) + (", …" if len(ids) > _SHOWN else "")
+def _listed(ids: Ints, workload: Workload) -> str:
+    return ", ".join(_called(workload, job) for job in ids[:_SHOWN].tolist()) + (
+        ", …" if len(ids) > _SHOWN else ""
+    )
 
 
 def _without_circles(edges: Dependencies, workload: Workload, broken: _Broken) -> Dependencies:
@@ -202,7 +214,7 @@ def _without_circles(edges: Dependencies, workload: Workload, broken: _Broken) -
         return edges
     inside = np.isin(edges.job, list(stuck)) & np.isin(edges.predecessor, list(stuck))
     circle = _circle(edges.job[inside].tolist(), edges.predecessor[inside].tolist())
-    path = " waits for ".join(f"job {id_}" for id_ in _ids(workload, np.array(circle)))
+    path = " waits for ".join(f"job {_called(workload, id_)}" for id_ in _ids(workload, np.array(circle)))
     broken.meet(int(np.sum(inside & forward)), f"{path}: a circle, in which no job can ever start")
     return edges.rows(~(inside & forward))
 

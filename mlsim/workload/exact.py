@@ -15,12 +15,13 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 
-__all__ = ["SURE_DIGITS", "check_distinct"]
+__all__ = ["SURE_DIGITS", "check_distinct", "exact_id"]
 
 
 SURE_DIGITS = 15
 """Decimal numbers of so many digits are all different as float64."""
 _FINEST = Decimal("1e-9")
+_LIMIT = 2.0**63
 
 
 def check_distinct(place: str, texts: Sequence[str], values: Floats, job: Callable[[int], object]) -> None:
@@ -73,3 +74,19 @@ def _exact(text: str, value: float) -> Decimal:
 
 def _shown(texts: Sequence[str], values: Floats, row: int) -> str:
     return texts[row][:60] or repr(float(values[row]))
+
+
+def exact_id(text: str | bytes) -> int | None:
+    """Return the identifier that a text is, exactly; None unless it is a whole number from 0 below 2^63."""
+    number = text.removeprefix("+") if isinstance(text, str) else text.removeprefix(b"+")
+    if number.isdigit() and number.isascii():
+        found = int(number)
+    else:
+        try:
+            value = float(number)
+        except ValueError:
+            return None
+        if not 0 <= value < _LIMIT or not value.is_integer():
+            return None
+        found = int(value)
+    return found if found < 2**63 else None

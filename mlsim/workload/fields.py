@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 __all__ = [
     "CODED",
+    "IDENTIFIERS",
     "LARGEST_WHOLE",
     "N_COLUMNS",
     "SCHEDULED",
     "ClassField",
     "Field",
+    "LeaveField",
     "LoopField",
     "NodeField",
 ]
@@ -60,7 +62,7 @@ class Field(IntEnum):
     def expected(self) -> str:
         """What values can stand in this column, for messages."""
         if self is Field.JOB_ID:
-            return "a whole number from 0 up"
+            return "a whole number from 0 up, below 2^63"
         if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
             return "seconds from 0 up, or -1 for unknown, below 2^53"
         if self is Field.REQUESTED_TIME:
@@ -71,7 +73,8 @@ class Field(IntEnum):
         """Return which of the values the column allows."""
         fits = np.isfinite(values)
         if self.is_whole:
-            fits &= (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
+            most = _LARGEST_ID if self in IDENTIFIERS else LARGEST_WHOLE
+            fits &= (np.floor(values) == values) & (np.abs(values) <= most)
         if self is Field.JOB_ID:
             fits &= values >= 0
         if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
@@ -142,7 +145,26 @@ class NodeField(IntEnum):
         return LoopField.LOOP_ITERATIONS.allows(values)
 
 
-N_COLUMNS = len(Field) + len(LoopField) + len(ClassField) + len(NodeField)
+class LeaveField(IntEnum):
+    """A column about a job that was cancelled before it ran; SWF logs do not have it, -1 is "not known".
+
+    Its place follows that of :class:`NodeField`. ``WITHDRAW_TIME`` is when it left the queue, in s of the
+    log's own time.
+    """
+
+    WITHDRAW_TIME = 22
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        return Field.SUBMIT_TIME.expected
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which of the values the column allows."""
+        return Field.SUBMIT_TIME.allows(values)
+
+
+N_COLUMNS = len(Field) + len(LoopField) + len(ClassField) + len(NodeField) + len(LeaveField)
 """Columns of a log, those of SWF first."""
 
 CODED = ("user", "group", "executable", "queue", "partition", "qos")
@@ -160,6 +182,10 @@ _MEASURES = frozenset(
         Field.THINK_TIME,
     }
 )
+
+IDENTIFIERS = (Field.JOB_ID, Field.PRECEDING_JOB)
+"""Columns of identifiers of jobs, which are exact as int64 where float64 would round them."""
+_LARGEST_ID = 2.0**63  # itself too large, but what the largest one becomes as float64
 
 SCHEDULED = (Field.SUBMIT_TIME, Field.RUN_TIME, Field.REQUESTED_TIME)
 """Times that a simulation adds up: from 2^53 s on (285 million years) not even whole seconds differ."""

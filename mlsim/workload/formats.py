@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
@@ -23,6 +27,9 @@ __all__ = ["FORMATS", "Format", "LogReader", "check_reader", "format_of", "forma
 
 _BLOCK_JOBS = 16_384
 _LONGEST_LINE = 1 << 20
+_FIRST_BURST, _LAST_BURST = 2, 4
+PBS_LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")
+SGE_LINE = re.compile(rb"(?:[^:\n]*:){5}\d+:[^:\n]*:-?\d+:\d+:\d+:\d+:(?:[^:\n]*:){23}\d+:\d+:")
 
 
 class _WholeLog(Protocol):
@@ -34,6 +41,8 @@ class _WholeLog(Protocol):
     def header(self) -> Header: ...
     @property
     def broken_lines(self) -> int: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
 
 
 _Read = Callable[[Path, "Rates | None", bool, Sequence[str], Collection[str]], _WholeLog]
@@ -126,8 +135,37 @@ def _read_sacct(
 
 
 def _names_jobs(head: bytes) -> bool:
-    """Whether a first line names columns of sacct."""
-    return b"|" in head and b"JobID" in head.partition(b"\n")[0]
+    """Whether a first line names columns of sacct, whatever stands between them."""
+    line = head.partition(b"\n")[0].decode("utf-8", "replace")
+    cells = re.split(r"[|\t,; ]+", line.strip().strip('"'))
+    return not {"JobID", "JobIDRaw"}.isdisjoint(cell.strip('"') for cell in cells)
+
+
+def _is_sacct_json(head: bytes) -> bool:
+    """Whether a JSON object begins as those of sacct do."""
+    batsim = re.search(rb'"(nb_res|profiles|subtime)"\s*:', head)
+    return batsim is None and re.search(rb'"(association|meta|data_parser|openapi)"\s*:', head) is not None
+
+
+def _is_sacct(head: bytes) -> bool:
+    """Whether a file begins as what sacct prints does."""
+    return _is_sacct_json(head) if head.startswith(b"{") else _names_jobs(head)
+
+
+def _read_pbs(
+    path: Path, _: Rates | None, lenient: bool, _own: Sequence[str], _shared: Collection[str]
+) -> _WholeLog:
+    from mlsim.workload.accounting import read_pbs
+
+    return read_pbs(path, lenient=lenient)
+
+
+def _read_sge(
+    path: Path, _: Rates | None, lenient: bool, _own: Sequence[str], _shared: Collection[str]
+) -> _WholeLog:
+    from mlsim.workload.accounting import read_sge
+
+    return read_sge(path, lenient=lenient)
 
 
 def _read_by_user(
@@ -163,6 +201,28 @@ FORMATS = {
             further=True,
         ),
         Format(
+            WorkloadFormat.SACCT,
+            "what Slurm's accounting prints: sacct --parsable2, or --json",
+            "",
+            _is_sacct,
+            _read_sacct,
+            further=True,
+        ),
+        Format(
+            WorkloadFormat.PBS,
+            "accounting of PBS, Torque and OpenPBS: records of jobs that ended",
+            "",
+            lambda head: PBS_LINE.match(head) is not None,
+            _read_pbs,
+        ),
+        Format(
+            WorkloadFormat.SGE,
+            "accounting of Grid Engine: one line a job, fields between colons",
+            "",
+            lambda head: SGE_LINE.match(head) is not None,
+            _read_sge,
+        ),
+        Format(
             WorkloadFormat.BATSIM,
             "JSON of the simulator Batsim",
             ".json",
@@ -182,14 +242,6 @@ FORMATS = {
             further=True,
         ),
         Format(
-            WorkloadFormat.SACCT,
-            "what Slurm's accounting prints: sacct --parsable2",
-            "",
-            _names_jobs,
-            _read_sacct,
-            further=True,
-        ),
-        Format(
             WorkloadFormat.SWF,
             "Standard Workload Format, version 2.2",
             ".swf",
@@ -201,24 +253,41 @@ FORMATS = {
 """All formats, in the order in which they are looked for: what is none of the others is taken for SWF."""
 
 
+_UNREAD = {
+    b'"JOB_': "accounting of LSF (lsb.acct)",
+    b"<": "a page or a table in HTML or XML",
+    b"PK\x03\x04": "an archive or a spreadsheet",
+}
+"""How files begin that are often taken for logs, and what they are."""
+
+
 def format_of(path: str | Path) -> WorkloadFormat:
     """Return the format of a log, by its first bytes after decompression.
 
-    Parquet has a mark of its own, and a brace begins the object of a Batsim workload. A first line with bars
-    and JobID or JobIDRaw names columns of sacct. A first line with a
-    comma that does not start with a number or a semicolon names CSV columns; anything else is taken for
-    SWF, whose reader says what is wrong with it.
+    Parquet has a mark of its own. A brace begins the object of a Batsim workload, or of sacct, by the keys
+    that come first. A first line with JobID or JobIDRaw names columns of sacct; records of PBS and Grid
+    Engine have a form of their own. A first line with a comma that does not start with a number or a
+    semicolon names CSV columns; anything else is taken for SWF, whose reader says what is wrong with it.
 
     Raises
     ------
     InputError
-        The file cannot be read.
+        The file cannot be read, or begins as no format does that is read.
     """
     head = b""
     for chunk in read_chunks(path):
         head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()
-        if b"\n" in head or len(head) > _LONGEST_LINE:
+        while head.startswith(b"#") and b"\n" in head:  # comments of Grid Engine
+            head = head.partition(b"\n")[2].lstrip()
+        enough = len(head) > _LONGEST_LINE if head.startswith(b"{") else b"\n" in head
+        if enough or len(head) > _LONGEST_LINE:
             break
+    for mark, system in _UNREAD.items():
+        if head.startswith(mark):
+            raise InputError(
+                f"{path}: this looks like {system}, which is not read; write a reader: "
+                "docs/reference/workloads.md"
+            )
     return next(known.word for known in FORMATS.values() if known.begins(head))
 
 
@@ -271,6 +340,8 @@ class LogReader:
         What the log says about itself; complete after the first block.
     broken_lines : int
         Lines skipped so far because they were broken.
+    counts : Counter
+        What else was passed over so far, and how often.
     jobs : int
         Jobs read so far.
     """
@@ -289,6 +360,8 @@ class LogReader:
         self.header: Header = {}
         self.broken_lines = 0
         self.jobs = 0
+        self.counts = Counter[str]()
+        self._summary = -1
         name = format_of(path) if log_format == WorkloadFormat.AUTO else log_format
         known = FORMATS[name] if isinstance(name, WorkloadFormat) else None
         self._read: _Read | None = partial(_read_by_user, name) if known is None else known.read
@@ -323,13 +396,33 @@ class LogReader:
         self.header = reader.header
         for block in reader.blocks():
             self.broken_lines = reader.broken_lines
-            yield LogBlock.from_columns(block.columns)
+            yield self._without_bursts(LogBlock.from_columns(block.columns, identifiers=block.identifiers()))
         self.broken_lines = reader.broken_lines
+
+    def _without_bursts(self, log: LogBlock) -> LogBlock:
+        """Leave out the parts of a job that was interrupted; the line before them has it as a whole.
+
+        Source: the definition of the Standard Workload Format, status 2, 3 and 4.
+        """
+        burst = (log.status >= _FIRST_BURST) & (log.status <= _LAST_BURST)
+        if not len(log):
+            return log
+        rows = np.arange(len(log))
+        before = np.maximum.accumulate(np.where(burst, -1, rows))
+        whole = np.where(before >= 0, log.job_id[before], self._summary)
+        if before[-1] >= 0:
+            self._summary = int(log.job_id[before[-1]])
+        parts = burst & (log.job_id == whole)
+        if not parts.any():
+            return log
+        self.counts["bursts"] += int(np.count_nonzero(parts))
+        return log.rows(~parts)
 
     def _whole(self, read: _Read) -> Iterator[LogBlock]:
         """Read a format that is held in memory as a whole."""
         log = read(self.path, self._rates, self._lenient, self._own, self._shared)
         self.header = log.header
         self.broken_lines = log.broken_lines
+        self.counts.update(log.counts)
         for first in range(0, len(log.jobs), _BLOCK_JOBS):
             yield log.jobs.rows(slice(first, first + _BLOCK_JOBS))

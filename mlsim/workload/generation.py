@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
@@ -139,6 +139,7 @@ class MadeReader:
 
     streams = True
     broken_lines = 0
+    counts: ClassVar[dict[str, int]] = {}
 
     def __init__(self, made: Made) -> None:
         self._made = made

@@ -19,7 +19,7 @@ __all__ = ["JobBlock"]
 
 
 _TYPES: dict[str, type[np.generic]] = dict.fromkeys(
-    ("submit_time", "run_time", "walltime", "log_wait"), np.float64
+    ("submit_time", "run_time", "walltime", "log_wait", "patience"), np.float64
 )
 
 
@@ -65,6 +65,9 @@ class JobBlock:
         Number of the class of service, -1 if not known, as it is where nothing is given.
     node_count
         How many nodes it asks for, -1 if not known, as it is where nothing is given.
+    patience
+        How long it waits in the queue before it is withdrawn [s], -1 if it waits until it starts, as it does
+        where nothing is given.
     asked
         Units, memory and other resources; None where the scenario alone says what jobs ask for.
     after
@@ -90,6 +93,7 @@ class JobBlock:
     log_wait: Floats = field(default_factory=lambda: np.empty(0))
     qos: Ints = field(default_factory=_not_given)
     node_count: Ints = field(default_factory=_not_given)
+    patience: Floats = field(default_factory=lambda: np.empty(0))
     asked: ResourceRequests | None = None
     after: LogDependencies | None = None
     own: OwnColumns | None = None
@@ -108,6 +112,10 @@ class JobBlock:
     def estimate(self) -> Floats:
         """The walltimes, by the name that this column had in release 0.1."""
         return self.walltime
+
+    def withdrawals(self) -> Floats:
+        """Return when each job leaves the queue unless it has started [s]; infinity: never."""
+        return np.where(self.patience >= 0.0, self.submit_time + self.patience, np.inf)
 
     def select(self, rows: NDArray[Any] | slice) -> JobBlock:
         """Return the jobs that a mask, an index array or a slice names, as a block of its own."""

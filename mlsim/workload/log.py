@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats
-from mlsim.workload.fields import ClassField, Field, LoopField, NodeField
+from mlsim._arrays import Floats, Ints
+from mlsim.workload.fields import IDENTIFIERS, ClassField, Field, LeaveField, LoopField, NodeField
 from mlsim.workload.joining import joined_columns
 from mlsim.workload.log_dependencies import LogDependencies
 from mlsim.workload.own import OwnColumns
@@ -21,15 +21,15 @@ __all__ = ["LogBlock"]
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
+    """Some jobs in the order of the log; float64 but for identifiers (int64), -1 where the log does not know.
 
-    The attributes are the columns of :class:`Field`, :class:`LoopField`, :class:`ClassField` and
-    :class:`NodeField`, under the same names. ``asked`` is what the log says of units and resources; None
-    where it says nothing; ``after`` is its column of dependencies, without those of preceding jobs; ``own``
-    are further columns that the scenario names.
+    The attributes are the columns of :class:`Field`, :class:`LoopField`, :class:`ClassField`,
+    :class:`NodeField` and :class:`LeaveField`, under the same names. ``asked`` is what the log says of units
+    and resources; None where it says nothing; ``after`` is its column of dependencies, without those of
+    preceding jobs; ``own`` are further columns that the scenario names.
     """
 
-    job_id: Floats
+    job_id: Ints
     submit_time: Floats
     wait_time: Floats
     run_time: Floats
@@ -45,12 +45,13 @@ class LogBlock:
     executable: Floats
     queue: Floats
     partition: Floats
-    preceding_job: Floats
+    preceding_job: Ints
     think_time: Floats
     loop_iterations: Floats
     loop_limit: Floats
     qos: Floats
     node_count: Floats
+    withdraw_time: Floats
     asked: ResourceRequests | None = None
     after: LogDependencies | None = None
     own: OwnColumns | None = None
@@ -64,14 +65,22 @@ class LogBlock:
         asked: ResourceRequests | None = None,
         after: LogDependencies | None = None,
         own: OwnColumns | None = None,
+        identifiers: Mapping[Field, Ints] | None = None,
     ) -> LogBlock:
-        """Take the columns from an array of shape (22, jobs), or (18, jobs) with those of SWF alone."""
+        """Take the columns from an array of shape (23, jobs), or (18, jobs) with those of SWF alone.
+
+        Those of identifiers may be given apart, as there are some that float64 does not hold.
+        """
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
-        return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)), asked=asked, after=after, own=own)
+        named = dict[str, Any](zip(_NAMES, found, strict=True))
+        for field in IDENTIFIERS:
+            exact = (identifiers or {}).get(field)
+            named[field.label] = named[field.label].astype(np.int64) if exact is None else exact
+        return LogBlock(**named, asked=asked, after=after, own=own)
 
-    def numbered(self) -> dict[Field, Floats]:
+    def numbered(self) -> dict[Field, Floats | Ints]:
         """Return the columns of SWF by their fields."""
         return {field: getattr(self, field.label) for field in Field}
 
@@ -92,4 +101,6 @@ class LogBlock:
 
 
 _NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in ("asked", "after", "own"))
-_PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField, *ClassField, *NodeField)}
+_PLACES = {
+    field.name.lower(): field.value for field in (*Field, *LoopField, *ClassField, *NodeField, *LeaveField)
+}

@@ -9,13 +9,14 @@ a job has completed, ``afterany`` until it has ended in any way. A think time ma
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints, Mask
+from mlsim.workload.exact import exact_id
 
 __all__ = [
     "DEPENDENCIES",
@@ -31,12 +32,12 @@ DEPENDENCIES = "dependencies"
 """Name of the column."""
 EXPECTED = (
     "nothing, or jobs to wait for, such as afterok:12:13,afterany:14+60s (afterok and afterany are known; "
-    "all must hold)"
+    "all must hold; an id is a whole number below 2^63, or a name that the log has, without : + , ;)"
 )
 """What a cell of the column can hold."""
 
-_PART = re.compile(r"(afterok|afterany)((?::\d{1,15}(?:\+\d+(?:\.\d+)?(?:s|min|h|d))?)+)")
-_JOB = re.compile(r":(\d+)(?:\+([0-9.]+)(s|min|h|d))?")
+_PART = re.compile(r"(afterok|afterany)((?::[^:+,;\s]+(?:\+\d+(?:\.\d+)?(?:s|min|h|d))?)+)")
+_JOB = re.compile(r":([^:+]+)(?:\+([0-9.]+)(s|min|h|d))?")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 _Edge = tuple[int, bool, float]
@@ -69,22 +70,26 @@ class LogDependencies:
             len(kept), row[order], self.job[order], self.completed[order], self.think[order]
         )
 
-    def cells(self) -> list[str]:
-        """Return the cell of the column ``dependencies`` for each job, empty where it depends on none."""
+    def cells(self, names: Sequence[str] | None = None) -> list[str]:
+        """Return the cell of the column ``dependencies`` for each job, empty where it depends on none.
+
+        Jobs are called by the names of the numbers 1, 2, ..., if there are any.
+        """
         cells = [""] * self.n_jobs
         for row, job, completed, think in zip(
             self.row.tolist(), self.job.tolist(), self.completed.tolist(), self.think.tolist(), strict=True
         ):
             later = f"+{np.format_float_positional(think, trim='-')}s" if think else ""
-            cell = f"{'afterok' if completed else 'afterany'}:{job}{later}"
+            called = job if names is None else names[job - 1]
+            cell = f"{'afterok' if completed else 'afterany'}:{called}{later}"
             cells[row] = f"{cells[row]},{cell}" if cells[row] else cell
         return cells
 
-    def preceding(self) -> tuple[Floats, Floats] | None:
+    def preceding(self) -> tuple[Ints, Floats] | None:
         """Return preceding job and think time [s] as in SWF, -1 for none; None where SWF cannot hold them."""
         if self.completed.any() or (np.diff(self.row) == 0).any() or (self.job < 1).any():
             return None
-        job, think = np.full((2, self.n_jobs), -1.0)
+        job, think = np.full(self.n_jobs, -1), np.full(self.n_jobs, -1.0)
         job[self.row], think[self.row] = self.job, self.think
         return job, think
 
@@ -114,7 +119,7 @@ def join_dependencies(
     )
 
 
-def with_preceding_jobs(preceding: Floats, think: Floats, more: LogDependencies | None) -> LogDependencies:
+def with_preceding_jobs(preceding: Ints, think: Floats, more: LogDependencies | None) -> LogDependencies:
     """Make dependencies of the preceding jobs of an SWF log (0 and below: none), and add further ones."""
     row = np.flatnonzero(preceding > 0)
     found = LogDependencies(
@@ -137,13 +142,17 @@ def with_preceding_jobs(preceding: Floats, think: Floats, more: LogDependencies 
     )
 
 
-def parse_dependencies(cells: Sequence[str | None]) -> tuple[LogDependencies, Mask]:
+def parse_dependencies(
+    cells: Sequence[str | None], number: Callable[[str], int | None] = exact_id
+) -> tuple[LogDependencies, Mask]:
     """Read the column ``dependencies``.
 
     Parameters
     ----------
     cells
         None and empty ones wait for nothing.
+    number
+        Returns the identifier that a text is; None if it is none.
 
     Returns
     -------
@@ -158,7 +167,7 @@ def parse_dependencies(cells: Sequence[str | None]) -> tuple[LogDependencies, Ma
         if not cell:
             continue
         if cell not in known:
-            known[cell] = _edges(cell)
+            known[cell] = _edges(cell, number)
         found = known[cell]
         fits[row] = found is not None
         edges += [(row, *edge) for edge in found or ()]
@@ -175,7 +184,7 @@ def parse_dependencies(cells: Sequence[str | None]) -> tuple[LogDependencies, Ma
     return after, fits
 
 
-def _edges(cell: str) -> list[_Edge] | None:
+def _edges(cell: str, number: Callable[[str], int | None]) -> list[_Edge] | None:
     """Parse a cell: jobs, whether they must have completed, think times [s]; None if it is malformed."""
     edges: list[_Edge] = []
     for part in re.split("[,;]", cell):
@@ -183,5 +192,8 @@ def _edges(cell: str) -> list[_Edge] | None:
         if match is None:
             return None
         for job, amount, unit in _JOB.findall(match[2]):
-            edges.append((int(job), match[1] == "afterok", float(amount or 0) * _SECONDS[unit or "s"]))
+            known = number(job)
+            if known is None:
+                return None
+            edges.append((known, match[1] == "afterok", float(amount or 0) * _SECONDS[unit or "s"]))
     return edges

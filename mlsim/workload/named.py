@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -15,7 +15,7 @@ from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES
-from mlsim.workload.names import listed_names, names_of
+from mlsim.workload.names import JOB_NAMES, job_names, listed_names, names_of
 
 __all__ = ["NamedColumns", "log_of", "named_columns", "number_words", "other_directives"]
 
@@ -60,8 +60,9 @@ def named_columns(
         walltime = jobs.requested_time
     else:
         processors, walltime = jobs.processors, jobs.walltime
+    called = job_names(header or {})
     columns: NamedColumns = {
-        "job_id": _whole(jobs.job_id),
+        "job_id": jobs.job_id if called is None else [called[k - 1] for k in jobs.job_id.tolist()],
         "submit_time": jobs.submit_time,
         "run_time": jobs.run_time,
         "estimate": walltime,
@@ -73,20 +74,27 @@ def named_columns(
         if np.any(codes != -1):
             words = _words(codes, names.get(name, {}))
             columns[name] = _whole(codes) if words is None else words
+    leaves = jobs.withdraw_time if isinstance(jobs, LogBlock) else jobs.withdrawals()
+    leaves = np.where(np.isfinite(leaves), leaves, -1.0)
+    if np.any(leaves >= 0):
+        columns["withdraw_time"] = leaves
     if isinstance(jobs, LogBlock):
-        columns.update(_preceding(jobs))
+        columns.update(_preceding(jobs, called))
     if jobs.after is not None and len(jobs.after.row):
-        columns[DEPENDENCIES] = jobs.after.cells()
+        columns[DEPENDENCIES] = jobs.after.cells(called)
     if jobs.asked is not None:
         columns.update(jobs.asked.columns())
     return columns
 
 
-def _preceding(log: LogBlock) -> NamedColumns:
+def _preceding(log: LogBlock, called: Sequence[str] | None) -> NamedColumns:
     """Return the columns of preceding jobs and think times [s]; none if no job depends on one."""
     if not np.any(log.preceding_job > 0):
         return {}
-    return {"preceding_job": _whole(log.preceding_job), "think_time": log.think_time}
+    jobs: NDArray[np.int64] | list[str] = log.preceding_job
+    if called is not None:
+        jobs = [called[k - 1] if k > 0 else "" for k in log.preceding_job.tolist()]
+    return {"preceding_job": jobs, "think_time": log.think_time}
 
 
 def _words(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[str] | None:
@@ -102,14 +110,16 @@ def log_of(jobs: JobBlock) -> LogBlock:
     """Return the jobs of a workload as a log; cleaning that log leaves them as they are."""
     unknown = np.full(len(jobs), -1.0)
     columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock) if field.name not in _APART}
+    columns["job_id"], columns["preceding_job"] = jobs.job_id, np.full(len(jobs), -1)
     columns["asked"] = jobs.asked
     as_in_swf = None if jobs.after is None else jobs.after.preceding()
     if as_in_swf is None:
         columns["after"] = jobs.after
     else:
         columns["preceding_job"], columns["think_time"] = as_in_swf
-    for name in ("job_id", "submit_time", "run_time", *IF_KNOWN):
+    for name in ("submit_time", "run_time", *IF_KNOWN):
         columns[name] = getattr(jobs, name).astype(np.float64)
+    columns["withdraw_time"] = np.where(jobs.patience >= 0, jobs.withdrawals(), -1.0)
     columns["requested_processors"] = jobs.processors.astype(np.float64)
     columns["requested_time"] = jobs.walltime
     return LogBlock(**columns)
@@ -120,7 +130,7 @@ def other_directives(header: Header) -> Header:
     return {
         key: value
         for key, value in header.items()
-        if key not in _MADE_BY_READING and key.removesuffix("_names") not in IF_KNOWN
+        if key not in (*_MADE_BY_READING, JOB_NAMES) and key.removesuffix("_names") not in IF_KNOWN
     }
 
 

@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from mlsim.workload.fields import CODED
 from mlsim.workload.header import Header, is_directive
 
-__all__ = ["Names", "directives_of", "listed_names", "names_of"]
+__all__ = ["JOB_NAMES", "Names", "directives_of", "job_names", "listed_names", "names_of"]
+
+JOB_NAMES = "job_names"
+"""Key of the header under which it keeps the names of jobs whose identifiers are no numbers."""
 
 Names = dict[str, dict[int, str]]
 """Column of codes -> code -> name."""
@@ -42,6 +45,12 @@ def _names_of_column(column: str, header: Header) -> dict[int, str]:
     lines = header.get(_KEYS[column], [])
     matches = (_LINE.fullmatch(line.strip()) for line in ([lines] if isinstance(lines, str) else lines))
     return {int(match[1]): match[2] for match in matches if match}
+
+
+def job_names(header: Header) -> list[str] | None:
+    """Return the names that a log has for the jobs 1, 2, ...; None where identifiers are numbers."""
+    names = header.get(JOB_NAMES)
+    return names if isinstance(names, list) else None
 
 
 def listed_names(header: Header) -> Names:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
@@ -19,14 +19,17 @@ import numpy as np
 import polars as pl
 
 from mlsim._arrays import Mask
+from mlsim._files.held import place_of
 from mlsim._files.parquet import check_apart, read_columns, read_metadata, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, check_names, typed_column
 from mlsim.workload.compression import read_whole
-from mlsim.workload.fields import CODED, N_COLUMNS, Field
+from mlsim.workload.fields import CODED, IDENTIFIERS, N_COLUMNS, Field
 from mlsim.workload.header import Header, header_of_json
+from mlsim.workload.identifiers import Identifiers
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
+from mlsim.workload.moments import in_seconds
 from mlsim.workload.named import NamedColumns, other_directives
 from mlsim.workload.names import directives_of, names_of
 from mlsim.workload.own_columns import check_own, own_columns
@@ -41,12 +44,18 @@ _ROW_GROUP = 1 << 16
 
 
 class ParquetLog:
-    """A Parquet workload: its ``jobs`` in the order of the file, its ``header``, ``broken_lines`` skipped."""
+    """A workload: its ``jobs`` in the order of the file, its ``header``, ``broken_lines`` skipped.
 
-    def __init__(self, jobs: LogBlock, header: Header, broken_lines: int) -> None:
+    ``counts`` says what else was passed over, and how often.
+    """
+
+    def __init__(
+        self, jobs: LogBlock, header: Header, broken_lines: int, counts: Mapping[str, int] | None = None
+    ) -> None:
         self.jobs = jobs
         self.header = header
         self.broken_lines = broken_lines
+        self.counts = dict(counts or {})
 
 
 def read_parquet(
@@ -71,20 +80,21 @@ def read_parquet(
         The file cannot be read, a required column is missing, or (unless `lenient`) a value makes no sense.
     """
     path = Path(path)
+    place = place_of(path)
     content = read_whole(path)
     check_apart(path, content)
     names = list(read_schema(content, path))
-    check_names(str(path), names)
-    check_own(str(path), own, further_columns(names))
+    check_names(place, names)
+    check_own(place, own, further_columns(names))
     read = [name for name in names if name in own or name not in further_columns(names)]
     table = read_columns(content, path, read)
     metadata = read_metadata(content, path).get(HEADER_KEY, "{}")
     if not table.height:
-        raise InputError(f"{path}: holds no job")
+        raise InputError(f"{place}: holds no job")
     header = header_of_json(metadata)
     if header is None:
         raise InputError(f"{path}: its metadata {HEADER_KEY} is no JSON object of texts and lists of texts")
-    return log_of_table(str(path), names, table, header, lenient=lenient, own=own, shared=shared)
+    return log_of_table(place, names, table, header, lenient=lenient, own=own, shared=shared)
 
 
 def further_columns(names: Sequence[str]) -> list[str]:
@@ -127,10 +137,11 @@ def log_of_table(
     InputError
         If (unless `lenient`) a value makes no sense, or a column is of a type that is not understood.
     """
-    known = [name for name in names if name in KNOWN]
+    known = [name for name in names if name in KNOWN and KNOWN[name] not in IDENTIFIERS]
     requests = [name for name in names if is_request(name)]
     links = [name for name in names if name == DEPENDENCIES]
     words = [f"{name}_name" for name in CODED if name in known and f"{name}_name" in names]
+    table = table.with_columns(**in_seconds({name: table[name] for name in known}, header))
     columns = np.full((N_COLUMNS, table.height), -1.0)
     sound = np.ones(table.height, np.bool_)
 
@@ -149,6 +160,16 @@ def log_of_table(
         complain(name, fits, KNOWN[name].expected)
         columns[KNOWN[name]] = values
         sound &= fits
+    with _as_needed(place, "job_id", table):
+        ids = Identifiers(table["job_id"], sound, header)
+    complain("job_id", ids.fits, Field.JOB_ID.expected)
+    identifiers = {Field.JOB_ID: ids.values}
+    sound &= ids.fits
+    if "preceding_job" in names:
+        with _as_needed(place, "preceding_job", table):
+            identifiers[Field.PRECEDING_JOB], fits = ids.others(table["preceding_job"])
+        complain("preceding_job", fits, Field.PRECEDING_JOB.expected)
+        sound &= fits
     said = names_of(header)
     for word in words:
         column = word.removesuffix("_name")
@@ -165,7 +186,7 @@ def log_of_table(
     after = None
     for name in links:
         with _as_needed(place, name, table):
-            after, fits = parse_dependencies(table[name].cast(pl.String).to_list())
+            after, fits = parse_dependencies(table[name].cast(pl.String).to_list(), ids.number)
         complain(name, fits, EXPECTED)
         sound &= fits
     if asking := asking_columns(names):
@@ -174,7 +195,7 @@ def log_of_table(
     if ignored:
         header["ignored_columns"] = ignored
     further = own_columns(place, {name: table[name] for name in own})
-    jobs = LogBlock.from_columns(columns, asked, after, further).rows(sound)
+    jobs = LogBlock.from_columns(columns, asked, after, further, identifiers).rows(sound)
     return ParquetLog(jobs, header, int(np.sum(~sound)))
 
 

@@ -1,14 +1,19 @@
-"""Reader of what Slurm's accounting prints: ``sacct --parsable2``, one line of names, then one line a job.
+"""Reader of what Slurm's accounting prints: ``sacct --parsable2`` or ``sacct --json``.
+
+The text is one line of names, then one line a job; between cells stands a bar, or another delimiter. Of the
+columns of a row, the first one counts that is not empty in this job.
 
 =====================================  ===============================================================
 column of sacct, the first of these    meaning
 =====================================  ===============================================================
-``JobIDRaw``, ``JobID``                job_id; lines of steps (``17.batch``) are passed over
+``JobIDRaw``, ``JobID``                job_id; lines of steps (``17.batch``) are passed over, and so is
+                                       what was left of an array when it was cancelled (``17_[3-9]``)
 ``Submit``                             submit_time: a date and time, or seconds since 1970
 ``ElapsedRaw``, ``Elapsed``            run_time: seconds, or ``[days-]hours:minutes:seconds``
 ``TimelimitRaw``, ``Timelimit``        walltime: minutes, or as Elapsed; a word, such as UNLIMITED: unknown
 ``ReqCPUS``, ``AllocCPUS``, ``NCPUS``  processors
 ``State``                              status: COMPLETED 1, CANCELLED 5, others that end a job 0
+``End``                                withdraw_time, of a job that was cancelled before it ran
 ``User``, ``JobName``, ``Partition``,  user, executable, partition, qos: names
 ``QOS``
 ``Group``, ``Account``                 group
@@ -20,39 +25,49 @@ column of sacct, the first of these    meaning
 
 The first five must be there. Other columns are passed over, unless they are asked for. Time 0 is the first
 submission. sacct prints times on the clocks of the cluster, without their zone; so does the log: its header
-counts them as if they were UTC, and an hour that clocks are set back by is there twice.
+counts them as if they were UTC, and an hour that clocks are set back by is there twice. What ``--json``
+prints is read as the same columns, with times that have no such hour.
 
-Source: the manual page of sacct, Slurm 24.05. A file is held in memory as a whole.
+Sources: the manual page of sacct, Slurm 24.05; output of ``--json`` by its data parsers 0.0.37 to 0.0.41. A
+file is held in memory as a whole.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import polars as pl
-
-from mlsim._files import decode
+from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
+from mlsim.workload.accounting import log_of_accounting
 from mlsim.workload.columns import check_names
 from mlsim.workload.compression import read_whole
 from mlsim.workload.header import Header
 from mlsim.workload.memory_units import slurm_size
 from mlsim.workload.own_columns import check_own
-from mlsim.workload.parquet import ParquetLog, log_of_table
+from mlsim.workload.parquet import ParquetLog
 from mlsim.workload.request_columns import NODE_COUNT
 
 __all__ = ["read_sacct"]
 
 _ASK = (
     "sacct --parsable2 --allocations --format=JobIDRaw,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,State,User,"
-    "Group,Partition,QOS,JobName,NNodes,ReqTRES"
+    "End,Group,Partition,QOS,JobName,NNodes,ReqTRES,AllocTRES"
 )
 _SPAN = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?")
 _WHOLE = re.compile(r"\d{1,15}")
+_NOWHEN = ("", "None", "Unknown", "0")
+"""What stands for no time."""
+_REST = re.compile(r"\d+_\[.*\]")
+_TRES = ("ReqTRES", "AllocTRES")
+_AMOUNT = re.compile(r"[\w/:.-]+=[^=]*")
+_DELIMITERS = "|\t,;"
+_RULES = re.compile(r"-+(\s+-+)*")
 _RUNS_ON = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 _STATUS = {"COMPLETED": "1", "CANCELLED": "5"}
 _NODES = ("ReqTRES", "AllocTRES", "NNodes")
@@ -74,8 +89,8 @@ def _whole(cell: str) -> str:
 
 
 def _job(cell: str) -> str:
-    if not _WHOLE.fullmatch(cell):
-        raise ValueError("a whole number, which JobIDRaw is for elements of arrays too")
+    if not cell:
+        raise ValueError("an identifier")
     return cell
 
 
@@ -87,6 +102,10 @@ def _moment(cell: str) -> str:
     except ValueError:
         raise ValueError("a date and time such as 2024-03-01T12:00:00, or seconds since 1970") from None
     return str(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+
+
+def _end(cell: str) -> str:
+    return "" if cell in _NOWHEN else _moment(cell)
 
 
 def _span(cell: str) -> str:
@@ -155,6 +174,7 @@ _COLUMNS = (
     _Column("walltime", {"TimelimitRaw": _minutes, "Timelimit": _limit}, needed=True),
     _Column("processors", {"ReqCPUS": _whole, "AllocCPUS": _whole, "NCPUS": _whole}, needed=True),
     _Column("status", {"State": _status}),
+    _Column("withdraw_time", {"End": _end}),
     _Column("user", {"User": str}),
     _Column("group", {"Group": str, "Account": str}),
     _Column("executable", {"JobName": str}),
@@ -183,26 +203,34 @@ def read_sacct(path: str | Path, *, lenient: bool = False, own: Sequence[str] = 
         The file cannot be read, a column is missing, or (unless `lenient`) a line is broken.
     """
     path = Path(path)
-    head, *lines = decode(read_whole(path), path, "workload").split("\n")
-    bar = "|" if head.rstrip().endswith("|") else ""  # that of sacct --parsable
-    names = head.strip().removesuffix(bar).split("|")
-    used = _used(path, names)
-    asking = [name for name in _NODES if name in names]
-    further = [name for name in names if name not in {*asking, *(source for source, _ in used.values())}]
+    text = decode(read_whole(path), path, "workload")
+    if text.lstrip().startswith("{"):
+        names, lines = _of_json(path, text), "job"
+    else:
+        names, lines = _of_text(path, text), "line"
+    first = next(names)[1]
+    used = _used(path, first)
+    asking = [name for name in _NODES if name in first]
+    sources = {source for column in used for source in column.sources}
+    further = [name for name in first if name not in {*asking, *sources}]
     check_own(str(path), own, further)
-    columns: dict[str, list[str]] = {name: [] for name in (*used, NODE_COUNT, *own)}
-    broken = 0
-    for number, line in enumerate(lines, start=2):
-        cells = line.rstrip("\r").removesuffix(bar).split("|")
-        if not line.strip() or "." in dict(zip(names, cells, strict=False))[used["job_id"][0]]:
-            continue
+    columns: dict[str, list[str]] = {name: [] for name in (*(c.name for c in used), NODE_COUNT, *own)}
+    broken, counts = 0, Counter[str]()
+    for number, cells in names:
         try:
-            row = _row(names, cells, used, own)
+            by_name = _by_name(first, cells)
+            job = next((by_name[name] for name in ("JobIDRaw", "JobID") if by_name.get(name)), "")
+            if "." in job:
+                continue
+            if _REST.fullmatch(job):
+                counts["array_rests"] += 1
+                continue
+            row = _row(by_name, used, own)
         except ValueError as error:
             if not lenient:
                 raise InputError(
-                    f"{path}: line {number}: {error}\n"
-                    "  to skip and count such lines, set workload.lenient: true"
+                    f"{path}: {lines} {number}: {error}\n"
+                    f"  to skip and count such {lines}s, set workload.lenient: true"
                 ) from error
             broken += 1
             continue
@@ -214,19 +242,62 @@ def read_sacct(path: str | Path, *, lenient: bool = False, own: Sequence[str] = 
         if not any(columns.get(name, ())):  # no job asks for any, so that the machine need not have it
             columns.pop(name, None)
     ignored = [name for name in further if name not in own]
-    log = _log(path, columns, {"ignored_columns": ignored} if ignored else {}, lenient, own)
-    return ParquetLog(log.jobs, log.header, log.broken_lines + broken)
+    header: Header = {"ignored_columns": ignored} if ignored else {}
+    return log_of_accounting(path, columns, header, lenient=lenient, own=own, broken=broken, counts=counts)
 
 
-def _used(path: Path, names: list[str]) -> dict[str, tuple[str, Callable[[str], str]]]:
-    """Choose the column of sacct that each column of the log is read from."""
+def _of_text(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each line with its number: first the names, then jobs."""
+    head, *lines = text.split("\n")
+    delimiter = max(_DELIMITERS, key=head.count)
+    if not head.count(delimiter) or (lines and _RULES.fullmatch(lines[0].strip())):
+        raise InputError(
+            f"{path}: is what sacct prints without --parsable2, which cuts cells short; print it anew:\n"
+            f"  {_ASK}"
+        )
+    names = _cells(head, delimiter)
+    if not names[-1]:  # sacct --parsable ends lines with a delimiter
+        names.pop()
+    yield 1, names
+    for number, line in enumerate(lines, start=2):
+        if line.strip() and line.strip() != head.strip():  # a file may be several, end to end
+            cells = _cells(line, delimiter)
+            if len(cells) > len(names) and delimiter == ",":
+                cells = _joined(cells, names)
+            if len(cells) == len(names) + 1 and not cells[-1]:
+                cells.pop()
+            yield number, cells
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    line = line.strip("\r\n")
+    if delimiter != "|" and '"' in line:
+        return next(csv.reader([line], delimiter=delimiter))
+    return line.split(delimiter)
+
+
+def _joined(cells: list[str], names: list[str]) -> list[str]:
+    """Join the amounts of resources again that commas have divided."""
+    found, rest = [], list(reversed(cells))
+    for name in names:
+        if not rest:
+            break
+        cell = rest.pop()
+        while name in _TRES and "=" in cell and rest and _AMOUNT.fullmatch(rest[-1]):
+            cell += f",{rest.pop()}"
+        found.append(cell)
+    return found + rest[::-1]
+
+
+def _used(path: Path, names: list[str]) -> list[_Column]:
+    """Return the columns of the log that there is something of."""
     if len(set(names)) < len(names):
         check_names(f"{path}: line 1", names)
-    used = {}
+    used = []
     for column in _COLUMNS:
-        found = [source for source in column.sources if source in names]
-        if found:
-            used[column.name] = found[0], column.sources[found[0]]
+        sources = {source: read for source, read in column.sources.items() if source in names}
+        if sources:
+            used.append(_Column(column.name, sources))
         elif column.needed:
             raise InputError(
                 f"{path}: line 1: column {' or '.join(column.sources)} is missing; found: "
@@ -235,34 +306,86 @@ def _used(path: Path, names: list[str]) -> dict[str, tuple[str, Callable[[str], 
     return used
 
 
-def _row(
-    names: list[str], cells: list[str], used: dict[str, tuple[str, Callable[[str], str]]], own: Sequence[str]
-) -> dict[str, str]:
-    """Read one job; a ValueError says what is wrong."""
+def _by_name(names: list[str], cells: list[str]) -> dict[str, str]:
     if len(cells) != len(names):
         raise ValueError(f"{len(cells)} cells; the first line names {len(names)} columns")
-    by_name = dict(zip(names, cells, strict=True))
+    return {name: cell.strip() for name, cell in zip(names, cells, strict=True)}
+
+
+def _row(by_name: dict[str, str], used: list[_Column], own: Sequence[str]) -> dict[str, str]:
+    """Read one job; a ValueError says what is wrong."""
     row = {name: by_name[name] for name in own}
-    for name, (source, read) in used.items():
+    for column in used:
+        # What one column leaves empty, in jobs of older versions of Slurm, the next one may say.
+        source = next((source for source in column.sources if by_name[source]), next(iter(column.sources)))
         try:
-            row[name] = read(by_name[source].strip())
+            row[column.name] = column.sources[source](by_name[source])
         except ValueError as error:
             raise ValueError(f"{source} is {by_name[source]!r:.60}; expected {error}") from error
     try:
-        row[NODE_COUNT] = _node_count({name: by_name[name].strip() for name in _NODES if name in by_name})
+        row[NODE_COUNT] = _node_count({name: by_name[name] for name in _NODES if name in by_name})
     except ValueError as error:
         found = ", ".join(f"{name} {by_name[name]!r:.60}" for name in _NODES if name in by_name)
         raise ValueError(f"{found}: the number of nodes is not {error}") from error
+    if "withdraw_time" in row and (row.get("status") != "5" or row["run_time"] != "0"):
+        row["withdraw_time"] = ""
     return row
 
 
-def _log(
-    path: Path, columns: dict[str, list[str]], header: Header, lenient: bool, own: Sequence[str]
-) -> ParquetLog:
-    """Make a log whose time 0 is the first submission."""
-    submitted = [float(cell) for cell in columns["submit_time"]]
-    zero = min(submitted)
-    table = pl.DataFrame(columns).with_columns(submit_time=pl.Series([time - zero for time in submitted]))
-    if zero.is_integer():
-        header["UnixStartTime"] = str(int(zero))
-    return log_of_table(str(path), table.columns, table, header, lenient=lenient, own=own)
+# What sacct --json prints
+
+
+def _of_json(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the jobs, with their places in the list, as cells of sacct's text; first the names."""
+    content = json_of(text, named(path))
+    jobs = content.get("jobs") if isinstance(content, dict) else None
+    if not isinstance(jobs, list):
+        raise InputError(f"{path}: jobs is {'missing' if jobs is None else 'wrong'}; expected a list of jobs")
+    yield 0, list(_FROM_JSON)
+    for number, job in enumerate(jobs, start=1):
+        yield number, [_text(_inside(job, *keys)) for keys in _FROM_JSON.values()]
+
+
+_FROM_JSON: dict[str, tuple[str, ...]] = {
+    "JobIDRaw": ("job_id",),
+    "Submit": ("time", "submission"),
+    "ElapsedRaw": ("time", "elapsed"),
+    "TimelimitRaw": ("time", "limit"),
+    "ReqCPUS": ("required", "CPUs"),
+    "State": ("state", "current"),
+    "End": ("time", "end"),
+    "User": ("association", "user"),
+    "Group": ("group",),
+    "Account": ("association", "account"),
+    "JobName": ("name",),
+    "Partition": ("partition",),
+    "QOS": ("qos",),
+    "ReqTRES": ("tres", "requested"),
+    "AllocTRES": ("tres", "allocated"),
+    "NNodes": ("allocation_nodes",),
+}
+"""Columns of sacct's text to where jobs have the same in JSON."""
+
+
+def _inside(job: object, *keys: str) -> object:
+    for key in keys:
+        job = job.get(key) if isinstance(job, dict) else None
+    return job
+
+
+def _text(value: object) -> str:
+    """Return what a cell of sacct's text holds; empty for what is not set."""
+    if isinstance(value, dict):  # a number that may be none
+        known = value.get("set", True) and not value.get("infinite", False)
+        return _text(value.get("number")) if known else ""
+    if isinstance(value, list):
+        if all(isinstance(entry, dict) for entry in value):
+            return ",".join(_amount(entry) for entry in value if entry.get("count"))
+        return _text(value[0]) if value else ""
+    return "" if value is None else str(value)
+
+
+def _amount(entry: dict[str, Any]) -> str:
+    """Return an amount of a resource as TRES are written."""
+    name, unit = str(entry.get("name") or ""), "M" if entry.get("type") == "mem" else ""
+    return f"{entry.get('type')}{'/' if name else ''}{name}={entry.get('count')}{unit}"

@@ -112,6 +112,7 @@ class _Pass:
             known,
             config.dependencies,
             config.mapping is Mapping.NODE,
+            config.never_ran,
         )
         self._resources = resources
         self._reader: LogReader | MadeReader
@@ -166,6 +167,7 @@ class _Pass:
         counts["out_of_order"] = self._disorder.jobs
         counts["duplicate_ids"] = self._duplicates.jobs
         counts["broken_lines"] = self._reader.broken_lines
+        counts.update(self._reader.counts)
         return {name: count for name, count in sorted(counts.items()) if count}
 
     def workload(self, span: Span, blocks: Callable[[], Iterator[JobBlock]]) -> Workload:

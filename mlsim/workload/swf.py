@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,8 @@ from mlsim._files import named
 from mlsim._memory import let_go_of_compiler
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks
-from mlsim.workload.exact import SURE_DIGITS, check_distinct
-from mlsim.workload.fields import Field
+from mlsim.workload.exact import SURE_DIGITS, check_distinct, exact_id
+from mlsim.workload.fields import IDENTIFIERS, Field
 from mlsim.workload.header import Header, add_directive
 from mlsim.workload.swf_state import COLUMNS, FULL, LINE, LOOK, POSITION, ROW, STATE_LENGTH, WIDTH
 
@@ -53,9 +54,19 @@ class SwfBlock:
     """Line number of each job in the decompressed file, from 1."""
     extras: list[tuple[str, ...]]
     """One tuple of strings a job, the columns after the 18th, if the reader was asked for them."""
+    exact: dict[int, tuple[int, int]] = dataclass_field(default_factory=dict)
+    """Row to job_id and preceding_job, of the rows in which float64 may not hold these."""
 
     def __len__(self) -> int:
         return self.lines.size
+
+    def identifiers(self) -> dict[Field, Ints]:
+        """Return the columns of identifiers, exactly."""
+        found = {field: self.columns[field].astype(np.int64) for field in IDENTIFIERS}
+        for row, numbers in self.exact.items():
+            for field, number in zip(IDENTIFIERS, numbers, strict=True):
+                found[field][row] = number
+        return found
 
     def column(self, field: Field) -> Floats:
         """Return one column, float64, -1 where the log does not know."""
@@ -100,6 +111,7 @@ class SwfReader:
         self._wants_extras = extras
         self._extras: list[tuple[str, ...]] = []
         self._submits: dict[int, str] = {}  # row to text, of the rows that the kernel would not read
+        self._exact: dict[int, tuple[int, int]] = {}  # row to identifiers, likewise
         self._columns = np.empty((COLUMNS, block_jobs))
         self._lines = np.empty(block_jobs, np.int64)
         self._tails = np.empty((block_jobs, 2), np.int64)
@@ -135,7 +147,8 @@ class SwfReader:
         self._state[ROW] = 0
         self._check_submits(rows)
         extras, self._extras = self._extras, []
-        return SwfBlock(self._columns[:, :rows].copy(), self._lines[:rows].copy(), extras)
+        exact, self._exact = self._exact, {}
+        return SwfBlock(self._columns[:, :rows].copy(), self._lines[:rows].copy(), extras, exact)
 
     def _check_submits(self, rows: int) -> None:
         """Check that submit times of more digits than a float64 has stay different."""
@@ -175,6 +188,9 @@ class SwfReader:
             self._lines[row] = state[LINE]
             if len(words[Field.SUBMIT_TIME]) > SURE_DIGITS:
                 self._submits[row] = words[Field.SUBMIT_TIME].decode()
+            job, preceding = (words[field] for field in IDENTIFIERS)
+            if max(len(job), len(preceding)) > SURE_DIGITS:
+                self._exact[row] = _exact(job), _exact(preceding)
             if self._wants_extras:
                 self._extras.append(tuple(_as_text(word) for word in words[COLUMNS:]))
             state[WIDTH] = len(words)
@@ -199,7 +215,15 @@ def read_swf(path: str | Path, *, lenient: bool = False, extras: bool = False) -
         return reader.header, SwfBlock(np.empty((COLUMNS, 0)), np.empty(0, np.int64), [])
     columns = np.concatenate([block.columns for block in blocks], axis=1)
     lines = np.concatenate([block.lines for block in blocks])
-    return reader.header, SwfBlock(columns, lines, [words for block in blocks for words in block.extras])
+    firsts = np.cumsum([0, *map(len, blocks)]).tolist()
+    exact = {
+        first + row: ids
+        for first, block in zip(firsts, blocks, strict=False)
+        for row, ids in block.exact.items()
+    }
+    return reader.header, SwfBlock(
+        columns, lines, [words for block in blocks for words in block.extras], exact
+    )
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
@@ -230,11 +254,18 @@ def _problem(words: list[bytes], width: int) -> str | None:
         return f"{len(words)} columns; expected at least {COLUMNS}"
     numbers = [float(word) if _NUMBER.fullmatch(word) else np.nan for word in words[:COLUMNS]]
     for field, word, number in zip(Field, words, numbers, strict=False):
-        if not field.allows(np.array([number])).all():
+        too_long = field in IDENTIFIERS and number >= 0 and exact_id(word) is None
+        if too_long or not field.allows(np.array([number])).all():
             return f"{field.label} (column {field + 1}) is {_shown(word)}; expected {field.expected}"
     if width and len(words) != width:
         return f"{len(words)} columns; expected {width}, as on the first line of numbers"
     return None
+
+
+def _exact(word: bytes) -> int:
+    """Return an identifier, exactly."""
+    found = exact_id(word)
+    return int(float(word)) if found is None else found  # below 0: unknown
 
 
 def _message(path: Path, line_number: int, problem: str, line: bytes) -> str:

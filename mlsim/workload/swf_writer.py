@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlsim._arrays import Floats
+from mlsim._arrays import Floats, Ints
 from mlsim.errors import OutputError
 from mlsim.workload.compression import compressed_writer
-from mlsim.workload.fields import LARGEST_WHOLE, Field
+from mlsim.workload.fields import IDENTIFIERS, LARGEST_WHOLE, Field
 from mlsim.workload.header import header_lines
 
 __all__ = ["write_swf", "write_swf_blocks"]
@@ -49,7 +49,7 @@ def write_swf(
     """
     path = Path(path)
     table = _table(columns)
-    _write(path, header, _rows(table, _tails(extras, table.shape[1])))
+    _write(path, header, _rows(table, _identifiers(columns), _tails(extras, table.shape[1])))
 
 
 def write_swf_blocks(
@@ -62,7 +62,7 @@ def write_swf_blocks(
     def lines() -> Iterator[bytes]:
         for columns in blocks:
             table = _table(columns)
-            yield from _rows(table, _tails(None, table.shape[1]))
+            yield from _rows(table, _identifiers(columns), _tails(None, table.shape[1]))
 
     _write(path, header, lines())
 
@@ -113,20 +113,28 @@ def _tails(extras: Sequence[Sequence[str]] | None, jobs: int) -> list[str]:
     return ["".join(f" {word}" for word in words) for words in extras]
 
 
-def _rows(table: Floats, tails: Sequence[str]) -> Iterator[bytes]:
+def _identifiers(columns: Mapping[Field, ArrayLike]) -> dict[int, Ints]:
+    """Return the columns that are whole numbers, as float64 may not hold them."""
+    given = {
+        int(field): np.atleast_1d(np.asarray(columns[field])) for field in IDENTIFIERS if field in columns
+    }
+    return {place: values for place, values in given.items() if values.dtype == np.int64}
+
+
+def _rows(table: Floats, identifiers: Mapping[int, Ints], tails: Sequence[str]) -> Iterator[bytes]:
     """Yield the lines of the jobs, many at once."""
     for first in range(0, table.shape[1], _ROWS_AT_ONCE):
-        part = table[:, first : first + _ROWS_AT_ONCE]
-        words = zip(*(_words(column) for column in part), strict=True)
-        lines = (
-            f"{' '.join(row)}{tail}\n"
-            for row, tail in zip(words, tails[first : first + _ROWS_AT_ONCE], strict=True)
-        )
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        columns = [identifiers.get(place, column)[rows] for place, column in enumerate(table)]
+        words = zip(*(_words(column) for column in columns), strict=True)
+        lines = (f"{' '.join(row)}{tail}\n" for row, tail in zip(words, tails[rows], strict=True))
         yield "".join(lines).encode()
 
 
-def _words(column: Floats) -> list[str]:
+def _words(column: Floats | Ints) -> list[str]:
     """Return the shortest decimal texts that read back as the same numbers."""
+    if column.dtype == np.int64:
+        return [str(value) for value in column.tolist()]
     if np.all((column == np.floor(column)) & (np.abs(column) <= LARGEST_WHOLE)):
         return [str(value) for value in column.astype(np.int64).tolist()]
     return [

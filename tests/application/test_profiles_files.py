@@ -21,10 +21,23 @@ def test_csv_files(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["iteration,cost\n0,1.5\n1,2\n", "Cost,node\n1.5,3\n2,3\n", '"iteration cost", i\n1.5,1\n2,2\n']
+)
+def test_of_a_table_the_column_of_costs_is_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "costs.csv"
+    path.write_text(text, encoding="utf-8")
+    assert read_costs(path).tolist() == [1.5, 2.0]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("costs.csv", b"1\nx\n", r"costs.csv:2: 'x' is not a number"),
         ("costs.csv", b"1,x\n2\n", r"costs.csv:1: 'x' is not a number"),
+        ("costs.csv", b"0,1.5\n1,2\n", "the first of its two columns counts iterations"),
+        ("costs.csv", b"1,1.5\n2,2\n", "the first of its two columns counts iterations"),
+        ("costs.csv", b"iteration,chunk\n0,1\n1,2\n", "columns iteration, chunk: which one holds costs"),
+        ("costs.csv", b"cost,time\n0,1\n1,2\n", "which one holds costs"),
         ("costs.csv", b"", "holds no costs"),
         ("costs.csv", b"cost\n", "holds no costs"),
         ("costs.csv", b"cost\n1\n-2\n", r"costs.csv:3: the cost of iteration 1 is -2.0 \(1 of 2"),

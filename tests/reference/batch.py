@@ -29,6 +29,8 @@ class Job:
     after: list[After] = field(default_factory=list)  # jobs to wait for; for policies it is submitted then
     logged: float | None = None  # the submit time that it would have had
     rejected: bool = False
+    leaves: float = math.inf  # when it is withdrawn unless it has started
+    withdrawn: bool = False
     shares: tuple[int, ...] = ()  # what it asks in all of what the machine has as a whole
 
     @property
@@ -128,6 +130,7 @@ class ReferenceBatchSystem:
             times += [job.end for job in self.running] + [job.submit for job in to_come[:1]]
             times += [job.start + offset for job in self.running for offset in job.releases]
             times += self.wakes
+            times += [job.leaves for job in self._waiting_or_held() if env.now <= job.leaves < math.inf]
             if self.one_round:
                 times += [job.reserved for job in self.waiting if env.now < job.reserved < math.inf]
             if not times and self.waiting:
@@ -173,6 +176,10 @@ class ReferenceBatchSystem:
             job.rejected = True
             self._ended(job, now, completed=False)
             return False
+        if job.leaves <= now and not self.feedback:
+            job.withdrawn = True
+            self._ended(job, now, completed=False)
+            return False
         gone = [(*self.ends[id_], ok, think) for id_, ok, think in job.after if id_ in self.ends]
         if len(gone) < len(job.after) or any(
             end + think > now or (ok and not completed) for end, completed, ok, think in gone
@@ -193,10 +200,34 @@ class ReferenceBatchSystem:
             if job.rejected:
                 self._ended(job, now, completed=False)
                 return self._next_due(now)
+            if self.feedback:
+                job.leaves += now - job.submit
             job.submit = now
             self.waiting.append(job)
             return job
         return None
+
+    # Jobs that are withdrawn
+
+    def _waiting_or_held(self) -> list[Job]:
+        held = [] if self.feedback else self.held + [job for _, job in self.due]
+        return self.waiting + held
+
+    def _withdraw(self, job: Job, now: float) -> None:
+        self.ends_early |= job in self.waiting and job.reserved < math.inf
+        self.blocked = None if self.blocked is job else self.blocked
+        for jobs in (self.waiting, self.held):
+            if job in jobs:
+                jobs.remove(job)
+        self.due = [place for place in self.due if place[1] is not job]
+        job.withdrawn = True
+        self._ended(job, now, completed=False)
+
+    def _leaving(self, now: float) -> list[Job]:
+        return sorted(
+            (job for job in self._waiting_or_held() if job.leaves == now),
+            key=lambda job: (job.logged, job.id),
+        )
 
     # One time
 
@@ -215,6 +246,10 @@ class ReferenceBatchSystem:
             self._submit(to_come.pop(0), now)
         while self._next_due(now) is not None:
             pass
+        while leaving := self._leaving(now):
+            self._withdraw(leaving[0], now)
+            while self._next_due(now) is not None:
+                pass
         self._look(now)
 
     def _look(self, now: float) -> None:
@@ -232,6 +267,10 @@ class ReferenceBatchSystem:
     def _handle_each(self, now: float, to_come: list[Job]) -> None:
         ending = [job for job in self.running if job.end == now]  # in order of start
         happens = bool(ending or (to_come and to_come[0].submit == now)) or now in [at for at, _ in self.due]
+        if not happens and (leaving := self._leaving(now)):
+            self._withdraw(leaving[0], now)
+            self._look(now)
+            return
         is_awake = now in self.wakes or not happens
         if self.ends_first:
             if ending:

@@ -94,11 +94,14 @@ def test_names_of_jobs_become_numbers(tmp_path: Path) -> None:
         ({"profile": None}, "job 1: there is no profile None"),
         (
             {"profile": "seq"},
-            "job 1: profile seq is of type 'composed', whose run time cannot be told",
+            "job 1: profile seq is of type 'replay', whose run time cannot be told",
         ),
         ({"profile": "neg"}, "job 1: profile neg: delay is -1; expected a number from 0 up"),
         ({"profile": "bare"}, "job 1: profile bare: delay is null"),
         ({"profile": "odd"}, "job 1: profile odd: generation_strategy is 'random'"),
+        ({"profile": "loop"}, "job 1: profile loop is a sequence that leads back to itself"),
+        ({"profile": "long"}, r"job 1: profile long: cpu is \[1, 2, 3\]; expected"),
+        ({"profile": "empty"}, r"job 1: profile empty: seq is \[\]; expected a list of names"),
         ({"res": 0}, "job 1: res is 0; expected a whole number from 1 up"),
         ({"res": 1.5}, "job 1: res is 1.5"),
         ({"res": None}, "job 1: res is null"),
@@ -109,7 +112,10 @@ def test_names_of_jobs_become_numbers(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_told_with_job_and_profile(tmp_path: Path, values: dict, message: str) -> None:
     profiles = PROFILES | {
-        "seq": {"type": "composed", "seq": ["sleep"]},
+        "seq": {"type": "replay", "trace": "usage"},
+        "loop": {"type": "composed", "seq": ["sleep", "loop"]},
+        "long": {"type": "parallel", "cpu": [1, 2, 3], "com": []},
+        "empty": {"type": "composed", "seq": []},
         "neg": {"type": "delay", "delay": -1},
         "bare": {"type": "delay"},
         "odd": {"type": "parallel_homogeneous", "cpu": 1, "generation_strategy": "random"},

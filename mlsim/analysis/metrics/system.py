@@ -32,12 +32,14 @@ def job_counts(jobs: Jobs) -> dict[str, int]:
     for block in blocks_of(jobs):
         backfilled += int(np.count_nonzero(block.backfilled))
         ends += np.bincount(block.state, minlength=len(JobState))
+    withdrawn = int(ends[JobState.WITHDRAWN])
     return {
         "submitted": len(jobs.job_id),
         "completed": int(ends[JobState.COMPLETED]),
         "killed": int(ends[JobState.KILLED]),
         "failed": int(ends[JobState.FAILED]),
         "rejected": int(ends[JobState.REJECTED]),
+        **({"withdrawn": withdrawn} if withdrawn else {}),
         "backfilled": backfilled,
     }
 

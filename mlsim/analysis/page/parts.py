@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlsim.analysis.compare import COMPARED, compare_metrics
-from mlsim.analysis.formatting import clock, count, duration, number, share
+from mlsim.analysis.formatting import ENDS, clock, count, duration, number, share
 from mlsim.analysis.page.transfers import Transfers, transfers
 from mlsim.record import Records
 
@@ -27,7 +27,7 @@ _MOST_RUNS = 500
 def cards(summary: Summary) -> str:
     """Return the numbers to look at first."""
     jobs, queue, used = summary["jobs"], summary["queue_length"], summary["utilization"]
-    ends = [f"{jobs[end]:,} {end}" for end in ("killed", "failed", "rejected", "backfilled") if jobs[end]]
+    ends = [f"{jobs[end]:,} {end}" for end in ENDS if jobs.get(end)]
     facts = [
         ("jobs completed", f"{jobs['completed']:,}", ", ".join([f"of {jobs['submitted']:,}", *ends])),
         ("makespan", duration(summary["makespan"]), f"{number(summary['throughput'])} jobs/h"),

@@ -17,11 +17,14 @@ __all__ = ["read_costs"]
 _MOST_SECONDS = 2.0**53
 """As for times of logs: beyond, sums of costs would lose whole seconds."""
 
+_COST_NAMES = ("cost", "costs", "iteration_cost", "seconds", "time", "duration", "s")
+
 
 def read_costs(path: str | Path) -> Floats:
     """Read iteration costs in s from a ``.npy`` file (one column) or a ``.csv`` file.
 
-    A ``.csv`` file holds numbers separated by commas or line ends; a first line of words is skipped.
+    A ``.csv`` file holds numbers separated by commas or line ends; a first line of words is skipped. If that
+    line names the columns of a table, the one called ``cost`` is read (or ``seconds``, ``time`` ...).
 
     Raises
     ------
@@ -58,21 +61,51 @@ def _read_npy(path: Path) -> tuple[Floats, list[int]]:
 
 def _read_csv(path: Path) -> tuple[Floats, list[int]]:
     """Read the numbers, and the line that each is on."""
-    costs: list[float] = []
+    names: list[str] = []
+    rows: list[list[float]] = []
     places: list[int] = []
     lines = read_text(path, "column of costs").splitlines()
     for number, line in enumerate(lines, start=1):
         fields = [field.strip() for field in line.split(",")]
         values = [_number(field) for field in fields if field]
         if None not in values:
-            costs.extend(value for value in values if value is not None)
-            places.extend([number] * len(values))
+            rows.append([value for value in values if value is not None])
+            places.append(number)
         elif number > 1 or any(value is not None for value in values):
             word = next(field for field in fields if field and _number(field) is None)
             raise InputError(
                 f"{path}:{number}: {word[:40]!r} is not a number; allowed: costs in s, 0 or more"
             )
+        else:
+            names = fields
+    rows = _costs_alone(path, names, rows)
+    costs = [value for row in rows for value in row]
+    places = [number for row, number in zip(rows, places, strict=True) for _ in row]
     return np.array(costs, dtype=np.float64), places
+
+
+def _costs_alone(path: Path, names: list[str], rows: list[list[float]]) -> list[list[float]]:
+    """Return the rows without what is no cost: columns of a table, of which one is that of costs."""
+    widths = {len(row) for row in rows if row}
+    if len(names) > 1 and widths == {len(names)}:
+        found = [k for k, name in enumerate(names) if name.lower().replace(" ", "_") in _COST_NAMES]
+        if len(found) != 1:
+            raise InputError(
+                f"{path}:1: columns {', '.join(names)[:200]}: which one holds costs? Allowed: one column; or "
+                f"several with names, one of which is {', '.join(_COST_NAMES)}"
+            )
+        return [row[found[0] : found[0] + 1] for row in rows]
+    counted = [row[0] for row in rows if row]
+    if (
+        widths == {2}
+        and len(counted) > 1
+        and counted in ([*range(len(counted))], [*range(1, len(counted) + 1)])
+    ):
+        raise InputError(
+            f"{path}: the first of its two columns counts iterations; to have it left out, write a first "
+            "line of names: iteration,cost"
+        )
+    return rows
 
 
 def _number(text: str) -> float | None:

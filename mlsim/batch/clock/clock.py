@@ -28,6 +28,7 @@ class Order(IntEnum):
     CORRECTION = 4
     SUBMISSION = 5
     HELD = 6  # jobs that depended on others, elsewhere
+    WITHDRAWAL = 7
 
 
 class Event(simpy.Event):
@@ -101,14 +102,15 @@ class Clock(simpy.Environment):
         queue = self._queue
         while queue:
             now, _, _, event = heappop(queue)
-            self._now = now
             # None marks an event as handled, to SimPy; its stubs say that there always is a list.
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            if callbacks:  # a cancelled event moves no time
+                self._now = now
             for callback in callbacks:
                 callback(event)
             if not event._ok and not hasattr(event, "_defused"):
                 raise event._value  # a process has failed
-            if self._asked and (not queue or queue[0][0] > now):
+            if self._asked and (not queue or queue[0][0] > self._now):
                 self._asked = False
                 self._close()
 

@@ -21,12 +21,13 @@ from mlsim.batch.clock.replay_kernel import (
     FINISHED,
     N_PROGRESS,
     NEXT_ARRIVAL,
+    NEXT_WITHDRAWAL,
     OVER,
     PASSES,
     REPORT_DUE,
     replay,
 )
-from mlsim.batch.columns.table import ESTIMATE, NUMBER, STATE
+from mlsim.batch.columns.table import ESTIMATE, NUMBER, START, STATE, SUBMIT, WITHDRAWAL
 from mlsim.batch.dispatch.passes import reserving
 from mlsim.batch.recording.recorder import JobRecorder, RejectionLog
 from mlsim.batch.room.requests import Requests
@@ -79,6 +80,7 @@ class CompiledBatch:
         self._arrivals = np.empty(0, np.int64)
         self._clock = np.zeros(1)
         self._progress = np.zeros(N_PROGRESS, np.int64)
+        self._withdrawals = np.empty(0, np.int64)
         self._ends = self._order = self._finished = np.empty(0, np.int64)
         self._ensure_capacity()
 
@@ -127,8 +129,30 @@ class CompiledBatch:
             self._recorder.record_ended(slots[unfit])
             self._n_recorded += int(np.count_nonzero(unfit))
             accepted &= ~unfit
+        accepted &= ~self._withdraw_at_once(slots, accepted)
+        self._await_withdrawals(slots[accepted])
         self._arrivals = slots[accepted]
         self._progress[NEXT_ARRIVAL] = 0
+
+    def _withdraw_at_once(self, slots: Ints, accepted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which jobs are withdrawn at their submission; they never enter the queue."""
+        floats = self.state.table.floats
+        found: NDArray[np.bool_] = accepted & (floats[WITHDRAWAL, slots] <= floats[SUBMIT, slots])
+        if found.any():
+            self.state.table.ints[STATE, slots[found]] = JobState.WITHDRAWN
+            floats[ESTIMATE, slots[found]] = np.nan
+            self._recorder.record_ended(slots[found])
+            self._n_recorded += int(np.count_nonzero(found))
+        return found
+
+    def _await_withdrawals(self, slots: Ints) -> None:
+        """Have jobs that come withdrawn at their times, after those of the jobs that wait already."""
+        times = self.state.table.floats[WITHDRAWAL]
+        coming = slots[times[slots] < np.inf]
+        if len(coming):
+            pending = np.concatenate([self._withdrawals[self._progress[NEXT_WITHDRAWAL] :], coming])
+            self._withdrawals = pending[np.argsort(times[pending], kind="stable")]
+            self._progress[NEXT_WITHDRAWAL] = 0
 
     def _go_on(self, more: bool) -> None:
         """Simulate until the next block is needed, or to the end."""
@@ -143,6 +167,7 @@ class CompiledBatch:
                 self._ends,
                 self._order,
                 self._finished,
+                self._withdrawals,
                 self.state.row_limit,
                 (self.n_passes // _REPORT_EVERY + 1) * _REPORT_EVERY,
                 self.state.address,
@@ -172,6 +197,10 @@ class CompiledBatch:
 
     def _flush(self) -> None:
         """Move the rows of ended jobs to the recorder."""
+        if len(self._withdrawals):  # whose slots may soon be those of other jobs
+            pending = self._withdrawals[self._progress[NEXT_WITHDRAWAL] :]
+            waits = np.isnan(self.state.table.floats[START, pending])
+            self._withdrawals, self._progress[NEXT_WITHDRAWAL] = pending[waits], 0
         n = int(self._progress[FINISHED])
         self._recorder.record_ended(self._finished[:n].copy())
         self._n_recorded += n

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
-from mlsim._jit import kernel
-from mlsim.batch.clock.replay_kernel import ENDS, N_PROGRESS, plan_ends, pop_ends
+from mlsim._jit import kernel, leaf_kernel
+from mlsim.batch.clock.replay_kernel import ENDS, N_PROGRESS, NEXT_WITHDRAWAL, plan_ends, pop_ends
 from mlsim.batch.clock.replay_many import ReplayMemory
-from mlsim.batch.columns.columns import CLASSES, FREE, columns_at
+from mlsim.batch.columns.columns import CLASSES, FREE, Columns, columns_at
 from mlsim.batch.columns.table import (
     BACKFILLED,
     END,
@@ -31,9 +31,11 @@ from mlsim.batch.columns.table import (
     SUBMIT,
     UNITS,
     WALLTIME,
+    WITHDRAWAL,
 )
 from mlsim.batch.dispatch.passes import Reserving, arrive, begin, enter_queue, has_work, make_pass, reserving
 from mlsim.batch.order.policies import parameters_of
+from mlsim.batch.order.withdrawals import next_withdrawal, skip_started, withdraw, withdrawals_in_order
 from mlsim.batch.room.pool import pool_at
 from mlsim.batch.state.batch_columns import rules_of
 from mlsim.scenario import Backfill, BatchConfig, EasyRule, OverrunRule, Policy, TieOrder
@@ -127,6 +129,7 @@ def replay_classes(
         jobs.run_time.astype(np.float64),
         jobs.walltime.astype(np.float64),
         jobs.processors.astype(np.int64),
+        jobs.withdrawals(),
         np.ascontiguousarray(small, np.bool_),
         np.where(safeguard & small & (stay > divider), divider, np.inf),
         units,
@@ -141,12 +144,26 @@ def replay_classes(
     return ClassReplay(start, end, killed, lost, flags)
 
 
+@leaf_kernel
+def _next_withdrawal(progress: Ints, withdrawals: Ints, killed: Floats, columns: Columns) -> float:
+    """Return when the next job is withdrawn that has not started [s]; infinity if there is none.
+
+    A job that the safeguard has killed waits again, and is not withdrawn any more.
+    """
+    place = skip_started(progress[NEXT_WITHDRAWAL], withdrawals, columns)
+    while place < len(withdrawals) and not np.isnan(killed[withdrawals[place]]):
+        place = skip_started(place + 1, withdrawals, columns)
+    progress[NEXT_WITHDRAWAL] = place
+    return next_withdrawal(place, withdrawals, columns)
+
+
 @kernel
 def _replay(
     submit: Floats,
     run: Floats,
     walltime: Floats,
     processors: Ints,
+    withdrawn: Floats,
     small: Mask,
     divider: Floats,
     units: int,
@@ -172,17 +189,23 @@ def _replay(
         floats[ESTIMATE, slot] = floats[WALLTIME, slot] = walltime[slot]
         ints[NUMBER, slot], ints[LARGE, slot] = slot, not small[slot]
         ints[UNITS, slot] = ints[PROCESSORS, slot] = processors[slot]
-        if processors[slot] <= units:
+        floats[WITHDRAWAL, slot] = withdrawn[slot]
+        if processors[slot] <= units and not withdrawn[slot] <= submit[slot]:
             arrivals[fitting] = slot
             fitting += 1
     columns.counts[FREE] = units
+    withdrawals = withdrawals_in_order(arrivals[:fitting], floats)
     while first < fitting or progress[ENDS] > 0:
         now = submit[arrivals[first]] if first < fitting else np.inf
         if progress[ENDS] > 0:
             now = min(now, floats[PLANNED, ends[0]])
+        now = min(now, _next_withdrawal(progress, withdrawals, killed, columns))
         last = first
         while last < fitting and submit[arrivals[last]] == now:
             last += 1
+        while _next_withdrawal(progress, withdrawals, killed, columns) <= now:
+            withdraw(withdrawals[progress[NEXT_WITHDRAWAL]], columns)
+            progress[NEXT_WITHDRAWAL] += 1
         n_ended = pop_ends(now, progress, ends, order, ended, columns)
         arrive(now, n_ended, ended, 0, 0, arrivals, columns, pool)
         n_again = 0

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import borrowed, kernel, leaf_kernel
+from mlsim._jit import apart_kernel, borrowed, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns.columns import (
     ENDS_FIRST,
@@ -22,6 +22,7 @@ from mlsim.batch.columns.columns import (
 from mlsim.batch.columns.table import PLANNED, RUN, START, STATE, SUBMIT, WALLTIME
 from mlsim.batch.columns.times import leave_time
 from mlsim.batch.dispatch.passes import Reserving, enter_queue, process_timestamp
+from mlsim.batch.order.withdrawals import next_withdrawal, skip_started, withdraw
 from mlsim.batch.room.pool import pool_at
 from mlsim.record import JobState
 
@@ -31,8 +32,8 @@ __all__ = ["plan_ends", "pop_ends", "replay"]
 ARRIVALS_WANTED, ROOM_WANTED, REPORT_DUE, OVER = range(4)
 
 # Places in the array of progress.
-ENDS, SEQUENCE, NEXT_ARRIVAL, OWED, PASSES, FINISHED = range(6)
-N_PROGRESS: Final = 6
+ENDS, SEQUENCE, NEXT_ARRIVAL, OWED, PASSES, FINISHED, NEXT_WITHDRAWAL = range(7)
+N_PROGRESS: Final = 7
 
 _KILLED = int(JobState.KILLED)
 
@@ -102,6 +103,31 @@ def plan_ends(n_started: int, now: float, progress: Ints, ends: Ints, order: Int
         progress[ENDS] += 1
 
 
+@leaf_kernel
+def _next_due(progress: Ints, withdrawals: Ints, columns: Columns) -> float:
+    """Return when the next job is withdrawn that has not started [s]; infinity if there is none."""
+    progress[NEXT_WITHDRAWAL] = skip_started(progress[NEXT_WITHDRAWAL], withdrawals, columns)
+    return next_withdrawal(progress[NEXT_WITHDRAWAL], withdrawals, columns)
+
+
+@apart_kernel
+def _withdraw_due(
+    now: float, others: bool, progress: Ints, withdrawals: Ints, finished: Ints, columns: Columns
+) -> None:
+    """Withdraw the jobs that have not started and whose time has come.
+
+    Where there is a pass after every event, that is one job, after all ``others`` that arrive or end now.
+    """
+    one = columns.rules[PER_EVENT] != 0
+    while not (one and others) and _next_due(progress, withdrawals, columns) <= now:
+        slot = withdrawals[progress[NEXT_WITHDRAWAL]]
+        withdraw(slot, columns)
+        finished[progress[FINISHED]] = slot
+        progress[FINISHED] += 1
+        progress[NEXT_WITHDRAWAL] += 1
+        others = True
+
+
 @kernel
 def replay(
     more: bool,
@@ -111,6 +137,7 @@ def replay(
     ends: Ints,
     order: Ints,
     finished: Ints,
+    withdrawals: Ints,
     row_limit: int,
     pass_limit: int,
     columns_address: int,
@@ -129,11 +156,13 @@ def replay(
         The current time in seconds; one number.
     progress
         Ends to come, the next sequence number, the next arrival, whether a pass is owed at the current time,
-        passes so far, finished jobs in ``finished``.
+        passes so far, finished jobs in ``finished``, the next withdrawal.
     ends, order
         Heap of running jobs by (end, order of start), and each job's order of start.
     finished
         Receives the slots of jobs that have ended.
+    withdrawals
+        Slots of the jobs that are withdrawn if they wait for too long, in order of that time.
     row_limit
         Occupancy rows from which on there is no room for another pass.
     pass_limit
@@ -153,6 +182,7 @@ def replay(
     nothing = np.empty(0, np.int64)
     arrivals, clock, progress = borrowed(arrivals), borrowed(clock), borrowed(progress)
     ends, order, finished = borrowed(ends), borrowed(order), borrowed(finished)
+    withdrawals = borrowed(withdrawals)
     while True:
         if columns.counts[USED_ROWS] > row_limit:
             return ROOM_WANTED
@@ -167,6 +197,8 @@ def replay(
             now = columns.floats[SUBMIT, arrivals[first]] if first < n else np.inf
             if progress[ENDS] > 0:
                 now = min(now, columns.floats[PLANNED, ends[0]])
+            if progress[NEXT_WITHDRAWAL] < len(withdrawals):
+                now = min(now, _next_due(progress, withdrawals, columns))
             if columns.rules[ONE_ROUND] or now == np.inf:
                 # Somebody may have been promised a time at which nothing else happens.
                 now = min(
@@ -188,6 +220,9 @@ def replay(
                 enter_queue(now, first, last, arrivals, columns)
                 progress[NEXT_ARRIVAL], progress[OWED] = last, 1
                 return ARRIVALS_WANTED
+        if progress[NEXT_WITHDRAWAL] < len(withdrawals):
+            others = last > first or ends_now
+            _withdraw_due(now, others, progress, withdrawals, finished, columns)
         ended = finished[progress[FINISHED] :]
         if not columns.rules[PER_EVENT]:
             n_ended = pop_ends(now, progress, ends, order, ended, columns)

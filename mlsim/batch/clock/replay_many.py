@@ -31,10 +31,12 @@ from mlsim.batch.columns.table import (
     SUBMIT,
     UNITS,
     WALLTIME,
+    WITHDRAWAL,
 )
 from mlsim.batch.dispatch.passes import Reserving, reserving
 from mlsim.batch.order.fairshare import N_SHARES
 from mlsim.batch.order.policies import WEIGHTS, parameters_of
+from mlsim.batch.order.withdrawals import withdrawals_in_order
 from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
 from mlsim.batch.state.batch_columns import block_arrays, profile_arrays, rules_of
 from mlsim.scenario import BatchConfig, Policy
@@ -58,8 +60,8 @@ class Replays:
     slowdown, bounded_slowdown : ndarray of float64, shape (W, V)
         Sums over the jobs that ran: of (wait + run) / run, and of max((wait + run) / max(run, tau), 1), with
         the time that the job really ran. A job of no run time counts in the bounded one only.
-    n_jobs : ndarray of int64, shape (W,)
-        How many jobs ran: all but those that ask for more than there is.
+    ran : ndarray of int64, shape (W, V)
+        How many jobs ran: all but those that ask for more than there is, or were withdrawn.
     starts : list of ndarray of float64, shape (V, jobs of the workload)
         Start times [s], one array a workload, NaN where a job never ran; empty unless asked for.
     backfilled : list of ndarray of bool, shape (V, jobs of the workload)
@@ -68,9 +70,14 @@ class Replays:
 
     slowdown: Floats
     bounded_slowdown: Floats
-    n_jobs: Ints
+    ran: Ints
     starts: list[Floats]
     backfilled: list[Mask]
+
+    @property
+    def n_jobs(self) -> Ints:
+        """How many jobs ran under the first weight vector, one number a workload."""
+        return self.ran[:, 0]
 
 
 def replay_many(
@@ -128,7 +135,7 @@ def replay_many(
     n_vectors, n_jobs = len(parameters), int(bounds[-1])
     slowdown = np.zeros((len(workloads), n_vectors))
     bounded = np.zeros((len(workloads), n_vectors))
-    ran = np.zeros(len(workloads), np.int64)
+    ran = np.zeros((len(workloads), n_vectors), np.int64)
     begun = np.empty((n_vectors, n_jobs if starts else 0))
     memory = ReplayMemory(rules, parameters.shape[1], int(lengths.max(initial=0)))
     _replay_all(
@@ -137,6 +144,7 @@ def replay_many(
         _column(workloads, "run_time"),
         _column(workloads, "estimate"),
         _column(workloads, "processors").astype(np.int64),
+        _withdrawals(workloads),
         units,
         tau,
         parameters,
@@ -173,6 +181,12 @@ def _parameters(config: BatchConfig, weights: ArrayLike | None) -> Floats:
 def _column(workloads: Sequence[JobBlock], name: str) -> Floats:
     parts = [getattr(block, name) for block in workloads]
     return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
+
+
+def _withdrawals(workloads: Sequence[JobBlock]) -> Floats:
+    """Return when each job is withdrawn unless it has started [s]."""
+    parts = [block.withdrawals() for block in workloads]
+    return np.concatenate(parts) if parts else np.empty(0)
 
 
 class ReplayMemory:
@@ -219,6 +233,7 @@ def _replay_all(
     run: Floats,
     estimate: Floats,
     processors: Ints,
+    withdrawn: Floats,
     units: int,
     tau: float,
     parameters: Floats,
@@ -252,10 +267,11 @@ def _replay_all(
             floats[ESTIMATE, slot] = floats[WALLTIME, slot] = estimate[first + slot]
             ints[NUMBER, slot] = slot
             ints[UNITS, slot] = ints[PROCESSORS, slot] = processors[first + slot]
-            if processors[first + slot] <= units:
+            floats[WITHDRAWAL, slot] = withdrawn[first + slot]
+            if processors[first + slot] <= units and not withdrawn[first + slot] <= submit[first + slot]:
                 arrivals[fitting] = slot
                 fitting += 1
-        ran[k] = fitting
+        withdrawals = withdrawals_in_order(arrivals[:fitting], floats)
         for vector in range(len(parameters)):
             floats[START:WALLTIME, :n] = np.nan  # all that a simulation writes
             counts[:] = 0
@@ -271,6 +287,7 @@ def _replay_all(
                 ends,
                 order,
                 finished,
+                withdrawals,
                 _UNLIMITED,
                 _UNLIMITED,
                 columns_address,
@@ -279,6 +296,9 @@ def _replay_all(
             )
             for place in range(fitting):
                 slot = arrivals[place]
+                if np.isnan(floats[START, slot]):
+                    continue  # withdrawn
+                ran[k, vector] += 1
                 time = floats[END, slot] - floats[START, slot]
                 response = floats[END, slot] - floats[SUBMIT, slot]
                 if time > 0:

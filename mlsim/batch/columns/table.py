@@ -79,6 +79,9 @@ RESERVED = _floats.column("reserved")  # start that conservative backfilling has
 PLANNED = _floats.column("planned_end")  # when it will end, as the applications say
 WALLTIME = _floats.column("walltime")  # what the user asked; the limit of its run time
 LOOK_UNTIL = _floats.column("look_until")  # when the last of these gaps ends
+WITHDRAWAL = _floats.column(
+    "withdraw_time"
+)  # when it leaves the queue unless it has started; infinity: never
 
 INTS: Final = tuple(_ints.names)
 FLOATS: Final = tuple(_floats.names)
@@ -160,6 +163,7 @@ class JobTable:
         self.floats[SUBMIT, slots] = block.submit_time
         self.floats[RUN, slots] = block.run_time
         self.floats[ESTIMATE, slots] = self.floats[WALLTIME, slots] = block.estimate
+        self.floats[WITHDRAWAL, slots] = block.withdrawals()
         if self._accounts is not None:
             self.ints[ACCOUNT, slots] = self._accounts.of(block)
         self._arrivals += len(slots)

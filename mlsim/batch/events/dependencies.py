@@ -4,8 +4,9 @@ A job is *eligible* once it has been submitted and every job that it depends on 
 behind it has passed; with feedback its own submit time does not count. Until then it is in no queue, and no
 policy, predictor or dispatcher knows of it; for them, and for what is measured of waits, its submission is
 the time at which it became eligible. A job ends when it completes, is killed, fails for good or is rejected:
-a failure after which it starts again is no end. One that needs a job to have completed is rejected as soon as
-that job has ended otherwise, as Slurm does with ``kill_invalid_depend``.
+a failure after which it starts again is no end. It also ends when it is withdrawn, held back or not: at the
+time of its log, or, with feedback, after as long a time in the queue. One that needs a job to have completed
+is rejected as soon as that job has ended otherwise, as Slurm does with ``kill_invalid_depend``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.clock.clock import Event, Order
-from mlsim.batch.columns.table import NUMBER, SUBMIT
+from mlsim.batch.columns.table import NUMBER, SUBMIT, WITHDRAWAL
 from mlsim.batch.events.system import System
 from mlsim.record import Jobs
 from mlsim.record.growing import zeros
@@ -57,13 +58,14 @@ class Dependants:
         self._places = np.empty(0, np.int64)  # where the jobs of the block are among those, -1: they are not
         self._held: dict[int, int] = {}  # place -> slot, of jobs that wait for others, in order of submission
         self._moved, self._submits = array("q"), array("d")  # numbers and submit times of jobs that were held
-        self._rejected = array("q")
-        self._n_pending = 0
+        self._rejected, self._withdrawn = array("q"), array("q")  # numbers, of jobs that were held
+        self._pending: dict[int, Event] = {}  # place -> what will become of a job at a known time
+        self._n_unheard = 0  # ends that others learn of at a known time
 
     @property
     def is_pending(self) -> bool:
         """Whether a job will become eligible at a known time."""
-        return self._n_pending > 0
+        return bool(self._pending) or self._n_unheard > 0
 
     def admit(self, slots: Ints) -> None:
         """Take note of the next jobs that will be submitted; with feedback, some may come before that."""
@@ -92,6 +94,23 @@ class Dependants:
                 self._hold(place, int(here[k]))
         return here[eligible]
 
+    def forget(self, slot: int) -> bool:
+        """Take note that a job is withdrawn; return whether it was held back."""
+        number = self._system.state.number(slot)
+        place = int(np.searchsorted(self._jobs, number))
+        if place == len(self._jobs) or self._jobs[place] != number:
+            return False
+        if place in self._pending:
+            self._pending.pop(place).cancel()
+        elif self._held.pop(place, None) is None:
+            return False
+        self._withdrawn.append(number)
+        return True
+
+    def independent(self, slots: Ints) -> Ints:
+        """Return those of the jobs that were admitted last that depend on no other."""
+        return slots[self._places < 0]
+
     def _hold(self, place: int, slot: int) -> None:
         self._held[place] = slot
         self._let_go_if_ready(place)
@@ -110,7 +129,7 @@ class Dependants:
         """
         if at > self._system.clock.time:
             order = Order.FIRST if self._system.submissions_first else Order.SUBMISSION
-            self._n_pending += 1
+            self._n_unheard += 1
             self._system.clock.at(at, order, self._hear, (number, at, completed))
             return
         first, last = np.searchsorted(self._plan.predecessor, (number, number + 1))
@@ -129,7 +148,7 @@ class Dependants:
 
     def _hear(self, event: Event) -> None:
         """Take note that a job is submitted that was rejected as soon as the log was read."""
-        self._n_pending -= 1
+        self._n_unheard -= 1
         self.ended(*event.subject)
 
     def _let_go_if_ready(self, place: int) -> None:
@@ -137,23 +156,28 @@ class Dependants:
         if place not in self._held or (self._missing[place] > 0 and not self._never[place]):
             return
         slot, clock = self._held.pop(place), self._system.clock
-        self._n_pending += 1
         order = Order.ELIGIBLE if self._system.submissions_first else Order.HELD
         at = max(clock.time, float(self._ready[place]))
-        clock.at(at, order, self._turn_away if self._never[place] else self._become_eligible, slot)
+        handler = self._turn_away if self._never[place] else self._become_eligible
+        self._pending[place] = clock.at(at, order, handler, (place, slot))
 
     def _become_eligible(self, event: Event) -> None:
-        self._n_pending -= 1
-        slot, now = event.subject, self._system.clock.time
+        place, slot = event.subject
+        del self._pending[place]
+        now = self._system.clock.time
         table = self._system.state.table
         self._moved.append(self._system.state.number(slot))
         self._submits.append(float(table.floats[SUBMIT, slot]))
+        if self._feedback:
+            table.floats[WITHDRAWAL, slot] += now - table.floats[SUBMIT, slot]
+            self._system.await_withdrawals(np.array([slot], np.int64))
         table.floats[SUBMIT, slot] = now
         self._system.queue_up(np.array([slot], np.int64))
 
     def _turn_away(self, event: Event) -> None:
-        self._n_pending -= 1
-        self._reject([event.subject], NEVER_SATISFIED)
+        place, slot = event.subject
+        del self._pending[place]
+        self._reject([slot], NEVER_SATISFIED)
 
     def _reject(self, slots: list[int], reason: str) -> None:
         self._rejected.extend(self._system.state.table.ints[NUMBER, slots].tolist())
@@ -169,6 +193,7 @@ class Dependants:
         """Return the jobs with their eligible times, and the submit times of the workload."""
         eligible, submit = zeros(len(jobs.job_id)), zeros(len(jobs.job_id))
         eligible[:] = submit[:] = jobs.submit_time
+        eligible[np.array(self._withdrawn, np.int64)] = np.nan
         eligible[np.array(self._rejected, np.int64)] = np.nan
         submit[np.array(self._moved, np.int64)] = self._submits
         return replace(jobs, submit_time=submit, eligible_time=eligible)

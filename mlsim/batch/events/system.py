@@ -79,6 +79,10 @@ class System(Protocol):
         """Put jobs into the queue now, and make a pass or ask for one."""
         ...
 
+    def await_withdrawals(self, slots: NDArray[np.int64]) -> None:
+        """Have jobs leave the queue at the times at which they are withdrawn, unless they start before."""
+        ...
+
     def reject_unseen(self, slots: list[int], at: float, reason: str) -> None:
         """Reject jobs that no dispatcher has seen."""
         ...

@@ -60,7 +60,7 @@ def read_history(path: Path, lenient: bool = False) -> History:
             asked_for = () if log.asked is None else log.asked.names
             cleaner = Cleaner(CleaningConfig(), _ANY_SIZE, resources=asked_for)
         # Cleaning drops rows: with places for identifiers, those that stay are known again.
-        places = np.arange(n_jobs, n_jobs + len(log), dtype=np.float64)
+        places = np.arange(n_jobs, n_jobs + len(log))
         blocks.append(cleaner.clean(replace(log, job_id=places)))
         waits.append(log.wait_time)
         ids.append(log.job_id)
@@ -68,7 +68,7 @@ def read_history(path: Path, lenient: bool = False) -> History:
     jobs = JobBlock.concatenate(blocks)
     jobs = jobs.select(jobs.arrival_order())
     wait = np.concatenate([*waits, np.empty(0)])[jobs.job_id]
-    job_id = np.concatenate([*ids, np.empty(0)])[jobs.job_id].astype(np.int64)
+    job_id = np.concatenate([*ids, np.empty(0, np.int64)])[jobs.job_id]
     names: Any = reader.header.get("executable_names", [])
     return History(
         replace(jobs, job_id=job_id),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlsim._memory import let_go_of_freed
 from mlsim.batch.columns.table import JobTable
 from mlsim.batch.room.requests import Requests
-from mlsim.record import Jobs, Rejections, empty
+from mlsim.record import Jobs, JobState, Rejections, empty
 from mlsim.record.growing import HELD_ROWS, GrowingArray, let_go
 
 __all__ = ["JobRecorder", "RejectionLog"]
@@ -63,7 +63,11 @@ class JobRecorder:
         rows = max(self._rows, int(numbers.max()) + 1)
         block = {name: self._table.column(source)[slots] for name, source in _COLUMNS.items()}
         block["working"] = self._requests.working(block["processors"], block["cores"])
-        self._take_qos(block, slots)
+        qos = self._table.column("qos")[slots]
+        self._take_if_known(block, "qos", qos, (qos != -1).any(), -1)
+        withdrawn = block["state"] == JobState.WITHDRAWN
+        times = np.where(withdrawn, self._table.column("withdraw_time")[slots], np.nan)
+        self._take_if_known(block, "withdraw_time", times, withdrawn.any(), np.nan)
         for name, column in self._columns.items():
             column.reserve(rows, self._rows)
             column.array[numbers] = block[name]
@@ -73,15 +77,16 @@ class JobRecorder:
         if rows > HELD_ROWS:
             let_go_of_freed()
 
-    def _take_qos(self, block: dict[str, NDArray[Any]], slots: NDArray[np.int64]) -> None:
-        """Take the classes of service over, from the first job on that has one."""
-        qos = self._table.column("qos")[slots]
-        if "qos" not in self._columns and (qos != -1).any():
-            column = self._columns["qos"] = GrowingArray(np.int64)
+    def _take_if_known(
+        self, block: dict[str, NDArray[Any]], name: str, values: NDArray[Any], known: bool, unknown: float
+    ) -> None:
+        """Take a column over that not every run has, from the first job on that has a value."""
+        if name not in self._columns and known:
+            column = self._columns[name] = GrowingArray(values.dtype)
             column.reserve(self._rows, 0)
-            column.array[: self._rows] = -1
-        if "qos" in self._columns:
-            block["qos"] = qos
+            column.array[: self._rows] = unknown
+        if name in self._columns:
+            block[name] = values
 
     def jobs(self) -> Jobs:
         """Return all rows in order of arrival: row k is the job with number k."""

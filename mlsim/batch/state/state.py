@@ -35,20 +35,24 @@ from mlsim.batch.columns.table import (
     RESERVED,
     ROWS,
     START,
+    STATE,
     UNITS,
     JobTable,
 )
 from mlsim.batch.dispatch.passes import bring_head, queue_arrivals
+from mlsim.batch.order.withdrawals import withdraw_one
 from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.machine_room import MachineRoom, Passes
-from mlsim.record import Solves
+from mlsim.record import JobState, Solves
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["BatchState"]
 
 Ints = NDArray[np.int64]
+
+_WITHDRAWN = int(JobState.WITHDRAWN)
 
 
 class BatchState:
@@ -149,7 +153,8 @@ class BatchState:
 
     def is_waiting(self, slot: int, number: int) -> bool:
         """Whether that job is in that slot and has not started."""
-        return self.number(slot) == number and math.isnan(self.table.floats[START, slot])
+        waits = math.isnan(self.table.floats[START, slot]) and self.table.ints[STATE, slot] != _WITHDRAWN
+        return self.number(slot) == number and waits
 
     def units(self, slot: int) -> int:
         """Units that a job asks for."""
@@ -292,6 +297,10 @@ class BatchState:
         table.ints[[CORES, FIRST_ROW, ROWS, BACKFILLED, BEGIN_SEGMENT], slot] = 0
         table.floats[[START, END, EXPECTED, RESERVED, PLANNED], slot] = np.nan
         self.enter_queue(now, np.array([slot], np.int64), 0, 1)
+
+    def withdraw(self, slot: int) -> None:
+        """Take a waiting job out of the queue for good."""
+        withdraw_one(slot, self._jobs.address)
 
     def expect(self, slot: int, end: float) -> None:
         """Expect a running job to end at another time."""

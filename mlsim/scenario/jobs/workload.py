@@ -24,6 +24,7 @@ from mlsim.scenario.words import (
     CrossingRule,
     EstimateSource,
     Mapping,
+    NeverRan,
     WeekBegin,
     WeekEvent,
     WorkloadFormat,
@@ -211,6 +212,13 @@ class WorkloadConfig(Section):
     """Whether a job that waits for others is submitted when they allow it, however early or late, as SWF
     defines its think time; otherwise not before the log's own submit time either. Needs dependencies: on, and
     holds the workload in memory as a whole.
+    """
+    never_ran: OneOf[NeverRan] | None = Field(None, examples=["withdraw"])
+    """Jobs that were cancelled while they waited and never ran: withdraw (they leave the queue at the time at
+    which they did in the log, unless they have started by then), leave-out, or keep (they get their
+    processors for 0 s, however long that takes). Default: withdraw where the log has that time (sacct: End;
+    column withdraw_time); jobs without it follow cleaning. Named here, withdraw reads field 3 of SWF, the
+    wait, as the time until the job was cancelled.
     """
     cleaning: CleaningConfig = Field(default_factory=CleaningConfig)
     """What happens to odd jobs of the log."""

@@ -12,6 +12,7 @@ __all__ = [
     "JobKinds",
     "Mapping",
     "MemorySource",
+    "NeverRan",
     "ResampledBy",
     "WeekBegin",
     "WeekEvent",
@@ -29,6 +30,8 @@ class WorkloadFormat(Choice):
     PARQUET = "parquet"
     BATSIM = "batsim"
     SACCT = "sacct"
+    PBS = "pbs"
+    SGE = "sge"
 
 
 class WorkloadModel(Choice):
@@ -93,6 +96,15 @@ class CleaningRule(Choice):
     KEEP = "keep"
     DROP = "drop"
     CLAMP = "clamp"
+
+
+# As users have it: they took the job back.
+class NeverRan(Choice, aliases={"cancel": "withdraw", "drop": "leave-out"}):
+    """What happens to a job that was cancelled while it waited in the log, and never ran."""
+
+    WITHDRAW = "withdraw"
+    LEAVE_OUT = "leave-out"
+    KEEP = "keep"
 
 
 class WeekEvent(Choice):
