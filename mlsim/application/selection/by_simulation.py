@@ -196,7 +196,7 @@ class BySimulation(Selector):
         return self._current
 
     def _best_at_first(self, profile: Floats) -> str:
-        """Return the best technique by known costs alone, in the share of the time that the loop takes at least.
+        """Return the best technique by known costs alone, within its share of the least time of the loop.
 
         No prediction has been wrong yet: of techniques that are as good, the first one of the portfolio.
         """
