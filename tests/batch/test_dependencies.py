@@ -171,11 +171,11 @@ def test_past_the_threshold_jobs_go_by_their_time_in_the_queue(
 
 @pytest.mark.parametrize("allocator", ["first-fit", "best-fit"])
 def test_who_came_to_the_queue_first_goes_first_past_the_threshold(allocator):
-    # Job 2 is eligible at 10, long after job 3 came; both are past the threshold when job 4 ends.
-    rows = [(0, 10, 10, 1), (0, 5, 5, 4), (1, 9, 9, 4), (2, 40, 40, 3)]
-    _, jobs = run(rows, {2: [(1, False, 0.0)]}, policy="SPF", threshold=2.0, allocator=allocator)
-    assert jobs.eligible_time.tolist() == [0, 10, 1, 2]
-    assert jobs.start_time.tolist() == [0, 51, 42, 2]
+    # Job 3 is eligible at 10, long after job 4 came; both are past the threshold when job 2 ends.
+    rows = [(0, 10, 10, 1), (0, 40, 40, 3), (0, 5, 5, 4), (1, 9, 9, 4)]
+    _, jobs = run(rows, {3: [(1, False, 0.0)]}, policy="SPF", threshold=2.0, allocator=allocator)
+    assert jobs.eligible_time.tolist() == [0, 0, 10, 1]
+    assert jobs.start_time.tolist() == [0, 0, 49, 40]
 
 
 ROWS = [(0, 10, 20, 2), (1, 5, 5, 1), (2, 3, 3, 1)]

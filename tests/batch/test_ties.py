@@ -104,7 +104,7 @@ exact = st.lists(
     st.sampled_from(["simpy", "compiled", "matrix", "announced"]),
 )
 def test_with_exact_estimates_no_job_starts_after_its_first_reservation(rows, ties, rule, engine):
-    jobs = [Job(n, *map(float, row)) for n, row in enumerate(rows)]
+    jobs = [Job(n, r, p, e, q) for n, (r, p, e, q) in enumerate(rows)]
     ReferenceBatchSystem(
         NODES,
         str(RULES[rule]["backfill"]),
