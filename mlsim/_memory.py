@@ -5,21 +5,17 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
-import mmap
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 __all__ = [
     "give_back",
     "importing",
     "keep_little",
-    "let_go_of_compiler",
     "let_go_of_freed",
     "load_for_good",
     "start_no_threads",
@@ -87,51 +83,14 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 """Variables that OpenBLAS heeds, in this order."""
 
 
-def let_go_of_compiler() -> None:
-    """Release the memory of the compiler's own code and constants (about 65 MB), on Linux.
-
-    They are in memory since kernels were loaded, and are hardly needed after that. Whatever is needed again
-    comes back from its file by itself: only what was never written is let go of.
-    """
-    if "llvmlite.binding" not in sys.modules:
-        return
-    for first, end in _compiler():
-        _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
-
-
-@cache
-def _compiler() -> list[tuple[int, int]]:
-    """Find the compiler's mappings, once a process."""
-    try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []  # another system; the code stays where it is
-    return list(_unwritten(lines, "libllvmlite"))
-
-
-def _unwritten(lines: list[str], library: str) -> Iterator[tuple[int, int]]:
-    """Find the addresses of what is in memory of a library just as it is in its file.
-
-    The loader writes addresses into the data and into a read-only part right before the data.
-    """
-    parts = [line.split(maxsplit=5) for line in lines]
-    own = [part for part in parts if len(part) == 6 and Path(part[5]).name.startswith(library)]
-    for (span, access, *_), (following, next_access, *_) in pairwise(own):
-        first, _, end = span.partition("-")
-        before_data = "w" in next_access and following.startswith(f"{end}-")
-        if "w" not in access and not before_data:
-            yield int(first, 16), int(end, 16)
-
-
 def let_go_of_freed() -> None:
     """Return freed memory that the allocator keeps to the system, where it can be told to (glibc)."""
     if hasattr(_libc(), "malloc_trim"):
         _libc().malloc_trim(0)
 
 
-def give_back(large: bool = True) -> None:
-    """Release the compiler's code; where there is much data, also garbage, which takes long."""
-    let_go_of_compiler()
+def give_back(large: bool) -> None:
+    """Release garbage and freed memory where there is much data; it takes long."""
     if large:
         gc.collect()
         let_go_of_freed()

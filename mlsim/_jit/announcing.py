@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 __all__ = ["PATIENCE", "Announcer", "announcer", "compile_seconds", "compiling", "quiet"]
@@ -69,14 +70,18 @@ class Announcer:
             self._told = True
             print("Compiling kernels (once per machine, kept on disk) ...", file=sys.stderr, flush=True)
 
-    def cannot_keep(self, error: OSError) -> None:
-        """Warn once that compiled kernels cannot be written to disk."""
+    def cannot_keep(self, reason: str) -> None:
+        """Warn once that compiled kernels are not written to disk."""
+        self._warn(f"Compiled kernels cannot be kept ({reason}); the next run compiles again")
+
+    def cannot_use(self, path: Path, reason: str) -> None:
+        """Warn once that a kept kernel, or a directory of them, is not used."""
+        self._warn(f"{path}: {reason}; it is not used, and kernels are compiled anew where need be")
+
+    def _warn(self, text: str) -> None:
         if not self._warned and not self.quiet:
             self._warned = True
-            print(
-                f"Compiled kernels cannot be kept ({error.strerror}); the next run compiles again",
-                file=sys.stderr,
-            )
+            print(text, file=sys.stderr, flush=True)
 
 
 announcer = Announcer()

@@ -42,6 +42,6 @@ def by_last_type(answers: Mapping[type, Callable[..., Any]]) -> Callable[[F], F]
         def register() -> Any:
             return import_module("mlsim._jit.compiler.choice").type_of_choice(declared, answers)
 
-        return cast(F, Late(register))
+        return cast(F, Late(register, answers))
 
     return declare

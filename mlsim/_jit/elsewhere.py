@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from importlib import import_module
+from typing import Any
 
 from mlsim._jit.announcing import announcer
-from mlsim._jit.cache import cache_directory, is_shared
 from mlsim._jit.mode import INTERPRETED, is_usual
+from mlsim._jit.store import is_kept, is_shared
 
-__all__ = ["is_compiled", "no_longer_elsewhere", "wait_for_room", "while_elsewhere"]
+__all__ = ["is_compiled", "no_longer_elsewhere", "room_of", "wait_for_room", "while_elsewhere"]
 
 _waits: dict[str, Callable[[], object]] = {}
 
@@ -19,9 +20,17 @@ def is_compiled(room: str, kernel: str) -> bool:
 
     It is on disk, or this process would not look for it there.
     """
-    if INTERPRETED or not is_usual() or not is_shared(room):
+    if INTERPRETED or not is_usual() or not is_shared():
         return True
-    return any(Path(cache_directory(room)).glob(f"{room}.{kernel}-*.entry"))
+    module, _, name = f"mlsim.{room}.{kernel}".rpartition(".")
+    key = getattr(import_module(module), name).key
+    return key is None or is_kept(module, name, key)
+
+
+def room_of(function: Any) -> str:
+    """Return the folder of the package in which a function is written."""
+    parts = function.__module__.split(".")
+    return parts[1] if parts[0] == "mlsim" and len(parts) > 2 else ""
 
 
 def while_elsewhere(room: str, wait: Callable[[], object]) -> None:

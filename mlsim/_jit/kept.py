@@ -16,9 +16,8 @@ import ctypes
 import json
 import pickle
 import sys
-import sysconfig
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -31,9 +30,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlsim._jit.cache import cache_directory, digest_of, room_of, write_whole
-from mlsim._jit.elsewhere import wait_for_room
+from mlsim._jit.elsewhere import room_of, wait_for_room
+from mlsim._jit.identity import named_tuple, stamp
 from mlsim._jit.mode import is_usual
+from mlsim._jit.store import file_name, read, write
 
 __all__ = ["MISSING", "Entries", "Entry", "array_kind", "by_numba", "save", "tuple_kind"]
 
@@ -59,7 +59,6 @@ _ARRAYS = (np.ndarray, np.memmap)
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _FIT = _CONTIGUOUS | _ALIGNED
 _WORD = Struct("q")
-_MAGIC = b"mlsim kernel 1\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def array_kind(dtype: str, dimensions: int, writeable: bool) -> str:
 
 def tuple_kind(kind: type, length: int) -> str:
     """Name a kind of tuples, whose items follow."""
-    return f"{kind.__module__}.{kind.__qualname__}({length})"
+    return f"{named_tuple(kind)}({length})"
 
 
 class _Budget:
@@ -119,8 +118,8 @@ def by_numba() -> None:
 class Entries:
     """The entries of a kernel that are kept, by types of the arguments."""
 
-    def __init__(self, body: Callable[..., Any]) -> None:
-        self._body = body
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
         self._loaded: dict[tuple[Any, ...], _Loaded | None] = {}
 
     def call(self, arguments: tuple[Any, ...]) -> Any:
@@ -133,7 +132,7 @@ class Entries:
             _write_down(arguments, kinds, words)
             key = tuple(kinds)
             if key not in self._loaded:
-                self._loaded[key] = _load(self._body, arguments)
+                self._loaded[key] = _load(self._kernel, arguments)
             loaded = self._loaded[key]
             if loaded is None:
                 return MISSING
@@ -268,7 +267,7 @@ def _raise(address: int) -> None:
     raise kind(*arguments)
 
 
-def save(body: Callable[..., Any], entry: Entry) -> None:
+def save(kernel: Any, entry: Entry) -> None:
     """Keep an entry of a kernel.
 
     Raises
@@ -276,37 +275,32 @@ def save(body: Callable[..., Any], entry: Entry) -> None:
     OSError
         If it cannot be written.
     """
-    stamp = _stamp()
-    if stamp is None:
+    key = kernel.key
+    if key is None or not is_usual():
         return
     about = {
+        "kinds": entry.kinds,
         "symbol": entry.symbol,
         "returns": entry.returns,
         "together": entry.together,
         "needs": entry.needs,
     }
-    content = json.dumps(about).encode() + b"\n" + entry.code
-    path = _path(body, entry.kinds, stamp)
-    write_whole(path, _MAGIC + digest_of(content).encode() + b"\n" + content)
+    write(_name(kernel, key, entry.kinds), json.dumps(about).encode() + b"\n" + entry.code)
 
 
-def _path(body: Callable[..., Any], kinds: Sequence[str], stamp: str) -> Path:
-    about = digest_of("\n".join([stamp, *kinds]).encode())[:16]
-    name = f"{body.__module__.removeprefix('mlsim.')}.{body.__qualname__}-{about}.entry"
-    return Path(cache_directory(room_of(body))) / name
+def _name(kernel: Any, key: str, kinds: Sequence[str]) -> str:
+    return file_name(kernel.__module__, kernel.__qualname__, key, (stamp(), *kinds), "entry")
 
 
-def _read(path: Path, kinds: tuple[str, ...]) -> Entry | None:
-    """Read an entry; None if there is none, or it is damaged."""
-    try:
-        kept = path.read_bytes()
-    except OSError:
+def _read(name: str, kinds: tuple[str, ...]) -> Entry | None:
+    """Read an entry; None if there is none for these kinds."""
+    kept = read(name)
+    if kept is None:
         return None
-    magic, digest, content = (*kept.split(b"\n", 2), b"", b"")[:3]
-    if magic + b"\n" != _MAGIC or digest.decode("ascii", "replace") != digest_of(content):
-        return None
-    about, code = content.split(b"\n", 1)
+    about, code = kept.split(b"\n", 1)
     known = json.loads(about)
+    if tuple(known["kinds"]) != kinds:
+        return None
     returns, needs = tuple(known["returns"]), tuple(known["needs"])
     return Entry(kinds, known["symbol"], returns, known["together"], needs, code)
 
@@ -314,26 +308,36 @@ def _read(path: Path, kinds: tuple[str, ...]) -> Entry | None:
 _lock = threading.Lock()
 
 
-def _load(body: Callable[..., Any], arguments: tuple[Any, ...]) -> _Loaded | None:
+def _load(kernel: Any, arguments: tuple[Any, ...]) -> _Loaded | None:
     """Load the entry for arguments of these types, if there is one that can be used."""
     kinds, layout = _named(arguments)
     with _lock:
-        stamp = _stamp()
-        if stamp is None:
+        if not _is_known():
             return None
-        entry = _find(body, kinds, stamp)
-        if entry is None and wait_for_room(room_of(body)):
-            entry = _find(body, kinds, stamp)
+        key = kernel.key
+        if key is None:
+            return None
+        entry = _find(kernel, key, kinds)
+        if entry is None and wait_for_room(room_of(kernel)):
+            entry = _find(kernel, key, kinds)
         return None if entry is None else _loaded(entry, layout)
 
 
-def _find(body: Callable[..., Any], kinds: Sequence[str], stamp: str) -> Entry | None:
+def _is_known() -> bool:
+    """Whether nothing but what :func:`stamp` identifies says how code is made."""
+    try:
+        return is_usual() and bool(stamp())
+    except (ImportError, OSError, RuntimeError):
+        return False
+
+
+def _find(kernel: Any, key: str, kinds: Sequence[str]) -> Entry | None:
     """Find the entry for arguments of these kinds, or one that reads arrays that might be written.
 
     Numba, too, calls what was compiled for arrays that are read with others, and compiles nothing for these.
     """
     for some in (kinds, *_reading(kinds)):
-        entry = _read(_path(body, some, stamp), tuple(some))
+        entry = _read(_name(kernel, key, some), tuple(some))
         if entry is not None:
             return entry
     return None
@@ -346,23 +350,6 @@ def _reading(kinds: Sequence[str]) -> Iterator[list[str]]:
     for number in range(len(written), least - 1, -1):
         for places in combinations(written, number) if number else ():
             yield [f"{kind} read-only" if place in places else kind for place, kind in enumerate(kinds)]
-
-
-@cache
-def _stamp() -> str | None:
-    """Identify what machine code depends on besides sources; None: numba must see to it itself."""
-    if not is_usual():
-        return None
-    try:
-        from llvmlite import __version__, binding
-
-        features = binding.get_host_cpu_features().flatten()
-        version = (_numba() / "_version.py").read_bytes()
-    except (ImportError, OSError, RuntimeError):
-        return None
-    cpu = binding.get_process_triple(), binding.get_host_cpu_name(), features
-    parts = [sysconfig.get_config_var("SOABI") or sys.version, __version__, digest_of(version), *cpu]
-    return digest_of("\n".join(parts).encode())
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast, overload
 
 from mlsim import _interpreted
 from mlsim._jit import kept
+from mlsim._jit.identity import key_of
 from mlsim._jit.mode import INTERPRETED
 
 __all__ = ["Kernel", "apart_kernel", "inlined", "inner_kernel", "kernel", "leaf_kernel"]
@@ -33,7 +34,7 @@ class Kernel:
         self.py_func, self.options, self.inner = body, options, inner
         self._dispatcher: Any = None
         self._part: Any = None
-        self._entries = None if inner or not options.get("cache", True) else kept.Entries(body)
+        self._entries = None if inner or not options.get("cache", True) else kept.Entries(self)
 
     @property
     def dispatcher(self) -> Any:
@@ -41,7 +42,7 @@ class Kernel:
         if self._dispatcher is None:
             from mlsim._jit.compiler.dispatchers import dispatcher_of
 
-            self._dispatcher = dispatcher_of(self.py_func, self.options, self.inner)
+            self._dispatcher = dispatcher_of(self, self.inner)
         return self._dispatcher
 
     @property
@@ -57,8 +58,13 @@ class Kernel:
             else:
                 from mlsim._jit.compiler.dispatchers import dispatcher_of
 
-                self._part = dispatcher_of(self.py_func, self.options, True)
+                self._part = dispatcher_of(self, True)
         return self._part
+
+    @property
+    def key(self) -> str | None:
+        """The key under which it is kept, of the code that it is made of; None: it cannot be."""
+        return key_of(self)
 
     @property
     def _numba_type_(self) -> Any:

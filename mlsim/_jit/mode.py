@@ -8,16 +8,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["INTERPRETED", "Late", "for_kernels", "in_python", "is_usual"]
+__all__ = ["HARMLESS", "INTERPRETED", "SETTINGS_FILE", "Late", "for_kernels", "in_python", "is_usual"]
 
-_HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_DISABLE_JIT"}
+HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_DISABLE_JIT"}
+"""Settings of Numba that do not change what it compiles."""
+SETTINGS_FILE = Path(".numba_config.yaml")
+"""Where Numba looks for more of them."""
 _COMPILER = "mlsim._jit.compiler"
 
 
 def is_usual() -> bool:
     """Whether nothing tells numba to compile otherwise than it does by itself: no variable and no file."""
-    told = {name for name in os.environ if name.startswith("NUMBA_")} - _HARMLESS
-    return not told and not Path(".numba_config.yaml").exists()
+    told = {name for name in os.environ if name.startswith("NUMBA_")} - HARMLESS
+    return not told and not SETTINGS_FILE.exists()
 
 
 def _is_interpreted() -> bool:
@@ -37,10 +40,15 @@ class Late:
     """Stands for what numba gets to know when the first kernel is compiled that names it.
 
     Numba asks a value that it does not know for its type.
+
+    Attributes
+    ----------
+    identity
+        All that it depends on.
     """
 
-    def __init__(self, register: Callable[[], Any]) -> None:
-        self._register = register
+    def __init__(self, register: Callable[[], Any], *identity: Any) -> None:
+        self._register, self.identity = register, identity
         self._type: Any = None
 
     @property
@@ -74,7 +82,7 @@ def for_kernels(place: str, in_python: Callable[..., Any], *given: Any) -> Any:
         typed = getattr(import_module(f"{_COMPILER}.{module}"), name)
         return import_module(f"{_COMPILER}.dispatchers").type_of_intrinsic(typed(*given) if given else typed)
 
-    return Late(register)
+    return Late(register, place, *given)
 
 
 class _InPython:

@@ -143,7 +143,7 @@ def _first_line(command: list[str]) -> str:
 
 
 def _kernels() -> dict[str, Any]:
-    from mlsim._jit.cache import kept_kernels
+    from mlsim._jit.store import kept_kernels
 
     found = {str(directory): count for directory, count in kept_kernels().items()}
     return {

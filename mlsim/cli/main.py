@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mlsim import _matplotlib
 from mlsim._memory import importing, start_no_threads, without_colours
 from mlsim.cli.ending import run_and_exit
 
@@ -36,7 +35,6 @@ def main() -> NoReturn:
 def _run() -> None:
     start_no_threads()
     without_colours()
-    _matplotlib.leave_out_documentation()
     with importing():
         from typer.main import get_command
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from mlsim._memory import give_back
 from mlsim.errors import OutputError
 from mlsim.record.blocks import chunk_blocks, copies_of, is_long, n_rows, record_blocks
 from mlsim.record.chunk_store import StoredChunks
@@ -78,11 +77,8 @@ def _blocks(table: str, records: Records) -> Iterator[Records]:
 def _write_parquet(table: str, records: Records, technique: str | None, path: Path) -> Path:
     with _writing(path), path.open("wb") as file:
         parquet = ParquetFile(file, compressed=not _is_of_many_chunks(table, records))
-        for number, block in enumerate(_blocks(table, records)):
-            columns = file_columns(table, block, technique)
-            if not number:
-                give_back(large=False)  # making the first rows has loaded kernels
-            parquet.write(columns)
+        for block in _blocks(table, records):
+            parquet.write(file_columns(table, block, technique))
         parquet.close()
     return path
 

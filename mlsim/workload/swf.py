@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim._files import named
-from mlsim._memory import let_go_of_compiler
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks
 from mlsim.workload.exact import SURE_DIGITS, check_distinct, exact_id
@@ -122,7 +121,6 @@ class SwfReader:
         from mlsim.workload.swf_kernel import scan  # brings numba, which takes long to import
 
         state = self._state
-        loaded = False
         state[:] = 0
         state[LINE] = 1
         for text in _whole_lines(self.path):
@@ -131,9 +129,6 @@ class SwfReader:
             while state[POSITION] < data.size:
                 before = int(state[ROW])
                 answer = scan(data, state, self._columns, self._lines, self._tails)
-                if not loaded:
-                    let_go_of_compiler()
-                    loaded = True
                 self._collect_extras(text, before)
                 if answer == FULL:
                     yield self._take_block()

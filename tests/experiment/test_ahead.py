@@ -178,6 +178,6 @@ def test_what_writes_traces_can_be_compiled_without_a_run(tmp_path):
         ahead._command("record", made), env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    kept = {path.name.split("-")[0] for path in (tmp_path / "kernels").glob("kernels-record-*/*.entry")}
+    kept = {path.name.split("-")[0] for path in (tmp_path / "kernels").glob("kernels-*/record.*.entry")}
     assert "record.otf2.events.write_batch" in kept
-    assert not list((tmp_path / "kernels").glob("kernels-batch-*"))
+    assert not list((tmp_path / "kernels").glob("kernels-*/batch.*"))

@@ -122,14 +122,14 @@ class InnerLibrary(_Library):
         return self.name, "parts", (parts, [one for library in kept for one in _environments(library)])
 
     @classmethod
-    def _unserialize(cls, codegen: Any, state: tuple[str, str, Any]) -> InnerLibrary:
+    def read_back(cls, codegen: Any, state: tuple[str, str, Any]) -> InnerLibrary:
         """Read what was kept; code that several kernels call is read once."""
         name, _, (parts, environments) = state
         libraries: list[InnerLibrary] = []
         for bitcode, links in reversed(parts):
             library = cls._known.get(bitcode)
             if library is None:
-                library = codegen.create_library(name)
+                library = cls(codegen, name)
                 library._final_module, library._bitcode = binding.parse_bitcode(bitcode), bitcode
                 library._linking_libraries = [libraries[len(parts) - 1 - place] for place in links]
                 library._linking_libraries.append(rtsys.library)

@@ -15,7 +15,7 @@ from numba.np.numpy_support import from_dtype
 from mlsim._jit.compiler.arrays import with_part, without_owner
 from mlsim._jit.named_tuples import PACKED_WORDS
 
-__all__ = ["shared", "unpacker"]
+__all__ = ["Packed", "Shared", "shared", "unpacker"]
 
 
 def _read_by_name(kind: type[types.Type]) -> None:
@@ -30,7 +30,7 @@ def _read_by_name(kind: type[types.Type]) -> None:
             return found.field(name)
 
 
-class _Shared(types.Type):
+class Shared(types.Type):
     """A named tuple that lies in memory, of which kernels are given the address."""
 
     def __init__(self, content: Any) -> None:
@@ -42,13 +42,13 @@ class _Shared(types.Type):
         if name not in self.content.fields:
             return None
         kind = self.content.types[self.content.fields.index(name)]
-        return _Shared(kind) if isinstance(kind, types.BaseNamedTuple) else kind
+        return Shared(kind) if isinstance(kind, types.BaseNamedTuple) else kind
 
 
-_read_by_name(_Shared)
+_read_by_name(Shared)
 
 
-@lower_getattr_generic(_Shared)
+@lower_getattr_generic(Shared)
 def _read_field(context: Any, builder: Any, shared: Any, value: Any, name: str) -> Any:
     content = shared.content
     place = content.fields.index(name)
@@ -61,7 +61,7 @@ def _read_field(context: Any, builder: Any, shared: Any, value: Any, name: str) 
     return without_owner(context, builder, kind, loaded) if isinstance(kind, types.Array) else loaded
 
 
-class _Packed(types.Type):
+class Packed(types.Type):
     """A named tuple of arrays, of which kernels are given where it is written down where these are.
 
     ``instance_class`` is called as that of numba's own types of named tuples.
@@ -77,10 +77,10 @@ class _Packed(types.Type):
         return self.arrays.get(name)
 
 
-_read_by_name(_Packed)
+_read_by_name(Packed)
 
 
-@lower_getattr_generic(_Packed)
+@lower_getattr_generic(Packed)
 def _unpack_array(context: Any, builder: Any, packed: Any, value: Any, name: str) -> Any:
     first = PACKED_WORDS * list(packed.arrays).index(name)
     words = builder.bitcast(value, ir.IntType(64).as_pointer())
@@ -112,7 +112,7 @@ def _unpack_array(context: Any, builder: Any, packed: Any, value: Any, name: str
 def unpacker(kind: type, fields: Sequence[tuple[str, str, int]]) -> Any:
     """Make what types the function that :func:`mlsim._jit.unpacker` returns."""
     arrays = {name: types.Array(from_dtype(np.dtype(dtype)), n, "C") for name, dtype, n in fields}
-    packed = _Packed(kind, arrays)
+    packed = Packed(kind, arrays)
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -130,4 +130,4 @@ def shared(_typing: Any, content: Any) -> Any:
         memory = cgutils.alloca_once_value(builder, arguments[0])
         return builder.bitcast(memory, context.get_value_type(signature.return_type))
 
-    return _Shared(content)(content), make
+    return Shared(content)(content), make

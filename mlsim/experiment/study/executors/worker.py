@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlsim import _jit, _matplotlib
+from mlsim import _jit
 from mlsim.experiment.study.executing import execute
 from mlsim.experiment.study.tasks import Done, Task
 
 __all__ = ["execute_all"]
 
 _jit.quiet()
-_matplotlib.leave_out_documentation()
 
 
 def execute_all(tasks: Sequence[Task]) -> list[Done]:
