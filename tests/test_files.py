@@ -299,13 +299,12 @@ def test_only_here_files_are_opened_for_reading() -> None:
 
     package = Path(mlsim.__file__).parent
     allowed = {
-        "_jit/cache.py": "its own sources",
-        "_jit/kept.py": "what it has written, with a checksum; a file of numba's",
+        "_jit/identity.py": "its own sources; files of numba's",
+        "_jit/store.py": "what it has written, with a checksum",
         "application/profiles/stored.py": "bytes whose fingerprint is right",
         "scenario/files/dumping.py": "writes",
         "scenario/files/source.py": "takes a text",
         "_forks.py": "/proc",
-        "_memory.py": "/proc",
         "_processes.py": "/proc",
         "experiment/owner.py": "/proc",
         "slurm/cluster.py": "/proc",

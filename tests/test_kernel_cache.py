@@ -280,7 +280,7 @@ class Evil:
 
 def damage(path, others):
     content = path.read_bytes()
-    at = draw.randrange(len(content))
+    at = draw.randrange(len(content) or 1)
     kind = draw.choice(["flip", "cut", "swap", "empty", "zeros", "link", "dangling", "pickle"])
     if kind == "swap":
         path.write_bytes(draw.choice(others).read_bytes())
@@ -289,7 +289,7 @@ def damage(path, others):
         path.symlink_to(draw.choice(others) if kind == "link" else "nowhere")
     else:
         path.write_bytes({
-            "flip": content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1:],
+            "flip": content[:at] + bytes(one ^ 16 for one in content[at:at + 1]) + content[at + 1:],
             "cut": content[:at], "empty": b"", "zeros": bytes(len(content)), "pickle": pickle.dumps(Evil()),
         }[kind])
     return kind
