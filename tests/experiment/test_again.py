@@ -76,7 +76,7 @@ def test_a_loop_finds_its_costs(run: Path) -> None:
     assert json.loads((run / "versions.json").read_text())["read_in"] == [str(here)]
     (run / "loop.yaml").write_text(
         "platform: {nodes: [{name: n, count: 1, cores: 2}]}\n"
-        "application:\n  {model: loop, iterations: {count: 2}, technique: SS,\n"
+        "application:\n  {model: loop, technique: SS,\n"
         "   costs: {profile: file, path: c.txt}}\n"
     )
     (here / "c.txt").write_text("1\n2\n")
