@@ -187,6 +187,34 @@ def test_a_list_that_does_not_fit_is_told(
     assert re.search(words, capsys.readouterr().err)
 
 
+def test_rules_make_faults_of_operators_and_numbers(mutants: ModuleType, tree: Path) -> None:
+    made = mutants.generated("mine.py", CODE.replace("n > 0", "n > 0 and n < 2 and n < 2"), ("test_code.py",))
+    changes = [(old, new) for fault in made for old, new in [(fault.old, fault.new)]]
+    assert ("    return a + b\n", "    return a - b\n") in changes
+    assert ("    return a == b\n", "    return a != b\n") in changes
+    while_lines = {new for old, new in changes if "while" in old}
+    assert "    while n >= 0 and n < 2 and n < 2:\n" in while_lines
+    assert "    while n > 1 and n < 2 and n < 2:\n" in while_lines
+    assert "    while n > 0 or n < 2 and n < 2:\n" in while_lines
+    assert "    while n > 0 and n < 2 and n <= 2:\n" in while_lines
+    assert len({fault.name for fault in made}) == len(made)
+
+
+def test_a_sample_of_them_is_drawn_by_a_seed(
+    mutants: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--root", str(tree), "--faults", str(tree / "list.toml"), "--list", "--generate", "3"]
+
+    def listed(*more: str) -> str:
+        assert mutants.main([*options, *more]) == 0
+        out: str = capsys.readouterr().out
+        return out
+
+    assert listed().count("mine.py, line") == 3
+    assert listed("--seed", "1") == listed("--seed", "1")
+    assert len({listed("--seed", str(seed)) for seed in range(5)}) > 1
+
+
 def test_tests_that_fail_without_a_fault_are_told(
     mutants: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """Plants one-line faults in a copy of the tree, one at a time, and says which of them the tests notice.
 
     python tools/mutants.py [--only TEXT] [--room ROOM] [--jobs N] [--limit SECONDS] [--list]
+    python tools/mutants.py --generate N [--seed S] [--only TEXT] [--room ROOM] [--tests TESTS] [...]
 
 The faults are in ``tools/mutants.toml``: each names a file, a text that stands there once, the text that
 takes its place, and the few tests that should fail then. Kernels run as Python functions meanwhile
@@ -8,6 +9,11 @@ takes its place, and the few tests that should fail then. Kernels run as Python 
 compiled all the same. A fault is *killed* by a test that fails, or that does not come to an end; it
 *survives* where all of its tests pass. One with a reason why nobody could notice it is *equivalent*, and
 is tried all the same.
+
+With ``--generate`` the faults are made by rule, in the files that the list names for a room: a comparison,
+an arithmetic operator or ``and`` becomes another one, a number becomes one more. A sample of N is drawn by
+the seed. Their tests are all that the list has for their file, or ``--tests``. Those that survive need
+a look: a test is missing, or nobody could notice.
 
 Exit code 0: every fault is killed or equivalent. 1: some survive, or are equivalent no longer. 2: the
 list does not fit the tree, or the tests fail without any fault.
@@ -18,6 +24,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import random
 import resource
 import shutil
 import signal
@@ -141,6 +148,78 @@ def check(mutants: Sequence[Mutant], root: Path = REPOSITORY) -> None:
             wanted = [f"def {name.split('[')[0]}(" for name in names] or ["def test_"]
             if not all(definition in functions for definition in wanted):
                 raise ListError(f"{mutant.name}: there is no test {test}")
+
+
+_OTHERS = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.Mult: ("*", "+"),
+    ast.Div: ("/", "*"),
+    ast.FloorDiv: ("//", "/"),
+    ast.Mod: ("%", "*"),
+    ast.And: (" and ", " or "),
+    ast.Or: (" or ", " and "),
+}
+"""How an operator is written, and what takes its place."""
+
+
+def _changes(tree: ast.AST) -> Iterator[tuple[int, int, int, str, str]]:
+    """Yield what may be changed: line, first and last byte, the text there, the text instead."""
+    for node in ast.walk(tree):
+        pairs: list[tuple[ast.expr, object, ast.expr]] = []
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            pairs = list(zip(sides, node.ops, node.comparators, strict=False))
+        elif isinstance(node, ast.BinOp):
+            pairs = [(node.left, node.op, node.right)]
+        elif isinstance(node, ast.BoolOp):
+            pairs = [(a, node.op, b) for a, b in zip(node.values, node.values[1:], strict=False)]
+        elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            yield node.lineno, node.col_offset, node.end_col_offset or 0, "", f"{node.value + 1}"
+        for left, operator, right in pairs:
+            if type(operator) in _OTHERS and left.end_lineno == right.lineno:
+                yield left.end_lineno, left.end_col_offset or 0, right.col_offset, *_OTHERS[type(operator)]
+
+
+def generated(file: str, source: str, tests: tuple[str, ...]) -> list[Mutant]:
+    """Return all faults that rules make in a file, in the order of its lines."""
+    lines, found = source.splitlines(keepends=True), []
+    for line, begin, end, old, new in sorted(set(_changes(ast.parse(source)))):
+        text = lines[line - 1].encode()
+        part = text[begin:end].decode()
+        if (old and part.count(old) != 1) or not part:
+            continue
+        faulty = (text[:begin] + (part.replace(old, new) if old else new).encode() + text[end:]).decode()
+        # With as many lines around it as make the place unique.
+        before, after = line - 1, line
+        while source.count("".join(lines[before:after])) > 1 and (before > 0 or after < len(lines)):
+            before, after = max(before - 1, 0), min(after + 1, len(lines))
+        around = "".join(lines[before : line - 1]), "".join(lines[line:after])
+        name = f"line {line}, byte {begin}: {(old or part).strip()} becomes {new.strip()}"
+        whole = lines[line - 1].join(around), faulty.join(around)
+        found.append(
+            Mutant(f"{file}, {name}", (file.split("/") * 2)[1].removesuffix(".py"), file, *whole, tests)
+        )
+    return found
+
+
+def sample(mutants: Sequence[Mutant], n: int, seed: int, tests: Sequence[str], root: Path) -> list[Mutant]:
+    """Draw n faults that rules make in the files of some listed ones; their tests are those of their file."""
+    of_file: dict[str, list[str]] = {}
+    for mutant in mutants:
+        of_file.setdefault(mutant.file, []).extend(tests or mutant.tests)
+    made = [
+        fault
+        for file, names in sorted(of_file.items())
+        for fault in generated(file, (root / file).read_text(encoding="utf-8"), tuple(dict.fromkeys(names)))
+    ]
+    return random.Random(seed).sample(made, min(n, len(made)))
 
 
 @contextmanager
@@ -288,6 +367,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--limit", type=float, default=_LIMIT, metavar="SECONDS", help="CPU time of each (120)"
     )
+    parser.add_argument("--generate", type=int, metavar="N", help="try N faults that rules make")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="which of them (0)")
+    parser.add_argument(
+        "--tests", nargs="+", default=(), help="their tests; default: the list's for the file"
+    )
     parser.add_argument("--list", action="store_true", help="only list them, having checked that they apply")
     parser.add_argument("--root", type=Path, default=REPOSITORY, help=argparse.SUPPRESS)
     parser.add_argument("--faults", type=Path, default=LIST, help=argparse.SUPPRESS)
@@ -298,6 +382,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mutants = chosen(read_list(options.faults), options.room, options.only)
         if not mutants:
             raise ListError("no fault of the list is meant")
+        if options.generate is not None:
+            mutants = sample(mutants, options.generate, options.seed, options.tests, options.root)
         if options.list:
             check(mutants, options.root)
             for mutant in mutants:

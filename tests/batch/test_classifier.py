@@ -199,3 +199,35 @@ def test_without_the_library_it_is_said_what_to_install(monkeypatch):
     with pytest.raises(InputError, match=r"pip install 'mlsim\[learning\]'"):
         run(habits()[:10], **FEW)
     run(habits()[:10], batch__classifier={"by": "actual"})
+
+
+def test_the_safeguard_goes_by_the_divider_of_the_submission():
+    """A small job that waits into another week is killed at the divider that it was taken for small by."""
+    first = [(k * DAY // 2, 60 if k % 2 else 7200, DAY, 1, 1 if k % 2 else 2) for k in range(13)]
+    second = [(WEEK + k * DAY, 600, DAY, 1, 2) for k in range(1, 4)]
+    blocker = (2 * WEEK - 3600, 7200, DAY, 4, 2)
+    waits = (2 * WEEK - 1000, 10_000, DAY, 1, 1)
+    next_week = (2 * WEEK + 10, 60, DAY, 1, 3)
+    jobs = [*first, *second, blocker, waits, next_week]
+    result = run(jobs, **FEW | {"batch.classifier.safeguard": True})
+    row = jobs.index(waits)
+    assert result.records.jobs.taken_for_small[row]
+    assert result.records.jobs.divider[row] == 7200.0
+    assert result.records.jobs.divider[-1] != 7200.0
+    attempts = result.records.attempts
+    assert attempts.job.tolist() == [row]
+    assert attempts.start.tolist() == [2 * WEEK + 3600.0]
+    assert (attempts.end - attempts.start).tolist() == [7200.0]
+
+
+def test_a_job_that_ends_at_the_edge_of_a_week_is_known_in_the_next():
+    jobs = [(0, 50, DAY, 1, 1), (WEEK - 700, 700, DAY, 1, 1), (WEEK, 1, DAY, 1, 1), (2 * WEEK, 1, DAY, 1, 1)]
+    dividers = run(jobs, **{"batch.classifier": {"by": "actual"}}).records.jobs.divider
+    assert np.isnan(dividers[:2]).all()
+    assert dividers[2:].tolist() == [375.0, 1.0]
+
+
+def test_a_week_without_ends_keeps_the_divider_of_the_one_before():
+    jobs = [(0, 50, DAY, 1, 1), (3 * WEEK, 1, DAY, 1, 1), (4 * WEEK, 1, DAY, 1, 1)]
+    dividers = run(jobs, **{"batch.classifier": {"by": "actual"}}).records.jobs.divider
+    assert dividers[1:].tolist() == [50.0, 1.0]

@@ -471,3 +471,20 @@ def test_linear_needs_a_weight(weights):
     with pytest.raises(ValueError, match=r"policy linear needs at least one weight"):
         BatchConfig.model_validate({"policy": "linear", "weights": weights})
     BatchConfig.model_validate({"policy": "SAF", "weights": weights})
+
+
+def test_fairshare_has_more_than_64_accounts():
+    accounts = Accounts(BatchConfig().fairshare)
+    jobs = block([0.0] * 60, [1.0] * 60, [1.0] * 60, [1] * 60)
+    few = accounts.of(replace(jobs, user=np.arange(60)))
+    for k in few.tolist():
+        accounts.change(k, k + 1, 0.0)
+        accounts.change(k, -k - 1, 100.0)
+    many = accounts.of(replace(jobs, user=np.arange(40, 100)))
+    assert many.tolist() == list(range(40, 100))
+    used = [usage_at(k, 100.0, 604800.0, accounts.shares) for k in range(100)]
+    assert used[:60] == pytest.approx([100.0 * (k + 1) for k in range(60)], rel=1e-3)
+    assert used[60:] == [0.0] * 40
+    accounts.change(99, 7, 100.0)
+    assert usage_at(99, 200.0, 604800.0, accounts.shares) == pytest.approx(700.0, rel=1e-3)
+    assert usage_at(98, 200.0, 604800.0, accounts.shares) == 0.0

@@ -263,3 +263,20 @@ def test_a_cycle_without_jobs():
     model = Lublin(Kinds.BATCH, changed={"batch": {"anum": 1000.0, "bnum": 1000.0}})
     with pytest.raises(InputError, match=r"batch\.anum and batch\.bnum: by these no job comes"):
         next(model.blocks(1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shares", "sizes"),
+    # From the authors' program (lublin99): serial, power of two, uprob; ulow, umed, uhi for 128 processors.
+    [
+        (JobKind.INTERACTIVE, (0.1541, 0.625, 0.705), (1.0, 3.0, 5.5)),
+        (JobKind.BATCH, (0.2927, 0.6686, 0.875), (1.2, 5.0, 7.0)),
+        (JobKind.TYPELESS, (0.244, 0.576, 0.86), (0.8, 4.5, 7.0)),
+    ],
+)
+def test_the_published_sizes_of_each_kind(
+    kind: JobKind, shares: tuple[float, ...], sizes: tuple[float, ...]
+) -> None:
+    of = PARAMETERS[kind]
+    assert (of.serial_prob, of.pow2_prob, of.uprob) == shares
+    assert (of.ulow, of.umed, of.uhi) == sizes

@@ -209,3 +209,20 @@ def test_what_is_not_resampled_in_a_run_is_told(tmp_path: Path, workload, says: 
     given["workload"] = {"path": "log.swf", **workload}
     with pytest.raises(InputError, match=says):
         from_mapping(given, "scenario")
+
+
+@pytest.mark.parametrize(
+    ("last", "weeks"),
+    [(6 * DAY - 1, 0), (6 * DAY, 1), (7 * DAY, 1), (13 * DAY - 1, 1), (13 * DAY, 2), (14 * DAY - 1, 2)],
+)
+def test_a_last_week_that_lacks_a_day_at_most_is_whole(tmp_path: Path, last: int, weeks: int) -> None:
+    log = write_log(tmp_path / "log.swf", [(0, 1), (last, 1)])
+    if weeks == 0:
+        with pytest.raises(InputError, match="is shorter than a week"):
+            resample(log, weeks=1).jobs()
+        return
+    made = resample(log, weeks=40, by="week", seed=1)
+    assert made.source_weeks == weeks
+    drawn = set(made.jobs().processors.tolist())
+    # The last job is in a whole week, or in one that is left out.
+    assert drawn == ({1, 2} if last < weeks * WEEK else {1})

@@ -11,7 +11,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.workload.jobs import JobBlock
-from mlsim.workload.models.tsafrir import Walltimes, distribution
+from mlsim.workload.models.tsafrir import Walltimes, _head_ranks, _head_times, distribution
 from tests.reference.tsafrir import dealt
 
 H = 3600
@@ -100,3 +100,28 @@ def test_what_cannot_be_dealt_out(run: list[float], largest: float | None, words
     with pytest.raises(InputError) as info:
         Walltimes(counted(run), largest, 1)
     assert words in str(info.value)
+
+
+def test_popularity_is_drawn_near_that_in_logs():
+    draws = [_head_ranks(np.random.default_rng(seed)) for seed in range(3000)]
+    assert all(sorted(ranks) == list(range(1, 21)) and ranks[0] == 1 for ranks in draws)
+    # After the largest value 3 is left of the first row (3, 1, 1, 1); the second one adds 3, 4 and 6. The
+    # better of two draws from (3, 3, 4, 6) is 3 but for two of four, and 4 but for 6 twice.
+    second = Counter(ranks[1] for ranks in draws)
+    assert set(second) == {3, 4, 6}
+    assert second[3] / 3000 == pytest.approx(3 / 4, abs=0.03)
+    assert second[4] / 3000 == pytest.approx(3 / 16, abs=0.03)
+    # No rank comes later than in any log: 2 has its last place in the ninth row of others, 3 in the eighth.
+    assert max(ranks.index(2) for ranks in draws) <= 8
+    assert max(ranks.index(3) for ranks in draws) <= 6
+
+
+def test_jobs_are_as_many_as_a_values_popularity_says():
+    sizes = [14.0491 * math.exp(-0.177531 * x) + 0.462513 for x in range(2, 21)]
+    sizes = [89 - sum(sizes), *sizes]
+    for seed in range(10):
+        ranks = _head_ranks(np.random.default_rng(seed))  # what is drawn first
+        times, counts = distribution(10_000, 36 * H, np.random.default_rng(seed))
+        jobs = dict(zip(times.tolist(), counts.tolist(), strict=True))
+        for time, rank in zip(_head_times(36 * H), ranks, strict=True):
+            assert jobs[time] == pytest.approx(100 * sizes[rank - 1], abs=1)

@@ -37,7 +37,7 @@ MOST_UNITS: Final = 2**62
 NONE, GREEDY, EASY, CONSERVATIVE = range(4)
 
 # Values of the rule for whose EASY it is.
-STANDARD, ACCASIM, CQSIM, BATSCHED = range(4)
+STANDARD, ACCASIM, CQSIM, BATSCHED, EASY_BF = range(5)
 
 
 class Columns(NamedTuple):

@@ -52,6 +52,7 @@ _EASY = {
     EasyRule.ACCASIM: at.ACCASIM,
     EasyRule.CQSIM: at.CQSIM,
     EasyRule.BATSCHED: at.BATSCHED,
+    EasyRule.EASY_BF: at.EASY_BF,
 }
 _ON_PROFILE = 0
 """Reservations beside the head's, for which room is looked up in the profile of free units."""
@@ -79,7 +80,7 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
     rules[at.RESERVATIONS] = 1
     if config.backfill is Backfill.EASY:
         easy = _EASY[config.easy]
-        rules[at.RESERVATIONS] = _ON_PROFILE if easy == at.CQSIM else config.reservations
+        rules[at.RESERVATIONS] = _ON_PROFILE if easy in (at.CQSIM, at.EASY_BF) else config.reservations
         rules[at.EASY_AS], rules[at.KEEPS] = easy, easy in (at.ACCASIM, at.BATSCHED)
     if config.backfill is Backfill.CONSERVATIVE:
         rules[at.KEEPS], rules[at.ONE_ROUND] = True, config.compression is Compression.ONE_ROUND

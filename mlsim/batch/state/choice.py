@@ -20,6 +20,7 @@ def needs_resources(config: BatchConfig, requests: Requests) -> bool:
         not requests.plain
         or bool(requests.shared)
         or config.allocator != Allocator.FIRST_FIT
+        or config.names_nodes
         or config.dispatcher not in (Dispatcher.QUEUE, Dispatcher.REJECT)
         or not isinstance(config.policy, Policy)
     )

@@ -134,7 +134,7 @@ class NodesRoom:
         self._settings[SEED] = seed
         self._settings[LEARNS] = config.demand is None
         # A job is kept off nodes that are drained, and not off others.
-        self._settings[POOLED] = not announced and self._is_pool()
+        self._settings[POOLED] = not (announced or config.names_nodes) and self._is_pool()
         self._make_arrays()
 
     def _is_pool(self) -> bool:

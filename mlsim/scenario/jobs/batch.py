@@ -108,8 +108,9 @@ class BatchConfig(Section):
     easy: OneOf[EasyRule] = EasyRule.STANDARD
     """Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a published
     simulator: accasim (nobody is kept from overtaking; the head waits for its reserved time), cqsim (jobs are
-    judged by their actual run times), batsched (the reservation is kept; no extra processors). accasim and
-    batsched are FCFS. See docs/explanation/easy.md.
+    judged by their actual run times), batsched (its easy_bf_fast: the reservation is kept; no extra
+    processors), easy_bf (batsched's default: the reservation is of named nodes). All but cqsim are FCFS. See
+    docs/explanation/easy.md.
     """
     compression: OneOf[Compression] = Compression.FIXPOINT
     """With backfill conservative, how often jobs look for an earlier place when something comes back early:
@@ -196,6 +197,11 @@ class BatchConfig(Section):
     def most_restarts(self) -> int:
         """How often a job may start again."""
         return _MOST_RESTARTS if self.max_restarts is None else self.max_restarts
+
+    @property
+    def names_nodes(self) -> bool:
+        """Whether EASY reserves named nodes, also where all are alike."""
+        return self.backfill is Backfill.EASY and self.easy is EasyRule.EASY_BF
 
     @property
     def quantile_or_default(self) -> float:

@@ -30,6 +30,7 @@ REPLAY_NEEDS: Final = (
     ReplayNeed("batch.dispatcher", "queue", lambda s: s.batch.dispatcher is Dispatcher.QUEUE),
     ReplayNeed("batch.policy", "one of the catalogue", lambda s: isinstance(s.batch.policy, Policy)),
     ReplayNeed("batch.allocator", "first-fit", lambda s: s.batch.allocator is Allocator.FIRST_FIT),
+    ReplayNeed("batch.easy", "another one than easy_bf", lambda s: not s.batch.names_nodes),
     ReplayNeed("platform.nodes", "no memory and no other resources", lambda s: not s.platform.resource_names),
     ReplayNeed("platform.shared", "empty", lambda s: not s.platform.shared),
     ReplayNeed("workload.request.cores", "1", lambda s: s.workload.request.cores == 1),

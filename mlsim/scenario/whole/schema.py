@@ -207,6 +207,9 @@ class Scenario(Section):
         if easy is EasyRule.CQSIM and self.application.model is ApplicationModel.LOOP:
             message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
             yield Violation("batch.easy", message, ("application.model", "batch.backfill"))
+        if easy is EasyRule.EASY_BF and self.batch.power_cap is not None:
+            message = "easy_bf reserves nodes, and no power; try standard"
+            yield Violation("batch.easy", message, ("batch.power_cap", "batch.backfill"))
         if any(drain.announced for drain in self.platform.drains):
             message = (
                 f"only the standard EASY plans around announced drains, not that of {easy}; try standard"

@@ -68,6 +68,7 @@ class EasyRule(Choice):
     ACCASIM = "accasim"
     CQSIM = "cqsim"
     BATSCHED = "batsched"
+    EASY_BF = "easy_bf"
 
 
 class Compression(Choice):
