@@ -19,7 +19,7 @@ from mlsim._processes import call
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["PURPOSES", "doctor", "findings"]
+__all__ = ["PURPOSES", "doctor", "findings", "pmi_of"]
 
 PURPOSES = {
     "cp": "dispatchers that plan by constraint programming (batch.dispatcher: hcp19, pcp19 ...)",
@@ -127,9 +127,31 @@ def _mpi() -> dict[str, Any]:
     from mlsim.mpi.launch import find_launchers
 
     return {
-        name: {"command": " ".join(launcher.words), "version": _first_line([launcher.words[0], "--version"])}
+        name: {
+            "command": " ".join(launcher.words),
+            "version": _first_line([launcher.words[0], "--version"]),
+            "srun": _srun_options(name, launcher.words[0]),
+        }
         for name, launcher in find_launchers().items()
     }
+
+
+def _srun_options(name: str, mpiexec: str) -> list[str]:
+    """Return the values of srun's --mpi by which the ranks of an MPI find each other; the best one first."""
+    if name != "openmpi":
+        return ["pmi2"]
+    program = shutil.which(str(Path(mpiexec).parent / "ompi_info")) or shutil.which("ompi_info")
+    try:
+        return pmi_of(call([program], 20.0).out) if program else []
+    except OSError:
+        return []
+
+
+def pmi_of(printed: str) -> list[str]:
+    """Return how an Open MPI talks to srun, by what its ompi_info prints: Debian's knows PMIx only."""
+    found = re.findall(r"MCA pmix: (\w+)", printed)
+    pmix = any(name.startswith(("ext", "pmix")) for name in found)
+    return ["pmix"] * pmix + ["pmi2"] * ("s2" in found)
 
 
 def _first_line(command: list[str]) -> str:
@@ -179,7 +201,11 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     missing = [("NO", f"{name}: pip install {name}") for name, v in found["packages"].items() if v is None]
     core = ", ".join(f"{name} {v}" for name, v in found["packages"].items() if v)
     mpi = [
-        ("yes", f"{name}: {entry['version']} ({entry['command']})") for name, entry in found["mpi"].items()
+        (
+            "yes",
+            f"{name}: {entry['version']} ({entry['command']}){_under_srun(entry['srun'], found['slurm'])}",
+        )
+        for name, entry in found["mpi"].items()
     ]
     kernels = found["kernels"]
     kept = [("yes", f"{count} in {place}") for place, count in kernels["directories"].items() if count]
@@ -214,6 +240,14 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
         ),
         ("Memory", [("", f"{found['memory_limit'] / 1e9:.1f} GB may be used")]),
     ]
+
+
+def _under_srun(options: list[str], slurm: dict[str, str | None]) -> str:
+    """Return which option of srun an MPI needs, where there is a srun."""
+    if not slurm["srun"]:
+        return ""
+    words = " or ".join(f"--mpi={option}" for option in options)
+    return f"; ranks under srun: {words or 'not possible, it was built without PMI; use its mpiexec'}"
 
 
 def _extra_line(name: str, entry: dict[str, Any]) -> tuple[str, str]:

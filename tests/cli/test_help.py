@@ -17,7 +17,7 @@ import mlsim as package
 from mlsim.analysis.definitions import LOOP, SUMMARY, keys_of
 from mlsim.batch.cp import catalogue
 from mlsim.cli import init, listing
-from mlsim.cli.doctor import PURPOSES
+from mlsim.cli.doctor import PURPOSES, pmi_of
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher, load
 from mlsim.scenario.files.source import parse_text
@@ -250,3 +250,10 @@ def test_no_words_of_the_help_are_taken_for_markup() -> None:
     shown = subprocess.run([*COMMAND, "study", "run", "--help"], capture_output=True, text=True, check=True)
     words = " ".join(shown.stdout.replace("│", " ").split())
     assert "[default: (as many as cores, 1 if all is done soon)]" in words
+
+
+def test_the_doctor_knows_which_option_of_srun_an_open_mpi_needs() -> None:
+    debian = "                MCA pmix: ext3x (MCA v2.1.0)\n                MCA pmix: flux (MCA v2.1.0)\n"
+    assert pmi_of(debian) == ["pmix"]
+    assert pmi_of(debian + "                MCA pmix: s2 (MCA v2.1.0)\n") == ["pmix", "pmi2"]
+    assert pmi_of("                MCA pmix: isolated (MCA v2.1.0)\n") == []
