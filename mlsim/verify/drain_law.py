@@ -25,10 +25,12 @@ def judge_drains(run: Schedule) -> Verdict:
     breaches: list[Breach] = []
     for drain in platform.drains:
         end = np.inf if drain.end is None else drain.end
-        # With a pass after every event, one may be before the drain begins at its time.
+        # With a pass after every event, one may be before the drain is announced, or begins, at its time.
         one_pass = run.scenario.batch.ties is TieOrder.DRAINED
         begins = drain.start if one_pass else np.nextafter(drain.start, np.inf)
         told = drain.announced_at if drain.announced else np.inf
+        if told > 0.0 and not one_pass:
+            told = np.nextafter(told, np.inf)
         for nodes in node_ranges(drain.nodes, groups):
             there = (stays.node < nodes.stop) & (stays.node + stays.count > nodes.start)
             amid = there & (stays.start >= begins) & (stays.start < end)
