@@ -150,7 +150,14 @@ def test_what_is_known_by_its_address_alone_has_no_key() -> None:
 
 def test_nothing_is_kept_where_the_compiler_has_changed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert identity.is_as_loaded()
-    monkeypatch.setattr(identity, "_AT_FIRST", "another")
+    with monkeypatch.context() as patch:
+        patch.setattr(identity, "_AT_FIRST", "another")
+        assert not identity.is_as_loaded()
+
+    def gone() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(identity, "_compiler_files", gone)
     assert not identity.is_as_loaded()
 
 

@@ -174,7 +174,10 @@ _AT_FIRST = _compiler_files()
 def is_as_loaded() -> bool:
     """Whether the compiler in memory is that of :func:`stamp`: its files are as they were, as is Numba."""
     numba = sys.modules.get("numba")
-    return _compiler_files() == _AT_FIRST and (numba is None or numba.__version__ == _numba_version())
+    try:
+        return _compiler_files() == _AT_FIRST and (numba is None or numba.__version__ == _numba_version())
+    except OSError:  # an upgrade removes files before it writes others
+        return False
 
 
 @cache
