@@ -129,6 +129,8 @@ def _obstacles(run: Schedule, ends: Floats) -> Iterator[str]:
         yield f"{outlived} jobs outlive their estimates"
     if len(run.records.attempts.job) or platform.failures or platform.random_failures or platform.drains:
         yield "nodes go out of use, or jobs start again"
+    if jobs.withdraw_time is not None:
+        yield "jobs were withdrawn, and the tables do not tell what was reserved for them"
     if run.scenario.coordination.rca:
         yield "nodes come back before their jobs end (coordination.rca)"
     if batch.classifier is not None:

@@ -51,6 +51,9 @@ _CLOCK = re.compile(r"(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,9})(?:\.\d+)?")
 _SIZE = re.compile(r"(\d{1,15})([kmgtp]?)[bw]?", re.IGNORECASE)
 _POWERS = "kmgtp"
 _SGE_FIELDS: Final = 40
+_CATEGORY = 39
+_LIMIT = re.compile(r"\bh_rt=(\d+(?::\d\d){0,2})(?![\d.])")
+"""In the request of a job; if it has colons, these divide the field."""
 
 
 def log_of_accounting(
@@ -192,7 +195,7 @@ def _sge_job(fields: Mapping[str, str]) -> dict[str, str]:
     submit, start, end = (
         _sge_time(fields[k], what) for k, what in (("8", "submission"), ("9", "start"), ("10", "end"))
     )
-    limit = re.search(r"\bh_rt=([\d:]+)", fields["39"])
+    limit = _LIMIT.search(":".join(list(fields.values())[_CATEGORY:]))
     task = fields["35"]
     ran = start > 0
     return {

@@ -61,7 +61,10 @@ class SwfBlock:
 
     def identifiers(self) -> dict[Field, Ints]:
         """Return the columns of identifiers, exactly."""
-        found = {field: self.columns[field].astype(np.int64) for field in IDENTIFIERS}
+        columns = self.columns
+        if self.exact:  # some of which are as float64 too large by one
+            columns = np.where(columns < 2.0**63, columns, 0.0)
+        found = {field: columns[field].astype(np.int64) for field in IDENTIFIERS}
         for row, numbers in self.exact.items():
             for field, number in zip(IDENTIFIERS, numbers, strict=True):
                 found[field][row] = number

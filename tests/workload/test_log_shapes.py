@@ -13,6 +13,8 @@ import pytest
 import mlsim
 from mlsim.errors import InputError
 from mlsim.scenario import NeverRan, WorkloadConfig, WorkloadFormat
+from mlsim.verify.promises import judge_easy
+from mlsim.verify.schedule import Schedule
 from mlsim.workload import JobBlock, open_workload
 from mlsim.workload.convert import convert
 from mlsim.workload.formats import LogReader, format_of
@@ -204,6 +206,8 @@ def test_a_withdrawn_job_holds_nobody_up(tmp_path: Path, engine: str) -> None:
     assert result.summary["jobs"]["withdrawn"] == 1
     assert result.summary["wait_time"]["mean"] == pytest.approx((3600 - 40) / 3)
     assert result.summary["workload"]["log"]["never_ran"] == 1
+    verdict = judge_easy(Schedule(result.records, result.scenario), False)
+    assert verdict.reason.startswith("jobs were withdrawn")
     again = {**scenario, "workload": {"mapping": "node"}}
     once_more = mlsim.run(again, workload=result.jobs)
     assert once_more.jobs["state"].to_list() == result.jobs["state"].to_list()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["LOOP", "RIGID", "SCENARIOS", "STUDIES", "make_run", "write_supports"]
+__all__ = ["ACCOUNTING", "LOOP", "RIGID", "SCENARIOS", "STUDIES", "make_run", "write_supports"]
 
 _JOBS = 12
 
@@ -117,6 +117,55 @@ metrics: {makespan: makespan, wait: wait_time.mean}
 relative: {policy: FCFS}
 """,
 )
+
+
+_SACCT = """\
+JobIDRaw|JobID|Submit|End|ElapsedRaw|Elapsed|TimelimitRaw|ReqCPUS|State|User|Group|QOS|NNodes|ReqTRES|AllocTRES
+7|7|2026-03-01T08:00:00|2026-03-01T09:00:00|3600|01:00:00|120|4|COMPLETED|ada|g|high|1|cpu=4,mem=1.5G,node=1|cpu=8
+8|7_2|2026-03-01T08:00:10|2026-03-01T08:00:20|0|00:00:00|60|4|CANCELLED by 1000|bob|g|low|1||
+9|7_[3-9%2]|2026-03-01T08:00:10|Unknown|0|00:00:00|60|4|CANCELLED|bob|g|low|1||
+10.batch|10.batch|2026-03-01T08:00:30||7|00:00:07||1|FAILED||||||
+10|10|1772352030|2026-03-01T08:00:37|7|1-00:00:07|UNLIMITED|2|TIMEOUT|eve|h|low|2|cpu=2,gres/gpu:a=1,node=2|
+"""
+_SACCT_JSON = json.dumps(
+    {
+        "jobs": [
+            {
+                "job_id": 1001 + k,
+                "name": "cfd",
+                "association": {"user": "ada", "account": "a"},
+                "required": {"CPUs": 4},
+                "state": {"current": [state]},
+                "time": {"elapsed": 36 * k, "submission": 1772352000, "end": 1772352100, "limit": limit},
+                "tres": {"requested": [{"type": "mem", "name": "", "count": 100}], "allocated": []},
+            }
+            for k, (state, limit) in enumerate((("COMPLETED", 12), ("CANCELLED", {"set": True, "number": 5})))
+        ],
+        "meta": {"plugin": {"data_parser": "data_parser/v0.0.39"}},
+    }
+)
+_PBS = """\
+12/21/2026 15:00:00;Q;6.host;queue=q
+12/21/2026 15:27:00;E;6.host;user=u group=g jobname=j ctime=100 start=200 exec_host=n1/0+n1/1 end=2397 \
+Resource_List.nodes=1:ppn=2+2:ppn=4 Resource_List.walltime=04:00:00 Exit_status=0
+12/21/2026 15:28:00;E;7[3].host;user=v qtime=160 start=170 end=180 Resource_List.ncpus=6 Resource_List.mem=4gb
+12/21/2026 15:29:00;E;8.host;user=v etime=161 start=170 end=181 exec_host=n1/0*4+n2/0-2,5
+"""
+_SGE = """\
+# Version: 8.1
+q:h:g:u:j:22947:sge:0:1310761621:1311095354:1311095414:0:0:60:60.05:0.08:1.0:0:0:0:0:1:0:0:0.0:2:0:0:0:4:5:NONE:\
+d:mype:2:0:60.1:7.3:0.0:-l h_rt=36000,qname=q -pe mype 2:0.0:NONE:1.0:0:0
+q:h:g:u:j:22948:sge:0:1310761621:0:0:0:0:60:60.05:0.08:1.0:0:0:0:0:1:0:0:0.0:2:0:0:0:4:5:NONE:\
+d:mype:2:7:60.1:7.3:0.0:-l h_rt=1:00:00 -pe mype 2:0.0:NONE:1.0:0:0
+"""
+_NAMES_AND_DATES = """\
+job_id,submit_time,run_time,walltime,processors,withdraw_time,preceding_job,dependencies,status
+a_1,2026-03-01 08:00,60,100,2,,,,1
+a_2,2026-03-01T08:00:10,0,100,2,2026-03-01 08:01,a_1,,5
+9007199254740993,2026-03-01 08:00:20+01:00,30,100,1,,,"afterok:a_1,afterany:a_2+5s",1
+"""
+ACCOUNTING = (_SACCT, _SACCT.replace("|", "\t"), _SACCT_JSON, _PBS, _SGE, _NAMES_AND_DATES)
+"""What other programs wrote."""
 
 
 def write_supports(directory: Path) -> None:

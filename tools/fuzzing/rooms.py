@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tools.fuzzing.inputs import LOOP, RIGID, SCENARIOS, STUDIES, make_run, write_supports
+from tools.fuzzing.inputs import ACCOUNTING, LOOP, RIGID, SCENARIOS, STUDIES, make_run, write_supports
 from tools.fuzzing.mutate import mutated, nasty_value
 
 __all__ = ["ROOMS", "Room"]
@@ -361,6 +361,16 @@ ROOMS: dict[str, Room] = {
     "csv": _workload("csv", "csv", text=True),
     "json": _workload("batsim", "json", text=True),
     "parquet": _workload("parquet", "parquet", text=False),
+    "accounting": _Files(
+        "case.txt",
+        lambda _: [text.encode() for text in ACCOUNTING],
+        (
+            "workload convert case.txt out.csv",
+            "workload convert case.txt out.swf --lenient",
+            "workload convert case.txt out.parquet --clean --lenient",
+            "check rigid.yaml --set workload.path=case.txt --set workload.dependencies=on",
+        ),
+    ),
     "npy": _Files(
         "case.npy",
         _read("costs.npy"),
