@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim._progress import stage
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose
 from mlsim.application.costs import CostSums
@@ -36,7 +37,7 @@ from mlsim.scenario import (
 )
 
 if TYPE_CHECKING:
-    from mlsim.application.models.state import PEStats
+    from mlsim.application.models.state import PEStats, Rows
     from mlsim.application.perturbation import Perturbation
     from mlsim.application.unavailability import Unavailability
     from mlsim.record import LoopChunks
@@ -46,6 +47,8 @@ __all__ = ["LoopOutcome", "simulate", "trial_by"]
 
 _MOST_PES = (1 << 31) - 1
 _LAZY_ROWS = 4_000_000
+_LONG = 1_000_000
+"""Iterations of a loop that may take some seconds."""
 _SLACK = 1.02
 """How far a trial goes on beyond the time that it is to beat: until all PEs know that nothing is left."""
 
@@ -300,11 +303,19 @@ def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) 
     # There are at most as many chunks as iterations; memory that is not written to costs nothing.
     room = bound.n if record and bound.n <= _LAZY_ROWS else 0
     filled = new_rows(room, rows_since)
-    n_rows = bound.run(until, stats, filled)
+    n_rows = _run(bound, until, stats, filled)
     if record and room < n_rows:
         filled = new_rows(n_rows, rows_since)
-        bound.run(until, _new_stats(bound.p), filled)
+        _run(bound, until, _new_stats(bound.p), filled)
     return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _run(bound: Bound, until: float, stats: PEStats, rows: Rows) -> int:
+    """Run a loop; where that may take long, others learn how far it is."""
+    if bound.n < _LONG:
+        return bound.run(until, stats, rows)
+    with stage("loop", share=lambda: float(rows.written[2]) / bound.n):
+        return bound.run(until, stats, rows)
 
 
 def _simulate_with_stops(
@@ -343,7 +354,7 @@ def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopO
     """Simulate one time step, from 0, and hand its chunks over."""
     stats = _new_stats(bound.p)
     blocks = RowBlocks(chunks, bound.n)
-    blocks.finish(bound.run(until, stats, blocks.rows))
+    blocks.finish(_run(bound, until, stats, blocks.rows))
     return _outcome(bound, stats, None)
 
 

@@ -76,7 +76,8 @@ def new_rows(n: int, since: float, full: int = 0) -> Rows:
     """Make room for n rows; the other parameters are fields of ``Rows``."""
     from mlsim.application.models.state import Rows
 
-    return Rows(np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n)), since, full)
+    columns = np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n))
+    return Rows(*columns, since, full, np.zeros(3, np.int64))
 
 
 def in_order(rows: Rows, n: int) -> ChunkRows:

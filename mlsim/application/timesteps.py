@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim._progress import followed, stage
 from mlsim.application.choice import Choice, is_adaptive_over_steps, scaled
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.selection.plan import Plan
@@ -117,21 +118,22 @@ def in_time_steps(
     done: list[LoopOutcome] = []
     begins: list[float] = []
     now = waited = 0.0
-    for _ in range(time_steps):
-        choices, spent = plan.choose()
-        if now + spent >= until and done:
-            break
-        now, waited = now + spent, waited + spent
-        _begin_step(chunks, now, done)
-        outcome = one_loop(choices, now, record or plan.learns or plan.needs_rows)
-        plan.note(now, outcome)
-        done.append(outcome if record else replace(outcome, rows=None))
-        begins.append(now)
-        now += float(outcome.notified_at.max())
-        if now >= until:
-            break
-        if plan.learns:
-            history.add(_iterations_of_pes(outcome), outcome.busy, choices[0].of_lb4mpi)
+    with stage("time steps", time_steps) as work:
+        for _ in followed(range(time_steps), work):
+            choices, spent = plan.choose()
+            if now + spent >= until and done:
+                break
+            now, waited = now + spent, waited + spent
+            _begin_step(chunks, now, done)
+            outcome = one_loop(choices, now, record or plan.learns or plan.needs_rows)
+            plan.note(now, outcome)
+            done.append(outcome if record else replace(outcome, rows=None))
+            begins.append(now)
+            now += float(outcome.notified_at.max())
+            if now >= until:
+                break
+            if plan.learns:
+                history.add(_iterations_of_pes(outcome), outcome.busy, choices[0].of_lb4mpi)
     return replace(_joined(done, begins, waited, record), selected=plan.selected)
 
 

@@ -59,17 +59,34 @@ _WATCH = "mlsim-signals"
 
 def _end_if_stuck(reading: int) -> None:
     while True:
-        numbers = [number for number in os.read(reading, 1) if signal.getsignal(number) is _stop]
-        deadline = time.monotonic() + _PATIENCE
-        while numbers and not _signals and time.monotonic() < deadline:
-            time.sleep(_PATIENCE / 50)
-        if numbers and not _signals:
+        number = os.read(reading, 1)[0]
+        if signal.getsignal(number) is _stop and _is_stuck():
             _ends_now.set()
             remove_unfinished()
             _restore_terminal()
             print(_INTERRUPTED, file=sys.stderr)
             streams.finish()
-            os._exit(128 + numbers[0])
+            os._exit(128 + number)
+
+
+def _is_stuck() -> bool:
+    """Return, if the process has not ended before, whether its main thread does not return to Python.
+
+    What is raised while a kernel calls back is kept until it returns: then, too, only the kernel goes on.
+    """
+    looks, between = 0, _PATIENCE / 50
+    began = time.monotonic()
+    while time.monotonic() < began + 30 * _PATIENCE:
+        time.sleep(between)
+        looks = looks + 1 if not _signals or _in_kernel() else 0
+        if looks >= 50:
+            return True
+    return False
+
+
+def _in_kernel() -> bool:
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return frame is not None and f"{os.sep}_jit{os.sep}" in frame.f_code.co_filename
 
 
 def _restore_terminal() -> None:

@@ -1,17 +1,27 @@
-"""The progress bar of a run: simulated time, jobs done, queue, time left."""
+"""The progress bar of a run: simulated time, jobs done, queue, time left; and a line for all other work."""
 
 from __future__ import annotations
 
+import math
+import shutil
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlsim._progress import HowFar, Stage, how_far, stage
+
 if TYPE_CHECKING:
     from mlsim.experiment import Progress
     from mlsim.scenario import Scenario
 
-__all__ = ["progress_bar", "watched"]
+__all__ = ["progress_bar", "watched", "working"]
+
+_SHOWN_AFTER = 3.0
+"""Seconds of work after which it is said how far it is."""
+_BETWEEN = 0.5
 
 
 @contextmanager
@@ -132,3 +142,67 @@ def progress_bar(name: str, shown: bool) -> Iterator[Callable[[Progress], None] 
 
 def _words(state: Progress) -> str:
     return f"{state.done:,}/{state.total:,} jobs, {state.waiting:,} waiting, day {state.time / 86400.0:.1f}"
+
+
+@contextmanager
+def working(words: str, total: float | None = None) -> Iterator[Stage]:
+    """Show how far work is that takes longer than some seconds, in a line on standard error, if a terminal.
+
+    Parameters
+    ----------
+    words
+        What is done.
+    total
+        Its size, in whatever the stage that is yielded counts; None if that is not known.
+    """
+    with stage(words, total) as own:
+        if not sys.stderr.isatty():
+            yield own
+            return
+        ended = threading.Event()
+        thread = threading.Thread(target=_show_until, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield own
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _show_until(ended: threading.Event) -> None:
+    """Keep the line up to date, and remove it in the end."""
+    if ended.wait(_SHOWN_AFTER):
+        return
+    try:
+        while True:
+            state = how_far()
+            if state is not None:
+                line = _line(state)[: shutil.get_terminal_size().columns - 1]
+                sys.stderr.write(f"\r{line}\x1b[K")
+                sys.stderr.flush()
+            if ended.wait(_BETWEEN):
+                return
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _line(state: HowFar) -> str:
+    """Say how far work is.
+
+    >>> _line(HowFar("loops", 0.25, 10.0))
+    'loops: 25 %, 0:10, about 0:30 left'
+    >>> _line(HowFar("reading log.swf", None, 3725.0))
+    'reading log.swf: 1:02:05'
+    """
+    if state.share is None:
+        return f"{state.words}: {_clock(state.seconds)}"
+    left = state.seconds * (1 - state.share) / state.share if state.share > 0 else math.inf
+    rest = f", about {_clock(left)} left" if math.isfinite(left) else ""
+    return f"{state.words}: {math.floor(100 * state.share)} %, {_clock(state.seconds)}{rest}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -179,13 +179,15 @@ def _seconds(option: str, text: str) -> float:
 @contextmanager
 def _readable(path: Path) -> Iterator[tuple[Path, Any]]:
     """Open a trace that is as the run wrote it, or that was read to its end by another process."""
+    from mlsim.cli.progress import working
     from mlsim.traces import anchor_of, opened
     from mlsim.traces.reading import check_apart
 
     anchor = anchor_of(path)
-    if not _vouched(anchor):
-        check_apart(anchor)
-    with opened(anchor) as reader:
+    with working("checking files"):
+        if not _vouched(anchor):
+            check_apart(anchor)
+    with opened(anchor) as reader, working("trace"):
         yield anchor, reader
 
 

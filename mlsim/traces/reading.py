@@ -12,6 +12,7 @@ from typing import Any
 
 from mlsim._files import is_directory, is_file, named, read_bytes
 from mlsim._processes import call, python
+from mlsim._progress import Stage, stage
 from mlsim.errors import InputError
 
 __all__ = ["Trace", "anchor_of", "check_apart", "opened", "seconds_of", "word_of"]
@@ -97,9 +98,15 @@ class Trace:
 
     def parts(self) -> Iterator[tuple[Sequence[Any], Iterator[tuple[Any, Any]]]]:
         """Yield locations, as many as may be open at once, with their events, which are in order of time."""
+        locations = list(self.definitions.locations)
+        total = sum(location.number_of_events for location in locations)
+        with stage("reading events", total) as work:
+            for some, events in self._parts(locations):
+                yield some, self._followed(work, events)
+
+    def _parts(self, locations: list[Any]) -> Iterator[tuple[Sequence[Any], Iterator[tuple[Any, Any]]]]:
         import _otf2
 
-        locations = list(self.definitions.locations)
         # The library opens the file of each location that is read, with a buffer of this many bytes.
         at_once = self._MOST_BYTES // max(int(_otf2.Reader_GetChunkSize(self.handle)[0]), 1)
         at_once = min(max(at_once, 1), self._MOST_LOCATIONS)
@@ -115,6 +122,11 @@ class Trace:
         """Each location with each of its events: in order of time, of very many some locations at a time."""
         for _, events in self.parts():
             yield from events
+
+    def _followed(self, work: Stage, events: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        for found in events:
+            work.done += 1
+            yield found
 
     def _events_of(self, locations: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         import _otf2

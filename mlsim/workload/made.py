@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlsim._progress import followed, stage
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.named import log_of
@@ -38,6 +39,11 @@ class Made(ABC):
         """What tells these jobs from others, so that runs may share them; None where nothing does."""
         return None
 
+    @property
+    def length(self) -> int | None:
+        """How many jobs there are, about; None if that is not known before they are made."""
+        return None
+
     @abstractmethod
     def blocks(self) -> Iterator[JobBlock]:
         """Yield the jobs in arrival order, in blocks; the same ones at every call."""
@@ -66,4 +72,7 @@ class Made(ABC):
         """
         from mlsim.workload.block_writer import write_blocks
 
-        return write_blocks(Path(path), self.header, map(log_of, self.blocks()))
+        header = self.header
+        with stage("jobs", self.length) as work:
+            blocks = followed(self.blocks(), work, len)
+            return write_blocks(Path(path), header, map(log_of, blocks))

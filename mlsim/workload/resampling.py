@@ -96,6 +96,12 @@ class Resampled(Made):
         """What a log says of how it was made."""
         return self.log.header(f"{self.weeks} weeks resampled by {self.by}, seed {self.seed}")
 
+    @property
+    def length(self) -> int:
+        """How many jobs that many weeks of the log have, about."""
+        source, weeks = self._source
+        return round(len(source) / weeks * self.weeks)
+
     def blocks(self) -> Iterator[JobBlock]:
         """Yield the jobs in arrival order, a week at a time."""
         rows, begin, profiles = self._sorted

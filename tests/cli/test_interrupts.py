@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import COMMAND, REPOSITORY
+
+LOOP = ["--pes", "64", "--iterations", "1000000000", "--profile", "constant", "--mean", "1ms"]
 
 _PROGRAM = """
 import ctypes, os, signal, sys, time
@@ -92,6 +98,88 @@ def test_under_nohup_a_closed_terminal_is_no_reason_to_stop() -> None:
         preexec_fn=_nohup,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+_STUCK = """
+import os, signal, sys, threading
+from pathlib import Path
+import numba, numpy as np
+import mlsim.cli.main as command
+from mlsim._unfinished import unfinished
+
+@numba.njit(nogil=True)
+def spin(flags):
+    flags[0] = 1
+    while flags[1] == 0:
+        flags[0] += 1
+
+def app():
+    flags = np.zeros(2, np.int64)
+    spin(np.ones(2, np.int64))
+
+    def ask_to_stop():
+        while flags[0] == 0:
+            pass
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+
+    threading.Thread(target=ask_to_stop, daemon=True).start()
+    half, directory = Path(".half.1.partial"), Path(".whole.1.partial")
+    with unfinished(half, directory):
+        half.write_text("a")
+        Path("..half.1.partial.7.partial").write_text("b")
+        (directory / "inner").mkdir(parents=True)
+        spin(flags)
+
+command._run = app
+command.main()
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_compiled_code_that_goes_on_is_ended_without_a_trace(name: str, code: int, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _STUCK, name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=_terminal,
+    )
+    assert (done.returncode, done.stderr) == (code, "mlsim: interrupted; nothing half-written is left\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["loop", "--technique", "SS", "--out", "results", *LOOP], b"loop: "),
+        (["loop", "--technique", "GSS,SS,FAC2", *LOOP], b"3 loops: "),
+        (["workload", "generate", "lublin", "--jobs", "100000000", "-o", "jobs.csv"], b"writing jobs.csv: "),
+    ],
+)
+def test_a_command_says_how_far_it_is_and_ends_when_it_is_asked_to(
+    words: list[str], said: bytes, tmp_path: Path
+) -> None:
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm", "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=child,
+    )
+    os.close(child)
+    shown = b""
+    while said not in shown or b"%" not in shown.split(said)[-1]:
+        shown += os.read(parent, 65536)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    shown += os.read(parent, 65536)
+    assert (process.returncode, out) == (130, b""), shown
+    assert b"interrupted; nothing half-written is left" in shown
+    assert list(tmp_path.iterdir()) == []
 
 
 _LAST_RESORT = """

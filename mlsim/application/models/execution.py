@@ -113,6 +113,7 @@ def part_length(s: State, size: int) -> int:
 def keep_row(s: State, me: PE, pe: int, step: int, end: float) -> None:
     """Count the row of a PE's last chunk, and write it if rows are kept."""
     rows = s.rows
+    s.written[2] += me.last_size
     if end > rows.since:
         if len(rows.pe) > 0:
             row = s.written[1]

@@ -74,7 +74,8 @@ class Rows(NamedTuple):
     ``pe`` is int32[n]; ``numbers`` int64[3, n]: step, first, size; ``times`` float64[3, n]: requested, start,
     end. Chunks that end at ``since`` (s) or before have none. ``full`` is the address of a C function that is
     called with n where there is no room for a row: it takes the n rows, and the next ones overwrite them. 0:
-    there is always room.
+    there is always room. ``written``, int64[3]: how many rows in all, and how many since there was no room
+    the last time; iterations that were handed out, by which other threads know how far the loop is.
     """
 
     pe: NDArray[np.int32]
@@ -82,6 +83,7 @@ class Rows(NamedTuple):
     times: Floats
     since: float
     full: int
+    written: Ints
 
 
 class Inputs(NamedTuple):
@@ -235,7 +237,7 @@ class State(NamedTuple):
     until: float
     rows: Rows
     written: Ints
-    """How many rows in all, and how many since there was no room the last time."""
+    """That of ``rows``."""
     before: Records[PE]
     """Of each PE the chunk before its last one, where PEs ask ahead and techniques learn."""
     learns: bool
@@ -245,6 +247,7 @@ class State(NamedTuple):
 def open_state(inputs: Inputs) -> State:
     """Prepare a loop whose PEs have not asked yet."""
     n, p, v_count = inputs.costs.iterations, len(inputs.speed), len(inputs.first) - 1
+    inputs.rows.written[:] = 0
     queues, costs = zeros(1 + v_count, QUEUE), inputs.costs
     _lay_out(queues, inputs.first, p, costs)
     loop, last = queues[0], queues[v_count]
@@ -277,7 +280,7 @@ def open_state(inputs: Inputs) -> State:
         inputs.pe_unavailability,
         inputs.until,
         inputs.rows,
-        zeros(2, np.int64),
+        inputs.rows.written,
         zeros(p if costs.ahead > 0 and learns else 1, PE_RECORD),
         learns,
     )

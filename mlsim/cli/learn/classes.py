@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from mlsim.experiment.weekly import WholeLog
     from mlsim.learning.classes import Quality, VariantResult
-    from mlsim.scenario import Policy
+    from mlsim.learning.features import JobFeatures, Known
+    from mlsim.scenario import Policy, Scenario
 
 __all__ = ["classes"]
 
@@ -66,10 +67,9 @@ def classes(
     from mlsim.cli.learn.progress import show_rows
     from mlsim.cli.learn.reference import results_of_others
     from mlsim.errors import InputError
-    from mlsim.experiment.weekly import whole_log
     from mlsim.learning.class_parts import predicted_in_parts, rival_in_parts, variants_in_parts
-    from mlsim.learning.classes import check_scenario, check_weeks, quality_of
-    from mlsim.learning.features import Known, features_of
+    from mlsim.learning.classes import check_scenario, quality_of
+    from mlsim.learning.features import Known
     from mlsim.learning.parts import parts_in, write_tables
     from mlsim.scenario import Backfill, Policy, load, parse_overrides
 
@@ -90,14 +90,11 @@ def classes(
         {} if reference is None else results_of_others(reference, {"log": names, "dispatcher": dispatchers})
     )
     source = {key: float(value) for key, value in others.items()}
-    logs = [whole_log(scenario) for scenario in scenarios]
-    for log in logs:
-        check_weeks(log.scenario.name, log.jobs)
     what = Known(known)
+    logs, every = _read(scenarios, what)
     quality, weeks, variants, gains = [], [], [], []
     with parts_in(out, "learn classes", ", ".join(names), jobs) as parts:
-        for scenario, log in zip(scenarios, logs, strict=True):
-            features = features_of(log.jobs, log.local, what)
+        for scenario, log, features in zip(scenarios, logs, every, strict=True):
             predicted = predicted_in_parts(parts, log, features, what, trees=trees, seed=seed)
             found = quality_of(features, predicted)
             quality.append(_quality_row(log, found))
@@ -115,6 +112,21 @@ def classes(
             write_tables(out, {f"{name}.csv": _csv(rows) for name, rows in tables.items()})
     if out is not None:
         print(f"Written: {out}")
+
+
+def _read(scenarios: list[Scenario], what: Known) -> tuple[list[WholeLog], list[JobFeatures]]:
+    """Read the logs, and make the features of their jobs."""
+    from mlsim._progress import followed
+    from mlsim.cli.progress import working
+    from mlsim.experiment.weekly import whole_log
+    from mlsim.learning.classes import check_weeks
+    from mlsim.learning.features import features_of
+
+    with working("features of jobs", len(scenarios)) as work:
+        logs = [whole_log(scenario) for scenario in scenarios]
+        for log in logs:
+            check_weeks(log.scenario.name, log.jobs)
+        return logs, [features_of(log.jobs, log.local, what) for log in followed(logs, work)]
 
 
 def _policies(text: str) -> list[Policy]:

@@ -8,6 +8,7 @@ from mlsim.cli import streams
 from mlsim.cli.loop import options as opt
 from mlsim.cli.loop.printing import print_loops, print_unread
 from mlsim.cli.loop.reading import check_outputs, machine_keys, read_flags, scenario_of
+from mlsim.cli.progress import working
 from mlsim.cli.values import amount, code_from_here, listed, settings
 
 __all__ = ["loop"]
@@ -78,12 +79,12 @@ def loop(
         streams.quiet()
     check_outputs(out, chunks, otf2)
     print_unread(scenarios)
-    results = run_loops(
-        scenarios,
-        run_time=None if run_time is None else amount("--run-time", run_time, TIME, positive=True),
-        chunks=chunks,
-        out=out,
-    )
+    seconds = None if run_time is None else amount("--run-time", run_time, TIME, positive=True)
+    many = len(scenarios)
+    with working("loop" if many == 1 else f"{many:,} loops", many) as work:
+        results = run_loops(
+            scenarios, run_time=seconds, chunks=chunks, out=out, progress=lambda _: work.advance()
+        )
     if json_:
         print(json.dumps(summary(results), indent=2, allow_nan=False))
     else:

@@ -74,6 +74,7 @@ def convert(
     mlsim workload convert log.swf.gz month.json --dates 2002-08-01/2002-09-01
     """
     from mlsim.cli.newfiles import new_files
+    from mlsim.cli.progress import working
     from mlsim.workload.convert import convert as run
 
     texts = {
@@ -95,7 +96,7 @@ def convert(
     config = _config({"path": source.name, "format": from_, "lenient": lenient, "select": select})
     wanted = _format(to, target)
     rates = _rates(speed, bandwidth)
-    with new_files([target]) as (partial,):
+    with new_files([target]) as (partial,), working(f"converting {source.name}"):
         done = run(config, source, partial, wanted, as_simulated=clean or bool(select), rates=rates)
     _report(done, target, json_)
 

@@ -94,7 +94,9 @@ def generate(
 
     mlsim workload generate lublin --jobs 100000 --seed 1 --load 0.8 -o lublin.swf
     """
+    from mlsim._progress import followed
     from mlsim.cli.newfiles import new_files
+    from mlsim.cli.progress import working
     from mlsim.errors import InputError
     from mlsim.workload.block_writer import check_format, write_blocks
     from mlsim.workload.generation import generate as generated
@@ -121,8 +123,9 @@ def generate(
         parameters=_changes(model, set_ or []),
     )
     count = _Count()
-    with new_files([out]) as (partial,):
-        write_blocks(partial, made.header, map(log_of, count.of(made.blocks())))
+    with new_files([out]) as (partial,), working(f"writing {out.name}", jobs) as work:
+        blocks = followed(count.of(made.blocks()), work, len)
+        write_blocks(partial, made.header, map(log_of, blocks))
         if not count.jobs:
             if days is None:
                 raise InputError(f"{model}: draws no job")

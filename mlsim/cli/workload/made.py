@@ -29,8 +29,9 @@ Out = Annotated[
 def write_made(out: Path, made: Made) -> int:
     """Write a workload to a file that is not there; return how many jobs it has."""
     from mlsim.cli.newfiles import new_files
+    from mlsim.cli.progress import working
     from mlsim.workload.block_writer import check_format
 
     check_format(out)
-    with new_files([out]) as (partial,):
+    with new_files([out]) as (partial,), working(f"writing {out.name}"):
         return made.write(partial)

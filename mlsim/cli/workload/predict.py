@@ -36,13 +36,16 @@ def predict(
 
     No queue is simulated. `batch.predictor` of a scenario names the one that a dispatcher uses.
     """
+    from mlsim._progress import followed
     from mlsim.analysis.metrics import accuracy
     from mlsim.batch.predictors.offline import predictions, read_history
+    from mlsim.cli.progress import working
 
     names = _names(predictor)
-    history = read_history(_found(log), lenient)
-    run_time = history.jobs.run_time
-    rows = {name: accuracy(predictions(history, name), run_time) for name in names}
+    with working(f"{len(names)} predictors", len(names)) as work:
+        history = read_history(_found(log), lenient)
+        run_time = history.jobs.run_time
+        rows = {name: accuracy(predictions(history, name), run_time) for name in followed(names, work)}
     if json_:
         facts = {"log": str(log), "unknown_waits": history.unknown_waits, "predictors": rows}
         print(json.dumps(facts, indent=2))

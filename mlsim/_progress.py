@@ -1,0 +1,92 @@
+"""How far the work at hand is: said by what does it, read by a command that shows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
+
+__all__ = ["HowFar", "Stage", "followed", "how_far", "stage"]
+
+Item = TypeVar("Item")
+
+
+class Stage:
+    """A part of the work.
+
+    Attributes
+    ----------
+    words
+        What is done.
+    total
+        Its size, in whatever is counted; None if that is not known.
+    done
+        How much of it is done.
+    share
+        Computes the share that is done, in place of these two.
+    began
+        When, in s of ``time.monotonic``.
+    """
+
+    def __init__(self, words: str, total: float | None, share: Callable[[], float] | None) -> None:
+        self.words, self.total, self.share = words, total, share
+        self.done = 0.0
+        self.began = time.monotonic()
+
+    def advance(self, more: float = 1) -> None:
+        """Add what is done."""
+        self.done += more
+
+
+_stages: list[Stage] = []
+
+
+@contextmanager
+def stage(
+    words: str, total: float | None = None, share: Callable[[], float] | None = None
+) -> Iterator[Stage]:
+    """Say that a part of the work goes on while the block runs; inside of another, a part of its next unit.
+
+    Parameters are those of :class:`Stage`.
+    """
+    own = Stage(words, total, share)
+    _stages.append(own)
+    try:
+        yield own
+    finally:
+        _stages.remove(own)
+
+
+def followed(items: Iterable[Item], to: Stage, size: Callable[[Item], float] = lambda _: 1) -> Iterator[Item]:
+    """Yield items, and add the size of each to what is done of a stage once the next one is asked for."""
+    for item in items:
+        yield item
+        to.advance(size(item))
+
+
+class HowFar(NamedTuple):
+    """What is done, the share of it that is done already if that is known, and for how many seconds."""
+
+    words: str
+    share: float | None
+    seconds: float
+
+
+def how_far() -> HowFar | None:
+    """Return how far the work is; None if nobody says."""
+    stages = list(_stages)
+    if not stages:
+        return None
+    # Of stages inside of one another, the outermost that knows its share.
+    first = next((number for number, one in enumerate(stages) if one.total or one.share), len(stages) - 1)
+    share: float | None = None
+    for one in reversed(stages[first:]):
+        if one.share is not None:
+            share = one.share()
+        elif one.total:
+            share = (one.done + (share or 0.0)) / one.total
+        else:
+            share = None
+    found = None if share is None else min(max(share, 0.0), 1.0)
+    return HowFar(stages[first].words, found, time.monotonic() - stages[0].began)
