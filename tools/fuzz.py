@@ -3,12 +3,12 @@
 Usage: python tools/fuzz.py ROOM N [--seed S] [--from K] [--keep DIR]
 
 ROOM is one of scenario, set, swf, csv, json, parquet, accounting, npy, loop, study, runs, cp, rca, or `all`.
-N inputs are made from valid ones by small changes (flipped bits, words replaced by nasty ones, lines lost or
-doubled, deep nesting) and read in a process of its own, which is started again if it dies. A case may succeed,
-or be refused with an error that mlsim raises on purpose. Anything else is a failure: another exception, a text of
-a traceback or a panic, more than 20 s of processor time, a file that is left over or changed. Failing cases
-are kept in DIR, each a directory with its inputs, the command and what went wrong; room, seed and number
-make them again.
+N inputs are made from valid ones by small changes (flipped bits, words replaced by nasty ones, lines lost
+or doubled, deep nesting) and read in a process of its own, which is started again if it dies. A case may
+succeed, or be refused with an error that mlsim raises on purpose. Anything else is a failure: another
+exception, a text of a traceback or a panic, more than 20 s of processor time, a file that is left over or
+changed. Failing cases are kept in DIR, each a directory with its inputs, the command and what went wrong;
+room, seed and number make them again.
 """
 
 from __future__ import annotations
