@@ -543,6 +543,10 @@ class PlanningSystem:
             nodes = None if job is self.waiting[0] else self.place(job, self.now, planned, starts=True)
             if nodes is not None:
                 self.start(job, nodes, True)
+            if nodes is not None and self.expected(job) == self.now:
+                planned.append(
+                    self.plan_of(job, self.now, nodes)
+                )  # it has its nodes for a moment all the same
             return nodes is not None
 
         while left and reserved < self.rules.reservations:
