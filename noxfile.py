@@ -48,6 +48,17 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", "-n", "auto", "-m", "not mpi and not otf2 and not slurm", *chosen)
 
 
+@nox.session(name="newest-numba", python=PYTHONS[-1])
+def newest_numba(session: nox.Session) -> None:
+    """Test what is compiled under the newest Numba, which pyproject.toml may not allow yet."""
+    session.install("--editable", ".", *_WITHOUT_TRACES_AND_MPI)
+    session.install("--upgrade", "--pre", "numba")
+    session.run("python", "-c", "import numba; print('Numba', numba.__version__)")
+    names = ("jit", "kept", "kernel_cache", "neutrality", "shortcuts")
+    compiled = [f"tests/test_{name}.py" for name in names]
+    session.run("pytest", "-n", "auto", "-m", "not mpi and not otf2 and not slurm", *compiled, "tests/batch")
+
+
 @nox.session(python=CONSTRAINED)
 def coverage(session: nox.Session) -> None:
     """Which lines of Python the tests execute, as a table and as pages in build/coverage."""

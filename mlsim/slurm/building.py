@@ -81,6 +81,9 @@ def _compile(compiler: str, headers: tuple[Path, Path], made: Path, say: Say) ->
     flags = ["-O2", "-fPIC", "-shared", "-Wall", "-DHAVE_CONFIG_H", "-D_GNU_SOURCE"]
     files = [str(file) for file in sorted(_CODE.glob("*.c"))]
     called([compiler, *flags, *includes, *files, "-lm", "-ldl", "-o", str(partial)], seconds=_LONG)
+    if _digest_of_code() != made.parent.name:  # else it would be taken for what the old sources make
+        partial.unlink(missing_ok=True)
+        raise InputError("the plugin's sources were changed while it was compiled: build it again")
     partial.replace(made)
 
 

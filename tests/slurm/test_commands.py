@@ -61,6 +61,24 @@ def test_a_plugin_that_is_built_is_taken_again(no_programs: Path) -> None:
     assert copy.read_bytes() == b"built"
 
 
+def test_a_plugin_whose_sources_change_meanwhile_is_not_kept_as_theirs(
+    no_programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "plugin.c").write_text("int before;\n")
+    monkeypatch.setattr(building, "_CODE", code)
+    put(no_programs, "slurmctld", "echo slurm-wlm 99.11.3")
+    put(no_programs, "sh", "exit 0")
+    put(no_programs, "cc", f'for last; do :; done; echo built > "$last"; echo > {code}/plugin.c')
+    (tmp_path / "configure").write_text("exit 0")
+    (tmp_path / "META").write_text("Version: 99.11.3\n")
+    with pytest.raises(InputError, match="were changed while it was compiled"):
+        build_plugin(source=tmp_path)
+    assert not list((no_programs / "cache").rglob("*.so"))
+    assert building.build_plugin(source=tmp_path).read_text() == "built\n"
+
+
 def test_where_there_is_no_cluster(tmp_path: Path) -> None:
     for command in (status, down):
         with pytest.raises(InputError, match="no trial cluster there"):
