@@ -11,6 +11,8 @@ two largest sizes. A bar is what the exponent should not exceed. Nothing is asse
 jobs                a synthetic workload on 256 units under EASY, the compiled clock
 burst-easy          as many jobs, submitted at once
 burst-conservative  the same under conservative backfilling
+burst-exact         wide jobs at once (5 to 299 of 512 units), conservative, exact estimates: nothing moves
+burst-users         the same jobs, estimates of users: they run for 1/4 to all of their limits
 burst-100, burst-1000  the same under EASY with 100 and 1,000 reservations
 burst-on-nodes      the same on 64 nodes of two kinds, by cores and memory: which nodes are free matters
 nodes               20,000 jobs on more and more nodes under EASY, the compiled clock
@@ -38,6 +40,7 @@ from mlsim.scenario import BatchConfig, Mapping, PlatformConfig, RequestConfig
 from mlsim.workload.jobs import JobBlock
 
 UNITS, LOAD = 256, 0.8
+WIDE_UNITS = 512
 JOBS_ON_NODES, LARGEST_JOB = 20_000, 100
 
 Run = Callable[[], None]
@@ -83,6 +86,19 @@ def _at_once(size: int) -> JobBlock:
     return synthetic.block(np.zeros(size), drawn.run_time, drawn.walltime, drawn.processors)
 
 
+def _wide_burst(longest: float) -> Callable[[int], Run]:
+    """Make bursts of wide jobs whose limits are 1 to ``longest`` times their run times."""
+
+    def prepare(size: int) -> Run:
+        drawn = np.random.default_rng(1)
+        limit, units = np.floor(drawn.uniform(60, 80_000, size)), drawn.integers(5, 300, size)
+        run = np.maximum(np.floor(limit / drawn.uniform(1.0, longest, size)), 1.0)
+        jobs = synthetic.block(np.zeros(size), run, limit, units)
+        return _batch(WIDE_UNITS, 1, jobs, backfill="conservative")
+
+    return prepare
+
+
 def _burst(**options: object) -> Callable[[int], Run]:
     return lambda size: _batch(UNITS, 1, _at_once(size), **options)
 
@@ -112,6 +128,8 @@ CURVES = {
     "jobs": Curve((10_000, 30_000, 100_000, 300_000, 1_000_000), 1.05, _jobs),
     "burst-easy": Curve((1_000, 3_000, 10_000, 30_000), 1.3, _burst(backfill="easy")),
     "burst-conservative": Curve((300, 600, 1_000, 3_000, 10_000), 2.0, _burst(backfill="conservative")),
+    "burst-exact": Curve((400, 800, 1_600, 3_200), 2.0, _wide_burst(1.0)),
+    "burst-users": Curve((400, 800, 1_600, 3_200), 2.3, _wide_burst(4.0)),
     "burst-100": Curve((300, 1_000, 3_000, 10_000), 2.0, _burst(backfill="easy", reservations=100)),
     "burst-1000": Curve((300, 1_000, 3_000, 10_000), 2.0, _burst(backfill="easy", reservations=1_000)),
     "burst-on-nodes": Curve((100, 300, 600, 1_000, 3_000), 2.0, _burst_on_nodes),
