@@ -12,6 +12,7 @@ is rejected as soon as that job has ended otherwise, as Slurm does with ``kill_i
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from dataclasses import replace
 
 import numpy as np
@@ -60,12 +61,14 @@ class Dependants:
         self._moved, self._submits = array("q"), array("d")  # numbers and submit times of jobs that were held
         self._rejected, self._withdrawn = array("q"), array("q")  # numbers, of jobs that were held
         self._pending: dict[int, Event] = {}  # place -> what will become of a job at a known time
-        self._n_unheard = 0  # ends that others learn of at a known time
+        # Ends of jobs that were rejected as soon as the log was read: others learn of them when they come.
+        self._unheard: deque[tuple[float, int, bool]] = deque()
+        self._reached = -1  # number of the job that was submitted last
 
     @property
     def is_pending(self) -> bool:
         """Whether a job will become eligible at a known time."""
-        return bool(self._pending) or self._n_unheard > 0
+        return bool(self._pending or self._unheard)
 
     def admit(self, slots: Ints) -> None:
         """Take note of the next jobs that will be submitted; with feedback, some may come before that."""
@@ -81,6 +84,7 @@ class Dependants:
     def submit(self, slots: Ints, first: int, last: int) -> Ints:
         """Return the eligible jobs among the admitted ``slots[first:last]``, which are submitted now."""
         places, here = self._places[first:last], slots[first:last]
+        self._reached = self._system.state.number(int(slots[last - 1]))
         if (places < 0).all():
             return here
         eligible = places < 0
@@ -89,6 +93,7 @@ class Dependants:
         now = self._system.clock.time
         for k in np.flatnonzero(~eligible).tolist():
             place = int(places[k])
+            self._hear_before(self._system.state.number(int(here[k])))
             eligible[k] = self._missing[place] == 0 and self._ready[place] <= now and not self._never[place]
             if not eligible[k]:
                 self._hold(place, int(here[k]))
@@ -127,11 +132,14 @@ class Dependants:
         completed
             Whether it has done its work.
         """
-        if at > self._system.clock.time:
-            order = Order.FIRST if self._system.submissions_first else Order.SUBMISSION
-            self._n_unheard += 1
-            self._system.clock.at(at, order, self._hear, (number, at, completed))
+        is_to_come = not self._feedback and number > self._reached
+        if at > self._system.clock.time or is_to_come:
+            self._unheard.append((at, number, completed))
+            self._system.clock.at(at, self._order, lambda _: self._hear_before(None), None)
             return
+        self._note_end(number, at, completed)
+
+    def _note_end(self, number: int, at: float, completed: bool) -> None:
         first, last = np.searchsorted(self._plan.predecessor, (number, number + 1))
         for row in range(int(first), int(last)):
             place = int(self._place[row])
@@ -146,20 +154,27 @@ class Dependants:
                 self._ready[place] = max(self._ready[place], at + self._plan.think[row])
                 self._let_go_if_ready(place)
 
-    def _hear(self, event: Event) -> None:
-        """Take note that a job is submitted that was rejected as soon as the log was read."""
-        self._n_unheard -= 1
-        self.ended(*event.subject)
+    def _hear_before(self, number: int | None) -> None:
+        """Take note that jobs are submitted now, before another one or all, that were rejected at once."""
+        while self._unheard and self._unheard[0][0] <= self._system.clock.time:
+            if number is not None and self._unheard[0][1] > number:
+                break
+            at, rejected, completed = self._unheard.popleft()
+            self._note_end(rejected, at, completed)
+
+    @property
+    def _order(self) -> Order:
+        """When, of the events of a time, jobs become eligible."""
+        return Order.ELIGIBLE if self._system.submissions_first else Order.HELD
 
     def _let_go_if_ready(self, place: int) -> None:
         """Plan what becomes of a held job for which nothing is missing any more."""
         if place not in self._held or (self._missing[place] > 0 and not self._never[place]):
             return
         slot, clock = self._held.pop(place), self._system.clock
-        order = Order.ELIGIBLE if self._system.submissions_first else Order.HELD
         at = max(clock.time, float(self._ready[place]))
         handler = self._turn_away if self._never[place] else self._become_eligible
-        self._pending[place] = clock.at(at, order, handler, (place, slot))
+        self._pending[place] = clock.at(at, self._order, handler, (place, slot))
 
     def _become_eligible(self, event: Event) -> None:
         place, slot = event.subject
