@@ -227,6 +227,17 @@ def test_a_job_that_ends_at_the_edge_of_a_week_is_known_in_the_next():
     assert dividers[2:].tolist() == [375.0, 1.0]
 
 
+def test_a_job_that_ends_after_the_edge_is_not_known_before_the_next_one():
+    jobs = [
+        (0, 50, DAY, 1, 1),
+        (WEEK - 10, 60, DAY, 1, 1),
+        (WEEK + 100, 1, DAY, 1, 1),
+        (2 * WEEK, 1, DAY, 1, 1),
+    ]
+    dividers = run(jobs, **{"batch.classifier": {"by": "actual"}}).records.jobs.divider
+    assert dividers[2:].tolist() == [50.0, 30.5]
+
+
 def test_a_week_without_ends_keeps_the_divider_of_the_one_before():
     jobs = [(0, 50, DAY, 1, 1), (3 * WEEK, 1, DAY, 1, 1), (4 * WEEK, 1, DAY, 1, 1)]
     dividers = run(jobs, **{"batch.classifier": {"by": "actual"}}).records.jobs.divider
