@@ -42,14 +42,13 @@ from mlsim._files import decode
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
 from mlsim.workload.header import Header
+from mlsim.workload.memory_units import pbs_size
 from mlsim.workload.parquet import ParquetLog, log_of_table
 
 __all__ = ["log_of_accounting", "read_pbs", "read_sge"]
 
 _TIMES = ("submit_time", "withdraw_time")
 _CLOCK = re.compile(r"(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,9})(?:\.\d+)?")
-_SIZE = re.compile(r"(\d{1,15})([kmgtp]?)[bw]?", re.IGNORECASE)
-_POWERS = "kmgtp"
 _SGE_FIELDS: Final = 40
 _CATEGORY = 39
 _LIMIT = re.compile(r"\bh_rt=(\d+(?::\d\d){0,2})(?![\d.])")
@@ -278,8 +277,7 @@ def _seconds(text: str, what: str) -> str:
 
 
 def _bytes(text: str) -> str:
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise ValueError(f"Resource_List.mem is {text!r:.60}; expected a size such as 4gb")
-    words = 8 if text.lower().endswith("w") else 1
-    return f"{int(found[1]) * 1024 ** (_POWERS.find(found[2].lower()) + 1 if found[2] else 0) * words} B"
+    try:
+        return f"{pbs_size(text)} B"
+    except ValueError:
+        raise ValueError(f"Resource_List.mem is {text!r:.60}; expected a size such as 4gb") from None

@@ -19,7 +19,7 @@ from mlsim.errors import InputError
 from mlsim.platform import build_machine
 from mlsim.scenario import Mapping, PlatformConfig, WorkloadConfig, from_mapping
 from mlsim.workload import JobBlock, open_workload
-from mlsim.workload.memory_units import sized, slurm_size
+from mlsim.workload.memory_units import pbs_size, sized, slurm_size
 
 
 class Job(NamedTuple):
@@ -276,6 +276,14 @@ def test_all_of_a_node_is_a_node_in_every_unit(tmp_path: Path) -> None:
 )
 def test_sizes_of_slurm(text: str, size: int) -> None:
     assert slurm_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("100", 100), ("1kb", 1024), ("3174mb", 3174 * MIB), ("64GB", 2**36), ("2tb", 2**41), ("1kw", 8192)],
+)
+def test_sizes_of_pbs(text: str, size: int) -> None:
+    assert pbs_size(text) == size
 
 
 @pytest.mark.parametrize(
