@@ -65,9 +65,8 @@ def pbs_size(text: str) -> int:
     found = _PBS_SIZE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no amount of memory of PBS")
-    power = "kmgtp".find(found[2].lower()) + 1 if found[2] else 0
-    words = 8 if text.lower().endswith("w") else 1
-    return int(found[1]) * 1024**power * words
+    factor: int = 1024 ** ("kmgtp".find(found[2].lower()) + 1 if found[2] else 0)
+    return int(found[1]) * factor * (8 if text.lower().endswith("w") else 1)
 
 
 def sized(text: str) -> int:
