@@ -481,7 +481,6 @@ def _memory_is_not_given_back() -> Iterator[None]:
     """What a run does for its memory takes longer than these runs do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlsim.experiment.runner.give_back", lambda *_: None)
-        patch.setattr("mlsim._memory._compiler", list)
         yield
 
 
