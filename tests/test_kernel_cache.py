@@ -255,6 +255,15 @@ def test_a_directory_that_others_could_write_to_is_replaced(
     assert place.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_user_without_a_home_has_one_place_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert Path("/home/me/.cache/mlsim") in store._places()
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda _: {}["no such user"])
+    assert [place for place in store._places() if place.name == "mlsim"] == []
+
+
 def test_where_no_place_is_writable_a_directory_of_ones_own_goes_with_the_process(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

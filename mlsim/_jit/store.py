@@ -116,8 +116,10 @@ def _remove(path: Path) -> None:
 
 def _places() -> list[Path]:
     """List where all processes look: NUMBA_CACHE_DIR, beside the package, the user's cache."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    places = [_PACKAGE / "__pycache__", home / "mlsim"]
+    cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    places = [_PACKAGE / "__pycache__"]
+    if not cache_home.startswith("~"):  # a user without a home has none
+        places.append(Path(cache_home, "mlsim"))
     if given := os.environ.get("NUMBA_CACHE_DIR"):
         places.insert(0, Path(given))
     return places
