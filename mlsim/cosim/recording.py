@@ -28,6 +28,7 @@ from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario
 from mlsim.workload import Workload, names_of
 from mlsim.workload.measured_power import JobSteps
+from mlsim.workload.names import job_names
 from mlsim.workload.own import OwnColumns, joined_own
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ def _messages(log: MessageLog) -> Messages:
 def _names(workload: Workload, jobs: Jobs) -> Names:
     """Return the names that the log has for codes of its jobs."""
     names = names_of(workload.header)
+    called = job_names(workload.header)
+    if called is not None:
+        names["job_id"] = dict(enumerate(called, start=1))
     return Names({column: of for column, of in names.items() if getattr(jobs, column) is not None})
 
 

@@ -151,6 +151,7 @@ _DERIVED: dict[str, tuple[Derived, ...]] = {
             "lost_core_seconds",
             lambda records, _: job_energy(records),
         ),
+        _name_column("job_id", "job_id"),
         *(
             _name_column(coded, f"{before}_name" if before else "qos")
             for before, coded in zip((None, *_CODED), _CODED, strict=False)

@@ -345,6 +345,7 @@ def test_names_of_jobs_are_kept_and_can_be_waited_for(tmp_path: Path, suffix: st
         }
     )
     assert result.jobs["start_time"].to_list() == [0.0, 10.0, 20.0]
+    assert result.jobs["job_id_name"].to_list() == ["12_1", "12_2", "9"]
 
 
 def test_unknown_names_are_told_by_name(tmp_path: Path) -> None:
