@@ -10,7 +10,7 @@ from mlsim.scenario import Mapping, OverrunRule
 from mlsim.verify.schedule import Schedule
 from mlsim.verify.verdicts import MOST_NAMED, Breach, Verdict
 
-__all__ = ["judge_arrivals", "judge_stays", "judge_walltimes"]
+__all__ = ["first_of", "judge_arrivals", "judge_stays", "judge_walltimes"]
 
 
 def judge_arrivals(run: Schedule) -> Verdict:
@@ -26,7 +26,7 @@ def judge_arrivals(run: Schedule) -> Verdict:
             f"starts before it may, at {run.arrival[row]:.17g} s; it was submitted at "
             f"{jobs.submit_time[row]:.17g} s",
         )
-        for row in _first(early, first)
+        for row in first_of(early, first)
     ]
     return Verdict.of("arrival", f"{int(run.ran.sum())} starts", found, int(early.sum()))
 
@@ -46,7 +46,7 @@ def judge_walltimes(run: Schedule) -> Verdict:
             if backwards[row]
             else f"ends after its walltime, which is over at {limit[row]:.17g} s (on_overrun: kill)",
         )
-        for row in _first(backwards | late, jobs.end_time)
+        for row in first_of(backwards | late, jobs.end_time)
     ]
     return Verdict.of("walltime", f"{int(run.ran.sum())} jobs", found, int((backwards | late).sum()))
 
@@ -63,7 +63,7 @@ def judge_stays(run: Schedule) -> Verdict:
             f"holds node {stays.node[row]} until {stays.end[row]:.17g} s, and runs from "
             f"{run.row_starts[row]:.17g} to {run.row_ends[row]:.17g} s ({_state(run, int(stays.job[row]))})",
         )
-        for row in _first(outside, stays.start)
+        for row in first_of(outside, stays.start)
     ]
     at_start = run.is_last & (stays.start == run.row_starts)
     held = np.bincount(stays.job[at_start], (stays.count * stays.cores)[at_start], run.n_jobs)
@@ -76,7 +76,7 @@ def judge_stays(run: Schedule) -> Verdict:
             f"holds {int(held[row])} cores on {run.units[row]} {'nodes' if run.is_exclusive else 'cores'}; "
             f"its row says {jobs.cores[row]} cores, and it asked for {jobs.processors[row]} processors",
         )
-        for row in _first(wrong, jobs.start_time)
+        for row in first_of(wrong, jobs.start_time)
     ]
     return Verdict.of("stays", f"{len(stays.job)} stays", found, int(outside.sum() + wrong.sum()))
 
@@ -85,7 +85,7 @@ def _state(run: Schedule, job: int) -> str:
     return JobState(int(run.records.jobs.state[job])).name.lower()
 
 
-def _first(wrong: Mask, times: Floats) -> list[int]:
+def first_of(wrong: Mask, times: Floats) -> list[int]:
     """Return the first rows that are wrong, in order of time."""
     rows = np.flatnonzero(wrong)
     chosen: list[int] = rows[np.argsort(times[rows], kind="stable")[:MOST_NAMED]].tolist()

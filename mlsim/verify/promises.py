@@ -16,6 +16,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
 from mlsim.scenario import Allocator, Backfill, Contiguity, Dispatcher, EasyRule, Scenario, TieOrder
+from mlsim.verify.job_laws import first_of
 from mlsim.verify.queue_rank import RANKED, heads_of, ranks_of
 from mlsim.verify.schedule import Schedule
 from mlsim.verify.verdicts import Breach, Verdict, not_judged
@@ -72,9 +73,9 @@ def judge_easy(run: Schedule, asked: bool) -> Verdict:
             f"the queue since {since[k]:.17g} s (it came at {arrival[heads[k]]:.17g} s); beside the jobs "
             f"that ran then it fits from {_fits_from(run, heads[k], since[k], ranks, ends):.17g} s on",
         )
-        for k in np.flatnonzero(late).tolist()
+        for k in first_of(late, start[heads])
     ]
-    return Verdict.of(law, f"{len(heads)} heads of the queue", breaches)
+    return Verdict.of(law, f"{len(heads)} heads of the queue", breaches, int(late.sum()))
 
 
 def judge_conservative(run: Schedule, asked: bool) -> Verdict:
@@ -103,6 +104,7 @@ def judge_conservative(run: Schedule, asked: bool) -> Verdict:
     first = _first_places(
         run.arrival[rows], jobs.start_time[rows], jobs.prediction[rows], amounts[rows], capacity
     )
+    late = first < jobs.start_time[rows]
     breaches = [
         Breach(
             int(jobs.job_id[rows[k]]),
@@ -111,9 +113,9 @@ def judge_conservative(run: Schedule, asked: bool) -> Verdict:
             f"there is room for {_words(run, amounts[rows[k]])} from {first[k]:.17g} s on for "
             f"{jobs.prediction[rows[k]]:.17g} s",
         )
-        for k in np.flatnonzero(first < jobs.start_time[rows]).tolist()
+        for k in first_of(late, jobs.start_time[rows])
     ]
-    return Verdict.of(law, f"{len(rows)} jobs", breaches)
+    return Verdict.of(law, f"{len(rows)} jobs", breaches, int(late.sum()))
 
 
 def _is_by(scenario: Scenario, backfill: Backfill) -> bool:
