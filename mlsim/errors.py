@@ -15,6 +15,7 @@ __all__ = [
     "NothingLeftError",
     "OutputError",
     "StoppedError",
+    "printable",
     "sentence_of",
     "user_code_error",
 ]
@@ -69,6 +70,15 @@ class StoppedError(BaseException):
         self.number = number
 
 
+def printable(text: str) -> str:
+    r"""Return a message with control characters, and those that turn its direction, as escapes (``\x1b``)."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1] for letter in text
+    )
+
+
 def sentence_of(error: BaseException) -> str:
     """Return what went wrong where no message is foreseen."""
     if isinstance(error, MemoryError):
@@ -82,6 +92,8 @@ def sentence_of(error: BaseException) -> str:
             f"{place}: cannot be written: {error.strerror}; nothing half-written is left. "
             "Free some space for results and for temporary files (TMPDIR)."
         )
+    if isinstance(error, FileNotFoundError) and not _is_somewhere():
+        return "the current directory has been removed; change to another one. Nothing half-written is left."
     lines = str(error).strip().splitlines() or ["no message"]
     kind = type(error).__name__
     return (
@@ -89,6 +101,15 @@ def sentence_of(error: BaseException) -> str:
         "the developers (CONTRIBUTING.md says how), with the command, its input, and the traceback that "
         f"`mlsim --debug` or {DEBUG}=1 shows."
     )
+
+
+def _is_somewhere() -> bool:
+    """Whether the current directory is there."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mlsim._jit.announcing import announcer
 from mlsim._jit.identity import digest_of
+from mlsim._user_cache import user_cache
 
 __all__ = ["file_name", "is_kept", "is_shared", "kept_kernels", "read", "write"]
 
@@ -116,10 +117,8 @@ def _remove(path: Path) -> None:
 
 def _places() -> list[Path]:
     """List where all processes look: NUMBA_CACHE_DIR, beside the package, the user's cache."""
-    cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    places = [_PACKAGE / "__pycache__"]
-    if not cache_home.startswith("~"):  # a user without a home has none
-        places.append(Path(cache_home, "mlsim"))
+    users = user_cache()
+    places = [_PACKAGE / "__pycache__", *([] if users is None else [users])]
     if given := os.environ.get("NUMBA_CACHE_DIR"):
         places.insert(0, Path(given))
     return places

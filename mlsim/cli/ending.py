@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from mlsim._unfinished import remove_unfinished
 from mlsim.cli import streams
-from mlsim.errors import DEBUG, SIGNALS, MlsimError, StoppedError, sentence_of
+from mlsim.errors import DEBUG, SIGNALS, MlsimError, StoppedError, printable, sentence_of
 
 __all__ = ["DEBUG", "run_and_exit"]
 
@@ -187,9 +187,9 @@ def _report(error: BaseException) -> int:
     if os.environ.get(DEBUG, "0") not in ("", "0"):
         traceback.print_exception(error)
     if isinstance(error, MlsimError):
-        print(f"mlsim: {error}", file=sys.stderr)
+        print(f"mlsim: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
-    print(f"mlsim: {sentence_of(error)}", file=sys.stderr)
+    print(f"mlsim: {printable(sentence_of(error))}", file=sys.stderr)
     return 1
 
 

@@ -145,7 +145,8 @@ def _clear(path: Path) -> None:
     from mlsim.experiment.owner import Owner
 
     stem, suffix = _split(path)
-    pattern = rf"\.{re.escape(stem)}\.([^.]+)\.partial{re.escape(suffix)}"
+    # A writer may have had a further name for it, before it was renamed to ours.
+    pattern = rf"\.?\.{re.escape(stem)}\.([^.]+)\.partial{re.escape(suffix)}(?:\.\d+\.partial)?"
     for name in sorted(os.listdir(path.parent)):
         match = re.fullmatch(pattern, name)
         owner = None if match is None else Owner.of_token(match[1])

@@ -16,6 +16,8 @@ import sys
 import unicodedata
 from typing import TextIO
 
+from mlsim.errors import printable
+
 __all__ = ["finish", "prepare", "quiet", "terminal_width"]
 
 _NARROWEST, _WIDEST = 80, 1000
@@ -84,9 +86,16 @@ def prepare() -> None:
     sys.stdout, sys.stderr = _stream(sys.stdout), _stream(sys.stderr)
     _widen()
     notes = logging.StreamHandler()
-    notes.setFormatter(logging.Formatter("mlsim: note: %(message)s"))
+    notes.setFormatter(_Notes("mlsim: note: %(message)s"))
     _log.addHandler(notes)
     _log.propagate = False
+
+
+class _Notes(logging.Formatter):
+    """Notes without characters that would change the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def _stream(stream: TextIO | None) -> TextIO:

@@ -248,11 +248,12 @@ def _print_json(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None:
 
 def _print_failed(rows: Sequence[StudyRow]) -> int:
     """Print which runs have failed; return how many."""
+    from mlsim.errors import printable
     from mlsim.experiment.study.points import words_of
 
     failed = [row for row in rows if row.failed]
     for row in failed[:_MOST_FAILED]:
-        print(f"mlsim: failed: {words_of(row.labels)}: {row.failed}", file=sys.stderr)
+        print(f"mlsim: failed: {printable(words_of(row.labels) + ': ' + row.failed)}", file=sys.stderr)
     if failed:
         more = f", {len(failed) - _MOST_FAILED} more than are listed" if len(failed) > _MOST_FAILED else ""
         print(

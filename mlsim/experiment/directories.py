@@ -81,11 +81,14 @@ class Place:
     """
 
     def __init__(self, out: Path | NextFree, directory: Path, partial: Path, made: list[Path]) -> None:
-        self.partial, self.directory = partial, directory
+        self.directory = directory
         self.missing: dict[str, str] = {}
         self._out = out
         self._made = made
         self._kept = False
+        self._here = Path.cwd()
+        """From where relative names are seen: code of the user's may change to another directory."""
+        self.partial = self._here / partial
 
     @contextmanager
     def extra(self, path: Path) -> Iterator[Path]:
@@ -135,13 +138,13 @@ class Place:
         out = self._out
         others = out if isinstance(out, NextFree) else NextFree(out.parent, out.name)
         names = chain([self.directory], others.numbered())
-        return next(path for path in names if _renamed(self.partial, path))
+        return next(path for path in names if _renamed(self.partial, self._here / path))
 
     def discard(self) -> None:
         """Remove what was written, unless it is kept."""
         if not self._kept:
             shutil.rmtree(self.partial, ignore_errors=True)
-            _remove_empty(self._made)
+            _remove_empty([self._here / directory for directory in self._made])
 
 
 def _renamed(partial: Path, path: Path) -> bool:
@@ -305,19 +308,20 @@ def _reserve(out: Path | NextFree, done: bool) -> Place:
     elif not done and isinstance(out, NextFree):
         _check_parent(next(out.numbered()))  # whether a number is free is only known when it is reserved
     made: list[Path] = []
-    while True:
+    for tries in count(1):
         try:
             made += _make_parents(out.parent)
             with _alone_in(out.parent):
                 _clear(out)
                 return Place(out, *_begin(out, done), made)
-        except FileNotFoundError:
-            continue  # the process that had made the parent has removed it again
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and tries < _TRIES:
+                continue  # the process that had made the parent has removed it again
             _remove_empty(made)
             reason = error.strerror or error
             where = f"{out.parent / out.name}: nothing can be written there: {reason}"
             raise OutputError(f"{where}. {_ADVICE if done else 'Give another --out.'}") from error
+    raise AssertionError("tries end")
 
 
 def _remove_empty(directories: list[Path]) -> None:

@@ -17,6 +17,7 @@ from mlsim._files.parquet import read_columns, read_rows, read_schema, refusing_
 from mlsim.errors import InputError
 from mlsim.record.columns import Stored, empty, stored_columns, words_of
 from mlsim.record.files import ALWAYS, FILES, JOB_COLUMNS
+from mlsim.record.stored_values import check_nodes, check_times, check_values
 from mlsim.record.tables import Jobs, Names, NodePower, Nodes, Occupancy, OwnColumns, Records, Rejections
 
 __all__ = ["read_rows_of_jobs", "read_tables"]
@@ -47,16 +48,23 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
     """
     directory = Path(directory)
     jobs = _read(directory / "jobs.parquet", Jobs)
+    check_times(directory / "jobs.parquet", jobs.start_time, jobs.end_time)
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     optional: dict[str, Any] = {
         name: _read(path, table, numbers)
         for name, table in FILES.items()
         if name not in (*ALWAYS, *without) and is_there(path := directory / f"{name}.parquet")
     }
+    nodes = _read_nodes(directory / "nodes.parquet")
+    occupancy = _read(directory / "occupancy.parquet", Occupancy, numbers)
+    check_times(directory / "occupancy.parquet", occupancy.start, occupancy.end)
+    check_nodes(directory / "occupancy.parquet", occupancy.node, len(nodes.name), occupancy.count)
+    for name in optional.keys() & {"outages", "attempts", "messages"}:
+        check_nodes(directory / f"{name}.parquet", optional[name].node, len(nodes.name))
     return Records(
-        nodes=_read_nodes(directory / "nodes.parquet"),
+        nodes=nodes,
         jobs=jobs,
-        occupancy=_read(directory / "occupancy.parquet", Occupancy, numbers),
+        occupancy=occupancy,
         rejections=_read_rejections(directory / "jobs.parquet"),
         names=_read_names(directory / "jobs.parquet"),
         own=_read_own(directory / "jobs.parquet"),
@@ -231,6 +239,7 @@ def _column(path: Path, stored: Stored) -> Any:
 def _values(path: Path, stored: Stored, series: pl.Series) -> Any:
     """Return a column of a file in the type that its table has."""
     with refusing_damage(f"{path}: column {stored.name!r} holds what no run writes"):
+        check_values(path, stored, series)
         if stored.column.words is not None:
             words = pl.Enum(words_of(stored.column.words))
             return series.cast(words).to_physical().cast(pl.Int8).to_numpy(writable=True)

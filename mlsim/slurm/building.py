@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mlsim._files import read_bytes
+from mlsim._user_cache import user_cache
 from mlsim.errors import InputError, MlsimError
 from mlsim.slurm.programs import called, find_program, installed_version
 
@@ -88,8 +89,10 @@ def _compile(compiler: str, headers: tuple[Path, Path], made: Path, say: Say) ->
 
 
 def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "mlsim" / "slurm"
+    found = user_cache()
+    if found is None:
+        raise InputError("no home directory is known for the plugin; set HOME or XDG_CACHE_HOME")
+    return found / "slurm"
 
 
 def _digest_of_code() -> str:

@@ -155,7 +155,7 @@ class Cluster:
 
     def cancel_jobs(self) -> None:
         """Cancel all jobs of this user."""
-        self.call("scancel", "--user", getpwuid(os.getuid()).pw_name)
+        self.call("scancel", "--user", _user())
 
     def said(self) -> list[dict[str, Any]]:
         """Return what the plugin has recorded, in order."""
@@ -291,7 +291,7 @@ def _write_files(
         shutil.copyfile(library, place / "plugins" / NAME)
     values = {
         "place": place,
-        "user": getpwuid(os.getuid()).pw_name,
+        "user": _user(),
         "nodes": nodes,
         "port": port,
         "first": port + 1,
@@ -374,6 +374,16 @@ def _all_processes() -> Iterator[_Process]:
     for place in Path("/proc").glob("[0-9]*"):
         if (process := _process(int(place.name))) is not None:
             yield process
+
+
+def _user() -> str:
+    """Return the name of this process' user, which Slurm wants."""
+    try:
+        return getpwuid(os.getuid()).pw_name
+    except KeyError as error:
+        raise InputError(
+            f"user {os.getuid()} has no name on this system, and Slurm wants one; add one to /etc/passwd"
+        ) from error
 
 
 def _free_ports(count: int) -> int:

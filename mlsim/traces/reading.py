@@ -5,6 +5,7 @@ What nothing vouches for is read by another process first, which damage may end.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from mlsim._files import is_directory, is_file, named, read_bytes
 from mlsim._processes import call, python
 from mlsim._progress import Stage, stage
-from mlsim.errors import InputError
+from mlsim.errors import InputError, MlsimError
 
 __all__ = ["Trace", "anchor_of", "check_apart", "opened", "seconds_of", "word_of"]
 
@@ -23,6 +24,7 @@ _PLACES = ("", "trace")
 """Where a trace is in a directory: in itself, or in the part of a run."""
 _LONGEST, _SLOWEST = 120.0, 1e5
 """Seconds that a trace is read for at least, and the bytes per second that it is read with at least."""
+_NOT_OF_READING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.EROFS)
 _READ_ALL = """
 import resource
 from pathlib import Path
@@ -168,8 +170,12 @@ def opened(anchor: Path) -> Iterator[Trace]:
         try:
             with otf2.reader.open(str(anchor)) as trace:
                 yield Trace(trace, anchor)
-        except InputError:
+        except MlsimError:
             raise
+        except OSError as error:
+            if error.errno in _NOT_OF_READING:  # what the block writes
+                raise
+            raise InputError(f"{named(anchor)}: cannot be read to its end: {error}") from error
         except Exception as error:  # the package has no class for what damage does to it
             reason = reasons[0] if reasons else f"{type(error).__name__}: {error}"
             raise InputError(f"{named(anchor)}: cannot be read to its end: {reason}") from error

@@ -22,7 +22,7 @@ from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 from mlsim.workload.made import Made
 from mlsim.workload.mix import DAY
-from mlsim.workload.models.drawing import Model, check_length, cut, factor_words
+from mlsim.workload.models.drawing import MOST_JOBS, Model, check_length, cut, factor_words
 from mlsim.workload.models.learned import Learned, is_model_file, read_model
 from mlsim.workload.models.offered import Extent, extent_of_load, stretched
 from mlsim.workload.named import log_of
@@ -72,6 +72,24 @@ class Generated(Made):
             raise InputError(f"load: {plan.load:g}; allowed: a number above 0")
         self.plan = plan
         self._model = _model(plan)
+        self._check_time()
+
+    def _check_time(self) -> None:
+        """Refuse a time in which more jobs come than a workload may have, by the rate of the first ones."""
+        if self.plan.end is None or self.plan.jobs is not None:
+            return
+        first = next(iter(self._model.stream()), None)
+        if first is None or self.plan.end <= (last := float(first.submit_time[-1])):
+            return
+        if self.plan.load is not None:
+            work = float(np.sum(first.run_time * first.processors))
+            last = work / (self.plan.load * self.plan.processors)
+        jobs = len(first) * self.plan.end / last if last > 0 else np.inf
+        if jobs > MOST_JOBS:
+            raise InputError(
+                f"days: {self.plan.end / DAY:g}: about {jobs:.1e} jobs come in this time; allowed: a time "
+                f"with {MOST_JOBS:,} jobs, or jobs, how many there are at most"
+            )
 
     @property
     def identity(self) -> str | None:

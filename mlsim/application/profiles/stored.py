@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from mlsim._arrays import Ints
-from mlsim._files import read_bytes
+from mlsim._files import expanded, read_bytes
+from mlsim._user_cache import user_cache
 from mlsim.errors import InputError
 
 __all__ = ["cache_directory", "recalled"]
@@ -30,12 +31,17 @@ VARIABLE = "MLSIM_CACHE"
 _DIGEST = 32
 
 
-def cache_directory() -> Path:
-    """Return the directory of cached counts: in $MLSIM_CACHE, else in the user's cache."""
+def cache_directory() -> Path | None:
+    """Return the directory of cached counts: in $MLSIM_CACHE, else in the user's cache; None: there is none.
+
+    Raises
+    ------
+    InputError
+        If the variable names the home directory of nobody.
+    """
     place = os.environ.get(VARIABLE)
-    if not place:
-        place = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "mlsim")
-    return Path(os.path.expanduser(place)) / "profiles"
+    found = expanded(place) if place else user_cache()
+    return None if found is None else found / "profiles"
 
 
 def recalled(name: str, version: int, parameters: Mapping[str, float], compute: Callable[[], Ints]) -> Ints:
@@ -53,7 +59,10 @@ def recalled(name: str, version: int, parameters: Mapping[str, float], compute: 
         Computes them.
     """
     key = json.dumps({"counts": name, "version": version, **parameters}, sort_keys=True).encode()
-    path = cache_directory() / f"{name}-{hashlib.blake2b(key, digest_size=16).hexdigest()}.counts"
+    directory = cache_directory()
+    if directory is None:
+        return compute()
+    path = directory / f"{name}-{hashlib.blake2b(key, digest_size=16).hexdigest()}.counts"
     counts = _read(path, key)
     if counts is None:
         counts = compute()

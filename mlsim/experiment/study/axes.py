@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -17,9 +18,20 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.sampling import drawn, is_sample
 from mlsim.scenario.files.paths import VARIABLE
 
-__all__ = ["ALL_WEEKS", "MOST_SEEDS", "Axis", "axes_of", "label_of", "week_axis", "with_joined"]
+__all__ = [
+    "ALL_WEEKS",
+    "MOST_SEEDS",
+    "Axis",
+    "axes_of",
+    "check_combinations",
+    "label_of",
+    "week_axis",
+    "with_joined",
+]
 
 MOST_SEEDS = 1_000_000
+_MOST_COMBINATIONS = 1_000_000
+"""A study holds all of them, each in some 2 kB."""
 ALL_WEEKS = "all"
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".lz4")
 
@@ -93,6 +105,23 @@ def with_joined(axes: Sequence[Axis], templates: Mapping[str, str], place: str) 
                 f"{{{axis} a: {{label: {{key: value}}}}}}"
             )
     return axes
+
+
+def check_combinations(axes: Sequence[Axis], place: str = "vary") -> None:
+    """Refuse axes of more combinations than a study can hold.
+
+    Raises
+    ------
+    InputError
+        With what each axis has.
+    """
+    combinations = prod(len(axis.points) for axis in axes)
+    if combinations > _MOST_COMBINATIONS:
+        found = " x ".join(f"{axis.name} {len(axis.points):,}" for axis in axes)
+        raise InputError(
+            f"{place}: {combinations:,} combinations ({found}); allowed: {_MOST_COMBINATIONS:,}; draw some "
+            "of them by sample: sobol, search among them, or take keys together as cases"
+        )
 
 
 def _axis(name: str, points: object, place: str, directory: Path) -> Axis:
@@ -215,6 +244,7 @@ def _joined(name: str, template: str, axes: Sequence[Axis], place: str) -> list[
     parts: dict[str, dict[str, str]] = {}
     points: dict[str, dict[str, object]] = {}
     joined = [axis for axis in axes if axis.name in names]
+    check_combinations(joined, place)
     for labels in product(*(axis.points for axis in joined)):
         of = {axis.name: label for axis, label in zip(joined, labels, strict=True)}
         label = template.format_map(of)

@@ -29,8 +29,12 @@ def execute(task: Task) -> Done:
 
 def _executed(task: Task) -> Done:
     began = time.perf_counter()
+    here = os.getcwd()
     try:
-        simulated = _simulated(task)
+        try:
+            simulated = _simulated(task)
+        finally:
+            os.chdir(here)  # code of the user's may have changed to another directory
     except (StoppedError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # whatever a plugin or a compiled library raises

@@ -54,7 +54,7 @@ from typing import Any
 from mlsim._files import is_directory, is_there
 from mlsim.errors import InputError
 from mlsim.experiment.study.all_weeks import Weeks, all_weeks
-from mlsim.experiment.study.axes import MOST_SEEDS, Axis, axes_of, with_joined
+from mlsim.experiment.study.axes import MOST_SEEDS, Axis, axes_of, check_combinations, with_joined
 from mlsim.experiment.study.checks import (
     check_files,
     check_metric,
@@ -158,6 +158,7 @@ def _study(read: _Content, text: str) -> Study:
     if repetitions is not None:
         repetitions = one_of(repetitions, [axis.name for axis in axes], place("repetitions"))
     metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
+    check_combinations(axes, place("vary"))
     every = points(axes, read.entries("without"))
     found = some_points((point for point in every if read.has(point.words)), place("without"))
     named = content.get("name", read.folder.resolve().name or "study")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from mlsim.experiment.study.axes import Axis, label_of
+from mlsim.experiment.study.axes import Axis, check_combinations, label_of
 
 __all__ = ["Labels", "Point", "filled", "matches", "points", "words_of"]
 
@@ -31,6 +31,7 @@ class Point:
 
 def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
     """Yield every combination, the last axis fastest, but those that an entry of ``without`` matches."""
+    check_combinations(axes)
     for labels in product(*(axis.points for axis in axes)):
         named = dict(zip([axis.name for axis in axes], labels, strict=True))
         overrides: dict[str, object] = {}
