@@ -98,6 +98,7 @@ def test_a_full_disk_names_what_is_written(tmp_path: Path, monkeypatch: pytest.M
             pass
 
     monkeypatch.setattr(otf2.reader, "open", lambda _: Trace())
+    monkeypatch.setattr("mlsim.traces.reading.Trace", lambda trace, _: trace)
     with pytest.raises(OSError, match="No space left") as raised, opened(tmp_path / "t.otf2"):
         raise OSError(errno.ENOSPC, "No space left on device", "target.json")
     assert raised.value.filename == "target.json"
