@@ -5,6 +5,7 @@ Importing this loads no compiler; a technique of the user does once it is used.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
@@ -141,7 +142,7 @@ def choose(
     speed
         float64[P]: relative speeds of the PEs.
     prefix
-        Prefix sums of the iteration costs, for ``statistics: profiled``.
+        Prefix sums of the iteration costs, or linear ones, for ``statistics: profiled``.
     parameters, first_chunk, min_chunk, seed, pieces
         As in a scenario.
     iterations
@@ -162,7 +163,7 @@ def choose(
     for name in names:
         code, address = _code(name, parameters.compat)
         column = np.zeros(settings.PARAMETERS)
-        _fill(column, name, parameters, first_chunk, seed, prefix)
+        _fill(column, name, parameters, first_chunk, seed, prefix, n)
         column[settings.ADDRESS] = address
         # More than the loop is long means no more than that, and stays clear of the integers' end.
         least = min(min_chunk, n + 1)
@@ -224,13 +225,14 @@ def _fill(
     first_chunk: float,
     seed: int,
     prefix: Floats,
+    n: int,
 ) -> None:
     """Write the parameters into their places."""
     column[settings.FIRST_NUMERATOR], column[settings.FIRST_DENOMINATOR] = _ratio(first_chunk)
     column[settings.STATIC_NUMERATOR], column[settings.STATIC_DENOMINATOR] = _ratio(parameters.swr)
     column[settings.LOW_NUMERATOR], column[settings.LOW_DENOMINATOR] = _ratio(parameters.random_from)
     column[settings.HIGH_NUMERATOR], column[settings.HIGH_DENOMINATOR] = _ratio(parameters.random_to)
-    column[settings.SIGMA], column[settings.MU] = _statistics(name, parameters, prefix)
+    column[settings.SIGMA], column[settings.MU] = _statistics(name, parameters, prefix, n)
     column[settings.OVERHEAD] = parameters.overhead or 0.0
     column[settings.ALPHA] = parameters.alpha
     column[settings.BATCHES] = parameters.batches or 0
@@ -248,7 +250,7 @@ def _ratio(share: float) -> tuple[int, int]:
     return ratio.numerator, ratio.denominator
 
 
-def _statistics(name: str, parameters: ParametersConfig, prefix: Floats) -> tuple[float, float]:
+def _statistics(name: str, parameters: ParametersConfig, prefix: Floats, n: int) -> tuple[float, float]:
     """Return σ and μ of the iteration times [s]."""
     if name not in _OF_STATISTICS:
         return 0.0, 0.0
@@ -256,11 +258,15 @@ def _statistics(name: str, parameters: ParametersConfig, prefix: Floats) -> tupl
         return 0.0, 0.0  # it is FAC2 there
     if parameters.statistics is not Statistics.PROFILED:
         return parameters.sigma or 0.0, parameters.mu or 0.0
-    n = len(prefix) - 1
     if n == 0:
         return 1.0, 1.0  # there is no chunk to size
-    costs = np.diff(prefix)
-    sigma, mu = float(costs.std()), float(costs.mean())
+    if prefix[0] < 0.0:  # linear costs
+        count = float(n)
+        mu = float(prefix[1] + prefix[2] * 0.5 * (count - 1.0))
+        sigma = abs(float(prefix[2])) * math.sqrt((count * count - 1.0) / 12.0)
+    else:
+        costs = np.diff(prefix)
+        sigma, mu = float(costs.std()), float(costs.mean())
     if sigma <= _NOISE * mu:
         sigma = 0.0
     if name == Technique.FSC and sigma == 0.0:

@@ -14,14 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from mlsim import _shared
-from mlsim._arrays import Floats
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.application.profiles import Request, fixed_length, iteration_costs
+from mlsim.application.profiles.along import line_of
 from mlsim.application.profiles.drawn import job_costs
 from mlsim.errors import InputError
 from mlsim.scenario import Calibration, CostProfile, CostsConfig, IterationsConfig
+from mlsim.scenario.loop.costs import has_linear_costs
 
-__all__ = ["CostProfiles", "CostSums", "prefix_sums", "sums_of_each"]
+__all__ = ["CostProfiles", "CostSums", "LoopCosts", "cost_sums", "prefix_sums", "sums_of_each"]
 
 
 class CostProfiles:
@@ -88,6 +90,38 @@ class CostProfiles:
         per_pe = 1 if chosen is None or chosen.per_pe is None else chosen.per_pe
         return per_pe * pes
 
+    def costs(
+        self,
+        job_id: int,
+        pes: int,
+        run_time: float,
+        iterations: int = -1,
+        limit: int = -1,
+        each: bool = False,
+    ) -> LoopCosts:
+        """Return what a job's iterations cost [s at the reference speed].
+
+        Costs of a long loop that are linear in the index take a few numbers, others prefix sums.
+
+        Parameters
+        ----------
+        job_id, pes, run_time, iterations, limit
+            As for :meth:`prefix`.
+        each
+            Whether prefix sums are needed in any case.
+        """
+        n = self.iterations(pes, iterations)
+        if each or not has_linear_costs(self._costs, n):
+            return self.prefix(job_id, pes, run_time, iterations, limit)
+        self._check(job_id, n, iterations)
+        if self._costs.profile is CostProfile.JOB:
+            return CostSums.linear(n, run_time * pes / n, 0.0)
+        line = linear_costs(Request(self._costs, n, self._seed, self._reference_speed, self._path))
+        if self._costs.calibrate is Calibration.RUN_TIME and line.total > 0.0:
+            factor = run_time * pes / line.total
+            line = CostSums.linear(n, line.sums[1] * factor, line.sums[2] * factor)
+        return line
+
     def prefix(self, job_id: int, pes: int, run_time: float, iterations: int = -1, limit: int = -1) -> Floats:
         """Return the prefix sums of a job's iteration costs [s at the reference speed].
 
@@ -117,7 +151,7 @@ class CostProfiles:
         n = self.iterations(pes, iterations)
         self._check(job_id, n, iterations)
         if self._costs.profile is CostProfile.JOB:
-            return self._of_job(job_id, n, run_time * pes / n)
+            return self._of_job(job_id, n, run_time * pes / max(n, 1))
         key = (n, limit if self._costs.profile is CostProfile.MANDELBROT else -1)
         if key not in self._shared:
             self._shared[key] = self._computed(*key)
@@ -152,6 +186,8 @@ class CostProfiles:
         """Compute the profile of that length, and limit, that jobs share."""
         costs = self._costs if limit < 0 else self._costs.model_copy(update={"limit": limit})
         request = Request(costs, n, self._seed, self._reference_speed, self._path)
+        if n == 0 and self._costs.profile is not CostProfile.FILE:
+            return np.zeros(1)
         if self._costs.profile is CostProfile.CONSTANT:
             return _constant(n, request.mean)
 
@@ -190,7 +226,7 @@ def _constant(n: int, cost: float) -> Floats:
 
 def _calibrated(prefix: Floats, work: float, job_id: int) -> Floats:
     """Scale costs to a total of ``work`` PE-seconds."""
-    if prefix[-1] == 0.0 and work > 0.0:
+    if prefix[-1] == 0.0 and work > 0.0 and len(prefix) > 1:
         raise InputError(
             f"application.costs.calibrate: run-time: job {job_id} ran for {work} PE-seconds, but all "
             f"{len(prefix) - 1} iterations cost 0; allowed: a profile with costs, or calibrate: none"
@@ -214,14 +250,50 @@ class CostSums(NamedTuple):
     n: int
     """Iterations."""
     block: int
-    """Iterations of a block, of all but the last; 1: each iteration has a cost of its own."""
+    """Iterations of a block, of all but the last; 1: each has a cost of its own; 0: costs are linear."""
     sums: Floats
-    """float64[ceil(n / block) + 1]: what the iterations before each block cost, and all, in s at speed 1."""
+    """float64[ceil(n / block) + 1]: what the iterations before each block cost, and all, in s at speed 1;
+    linear ones as in :mod:`mlsim.application.linear_costs`.
+    """
 
     @staticmethod
     def of_each(prefix: Floats) -> CostSums:
         """Return prefix sums of single iterations, float64[N+1], as such."""
         return CostSums(len(prefix) - 1, 1, prefix)
+
+    @staticmethod
+    def linear(n: int, first: float, growth: float) -> CostSums:
+        """Return costs of ``first + growth·k`` (s at speed 1) of iteration k."""
+        return CostSums(n, 0, np.array([-1.0, first, growth]))
+
+    @property
+    def total(self) -> float:
+        """What all iterations cost, in s at speed 1."""
+        return float(self.sums[-1]) if self.block else float(self.between(np.zeros(1), np.array([self.n]))[0])
+
+    def between(self, first: Floats | Ints, size: Floats | Ints) -> Floats:
+        """Return what stretches of iterations cost, of linear costs or of each iteration, in s at speed 1."""
+        if self.block:
+            costs: Floats = self.sums[first + size] - self.sums[first]
+            return costs
+        count, begin = np.asarray(size, np.float64), np.asarray(first, np.float64)
+        middle = self.sums[1] + self.sums[2] * (begin + 0.5 * (count - 1.0))
+        return np.asarray(np.maximum(count * middle, 0.0), np.float64)
+
+
+LoopCosts = Floats | CostSums
+"""Prefix sums of single iterations, float64[N+1] in s at speed 1, or fewer numbers."""
+
+
+def cost_sums(costs: LoopCosts) -> CostSums:
+    """Return the costs of a loop in one form."""
+    return costs if isinstance(costs, CostSums) else CostSums.of_each(costs)
+
+
+def linear_costs(request: Request) -> CostSums:
+    """Return the costs of a profile that is linear in the index."""
+    first, last = line_of(request)
+    return CostSums.linear(request.n, first, (last - first) / max(request.n - 1, 1))
 
 
 @kernel

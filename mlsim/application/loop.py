@@ -15,7 +15,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim._progress import stage
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose
-from mlsim.application.costs import CostSums
+from mlsim.application.costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
 from mlsim.application.selection.by_simulation import BySimulation, Simulate
@@ -31,10 +31,12 @@ from mlsim.scenario import (
     ExecutionModel,
     ParametersConfig,
     SelectionConfig,
+    SelectionMethod,
     cannot_stop,
     learner_amid_loop,
     wrong_levels,
 )
+from mlsim.scenario.whole.demand import Share, check_memory
 
 if TYPE_CHECKING:
     from mlsim.application.models.state import PEStats, Rows
@@ -49,12 +51,14 @@ _MOST_PES = (1 << 31) - 1
 _LAZY_ROWS = 4_000_000
 _LONG = 1_000_000
 """Iterations of a loop that may take some seconds."""
+_ROW = 104
+"""Bytes of a chunk row, and of the same when they are sorted."""
 _SLACK = 1.02
 """How far a trial goes on beyond the time that it is to beat: until all PEs know that nothing is left."""
 
 
 def simulate(
-    prefix: Floats,
+    prefix: LoopCosts,
     pe_speed: Floats,
     pe_latency: Floats,
     technique: str,
@@ -83,7 +87,7 @@ def simulate(
     ----------
     prefix
         float64[N+1], prefix sums of the iteration costs: starts at 0, never falls, in s on a PE of
-        speed 1. ``CostProfiles`` makes them.
+        speed 1. ``CostProfiles`` makes them. Or :class:`CostSums` that are linear in the index.
     pe_speed
         float64[P], > 0: speed of each PE relative to the reference speed.
     pe_latency
@@ -136,16 +140,24 @@ def simulate(
     InputError
         If the arguments do not fit together; the message says which value of which one.
     """
-    prefix, speed, latency = _column(prefix), _column(pe_speed), _column(pe_latency)
-    _check_costs(prefix, len(speed))
+    speed, latency = _column(pe_speed), _column(pe_latency)
+    costs = cost_sums(prefix)
+    costs = costs._replace(sums=_column(costs.sums))
+    _check_costs(costs, len(speed))
     _check_pes(speed, latency)
     _check_numbers(until, min_chunk, time_steps)
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
     given = ParametersConfig() if parameters is None else parameters
-    problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
-    choose_after = _choose_after(selection if technique.casefold() == AUTO else None, len(prefix) - 1)
+    problem = Problem(
+        *(costs.sums, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability),
+        block=costs.block,
+        iterations=costs.n,
+    )
+    choose_after = _choose_after(selection if technique.casefold() == AUTO else None, costs.n)
     if stops := choose_after > 0 or asks is not None:
         _check_stops(execution, given)
+    if not costs.block:
+        _check_linear(costs.n, execution, technique, selection, stops)
 
     before = history or StepHistory(len(speed), technique.casefold() == AUTO)
     plan = _plan(technique, selection, problem, execution, given, min_chunk, before)
@@ -202,9 +214,9 @@ def _plan(
     if technique.casefold() != AUTO:
         return FixedPlan(chosen(technique))
     config = selection or SelectionConfig()
-    costs = np.diff(problem.prefix)
+    costs = np.diff(problem.prefix) if problem.block else None
     selector = make_selector(
-        config, len(costs), len(problem.speed), problem.seed, trial, profile=costs, speed=problem.speed
+        config, problem.n, len(problem.speed), problem.seed, trial, profile=costs, speed=problem.speed
     )
     within = selector if config.chooses_within and isinstance(selector, BySimulation) else None
     portfolio = {name: chosen(name) for name in config.portfolio}
@@ -305,6 +317,7 @@ def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) 
     filled = new_rows(room, rows_since)
     n_rows = _run(bound, until, stats, filled)
     if record and room < n_rows:
+        check_memory("chunks of a loop", [Share("chunks", f"{n_rows:,} chunks", n_rows * _ROW)])
         filled = new_rows(n_rows, rows_since)
         _run(bound, until, _new_stats(bound.p), filled)
     return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
@@ -410,7 +423,29 @@ def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:
     return nodes
 
 
-def _check_costs(prefix: Floats, p: int) -> None:
+def _check_linear(
+    n: int, execution: ExecutionConfig, technique: str, selection: SelectionConfig | None, stops: bool
+) -> None:
+    """Refuse a loop of linear costs where the cost of each iteration is needed."""
+    config = selection or SelectionConfig()
+    by_simulation = technique.casefold() == AUTO and config.method is SelectionMethod.SIMULATION
+    if stops or by_simulation or not isinstance(execution.model, ExecutionModel):
+        raise InputError(
+            f"loop of {n} iterations: choices by simulation, PEs that come later and models of the "
+            "user need a list of the costs; allowed: prefix sums"
+        )
+
+
+def _check_costs(costs: CostSums, p: int) -> None:
+    if not costs.block:
+        first, growth = costs.sums[1], costs.sums[2]
+        if not (0 <= costs.n <= 1 << 62 and math.isfinite(costs.total) and first >= 0.0):
+            raise InputError(
+                f"loop of {costs.n} iterations on {p} PEs: linear costs of {first!r} s and {growth!r} s more "
+                "for each; allowed: costs of 0 s or more with a finite sum"
+            )
+        return
+    prefix = costs.sums
     n = len(prefix) - 1
     if prefix.ndim != 1 or n < 0 or prefix[0] != 0.0:
         raise InputError(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
+from mlsim.application.costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.selection.facts import Selected
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class LoopOutcome:
     last_begin: float = 0.0
 
     def remaining(
-        self, prefix: Floats, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None
+        self, costs: LoopCosts, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None
     ) -> tuple[Ints, Floats]:
         """Return the remaining iterations and work at times when all iterations have been handed out.
 
@@ -113,7 +114,7 @@ class LoopOutcome:
 
         Parameters
         ----------
-        prefix, pe_speed, perturbation
+        costs, pe_speed, perturbation
             What the loop was simulated with.
         times
             Rising, in s from the loop's start, none before the first ``notified_at``.
@@ -128,7 +129,7 @@ class LoopOutcome:
         chunks = self._last_chunks() if self.rows is None else self.rows.ending_after(times[0])
         iterations, work = np.zeros(len(times), np.int64), np.zeros(len(times))
         for pes, clock in _clocks(len(pe_speed), perturbation):
-            left, seconds = _left_by_clock(chunks, pes, clock, prefix, pe_speed, times)
+            left, seconds = _left_by_clock(chunks, pes, clock, cost_sums(costs), pe_speed, times)
             iterations += left
             work += seconds
         return iterations, work
@@ -162,23 +163,42 @@ def _left_by_clock(
     chunks: ChunkRows,
     pes: NDArray[np.bool_],
     clock: _Clock,
-    prefix: Floats,
+    costs: CostSums,
     pe_speed: Floats,
     times: Floats,
 ) -> tuple[Ints, Floats]:
     """Return the remaining iterations and work of PEs that share a clock of undisturbed work [s]."""
     mine = pes[chunks.pe]
     size, speed = chunks.size[mine], pe_speed[chunks.pe[mine]]
-    first = chunks.first[mine] % max(len(prefix) - 1, 1)  # over several time steps, iterations count on
+    first = chunks.first[mine] % max(costs.n, 1)  # over several time steps, iterations count on
     end, now = clock(chunks.end[mine]), clock(times)
     # As if executed without a break up to the end: so it is, but for masters.
-    begun = end - (prefix[first + size] - prefix[first]) / speed
+    begun = end - costs.between(first, size) / speed
+    work = _still_to_come(end, speed, now) - _still_to_come(begun, speed, now)
+    if not costs.block:
+        return _left_of_lines(costs, first, size, begun, end, speed, now), np.maximum(work, 0.0)
+    prefix = costs.sums
     chunk = np.repeat(np.arange(len(size)), size)
     k = np.arange(len(chunk)) - np.repeat(np.cumsum(size) - size, size) + first[chunk]
     ends = begun[chunk] + (prefix[k + 1] - prefix[first[chunk]]) / speed[chunk]
     finished = np.searchsorted(np.sort(np.minimum(ends, end[chunk])), now, side="right")
-    work = _still_to_come(end, speed, now) - _still_to_come(begun, speed, now)
     return len(ends) - finished, np.maximum(work, 0.0)
+
+
+def _left_of_lines(
+    costs: CostSums, first: Ints, size: Ints, begun: Floats, end: Floats, speed: Floats, now: Floats
+) -> Ints:
+    """Count the iterations not finished at each time, of chunks too long for a look at each of them."""
+    left = np.zeros(len(now), np.int64)
+    for row, moment in enumerate(now.tolist()):
+        low, high = np.zeros_like(size), size.copy()  # iterations of each chunk that are finished
+        high[end <= moment] = low[end <= moment] = size[end <= moment]
+        while (low < high).any():
+            middle = high - (high - low) // 2
+            done = begun + costs.between(first, middle) / speed <= moment
+            low, high = np.where(done, middle, low), np.where(done, high, middle - 1)
+        left[row] = (size - low).sum()
+    return left
 
 
 def _still_to_come(moments: Floats, weight: Floats, times: Floats) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.application.answer_policy import AnswerPolicy
-from mlsim.application.costs import CostProfiles
+from mlsim.application.costs import CostProfiles, LoopCosts, cost_sums
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
 from mlsim.application.slowdowns import loop_perturbation
@@ -29,6 +29,7 @@ from mlsim.coordination import (
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.scenario import AnswerRule, ApplicationConfig
+from mlsim.scenario.whole.demand import lists_costs
 
 if TYPE_CHECKING:
     from mlsim.application.perturbation import Perturbation
@@ -135,7 +136,7 @@ class LoopApplication:
         self.began = 0.0
         self._nodes = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
         self.node_of_pe: Ints = np.empty(0, np.int64)
-        self.prefix: Floats = np.zeros(1)
+        self.costs: LoopCosts = np.zeros(1)
         self._speed: Floats = np.empty(0)
         self._latency: Floats = np.empty(0)
         self._perturbation: Perturbation | None = None
@@ -167,9 +168,9 @@ class LoopApplication:
         # A job's run time is that of all time steps together.
         run_time = self.job.run_time / self._config.time_steps
         job = self.job
-        self.prefix = self._costs.prefix(
-            job.job_id, len(self.node_of_pe), run_time, job.iterations, job.limit
-        )
+        pes = len(self.node_of_pe)
+        each = lists_costs(self._config, self._costs.iterations(pes, job.iterations))
+        self.costs = self._costs.costs(job.job_id, pes, run_time, job.iterations, job.limit, each)
         self._speed = self._machine.speed[nodes.node][self.node_of_pe]
         self._latency = self._latencies()
         self._simulate_anew(keep=True)
@@ -346,7 +347,7 @@ class LoopApplication:
         perturbations = self._machine.perturbations
         if not perturbations:
             return self._simulate(keep=keep)
-        ideal = self._config.time_steps * float(self.prefix[-1] / self._speed.sum())
+        ideal = self._config.time_steps * cost_sums(self.costs).total / float(self._speed.sum())
         reach = max(4.0 * ideal, 1.0) if perturbations.are_random else math.inf
         while True:
             self._perturbation = loop_perturbation(
@@ -370,7 +371,7 @@ class LoopApplication:
             self._chunks = self._store.open()
         try:
             return simulate(
-                self.prefix,
+                self.costs,
                 self._speed,
                 self._latency,
                 self._config.technique,
@@ -424,7 +425,7 @@ class LoopApplication:
         if not handed_out:
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])
-        iterations, work = outcome.remaining(self.prefix, self._speed, idle[order], self._perturbation)
+        iterations, work = outcome.remaining(self.costs, self._speed, idle[order], self._perturbation)
         return tuple(
             NodeIdle(self.job.job_id, node, time, left, seconds)
             for node, time, left, seconds in zip(

@@ -138,14 +138,14 @@ def _charge(
     if path is None:
         return lambda _technique, _model: {}
     from mlsim.cli.values import amount
-    from mlsim.cosim import loop_costs
+    from mlsim.cosim import loop_cost_sums
     from mlsim.mpi.validation.charges import keys_of, read_machine
     from mlsim.scenario.values.units import TIME
 
     machine = read_machine(path)
     seconds = None if run_time is None else amount("--run-time", run_time, TIME, positive=True)
-    prefix = loop_costs(make(), seconds)
-    mean = float(prefix[-1]) / (len(prefix) - 1)
+    costs = loop_cost_sums(make(), seconds)
+    mean = costs.total / max(costs.n, 1)
     return lambda technique, model: keys_of(machine, technique, model, mean)
 
 

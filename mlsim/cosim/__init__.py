@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.cosim.alone import check_loop, loop_costs, simulate_loop
+    from mlsim.cosim.alone import check_loop, loop_cost_sums, loop_costs, simulate_loop
     from mlsim.cosim.inputs import workload_of
     from mlsim.cosim.outcome import Outcome
     from mlsim.cosim.running import simulate
@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "Survey",
     "check_loop",
+    "loop_cost_sums",
     "loop_costs",
     "simulate",
     "simulate_loop",
@@ -32,7 +33,7 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "alone": "check_loop loop_costs simulate_loop",
+        "alone": "check_loop loop_cost_sums loop_costs simulate_loop",
         "inputs": "workload_of",
         "outcome": "Outcome",
         "running": "simulate",

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from mlsim.application.alone import loop_alone
 from mlsim.application.choice import check_technique
+from mlsim.application.costs import CostSums, cost_sums
 from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.application.user_model import check_model
 from mlsim.cosim.inputs import application_of, cost_profiles
@@ -14,9 +15,10 @@ from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
 from mlsim.record import ChunkStore, Records
 from mlsim.scenario import Calibration, CostProfile, Scenario, TraceLevel
+from mlsim.scenario.whole.demand import check_list
 from mlsim.scenario.whole.demand import check_loop as check_loop_demand
 
-__all__ = ["check_loop", "loop_costs", "simulate_loop"]
+__all__ = ["check_loop", "loop_cost_sums", "loop_costs", "simulate_loop"]
 
 
 def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> Records:
@@ -65,7 +67,7 @@ def check_loop(scenario: Scenario, run_time: float | None = None) -> None:
 
 
 def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.float64]:
-    """Compute what the iterations of a loop alone cost, in prefix sums.
+    """Compute what the iterations of a loop alone cost, in prefix sums; refuse more than memory holds.
 
     Parameters
     ----------
@@ -80,7 +82,17 @@ def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.
     machine = machine_of(scenario)
     _check_loop_demand(scenario, machine)
     needed = _needed_run_time(scenario, run_time)
-    return cost_profiles(scenario, machine).prefix(1, machine.n_cores, needed)
+    profiles = cost_profiles(scenario, machine)
+    check_list(scenario, profiles.iterations(machine.n_cores))
+    return profiles.prefix(1, machine.n_cores, needed)
+
+
+def loop_cost_sums(scenario: Scenario, run_time: float | None = None) -> CostSums:
+    """Compute the same, of long loops in a few numbers where their costs are linear."""
+    machine = machine_of(scenario)
+    _check_loop_demand(scenario, machine)
+    needed = _needed_run_time(scenario, run_time)
+    return cost_sums(cost_profiles(scenario, machine).costs(1, machine.n_cores, needed))
 
 
 def _check_loop_demand(scenario: Scenario, machine: Machine) -> None:

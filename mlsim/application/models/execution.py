@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import c_function, inner_kernel, leaf_kernel
+from mlsim.application.linear_costs import cost_between
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.perturbation import elapsed_time
 from mlsim.application.settings import PIECES, UNTIMED
@@ -54,10 +55,18 @@ def slowed(s: State, seconds: float, start: float, pe: int) -> float:
 @leaf_kernel
 def cost_of(s: State, first: int, end: int) -> float:
     """Return what the iterations from ``first`` to before ``end`` cost, in s at speed 1."""
-    if s.costs.block > 1:
-        return _sum_until(s, end) - _sum_until(s, first)
+    if s.costs.block != 1:
+        return _cost_of_blocks(s, first, end)
     # Unsigned, so that compiled code need not ask whether an index counts from the end.
     return float(s.prefix[np.uint64(end)] - s.prefix[np.uint64(first)])
+
+
+@inner_kernel
+def _cost_of_blocks(s: State, first: int, end: int) -> float:
+    """Return the same where the costs are linear, or blocks of iterations share an entry."""
+    if s.costs.block == 0:
+        return cost_between(s.prefix, first, end)
+    return _sum_until(s, end) - _sum_until(s, first)
 
 
 @inner_kernel

@@ -24,7 +24,7 @@ from mlsim.application.models.levels import back_at, leave, next_request, presen
 from mlsim.application.models.pacing import paced
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, size_from_rest
-from mlsim.application.techniques.fixed import ceil_div
+from mlsim.application.techniques.fixed import begin_of_part, ceil_div
 from mlsim.application.techniques.rules import STATIC
 
 __all__ = [
@@ -165,7 +165,7 @@ def assign(s: State, q: Queue, rank: int, named: int) -> int:
     t, seat, who = s.outer, s.seats[rank], rank - q.masters
     q.first = q.position
     if t.code == STATIC:
-        q.first = q.begun + who * q.constant if seat.taken == 0 else q.end
+        q.first = begin_of_part(q.begun, q.end, who, q.constant) if seat.taken == 0 else q.end
     seat.taken += 1
     if q.first >= q.end:
         return 0
@@ -208,6 +208,8 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         _execute_with_long_breaks(s, m, me, request)
     else:
         reached, time = m.own_position, 0.0
+        if s.costs.block == 0:
+            reached = _last_break_before(s, m, me, request)
         while True:
             reached = min(reached + s.costs.break_after, m.own_end)
             seconds = cost_of(s, m.own_position, reached) / me.speed
@@ -219,6 +221,24 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         m.clock = time
     if m.own_position == m.own_end and m.clock < s.until:
         _finish_own(s, m, me)
+
+
+@inner_kernel
+def _last_break_before(s: State, m: Queue, me: PE, request: float) -> int:
+    """Return where a master is at the last break of its chunk before a request, where costs are linear.
+
+    These loops may be too long for a look at each break.
+    """
+    every, begin = s.costs.break_after, m.own_position
+    low, high = 0, (m.own_end - 1 - begin) // every  # breaks; the last one before the end
+    while low < high:
+        middle = high - (high - low) // 2
+        seconds = cost_of(s, begin, begin + middle * every) / me.speed
+        if m.clock + slowed(s, seconds, m.clock, m.first_pe) < request:
+            low = middle
+        else:
+            high = middle - 1
+    return begin + low * every
 
 
 @leaf_kernel

@@ -15,7 +15,7 @@ from mlsim.application.models.execution import FAR, execute, message, notify, re
 from mlsim.application.models.levels import ask_first, ask_nodes, back_at, leave
 from mlsim.application.models.state import Inputs, Queue, State, close_state, open_state
 from mlsim.application.models.window import BAD, answer_node
-from mlsim.application.techniques.fixed import static_size
+from mlsim.application.techniques.fixed import begin_of_part, static_size
 from mlsim.application.techniques.guided import guided_recursive_size
 from mlsim.application.techniques.rules import GSS, STATIC
 
@@ -84,7 +84,7 @@ def _execute_parts(s: State, q: Queue, answer: float) -> None:
             continue
         me = s.pes[q.first_pe + rank]
         report(s, q, me, rank)
-        first = min(q.position + rank * part, q.end)
+        first = begin_of_part(q.position, q.end, rank, part)
         size = min(part, q.end - first)
         _execute_part(s, q, rank, rank, first, size, due + me.calculation)
 

@@ -35,7 +35,8 @@ class Costs(NamedTuple):
     0: their number. ``pushed``: the master sends first chunks unasked. ``choose_after``: iterations executed
     between two choices of a technique amid the loop, 0: none is made. ``ahead``: so many iterations before
     its chunk ends a worker asks for the next one, 0: after it. ``seed_low``: the seed's lower 32 bits.
-    ``iterations``, ``block``: of the loop, and how many of them share an entry of ``Inputs.prefix``.
+    ``iterations``, ``block``: of the loop, and how many of them share an entry of ``Inputs.prefix``; 0: their
+    costs are linear in the index, and ``prefix`` is that of :mod:`mlsim.application.linear_costs`.
     """
 
     calculation: float

@@ -15,6 +15,7 @@ from mlsim.application.models.execution import WRONG, execute, notify
 from mlsim.application.models.levels import refill, take
 from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.application.records import Records, dtype_of
+from mlsim.application.techniques.fixed import begin_of_part
 
 __all__ = ["run"]
 
@@ -98,7 +99,7 @@ def _hand_out(s: State, thieves: Records[Thief], bounds: Ints, rich: Ints) -> No
             thieves[pe].home = home
             q = s.queues[1 + pe]
             q.first_pe, q.weights, q.members = bounds[home], bounds[home], bounds[home + 1] - bounds[home]
-            first = min(pe * size, n)
+            first = begin_of_part(0, n, pe, size)
             _own(s, pe, first, min(size, n - first), rich, home)
             s.matches[events.tree + events.width + pe].time = 0.0
     play(s.matches, events.tree, events.width, p)

@@ -14,6 +14,7 @@ from mlsim.application.models.levels import publish_node
 from mlsim.application.models.lock import next_attempt
 from mlsim.application.models.state import Queue, Seat, State
 from mlsim.application.techniques.at_work import Technique, note_bad_size, size_from_rest
+from mlsim.application.techniques.fixed import begin_of_part
 from mlsim.application.techniques.rules import STATIC, straightforward_size
 
 __all__ = ["BAD", "CALCULATES", "NOBODY", "answer_node", "claim", "enter"]
@@ -81,7 +82,7 @@ def claim(s: State, q: Queue, t: Technique, seat: Seat, who: int, arrival: float
     else:
         q.free += s.costs.assignment
         if t.code == STATIC:
-            q.first = q.begun + who * seat.claim if seat.taken == 0 else q.end
+            q.first = begin_of_part(q.begun, q.end, who, seat.claim) if seat.taken == 0 else q.end
         size = max(min(seat.claim, q.end - q.first), 0)
         seat.claim = 0
     q.position = q.first + size

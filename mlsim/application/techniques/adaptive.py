@@ -14,6 +14,7 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
+from mlsim.application.linear_costs import cost_between, is_linear, spread_of_line
 from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = [
@@ -126,11 +127,14 @@ def learn_waiting(
     waited: float,
 ) -> None:
     """Add the iteration times of one executed chunk, and what the PE ``waited`` for it, shared equally."""
-    mean = (prefix[first + size] - prefix[first]) / size
+    mean = cost_between(prefix, first, first + size) / size
     spread = 0.0
-    for k in range(first, first + size):
-        deviation = (prefix[k + 1] - prefix[k]) - mean
-        spread += deviation * deviation
+    if is_linear(prefix):
+        spread = spread_of_line(prefix, size)
+    else:
+        for k in range(first, first + size):
+            deviation = (prefix[k + 1] - prefix[k]) - mean
+            spread += deviation * deviation
     had_none = measured[MEAN, pe] == 0.0
     _merge(measured, pe, size, mean / speed + waited / size, spread / (speed * speed))
     _add_to_sums(measured, sums, pe, had_none)
@@ -195,7 +199,7 @@ def learn_timed(
     ``learn_waiting``.
     """
     parts, between = spread_of_parts(prefix, first, size, length, each)
-    mean = ((prefix[first + size] - prefix[first]) + each * parts) / size
+    mean = (cost_between(prefix, first, first + size) + each * parts) / size
     learn_pieces(measured, sums, pe, size, parts, mean / speed + waited / size, between / (speed * speed))
 
 
@@ -212,11 +216,13 @@ def spread_of_parts(prefix: Floats, first: int, size: int, length: int, each: fl
     All parts but the last have ``length`` iterations; ``each``: what a part takes besides them, in s.
     """
     parts = ceil_div(size, length)
-    mean = ((prefix[first + size] - prefix[first]) + each * parts) / size
+    if length == 1 and is_linear(prefix):
+        return parts, spread_of_line(prefix, size)
+    mean = (cost_between(prefix, first, first + size) + each * parts) / size
     between = 0.0
     for begin in range(first, first + size, length):
         end = min(begin + length, first + size)
-        deviation = ((prefix[end] - prefix[begin]) + each) / (end - begin) - mean
+        deviation = (cost_between(prefix, begin, end) + each) / (end - begin) - mean
         between += (end - begin) * deviation * deviation
     return parts, between
 

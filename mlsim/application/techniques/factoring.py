@@ -75,7 +75,12 @@ def weighted_size(size: int, weight: float, n: int) -> int:
     """WF: ⌈w·K⌉, K the chunk of FAC2, at most N (Hummel, Schmidt, Uma and Wein 1996; Eleliemy 2021, Eq. 2.8).
 
     A value less than 1e-9 (relative) above an integer counts as that integer: weights are scaled or
-    measured, and rounded thereby.
+    measured, and rounded thereby. From 10^9 on that is every value, which is rounded down then: no more than
+    an iteration is lost. A weight of 1 changes nothing, also where floating point does not hold the size.
     """
+    if weight == 1.0:
+        return min(size, n)
     value = size * weight
+    if value * _NOISE >= 1.0:
+        return int(value) if value < n else n
     return math.ceil(value * (1.0 - _NOISE)) if value < n else n

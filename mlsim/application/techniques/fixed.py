@@ -8,6 +8,7 @@ from mlsim._jit import inner_kernel
 
 __all__ = [
     "ROUNDING",
+    "begin_of_part",
     "ceil_div",
     "fixed_size",
     "modified_fixed_size",
@@ -25,6 +26,13 @@ def ceil_div(dividend: int, divisor: int) -> int:
     """Divide and round up; dividend >= 0, divisor >= 1, and no intermediate value above the dividend."""
     quotient = dividend // divisor
     return quotient + 1 if quotient * divisor < dividend else quotient
+
+
+@inner_kernel
+def begin_of_part(begin: int, end: int, number: int, size: int) -> int:
+    """Return where a part begins of a range that is cut into parts of ``size``; ``end`` if it has fewer."""
+    # number·size may not fit in 64 bits
+    return begin + number * size if size > 0 and number <= (end - begin) // size else end
 
 
 @inner_kernel

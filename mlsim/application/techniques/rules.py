@@ -12,6 +12,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.linear_costs import cost_between
 from mlsim.application.settings import (
     ADDRESS,
     ALPHA,
@@ -355,11 +356,13 @@ def learn(
     if code in (AF, MAF):
         waited = 0.0
         if code == MAF:
-            spent = (prefix[first + size] - prefix[first]) + each * ceil_div(size, length)
+            spent = cost_between(prefix, first, first + size) + each * ceil_div(size, length)
             waited = seconds - spent / speed
         _learn_costs(measured, sums, pe, prefix, speed, first, size, waited, pieces, length, each)
     elif code == LIBRARY_AF:
-        if each > 0.0 or prefix[first + size] > prefix[first]:  # one that took no time counts as none
+        if (
+            each > 0.0 or cost_between(prefix, first, first + size) > 0.0
+        ):  # one that took no time counts as none
             forget_chunks(measured, pe)
             _learn_costs(measured, sums, pe, prefix, speed, first, size, 0.0, pieces, length, each)
             note_deviation(measured, sums, pe)

@@ -175,10 +175,11 @@ def _variations(make: Make, base: Scenario, seeds: int, run_time: float | None) 
 
 
 def _has_random_costs(make: Make, base: Scenario, run_time: float | None) -> bool:
-    from mlsim.cosim import loop_costs
+    from mlsim.cosim import loop_cost_sums
 
     other = make({"seed": base.seed + 1})
-    return not np.array_equal(loop_costs(base, run_time), loop_costs(other, run_time))
+    costs, others = loop_cost_sums(base, run_time), loop_cost_sums(other, run_time)
+    return not np.array_equal(costs.sums, others.sums)
 
 
 def _charges(base: Scenario, factor: float) -> dict[str, object]:

@@ -30,7 +30,9 @@ from mlsim.scenario.words import (
 __all__ = ["ApplicationConfig", "CostsConfig", "ExecutionConfig", "IterationsConfig", "SelectionConfig"]
 
 
-LoopLength = Annotated[int, Whole(1, 1_000_000_000)]
+MOST_ITERATIONS = 1 << 62
+"""Of a loop, and of all its time steps together; as in real runs."""
+LoopLength = Annotated[int, Whole(0, MOST_ITERATIONS)]
 
 
 class IterationsConfig(Section):
@@ -39,7 +41,9 @@ class IterationsConfig(Section):
     per_pe: LoopLength | None = None
     """Iterations for each PE of the job. Default: 1, unless count is given."""
     count: LoopLength | None = None
-    """Iterations of every job's loop, however many PEs it has."""
+    """Iterations of every job's loop, however many PEs it has; 0: an empty loop. Loops of more than
+    100,000,000 iterations need a profile that is linear in the index, or memory for the cost of each.
+    """
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that exactly one of the two is given."""

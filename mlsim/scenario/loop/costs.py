@@ -13,7 +13,10 @@ from mlsim.scenario.values.field_types import Line, Natural, Number, OneOf, Whol
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Calibration, CostProfile
 
-__all__ = ["PROFILE_KEYS", "CostsConfig", "ImageWindow", "ProfileKeys"]
+__all__ = ["MOST_LISTED", "PROFILE_KEYS", "CostsConfig", "ImageWindow", "ProfileKeys", "has_linear_costs"]
+
+MOST_LISTED = 100_000_000
+"""Iterations of a loop up to which each has a cost of its own in memory, whatever the profile."""
 
 Coordinate = Annotated[float, Number(-100, 100)]
 
@@ -198,3 +201,13 @@ TYPICAL = {CostProfile.MANDELBROT: "20 ms", CostProfile.PSIA: "0.2 s"}
 
 OWN_LENGTH = (CostProfile.FILE, CostProfile.MANDELBROT)
 """Profiles that decide themselves how long the loop is."""
+
+
+def has_linear_costs(costs: CostsConfig, n: int) -> bool:
+    """Whether a loop of n iterations needs no list of costs: it is long, and they are linear in the index.
+
+    Shorter loops have one all the same: their sums are rounded as ever.
+    """
+    linear = (CostProfile.CONSTANT, CostProfile.INCREASING, CostProfile.DECREASING)
+    of_job = costs.profile is CostProfile.JOB and costs.variation == 0.0
+    return n > MOST_LISTED and (of_job or costs.profile in linear)

@@ -12,7 +12,7 @@ node                   700    with a topology: the graph and its routes
 node that may fail     1,400  for each entry of random failures: its random numbers and its next event
 core                   8      always: the batch level's room for running jobs
 PE                     100    of a loop: what it does next, and what it has done
-iteration              16     of a loop: its cost and the prefix sum
+iteration              16     of a loop: its cost and the prefix sum, where costs are listed
 =====================  =====  ==========================================================================
 
 They are held against the memory that the process may use (:func:`mlsim._files.memory_limit`). Random failures
@@ -26,11 +26,21 @@ from typing import NamedTuple
 
 from mlsim._files.memory import VARIABLE, memory_limit
 from mlsim.errors import InputError
+from mlsim.scenario.loop.application import MOST_ITERATIONS, ApplicationConfig
+from mlsim.scenario.loop.costs import has_linear_costs
 from mlsim.scenario.values.lists import node_ranges
 from mlsim.scenario.whole.schema import Scenario
-from mlsim.scenario.words import ApplicationModel, Topology
+from mlsim.scenario.words import ApplicationModel, ExecutionModel, SelectionMethod, Topology
 
-__all__ = ["Share", "check_loop", "check_machine", "check_memory", "check_workload"]
+__all__ = [
+    "Share",
+    "check_list",
+    "check_loop",
+    "check_machine",
+    "check_memory",
+    "check_workload",
+    "lists_costs",
+]
 
 _NODE, _RESOURCES, _GRAPH, _FAILING, _CORE, _PE, _ITERATION = 100, 150, 700, 1400, 8, 100, 16
 _MOST_NODES = 100_000_000
@@ -118,11 +128,36 @@ def _failing(scenario: Scenario) -> list[int]:
 def _counted_loop(scenario: Scenario) -> Iterator[Share]:
     iterations = scenario.application.iterations
     if scenario.application.model is ApplicationModel.LOOP and iterations and iterations.count:
-        yield _loop_share("application.iterations.count", iterations.count)
+        yield _loop_share(scenario, "application.iterations.count", iterations.count)
 
 
-def _loop_share(key: str, count: int) -> Share:
-    return Share(key, f"{count:,} iterations", count * _ITERATION)
+def _loop_share(scenario: Scenario, key: str, count: int, found: str = "") -> Share:
+    """Return what the costs of a loop take; those that are not listed take nothing."""
+    application = scenario.application
+    if count * application.time_steps > MOST_ITERATIONS:
+        raise InputError(
+            f"{scenario.source}: {key}: {found or f'{count:,} iterations'}, "
+            f"{application.time_steps:,} time steps; allowed: {MOST_ITERATIONS:,} (2^62) iterations in all"
+        )
+    listed = lists_costs(application, count)
+    return Share(key, found or f"{count:,} iterations", count * _ITERATION if listed else 0)
+
+
+def check_list(scenario: Scenario, count: int) -> None:
+    """Refuse a list of what each of so many iterations costs that cannot be held."""
+    found = f"the costs of {count:,} iterations"
+    check_memory(scenario.source, [Share("application.iterations", found, count * _ITERATION)])
+
+
+def lists_costs(application: ApplicationConfig, n: int) -> bool:
+    """Whether simulating a loop of n iterations needs the cost of each in memory.
+
+    Execution models of the user read them, and selection by simulation does.
+    """
+    selects = application.selects
+    by_simulation = selects is not None and selects.method is SelectionMethod.SIMULATION
+    own_model = not isinstance(application.execution.model, ExecutionModel)
+    return by_simulation or own_model or not has_linear_costs(application.costs, n)
 
 
 def check_loop(scenario: Scenario, pes: int) -> None:
@@ -144,8 +179,7 @@ def check_loop(scenario: Scenario, pes: int) -> None:
     shares = [*_machine(scenario), Share("PEs", f"{pes:,} PEs of one loop", pes * _PE)]
     if chosen is not None and chosen.per_pe is not None:
         found = f"{chosen.per_pe:,} iterations on each of {pes:,} PEs"
-        share = Share("application.iterations.per_pe", found, chosen.per_pe * pes * _ITERATION)
-        shares.append(share)
+        shares.append(_loop_share(scenario, "application.iterations.per_pe", chosen.per_pe * pes, found))
     else:
         shares += _counted_loop(scenario)
     check_memory(scenario.source, shares)
