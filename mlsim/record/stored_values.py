@@ -51,7 +51,8 @@ def check_values(path: Path, stored: Stored, series: pl.Series) -> None:
         _refuse(path, stored.name, series, series.abs() > _LARGEST, f"finite, {_LARGEST:g} at most")
     elif stored.name not in _NUMBERS and not column.job:
         least = -1 if column.unknown or "-1" in column.meaning else 0
-        outside = (series < least) | (series > _MOST)
+        numbers = series.cast(pl.Float64)  # narrow types hold no bound that lies beyond them
+        outside = (numbers < least) | (numbers > _MOST)
         _refuse(path, stored.name, series, outside, f"{least} to {_MOST:.0e}")
 
 
