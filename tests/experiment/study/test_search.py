@@ -430,7 +430,7 @@ class TestWhoeverDoesTheRuns:
 
         def starting(*words: Any, **more: Any) -> Any:
             process = popen(*words, **more)
-            if "serve" in str(words[0][2]):
+            if "serve" in str(words[0]):
                 started.append(process.pid)
             return process
 
