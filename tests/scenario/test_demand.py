@@ -58,7 +58,7 @@ def test_the_memory_that_there_is_decides(monkeypatch, more: dict[str, Any], wor
 
 
 def test_loops_that_cannot_be_held(tmp_path: Path) -> None:
-    costs = {"profile": "constant", "mean": "1 ms"}
+    costs = {"profile": "exponential", "mean": "1 ms"}
     per_pe = {"costs": costs, "iterations": {"per_pe": 1_000_000_000}, "technique": "GSS"}
     loop = loop_from_mapping({"platform": {"nodes": [group(count=16, cores=16)]}, "application": per_pe})
     words = r"iterations.per_pe: 1,000,000,000 iterations on each of 256 PEs: 4,096.0 GB"

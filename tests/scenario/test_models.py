@@ -270,7 +270,7 @@ def test_an_image_may_say_its_size_or_its_pixels() -> None:
     [
         ({"per_pe": 1, "count": 2}, "application.iterations.count: given together with per_pe"),
         ({}, "application.iterations: empty; give per_pe"),
-        ({"count": 0}, "application.iterations.count: 0 is too small"),
+        ({"count": -1}, "application.iterations.count: -1 is too small"),
     ],
 )
 def test_iterations_are_given_in_exactly_one_way(iterations: dict[str, int], message: str) -> None:
