@@ -88,7 +88,8 @@ def _costs_alone(path: Path, names: list[str], rows: list[list[float]]) -> list[
     """Return the rows without what is no cost: columns of a table, of which one is that of costs."""
     widths = {len(row) for row in rows if row}
     if len(names) > 1 and widths == {len(names)}:
-        found = [k for k, name in enumerate(names) if name.lower().replace(" ", "_") in _COST_NAMES]
+        words = [name.strip("\"' ").lower().replace(" ", "_") for name in names]
+        found = [k for k, word in enumerate(words) if word in _COST_NAMES]
         if len(found) != 1:
             raise InputError(
                 f"{path}:1: columns {', '.join(names)[:200]}: which one holds costs? Allowed: one column; or "
