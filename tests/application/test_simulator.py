@@ -157,7 +157,7 @@ def test_larger_messages_take_longer() -> None:
 def left_at(application: LoopApplication, setting: Setting, time: float) -> tuple[int, float]:
     """Count iterations and cost not finished some time after the start, by walking through all chunks."""
     machine = setting.machine()
-    costs = np.diff(application.prefix)
+    costs = np.diff(application.costs)
     iterations, work = 0, 0.0
     rows = rows_of(application)
     for pe, first, size, begin in zip(rows.pe, rows.first, rows.size, rows.start, strict=True):
@@ -307,7 +307,7 @@ def test_a_random_process_reaches_to_the_end_of_the_loop() -> None:
     machine = setting.machine()
     for pe, first, size, start, end in zip(rows.pe, rows.first, rows.size, rows.start, rows.end, strict=True):
         node = setting.nodes[application.node_of_pe[pe]]
-        cost = application.prefix[first + size] - application.prefix[first]
+        cost = application.costs[first + size] - application.costs[first]
         steps = machine.perturbations.steps(node, 10.0, 1e6)
         _, finished = executed_until(cost, 10.0 + start, 1e9, machine.speed[node], steps)
         assert 10.0 + end == pytest.approx(finished)

@@ -233,7 +233,10 @@ class Rule:
         weight = self.weights[pe]
         if self.name in ("AWF-C", "AWF-E"):
             weight = self.learned.weights()[pe]
-        return ceil(size * weight * (1 - Fraction(1, 10**9)))
+        value = size * weight
+        if weight == 1 or value >= 10**9:  # float64 holds no part of an iteration there
+            return floor(value)
+        return ceil(value * (1 - Fraction(1, 10**9)))
 
     def _random(self, i: int) -> int:
         seed = self.parameters.seed
