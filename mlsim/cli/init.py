@@ -107,8 +107,10 @@ def init(
 
 def _has(path: Path, text: str) -> bool:
     """Whether a file is there with just this text."""
+    from mlsim._files import is_file, read_bytes
+
     try:
-        return path.is_file() and path.read_bytes() == text.encode()
+        return is_file(path) and read_bytes(path) == text.encode()
     except OSError:
         return False
 
