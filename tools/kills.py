@@ -40,15 +40,16 @@ COMMANDS = {
     "plot": "plot gantt RUN -o OUT.pdf",
     "trace convert": "trace convert RUN -o OUT.json",
     "trace cut": "trace cut RUN --to '20 min' -o OUT",
-    "generate": "workload generate lublin --jobs 60000 --seed 1 -o OUT.csv.gz",
+    "generate": "workload generate lublin --jobs 20000 --seed 1 -o OUT.csv.gz",
     "convert": "workload convert log.swf OUT.csv.xz",
-    "resample": "workload resample log.swf --weeks 9 -o OUT.swf.gz",
+    "resample": "workload resample log.swf --weeks 9 --by week -o OUT.swf.gz",
     "scale": "workload scale log.swf --factor 1.2 -o OUT.swf.gz",
     "predict": "workload predict log.swf --json",
     "learn classes": "learn classes weeks.yaml --policies FCFS --trees 3 --jobs 1 --out OUT",
 }
 """The long commands; OUT is what they write, RUN a directory of results."""
 STUDY = """\
+of: runs
 name: kills
 base: signals.yaml
 vary: {batch.policy: [FCFS, SAF, SPF]}
@@ -163,7 +164,7 @@ def make(directory: Path) -> None:
         encoding="utf-8",
     )
     for words in (
-        "workload generate lublin --jobs 30000 --seed 2 -o log.swf",
+        "workload generate lublin --jobs 8000 --seed 2 -o log.swf",
         "workload generate lublin --days 28 --load 0.3 --seed 3 -o weeks.swf",
         "run signals.yaml --set output.trace=chunks --quiet --out runs/there",
     ):
