@@ -335,7 +335,7 @@ def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> l
     directory.mkdir(exist_ok=True)
     scenario = result.scenario
     (directory / "loop.yaml").write_text(dump(scenario, _SECTIONS), encoding="utf-8")
-    write_json(directory / "versions.json", versions() | read_in(scenario))
+    write_json(directory / "versions.json", versions() | read_in(scenario, directory))
     kept = result.records if chunks else _without_chunks(result).records
     write_tables(directory, kept, technique_of(scenario), scenario.output.csv)
     curves = [chunk_curve(result.records.chunks, result.label)] if chunks else []

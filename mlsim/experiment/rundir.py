@@ -68,7 +68,7 @@ def write_start(directory: Path, scenario: Scenario) -> None:
     (directory / "scenario.yaml").write_text(_text_of(scenario), encoding="utf-8")
     if scenario.jobs_file is not None:
         shutil.copyfile(scenario.jobs_file, directory / scenario.jobs_file.name)
-    write_json(directory / "versions.json", versions() | read_in(scenario))
+    write_json(directory / "versions.json", versions() | read_in(scenario, directory))
 
 
 def _text_of(scenario: Scenario) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,15 @@ _MOST = 10
 """Runs of runs of which directories are kept."""
 
 
-def read_in(scenario: Scenario) -> dict[str, Any]:
-    """Return what a run notes of where its scenario was read, for its file of versions."""
-    places = [str(path.absolute()) for path in (scenario.directory, *scenario.earlier)]
+def read_in(scenario: Scenario, directory: Path) -> dict[str, Any]:
+    """Return what a run in a directory notes of where its scenario was read, for its file of versions.
+
+    Places count from that directory, so that the same run gives the same bytes wherever it lies.
+    """
+    places = [
+        os.path.relpath(path.absolute(), directory.absolute())
+        for path in (scenario.directory, *scenario.earlier)
+    ]
     return {_KEY: list(dict.fromkeys(places))[:_MOST]}
 
 
@@ -37,4 +44,5 @@ def earlier_directories(file: Path) -> tuple[Path, ...]:
     except (InputError, ValueError, AttributeError):  # it is not of a run, or damaged: `mlsim check` says so
         return ()
     known = isinstance(places, list) and all(isinstance(place, str) and place for place in places)
-    return tuple(Path(place) for place in places[:_MOST]) if known else ()
+    home = file.parent.absolute()
+    return tuple(Path(os.path.normpath(home / place)) for place in places[:_MOST]) if known else ()
