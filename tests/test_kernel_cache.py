@@ -175,6 +175,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory in which this process keeps kernels."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
     monkeypatch.setattr(announcer, "_warned", False)
+    monkeypatch.setattr(announcer, "quiet", False)  # a test before may have run a quiet command
     store._directory.cache_clear()
     yield tmp_path / "kept" / store._NAME
     store._directory.cache_clear()

@@ -52,6 +52,7 @@ CLASSES_SWF = "; UnixStartTime: 1000000000\n; MaxProcs: 8\n" + "".join(
 FILES = {
     "classes.swf": CLASSES_SWF,
     "log.swf": SWF,
+    "never.swf": SWF + "20 604802 10 0 1 -1 -1 1 60 -1 5 2 1 2 1 1 -1 -1\n",
     "broken.swf": SWF + "20 604900 -1 ten\n",
     "other.swf": "\n".join(SWF.splitlines()[:9]) + "\n",
     "log.csv": "job_id,submit_time,run_time,walltime,processors\n1,0,10,20,4\n2,1,10,20,8\n",
@@ -268,6 +269,7 @@ CASES: dict[str, Case] = {
     "workload.columns": Case({"workload.path": "own.csv"}, ["weight"]),
     "workload.lenient": refused({"workload.path": "broken.swf"}, True),
     "workload.mapping": Case({}, "packed"),
+    "workload.never_ran": Case({"workload.path": "never.swf"}, "withdraw"),
     "workload.dependencies": Case({}, True),
     "workload.feedback": Case(FEEDBACK, True),
     "workload.request.cores": Case({}, 2),
