@@ -103,9 +103,8 @@ def simulate(
         Whether to keep a row a chunk. A loop of more than 4 million iterations is then simulated twice, to
         know how many there are.
     until
-        When the loop is ended whatever remains, in s. What happened before stands; a chunk in
-        execution ends then, with ``busy`` counted up to then, and so does the waiting for one; a PE
-        that was not notified before is notified then.
+        When the loop is ended whatever remains, in s. What happened before stands; a chunk in execution ends
+        then, with ``busy`` counted up to then, and so does the waiting for one; other PEs are notified then.
     parameters
         What techniques are given; None: the defaults.
     seed
@@ -141,9 +140,7 @@ def simulate(
         If the arguments do not fit together; the message says which value of which one.
     """
     speed, latency = _column(pe_speed), _column(pe_latency)
-    costs = cost_sums(prefix)
-    costs = costs._replace(sums=_column(costs.sums))
-    _check_costs(costs, len(speed))
+    costs = _checked_costs(prefix, len(speed))
     _check_pes(speed, latency)
     _check_numbers(until, min_chunk, time_steps)
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
@@ -154,16 +151,11 @@ def simulate(
         iterations=costs.n,
     )
     choose_after = _choose_after(selection if technique.casefold() == AUTO else None, costs.n)
-    if stops := choose_after > 0 or asks is not None:
-        _check_stops(execution, given)
-    if not costs.block:
-        _check_linear(costs.n, execution, technique, selection, stops)
-
+    stops = choose_after > 0 or asks is not None
+    _check_ways(costs, execution, technique, selection, given, stops)
     before = history or StepHistory(len(speed), technique.casefold() == AUTO)
     plan = _plan(technique, selection, problem, execution, given, min_chunk, before)
-    # What learns over time steps does so from all rows.
-    learns = plan.needs_rows or (time_steps > 1 and plan.learns)
-
+    learns = plan.needs_rows or (time_steps > 1 and plan.learns)  # over time steps, from all rows
     # Our own models hand blocks over; those of the user have room for all rows.
     in_blocks = isinstance(execution.model, ExecutionModel)
 
@@ -185,6 +177,29 @@ def simulate(
     if learns and outcome.rows is not None:
         outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
     return outcome
+
+
+def _checked_costs(prefix: LoopCosts, p: int) -> CostSums:
+    """Return the costs as a contiguous column; InputError where they are none."""
+    costs = cost_sums(prefix)
+    costs = costs._replace(sums=_column(costs.sums))
+    _check_costs(costs, p)
+    return costs
+
+
+def _check_ways(
+    costs: CostSums,
+    execution: ExecutionConfig,
+    technique: str,
+    selection: SelectionConfig | None,
+    given: ParametersConfig,
+    stops: bool,
+) -> None:
+    """Check that the loop can be stopped where it has to be, and that its costs can be linear."""
+    if stops:
+        _check_stops(execution, given)
+    if not costs.block:
+        _check_linear(costs.n, execution, technique, selection, stops)
 
 
 def _plan(
