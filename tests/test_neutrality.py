@@ -270,7 +270,7 @@ def settings():
 before = settings()
 import mlsim
 imported = settings() == before
-import numba, numpy  # which set filters of their own
+import numba, numpy, polars  # which set filters and variables of their own
 before = settings()
 mlsim.run(sys.argv[1], out=sys.argv[2])
 after = settings()

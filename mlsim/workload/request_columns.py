@@ -13,12 +13,9 @@ from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario import MEMORY
 from mlsim.workload.memory_units import MB, sized
-from mlsim.workload.resource_requests import ResourceRequests
+from mlsim.workload.resource_requests import NODE_COUNT, ResourceRequests
 
-__all__ = ["NODE_COUNT", "Complain", "asking_columns", "is_request", "read_asked"]
-
-NODE_COUNT = "node_count"
-"""Column of the number of nodes of a job."""
+__all__ = ["Complain", "asking_columns", "is_request", "read_asked"]
 
 Complain = Callable[[str, Mask, str], None]
 """Is told a column, which of its cells make sense, and what would; may raise."""

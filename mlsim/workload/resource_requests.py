@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ResourceRequests", "join_requests"]
+__all__ = ["NODE_COUNT", "ResourceRequests", "join_requests"]
+
+NODE_COUNT = "node_count"
+"""Column of the number of nodes of a job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from mlsim.workload.header import Header
 from mlsim.workload.memory_units import slurm_size
 from mlsim.workload.own_columns import check_own
 from mlsim.workload.parquet import ParquetLog
-from mlsim.workload.request_columns import NODE_COUNT
+from mlsim.workload.resource_requests import NODE_COUNT
 
 __all__ = ["read_sacct"]
 

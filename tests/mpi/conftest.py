@@ -49,6 +49,8 @@ def execute(launcher: Launcher, ranks: int, program: str, *words: str, **environ
     """Run a program of this directory; fail if it takes too long."""
     command = [*launcher.with_ranks(ranks).words, sys.executable, str(PROGRAMS / program), *words]
     with environment_to_start(launcher) as inherited:
+        # Open MPI gives ranks a terminal, on which Numba ends a process with an escape sequence for colours.
+        inherited |= {"NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
         inherited |= {"PYTHONPATH": str(REPOSITORY), **environment}
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=inherited

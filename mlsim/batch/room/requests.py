@@ -25,8 +25,7 @@ from mlsim.platform import Machine
 from mlsim.scenario import MEMORY, Mapping, RequestConfig, megabytes
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.memory_units import MB
-from mlsim.workload.request_columns import NODE_COUNT
-from mlsim.workload.resource_requests import ResourceRequests
+from mlsim.workload.resource_requests import NODE_COUNT, ResourceRequests
 
 __all__ = ["Requests"]
 
