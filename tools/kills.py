@@ -103,7 +103,7 @@ def digest(directory: Path, out: str) -> str:
     found = hashlib.sha256(out.encode() if not results(directory) else b"")
     for top in results(directory):
         for path in [top] if top.is_file() else sorted(top.rglob("*")):
-            if path.is_file() and not path.name.startswith(TIMED) and ".store" not in path.parts:
+            if path.is_file() and not path.name.startswith(TIMED) and "store" not in path.parts:
                 found.update(str(path.relative_to(directory)).encode() + path.read_bytes())
     return found.hexdigest()
 
