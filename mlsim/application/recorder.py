@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,9 +65,9 @@ class LoopRecorder:
         self._keep_pes = keep_pes
         self._store = store
         self._loops: list[tuple[float, ...]] = []
-        # With (start, job) in front, which is their order.
-        self._pes: list[tuple[float, int, PEs]] = []
+        self._pes: list[tuple[float, int, int, PEs]] = []
         self._chunks: list[tuple[float, int, LoopChunks]] = []
+        self._last_start: dict[int, float] = {}  # of jobs that started again
         self._selected: list[tuple[int, float, tuple[Selected, ...]]] = []
 
     def take(
@@ -77,8 +77,9 @@ class LoopRecorder:
         outcome: LoopOutcome,
         chunks: LoopChunks | None,
         requests: PERequests | None = None,
+        attempt: int = 1,
     ) -> None:
-        """Add the outcome of a job's loop.
+        """Add the outcome of a job's loop, in its last attempt.
 
         Parameters
         ----------
@@ -91,14 +92,35 @@ class LoopRecorder:
         chunks, requests
             Its chunks, and what rows of PEs tell of requests; None: they are not kept. Of all loops requests
             are kept, or of none.
+        attempt
+            From 1. Those before it have been given to :meth:`take_attempt`.
         """
         self._loops.append(_loop_row(job, outcome))
         if outcome.selected:
             self._selected.append((job, began, outcome.selected))
+        self.take_attempt(job, began, outcome, chunks, requests, attempt)
+
+    def take_attempt(
+        self,
+        job: int,
+        began: float,
+        outcome: LoopOutcome,
+        chunks: LoopChunks | None,
+        requests: PERequests | None,
+        attempt: int,
+    ) -> None:
+        """Add what PEs executed in one attempt of a job; parameters are those of :meth:`take`."""
+        if attempt > 1:
+            self._last_start[job] = began
         if self._keep_pes:
-            self._pes.append((began, job, _pe_rows(job, began, outcome, requests)))
+            self._pes.append((began, job, attempt, _pe_rows(job, began, outcome, requests)))
         if chunks is not None:
+            chunks.attempt = attempt
             self._chunks.append((began, job, chunks))
+
+    def _place(self, began: float, job: int) -> tuple[float, int, float]:
+        """Return what attempts are in order of: when the job started for the last time, and the attempt."""
+        return self._last_start.get(job, began), job, began
 
     def loops(self) -> Loops:
         """Return one row a loop, in order of the jobs' arrival."""
@@ -113,8 +135,15 @@ class LoopRecorder:
         return Loops(**arrays)
 
     def pes(self) -> PEs:
-        """Return one row a PE, by job in order of start, then by PE."""
-        return _joined(PEs, self._pes)
+        """Return one row a PE, by job in order of start, then by attempt, then by PE."""
+        if not self._pes:
+            return empty(PEs)
+        ordered = sorted(self._pes, key=lambda kept: self._place(*kept[:2]))
+        pes = _joined(PEs, [rows for *_, rows in ordered])
+        if not self._last_start:
+            return pes
+        attempts = np.array([attempt for _, _, attempt, _ in ordered], np.int32)
+        return replace(pes, attempt=np.repeat(attempts, [len(rows.pe) for *_, rows in ordered]))
 
     def selections(self) -> Selections:
         """Return one row a choice of a technique, by job in order of arrival, then in time."""
@@ -122,7 +151,9 @@ class LoopRecorder:
 
     def chunks(self) -> Chunks:
         """Return one row a chunk, by job in order of start, then by the chunks' start."""
-        return empty(Chunks) if self._store is None else self._store.table(self._chunks)
+        if self._store is None:
+            return empty(Chunks)
+        return self._store.table(sorted(self._chunks, key=lambda kept: self._place(*kept[:2])))
 
 
 def _selections(jobs: list[tuple[int, float, tuple[Selected, ...]]]) -> Selections:
@@ -186,13 +217,10 @@ def _pe_rows(job: int, began: float, outcome: LoopOutcome, requests: PERequests 
     )
 
 
-def _joined(table: type[Table], blocks: list[tuple[float, int, Table]]) -> Table:
-    if not blocks:
-        return empty(table)
-    ordered = [block for _, _, block in sorted(blocks, key=lambda block: block[:2])]
+def _joined(table: type[Table], blocks: list[Table]) -> Table:
     columns: dict[str, NDArray[Any]] = {
-        column.name: np.concatenate([getattr(block, column.name) for block in ordered])
+        column.name: np.concatenate([getattr(block, column.name) for block in blocks])
         for column in fields(table)  # type: ignore[arg-type]  # every table is a dataclass
-        if getattr(ordered[0], column.name) is not None
+        if getattr(blocks[0], column.name) is not None
     }
     return table(**columns)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mlsim.application.answer_policy import AnswerPolicy
-from mlsim.application.recorder import LoopRecorder
+from mlsim.application.outcome import LoopOutcome
+from mlsim.application.recorder import LoopRecorder, PERequests
 from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.columns.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
@@ -27,7 +28,7 @@ from mlsim.coordination import (
 from mlsim.cosim.checks import check_model
 from mlsim.cosim.inputs import application_of, cost_profiles
 from mlsim.platform import Machine
-from mlsim.record import ChunkStore, JobState
+from mlsim.record import ChunkStore, JobState, LoopChunks
 from mlsim.scenario import Scenario, TraceLevel
 
 __all__ = ["LoopApplications", "RigidApplications"]
@@ -89,6 +90,7 @@ class LoopApplications:
         self._store = ChunkStore() if level.shows_chunks else None
         self._running: dict[int, LoopApplication] = {}
         self._abandoned: dict[int, LoopApplication] = {}  # by number: jobs that are to start again
+        self._attempts: dict[int, int] = {}  # by number: how often jobs that started again have before
         self._log = log
         self._keeps_requests = level is TraceLevel.MESSAGES
         self.recorder = LoopRecorder(level is TraceLevel.NODES or level.shows_chunks, self._store)
@@ -116,9 +118,7 @@ class LoopApplications:
         held = self._state.rows_of(slot)
         forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))
         self._running[slot] = application
-        earlier = self._abandoned.pop(self._state.number(slot), None)
-        if earlier is not None:
-            earlier.forget_chunks()
+        self._record_earlier(self._state.number(slot))
         self.seconds += time.perf_counter() - began
         return forecast
 
@@ -151,16 +151,31 @@ class LoopApplications:
             for idle in application.forecast.idle:
                 self._log.send(number, idle)
 
-    def requeue(self, slot: int, _at: float, /) -> float:
-        """Put a loop aside: unless its job starts again, it is the one that is recorded."""
+    def requeue(self, slot: int, at: float, /) -> float:
+        """Put a loop aside: unless its job starts again, it is recorded as that of its last attempt."""
         application, number = self._running.pop(slot), self._state.number(slot)
+        if application.forecast.end > at:  # no failure has ended it
+            application.apply_change(at, Kill())
         self._send_idle(number, application)
         self._abandoned[number] = application
         return float(application.outcome.busy.sum())
 
+    def _record_earlier(self, number: int) -> None:
+        """Record what the attempt before executed, if a job starts again."""
+        earlier = self._abandoned.pop(number, None)
+        if earlier is not None:
+            attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
+            self.recorder.take_attempt(number, *self._rows_of(earlier), attempt)
+
     def _record(self, number: int, application: LoopApplication) -> None:
+        attempt = self._attempts.pop(number, 0) + 1
+        self.recorder.take(number, *self._rows_of(application), attempt)
+
+    def _rows_of(
+        self, application: LoopApplication
+    ) -> tuple[float, LoopOutcome, LoopChunks | None, PERequests | None]:
         requests = application.requests() if self._keeps_requests else None
-        self.recorder.take(number, application.began, application.outcome, application.chunks(), requests)
+        return application.began, application.outcome, application.chunks(), requests
 
     def record_abandoned(self) -> None:
         """Record the loops of jobs that never started again."""

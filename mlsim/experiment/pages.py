@@ -134,7 +134,7 @@ def _scenario_file(directory: Path) -> Path:
 
 
 def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None = None) -> PageLoops:
-    """Read chunks and PEs of some jobs of a run.
+    """Read chunks and PEs of some jobs of a run, in their last attempts.
 
     Parameters
     ----------
@@ -149,6 +149,7 @@ def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None =
 
     from mlsim.analysis.page import PageLoops, wanted_jobs
     from mlsim.record import Chunks, PEs, empty
+    from mlsim.record.derived import of_last_attempts
     from mlsim.record.files import FILES
     from mlsim.record.reading import read_rows_of_jobs
 
@@ -162,7 +163,10 @@ def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None =
     wanted = wanted_jobs(records.loops, most_chunks) if jobs is None else np.asarray(jobs, np.int64)
     chunks = read_rows_of_jobs(files["chunks"], Chunks, records.jobs, wanted)
     pes = read_rows_of_jobs(files["pes"], PEs, records.jobs, wanted) if is_file(files["pes"]) else empty(PEs)
-    return PageLoops(chunks, pes)
+    return PageLoops(
+        of_last_attempts(chunks, records.attempts, len(records.jobs.job_id)),
+        of_last_attempts(pes, records.attempts, len(records.jobs.job_id)),
+    )
 
 
 def read_loop_or_run(directory: Path, label: str) -> StoredRun:

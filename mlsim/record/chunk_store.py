@@ -54,6 +54,8 @@ class LoopChunks:
     ----------
     store
         Where they are kept.
+    attempt
+        Of its job, from 1.
     rows
         How many there are.
     block_rows
@@ -62,6 +64,7 @@ class LoopChunks:
 
     def __init__(self, store: ChunkStore) -> None:
         self.store = store
+        self.attempt = 1
         self.runs: list[_Run] = []
         self.shifts: list[_Shift] = []
         self.rows = 0
@@ -151,8 +154,8 @@ class ChunkStore:
         return LoopChunks(self)
 
     def table(self, loops: Sequence[StartedLoop]) -> Chunks:
-        """Return one row a chunk of loops, by job in order of start, then by the chunks' start."""
-        stored = StoredChunks(self, sorted(loops, key=lambda loop: loop[:2]))
+        """Return one row a chunk of loops, which are in order, then by the chunks' start."""
+        stored = StoredChunks(self, loops)
         if stored.n_rows > self._held_rows:
             return stored
         return next(stored.blocks(max(stored.n_rows, 1)), empty(Chunks))
@@ -242,16 +245,20 @@ class StoredChunks(Chunks):
         How many there are.
     """
 
-    __slots__ = ("_loops", "_store", "n_rows")
+    __slots__ = ("_columns", "_loops", "_store", "n_rows")
 
     n_rows: int
 
     def __init__(self, store: ChunkStore, loops: Sequence[StartedLoop]) -> None:
-        for name, value in (("_store", store), ("_loops", loops)):
+        again = any(loop.attempt > 1 for _, _, loop in loops)
+        columns = [column.field for column in stored_columns(Chunks) if again or not column.optional]
+        for name, value in (("_store", store), ("_loops", loops), ("_columns", columns)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "n_rows", sum(loop.rows for _, _, loop in loops))
 
     def __getattribute__(self, name: str) -> Any:
+        if name in _COLUMNS and name not in self._columns:
+            return None
         if name in _COLUMNS:
             parts = [getattr(block, name) for block in self.blocks(BLOCK_ROWS)]
             return np.concatenate(parts) if parts else np.empty(0, _COLUMNS[name])
@@ -265,35 +272,37 @@ class StoredChunks(Chunks):
     def blocks(self, rows: int) -> Iterator[Chunks]:
         """Yield all rows in order, so many at a time."""
         words, left = self._store.words(), self.n_rows
-        block = _new_block(min(rows, left))
+        block = _new_block(self._columns, min(rows, left))
         filled = 0
         for began, job, loop in self._loops:
             for runs, shift in loop.time_steps():
-                source = _Merged(words, runs, job, began, shift)
+                source = _Merged(words, runs, job, loop.attempt, began, shift)
                 while source.left:
                     filled += source.fill(block, filled)
                     if filled == len(block.job):
                         yield block
                         let_go(words)
                         left -= filled
-                        block, filled = _new_block(min(rows, left)), 0
+                        block, filled = _new_block(self._columns, min(rows, left)), 0
 
 
 _COLUMNS = {stored.field: stored.dtype for stored in stored_columns(Chunks)}
 
 
-def _new_block(rows: int) -> Chunks:
-    return Chunks(**{name: np.empty(rows, dtype) for name, dtype in _COLUMNS.items()})
+def _new_block(columns: Sequence[str], rows: int) -> Chunks:
+    return Chunks(**{name: np.empty(rows, _COLUMNS[name]) for name in columns})
 
 
 class _Merged:
     """The rows of one time step of a loop, read in order from its runs."""
 
-    def __init__(self, words: Ints, runs: list[_Run], job: int, began: float, shift: _Shift) -> None:
+    def __init__(
+        self, words: Ints, runs: list[_Run], job: int, attempt: int, began: float, shift: _Shift
+    ) -> None:
         from mlsim.record.chunk_merge import Shift, heap_of
         from mlsim.record.chunk_runs import in_views
 
-        self._job = job
+        self._job, self._attempt = job, attempt
         self._memory = in_views(words)
         self._shift = Shift(float(shift.begin), float(began), shift.steps, shift.iterations)
         self._at = np.array([run.at for run in runs], np.int64)
@@ -307,6 +316,8 @@ class _Merged:
 
         count = min(self.left, len(block.job) - filled)
         block.job[filled : filled + count] = self._job
+        if block.attempt is not None:
+            block.attempt[filled : filled + count] = self._attempt
         columns = Columns(*(getattr(block, name) for name in Columns._fields))
         merge(self._memory, self._at, self._read, self._heap, self._shift, columns, filled, count)
         self.left -= count

@@ -6,22 +6,27 @@ rejected job has no times, and a job of no length has no slowdown.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
-from mlsim.record.blocks import sums_by_job, value_blocks
+from mlsim.record.blocks import rows_of, sums_by_job, value_blocks
 from mlsim.record.codes import JobState
 from mlsim.record.columns import empty
 from mlsim.record.growing import let_go, zeros
-from mlsim.record.tables import Attempts, Jobs, Occupancy, Records
+from mlsim.record.tables import Attempts, Chunks, Jobs, Occupancy, PEs, Records
 
 __all__ = [
     "TAU",
     "allocated_seconds",
+    "attempt_numbers",
     "attempt_of_rows",
     "away_until",
     "bounded_slowdown",
     "lost_core_seconds",
+    "of_last_attempts",
     "per_processor_bounded_slowdown",
     "queued_since",
     "response_time",
@@ -33,6 +38,8 @@ __all__ = [
     "waiting_spans",
 ]
 
+
+RowsOfAttempts = TypeVar("RowsOfAttempts", Chunks, PEs)
 
 TAU = 10.0
 """Run times below this many seconds count as this long in bounded slowdowns (Feitelson and Rudolph 1998)."""
@@ -146,9 +153,22 @@ def attempt_of_rows(occupancy: Occupancy, attempts: Attempts) -> Ints:
     return found
 
 
+def attempt_numbers(attempts: Attempts) -> NDArray[np.int32]:
+    """Return which attempt of its job each one was, from 1."""
+    before = np.searchsorted(attempts.job, attempts.job)
+    return (np.arange(1, len(before) + 1) - before).astype(np.int32)
+
+
 def restarts(attempts: Attempts, n_jobs: int) -> Ints:
     """Return how often each job started again after a failure."""
     return np.bincount(attempts.job, minlength=n_jobs)
+
+
+def of_last_attempts(table: RowsOfAttempts, attempts: Attempts, n_jobs: int) -> RowsOfAttempts:
+    """Return the rows of the last attempt of each job."""
+    if table.attempt is None:
+        return table
+    return rows_of(table, table.attempt > restarts(attempts, n_jobs)[table.job])
 
 
 def waiting_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:

@@ -157,6 +157,16 @@ _DERIVED: dict[str, tuple[Derived, ...]] = {
             for before, coded in zip((None, *_CODED), _CODED, strict=False)
         ),
     ),
+    "attempts": (
+        Derived(
+            "attempt",
+            "int32",
+            "",
+            "which of the job it was, from 1",
+            "job_id",
+            lambda records, _: derived.attempt_numbers(records.attempts),
+        ),
+    ),
     "nodes": (
         Derived("node", "int64", "", "its number", "", lambda records, _: np.arange(len(records.nodes.name))),
     ),

@@ -49,6 +49,9 @@ Codes = NDArray[np.int8]
 Flags = NDArray[np.bool_]
 
 _OF_JOB = Column("job", file="job_id", job=True)
+_ATTEMPT = Column(
+    "attempt of the job, from 1; the last one is `restarts` + 1; only if a job started again", after="job_id"
+)
 _START = "start_time"
 _END = "end_time"
 
@@ -173,7 +176,10 @@ class Occupancy:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """One row a job that executed a loop; times from the job's start, shares in PE-seconds."""
+    """One row a job that executed a loop; times from the job's start, shares in PE-seconds.
+
+    Of a job that started again it is of its last attempt; :class:`Attempts` has what PEs computed before.
+    """
 
     job: Annotated[Ints, _OF_JOB]
     pes: Annotated[Ints, Column("PEs of the job")]
@@ -196,26 +202,33 @@ class Loops:
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """One row a chunk, grouped by job in order of job start, by ``start`` inside a job."""
+    """One row a chunk, grouped by job in order of job start, by ``start`` inside a job.
+
+    Every attempt of a job that started again has its chunks. A chunk in which an attempt, or its job, was
+    ended by a failure or a limit ends then; its size stays what was handed out.
+    """
 
     job: Annotated[Ints, _OF_JOB]
     pe: Annotated[Int32s, Column("PE that executed it")]
     step: Annotated[Ints, Column("scheduling step that sized it")]
     first: Annotated[Ints, Column("its first iteration")]
-    size: Annotated[Ints, Column("its iterations")]
+    size: Annotated[Ints, Column("its iterations: those handed out, also where its end cut it short")]
     requested: Annotated[Floats, Column("when the PE asked for it", "s", "request_time")]
     start: Annotated[Floats, Column("when its execution began", "s", _START)]
-    end: Annotated[Floats, Column("when its execution ended", "s", _END)]
+    end: Annotated[
+        Floats, Column("when its execution ended, or was cut short by the end of its attempt", "s", _END)
+    ]
+    attempt: Annotated[Int32s | None, _ATTEMPT] = None
 
 
 @dataclass(frozen=True, slots=True)
 class PEs:
-    """One row a PE of a job that executed a loop."""
+    """One row a PE of a job that executed a loop; of one that started again, a row a PE of each attempt."""
 
     job: Annotated[Ints, _OF_JOB]
     pe: Annotated[Int32s, Column("the PE, from 0 in each job")]
     finish: Annotated[
-        Floats, Column("end of its last chunk; the job's start if it had none", "s", "finish_time")
+        Floats, Column("end of its last chunk; the attempt's start if it had none", "s", "finish_time")
     ]
     told: Annotated[Floats, Column("when it learned that there is no more work", "s", "told_time")]
     busy: Annotated[Floats, Column("time executing chunks", "s")]
@@ -236,6 +249,7 @@ class PEs:
             "last_request_time",
         ),
     ] = None
+    attempt: Annotated[Int32s | None, _ATTEMPT] = None
 
 
 @dataclass(frozen=True, slots=True)

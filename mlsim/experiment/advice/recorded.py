@@ -24,6 +24,7 @@ from mlsim.experiment.loops import loop_from_mapping
 from mlsim.experiment.manifest import check_read
 from mlsim.experiment.stored import read_scenario
 from mlsim.record import Chunks, JobState, Records
+from mlsim.record.derived import attempt_of_rows, of_last_attempts
 from mlsim.record.reading import read_rows_of_jobs, read_tables
 from mlsim.scenario import Scenario
 
@@ -95,6 +96,7 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     if not is_file(path):
         raise InputError(f"{directory}: has no chunks; run it again with --set output.trace=chunks")
     chunks = read_rows_of_jobs(path, Chunks, records.jobs, np.array([row]))
+    chunks = of_last_attempts(chunks, records.attempts, len(records.jobs.job_id))
     if not len(chunks.job):
         raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
     scenario, summary = read_scenario(directory, file), read_json(directory / "summary.json", "summary")
@@ -189,9 +191,9 @@ def _row_of(directory: Path, records: Records, job: int | None) -> int:
 
 
 def _nodes_of(records: Records, row: int, pes_per_node: int | None) -> tuple[Ints, Floats]:
-    """Return the PEs and the speed of each node of a job, in the order of its PEs."""
+    """Return the PEs and the speed of each node of a job in its last attempt, in the order of its PEs."""
     stays = records.occupancy
-    of_job = np.flatnonzero(stays.job == row)
+    of_job = np.flatnonzero((stays.job == row) & (attempt_of_rows(stays, records.attempts) < 0))
     node = np.concatenate([np.arange(stays.node[k], stays.node[k] + stays.count[k]) for k in of_job])
     cores = np.repeat(stays.cores[of_job], stays.count[of_job])
     _, first = np.unique(node, return_index=True)  # one that came back has another row

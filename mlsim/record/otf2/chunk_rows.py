@@ -12,7 +12,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
-from mlsim.record.blocks import chunk_blocks
+from mlsim.record.blocks import chunk_blocks, rows_of
 from mlsim.record.growing import column, let_go
 from mlsim.record.otf2.content import CHUNK_FIELDS, ChunkColumns
 from mlsim.record.otf2.places import PePlaces
@@ -50,9 +50,8 @@ def _found(records: Records, places: PePlaces, part: Part) -> Iterator[tuple[Chu
     """Yield the chunks of jobs that are shown in blocks, with the interval of each."""
     for block in chunk_blocks(records.chunks):
         if not part.shown.all():
-            of_shown = part.shown[block.job]
-            block = Chunks(*(getattr(block, name)[of_shown] for name in Chunks.__slots__))
-        yield block, places.find(records.jobs, block.job, block.pe, block.start)
+            block = rows_of(block, part.shown[block.job])
+        yield block, places.find(records.jobs, block.job, block.attempt, block.pe, block.start)
 
 
 @kernel
@@ -113,7 +112,6 @@ def nth_chunk(records: Records, places: PePlaces, part: Part, chunks: ChunkColum
     for block, stay in _found(records, places, part):
         rows = np.flatnonzero(stay == interval)
         if left < len(rows):
-            row = slice(int(rows[left]), int(rows[left]) + 1)
-            return Chunks(*(getattr(block, name)[row] for name in Chunks.__slots__))
+            return rows_of(block, slice(int(rows[left]), int(rows[left]) + 1))
         left -= len(rows)
     raise AssertionError("there are fewer chunks than were counted")

@@ -17,10 +17,10 @@ from mlsim._jit import kernel
 from mlsim.errors import MlsimError
 from mlsim.record.blocks import n_rows
 from mlsim.record.codes import MessageKind
-from mlsim.record.derived import attempt_of_rows
+from mlsim.record.derived import attempt_of_rows, restarts
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout
-from mlsim.record.tables import Jobs, Messages, Occupancy, Records
+from mlsim.record.tables import Jobs, Messages, Occupancy, PEs, Records
 
 __all__ = ["PePlaces", "place_pes", "told_times"]
 
@@ -36,39 +36,58 @@ class PePlaces:
     Attributes
     ----------
     first, last_stay
-        The last interval of PE p of job j is ``last_stay[first[j] + p]``.
+        The last interval of PE p of attempt a is ``last_stay[first[a] + p]``. The last attempt of a job is
+        numbered as the job, and those before it follow behind all jobs.
     earlier
         Interval -> the interval before it of the same PEs; -1 where there is none.
     start
         When each interval begins.
+    restarts, before
+        How often each job started again; attempt k of job j is numbered ``before[j] + k`` if it is not the
+        last one.
     """
 
     first: Ints
     last_stay: Ints
     earlier: Ints
     start: Floats
+    restarts: Ints
+    before: Ints
 
-    def find(self, jobs: Jobs, job: Ints, pe: NDArray[np.int32], time: Floats) -> Ints:
+    def of_pes(self, pes: PEs) -> Ints:
+        """Get the last interval of each PE."""
+        last: Ints = self.last_stay[self.first[self.numbers(pes.job, pes.attempt)] + pes.pe]
+        return last
+
+    def numbers(self, job: Ints, attempt: NDArray[np.int32] | None) -> Ints:
+        """Get the numbers of attempts of jobs, which are the last ones if ``attempt`` is None."""
+        if attempt is None:
+            return job
+        return np.where(attempt > self.restarts[job], job, self.before[job] + attempt)
+
+    def find(
+        self, jobs: Jobs, job: Ints, attempt: NDArray[np.int32] | None, pe: NDArray[np.int32], time: Floats
+    ) -> Ints:
         """Get the interval in which a PE is at a time, or was last before.
 
         Parameters
         ----------
         jobs
             The jobs.
-        job, pe, time
-            What to look for, row by row.
+        job, attempt, pe, time
+            What to look for, row by row; ``attempt`` as of chunks.
 
         Raises
         ------
         MlsimError
             Where a job has no such PE.
         """
-        found = np.empty(len(job), np.int64)
-        wrong = _locate(self.first, self.last_stay, self.earlier, self.start, job, pe, time, found)
+        found, number = np.empty(len(job), np.int64), self.numbers(job, attempt)
+        wrong = _locate(self.first, self.last_stay, self.earlier, self.start, number, pe, time, found)
         if wrong >= 0:
-            row = job[wrong]
+            row = number[wrong]
             raise MlsimError(
-                f"internal error: job {jobs.job_id[row]} is recorded with PE {pe[wrong]}, but it has "
+                f"internal error: job {jobs.job_id[job[wrong]]} is recorded with PE {pe[wrong]}, but it has "
                 f"cores for {self.first[row + 1] - self.first[row]} PEs"
             )
         return found
@@ -86,12 +105,13 @@ def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PeP
     """Find where PEs execute: PE j of a job is on the j-th of the cores that its PEs use.
 
     Cores are counted in the job's first rows of each node; a later row continues the node's PEs. Of a job
-    that failures made start again, only the last attempt has PEs.
+    that started again, each attempt has PEs of its own.
     """
     held, entries, n_jobs = layout.held, len(layout.held.row), len(records.jobs.job_id)
-    owner = np.where(attempt_of_rows(records.occupancy, records.attempts) < 0, records.occupancy.job, n_jobs)
-    job_first, by_job = group(owner[held.row], n_jobs + 1)
-    job_first, by_job = job_first[:-1], by_job[: job_first[-2]]
+    again = restarts(records.attempts, n_jobs)
+    earlier_one = attempt_of_rows(records.occupancy, records.attempts)
+    owner = np.where(earlier_one < 0, records.occupancy.job, n_jobs + earlier_one)
+    job_first, by_job = group(owner[held.row], n_jobs + len(records.attempts.job))
     home, earlier, latest = _link_stays(job_first, by_job, held.row, held.node, len(layout.node_row))
     at_home = home == np.arange(entries)
     pes = np.where(at_home, _pes_per_entry(records.occupancy, layout, pes_per_node), 0)[by_job]
@@ -102,7 +122,8 @@ def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PeP
     back = np.flatnonzero(earlier >= 0)
     before[interval[back]] = interval[earlier[back]]
     last_stay = np.repeat(interval[latest[by_job]], pes)
-    return PePlaces(first, last_stay, before, records.occupancy.start[layout.occupancy_row])
+    starts = records.occupancy.start[layout.occupancy_row]
+    return PePlaces(first, last_stay, before, starts, again, n_jobs - 1 + np.cumsum(again) - again)
 
 
 def _pes_per_entry(occupancy: Occupancy, layout: Layout, pes_per_node: int | None) -> Ints:
@@ -156,15 +177,15 @@ def _locate(
     last_stay: Ints,
     earlier: Ints,
     start: Floats,
-    job: Ints,
+    attempt: Ints,
     pe: NDArray[np.int32],
     time: Floats,
     found: Ints,
 ) -> int:
     """Look up the interval of every row's PE at its time; return the first row with no such PE, or -1."""
-    for row in range(len(job)):
-        index = first[job[row]] + pe[row]
-        if pe[row] < 0 or index >= first[job[row] + 1]:
+    for row in range(len(attempt)):
+        index = first[attempt[row]] + pe[row]
+        if pe[row] < 0 or index >= first[attempt[row] + 1]:
             return row
         stay = last_stay[index]
         while earlier[stay] >= 0 and time[row] + _ROUNDING < start[stay]:
@@ -183,8 +204,8 @@ def told_times(records: Records, layout: Layout, places: PePlaces) -> Floats:
     """
     pes, held = records.pes, records.occupancy
     told = np.full(len(layout.entry), -np.inf)
-    np.maximum.at(told, places.find(records.jobs, pes.job, pes.pe, pes.told), pes.told)
-    stays = places.several(places.last_stay[places.first[pes.job] + pes.pe])
+    np.maximum.at(told, places.find(records.jobs, pes.job, pes.attempt, pes.pe, pes.told), pes.told)
+    stays = places.several(places.of_pes(pes))
     # PEs that were told in an earlier stay had no work at all in the last one.
     other = stays[np.isneginf(told[stays]) | np.isin(stays, places.earlier[stays])]
     rows = layout.occupancy_row[other]

@@ -95,9 +95,9 @@ def requests_of(
         return NoRequests()
     if pes.latency is None or pes.last_request is None:
         service = service._replace(by_messages=False, calculates=False)
-    home = places.last_stay[places.first[pes.job] + pes.pe]
+    home = places.of_pes(pes)
     pe_of = _pe_rows(places, home, intervals)
-    asked = _asked(records, layout, home, pe_of, service)
+    asked = _asked(records, layout, places, home, pe_of, service)
     is_master = np.full(intervals, service.by_messages) & (asked == np.arange(intervals))
     asked[is_master] = -1
     way, refused = np.zeros(intervals, np.int64), np.full((intervals, 2), -1)
@@ -135,7 +135,9 @@ def requests_of(
     )
 
 
-def _asked(records: Records, layout: Layout, home: Ints, pe_of: Ints, service: Service) -> Ints:
+def _asked(
+    records: Records, layout: Layout, places: PePlaces, home: Ints, pe_of: Ints, service: Service
+) -> Ints:
     """Return the interval of whom the PE of each interval asks, which may be its own; -1: nobody."""
     pes, executes = records.pes, pe_of >= 0
     found = np.full(len(pe_of), -1)
@@ -150,9 +152,10 @@ def _asked(records: Records, layout: Layout, home: Ints, pe_of: Ints, service: S
         is_first = np.append(True, np.diff(stay[there]) != 0)[: len(there)]
         found[there] = there[is_first][np.cumsum(is_first) - 1]
     else:
-        first = np.full(len(records.jobs.job_id), -1)
-        first[pes.job[pes.pe == 0]] = home[pes.pe == 0]
-        found[executes] = first[pes.job[pe_of[executes]]]
+        attempt = places.numbers(pes.job, pes.attempt)
+        first = np.full(len(places.first) - 1, -1)
+        first[attempt[pes.pe == 0]] = home[pes.pe == 0]
+        found[executes] = first[attempt[pe_of[executes]]]
     return found
 
 
