@@ -19,11 +19,12 @@ from mlsim.experiment.advice.recorded import recorded_loop
 from mlsim.experiment.pages import read_for_plot
 from mlsim.record import JobState, MessageKind, Records
 from mlsim.record.derived import restarts
+from mlsim.record.otf2 import Selection, write_otf2
 from mlsim.record.reading import read_tables
 from mlsim.scenario import from_mapping
 from mlsim.verify.laws import judge
 from tests.effort import examples
-from tests.record.traces import ns, traced
+from tests.record.traces import ns, read_trace, traced
 
 NODES, CORES = 5, 2
 
@@ -239,6 +240,19 @@ def test_the_trace_shows_an_attempt_on_the_nodes_that_it_held(workplace):
     after = {span.location for span in trace.nested("chunk") if span.begin >= ns(20)}
     assert (before, after) == ({2, 3, 4, 5}, {4, 5, 6, 7})
     assert {span.end for span in trace.of_jobs() if span.begin == 0} == {ns(20)}
+
+
+@pytest.mark.parametrize("selection", [Selection(), Selection(jobs=[1])])
+def test_rows_of_nodes_show_the_chunks_of_attempts(workplace, tmp_path, selection):
+    found = records_of(workplace, [(0, 60, 4), (0, 90, 2)], [(0, 20, None)])
+    kinds = {"exclusive_nodes": True, "rows": "nodes", "selection": selection}
+    write_otf2(tmp_path, found, "chunks", scenario_name="", technique="", workload_name="", **kinds)
+    trace = read_trace(tmp_path)
+    shown = np.isin(found.jobs.job_id, list(selection.jobs) or found.jobs.job_id)[found.chunks.job]
+    took = sum(span.attributes["PE time"] for span in trace.nested("chunks"))
+    assert took == pytest.approx(float((found.chunks.end - found.chunks.start)[shown].sum()), abs=1e-6)
+    earlier = [span for span in trace.nested("chunks") if span.begin < ns(20) and span.outer == "1"]
+    assert {span.location for span in earlier} == {2, 3}
 
 
 def test_a_job_that_never_starts_again_has_its_only_attempt(workplace):

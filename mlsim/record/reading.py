@@ -191,15 +191,31 @@ class _Numbers:
             return order[place]
         if starts is None:
             raise InputError(f"{path}: jobs.parquet has jobs of the same job_id, which cannot be told apart")
-        return self._last_started(ids, starts)
+        return self._last_started(ids, starts, path.parent)
 
-    def _last_started(self, ids: Ints, starts: pl.Series) -> Ints:
-        """Return, among jobs of one identifier, the one that had started last."""
-        jobs = pl.DataFrame({"id": self.job_id, "start": self.start_time}, nan_to_null=True)
-        known = jobs.with_row_index("row").drop_nulls("start").sort("start", "row")
+    def _last_started(self, ids: Ints, starts: pl.Series, directory: Path) -> Ints:
+        """Return, among jobs of one identifier, the one of which an attempt had started last."""
+        last = pl.DataFrame({"id": self.job_id, "start": self.start_time}, nan_to_null=True)
+        last = last.with_row_index("row").drop_nulls("start")
+        known = pl.concat([last, self._earlier_attempts(directory)], how="diagonal").sort("start", "row")
         asked = pl.DataFrame({"id": ids, "start": starts}).with_row_index("place").sort("start", "place")
         found = asked.join_asof(known, on="start", by="id", check_sortedness=False).sort("place")
         return found["row"].fill_null(0).cast(pl.Int64).to_numpy()
+
+    def _earlier_attempts(self, directory: Path) -> pl.DataFrame:
+        """Return the starts of attempts that others followed: files have them by job, in order of jobs."""
+        jobs, attempts = directory / "jobs.parquet", directory / "attempts.parquet"
+        if not is_there(attempts):
+            return pl.DataFrame()
+        again = _series(jobs, "restarts")
+        with refusing_damage(f"{jobs}: column 'restarts' holds what no run writes"):
+            row = np.repeat(np.arange(len(self.job_id), dtype=np.uint32), again.cast(pl.UInt32).to_numpy())
+        start = _series(attempts, "start_time").cast(pl.Float64)
+        if len(row) != start.len():
+            raise InputError(
+                f"{attempts}: has {start.len()} rows, and jobs.parquet tells of {len(row)} restarts"
+            )
+        return pl.DataFrame({"row": row, "id": self.job_id[row], "start": start})
 
 
 def _read(path: Path, table: type[Table], numbers: _Numbers | None = None) -> Table:

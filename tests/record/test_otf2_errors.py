@@ -12,6 +12,7 @@ import pytest
 
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record import PEs, Records, empty
+from mlsim.record.blocks import rows_of
 from mlsim.record.otf2 import Level, write_otf2
 from tests.record.builders import random_records
 from tests.record.traces import read_trace
@@ -145,10 +146,7 @@ def test_pes_may_use_some_of_the_cores_of_a_node(tmp_path: Path) -> None:
     nodes = np.unique(records.occupancy.node)
     assert records.occupancy.count.max() == 1
     first = np.array([int(np.flatnonzero(records.chunks.pe >= 0)[0])])
-    chunk = replace(
-        records.chunks, **{n: getattr(records.chunks, n)[first] for n in records.chunks.__slots__}
-    )
-    moved = replace(chunk, pe=np.array([len(nodes) - 1], np.int32))
+    moved = replace(rows_of(records.chunks, first), pe=np.array([len(nodes) - 1], np.int32))
     pes = empty(PEs)
     write(tmp_path, replace(records, chunks=moved, pes=pes), pes_per_node=1)
     (span,) = read_trace(tmp_path).nested("chunk")

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.record import Passes
+from mlsim.record import Attempts, Chunks, Passes
 from mlsim.record.reading import read_tables
 from mlsim.record.writing import write_tables
 from tests.record.builders import random_records
@@ -61,6 +61,30 @@ def test_jobs_of_one_identifier_are_told_apart_by_time(tmp_path):
     stays = [Stay(0, 0, 1, 1, 0, 10), Stay(2, 1, 1, 1, 5, 6), Stay(1, 0, 1, 1, 20, 30)]
     write_tables(tmp_path, records_of(jobs, stays, [1, 1]), None)
     assert read_tables(tmp_path).occupancy.job.tolist() == [0, 2, 1]
+
+
+def test_attempts_of_jobs_of_one_identifier_are_told_apart_by_time(tmp_path):
+    """The first of them has failed at 4 s, and had started again when the second had ended."""
+    jobs = [Job(0, 20, 30, job_id=7), Job(1, 5, 10, job_id=7), Job(2, 40, 41, job_id=3)]
+    stays = [
+        Stay(0, 0, 1, 1, 0, 4),
+        Stay(1, 0, 1, 1, 5, 10),
+        Stay(0, 0, 1, 1, 20, 30),
+        Stay(2, 0, 1, 1, 40, 41),
+    ]
+    failed = Attempts(*(np.array([value]) for value in (0, 0, 0.0, 4.0, 0.0, 4.0, 4.0)))
+    chunks = Chunks(
+        *(np.zeros(3, kind) for kind in (np.int64, np.int32, np.int64, np.int64, np.int64)),
+        *(np.array(times) for times in ([0.0, 20, 5], [0.0, 20, 5], [4.0, 30, 10])),
+        attempt=np.array([1, 2, 1], np.int32),
+    )
+    run = replace(records_of(jobs, stays, [1]), attempts=failed)
+    run = replace(run, chunks=replace(chunks, job=np.array([0, 0, 1])))
+    write_tables(tmp_path, run, None)
+    assert_same(run, read_tables(tmp_path))
+    rename(tmp_path / "jobs.parquet", "restarts", [2, 0, 0])
+    with pytest.raises(InputError, match="has 1 rows, and"):
+        read_tables(tmp_path)
 
 
 def test_columns_of_later_versions_do_no_harm(tmp_path):
