@@ -119,7 +119,7 @@ def test_laws_of_attempts(workplace, jobs, failing, sharing, technique, model, s
     if trace != "nodes":
         check_iterations(records)
         check_utilization(records)
-    check_trace(records, trace)
+    check_trace(records, trace, exclusive=sharing[0] == "packed")
     assert [breach for verdict in judge(records, scenario) for breach in verdict.breaches] == []
 
 
@@ -193,11 +193,11 @@ def check_utilization(records: Records) -> None:
     assert float(busy_share(records, axis, 64).mean()) * span * cores == pytest.approx(took, abs=1e-3)
 
 
-def check_trace(records: Records, level: str) -> None:
+def check_trace(records: Records, level: str, exclusive: bool = False) -> None:
     """Every chunk is on a core that its job held then, in every attempt; at a loss the writer raises."""
     if not np.isfinite(records.jobs.start_time).any():
         return
-    trace = traced(records, level)
+    trace = traced(records, level, exclusive=exclusive)
     if level == "nodes":
         return
     found = Counter((int(s.outer), s.begin, s.end) for s in trace.nested("chunk"))

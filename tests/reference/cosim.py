@@ -73,9 +73,10 @@ class Machine:
         self.env.run()
         runs = [self.outcome(run) for run in self.last.values()]
         for run in runs:
-            if run.loop is not None:
-                assert run.end is not None
-                run.chunks = run.loop.chunks(run.end)
+            for attempt in (*run.earlier, run):
+                if attempt.loop is not None:
+                    assert attempt.end is not None
+                    attempt.chunks = attempt.loop.chunks(attempt.end)
         self.messages.sort(key=lambda message: message[:4])
         return runs
 

@@ -62,7 +62,7 @@ class Result(NamedTuple):
     jobs: list[tuple[Any, ...]]  # state, start, end, backfilled, restarts
     stays: dict[int, list[tuple[Any, ...]]]  # node, from, to, released
     messages: list[tuple[Any, ...]]  # sent, job, kind, node, received, nodes asked for, id of for whom
-    chunks: dict[int, list[tuple[Any, ...]]]  # pe, step, first, size, requested, start, end
+    chunks: dict[int, list[tuple[Any, ...]]]  # pe, step, first, size, requested, start, end, attempt
 
 
 def _ordered(study: Study) -> list[tuple[int, Row]]:
@@ -86,8 +86,15 @@ def by_reference(study: Study) -> Result:
         [_job(run) for run in runs],
         {k: sorted(_stays(run)) for k, run in enumerate(runs) if run.stays or run.earlier},
         sorted(row for message in messages for row in _message_rows(message, number[message.job])),
-        {k: sorted(run.chunks) for k, run in enumerate(runs) if run.chunks},
+        {k: sorted(rows) for k, run in enumerate(runs) if (rows := list(_chunks(run)))},
     )
+
+
+def _chunks(run: Run) -> Iterator[tuple[Any, ...]]:
+    """Chunks of all attempts."""
+    for number, attempt in enumerate((*run.earlier, run), start=1):
+        for chunk in attempt.chunks:
+            yield *chunk, number
 
 
 def _stays(run: Run) -> Iterator[tuple[Any, ...]]:
@@ -204,7 +211,9 @@ def result_of(records: Records) -> Result:
             stays[int(job)].append((node, occupancy.start[k], occupancy.end[k], bool(occupancy.released[k])))
     for k, job in enumerate(chunks.job):
         numbers = (chunks.pe[k], chunks.step[k], chunks.first[k], chunks.size[k])
-        taken[int(job)].append((*map(int, numbers), chunks.requested[k], chunks.start[k], chunks.end[k]))
+        times = (chunks.requested[k], chunks.start[k], chunks.end[k])
+        attempt = 1 if chunks.attempt is None else int(chunks.attempt[k])
+        taken[int(job)].append((*map(int, numbers), *times, attempt))
     return Result(
         list(
             zip(
