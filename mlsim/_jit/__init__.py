@@ -7,7 +7,7 @@ equivalent of is then done by :mod:`mlsim._interpreted`.
 
 from mlsim._jit.announcing import compile_seconds, compiling, quiet
 from mlsim._jit.arrays import borrowed, zeros
-from mlsim._jit.atomics import fetch_add, load_acquire, store_release
+from mlsim._jit.atomics import exchange, fetch_add, load_acquire, store_release
 from mlsim._jit.bits import last_bit, next_bit
 from mlsim._jit.c_functions import c_function
 from mlsim._jit.choice import by_last_type
@@ -27,6 +27,7 @@ __all__ = [
     "c_function",
     "compile_seconds",
     "compiling",
+    "exchange",
     "fetch_add",
     "in_python",
     "inlined",

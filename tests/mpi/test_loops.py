@@ -77,6 +77,13 @@ def test_every_iteration_once(name: str, ranks: int, techniques: Path) -> None:
     assert done.out.split() == ["ok", str(ranks)]
 
 
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_fine_chunks_of_nodes_are_executed_once(launcher: Launcher, ranks: int) -> None:
+    done = execute(launcher, ranks, "fine.py")
+    assert done.code == 0, done.err
+    assert done.out.split()[:2] == ["ok", str(ranks)]
+
+
 def test_an_exception_ends_the_run_with_that_error(launcher: Launcher) -> None:
     done = execute(launcher, 3, "ends.py", "raise", "cca", "1")
     assert done.code != 0
@@ -92,11 +99,18 @@ def test_an_exception_on_a_coordinator_ends_the_run(any_launcher: Launcher) -> N
     assert 0.0 < done.seconds < 10.0
 
 
-@pytest.mark.parametrize("model", ["dca", "hdca"])
-def test_a_killed_rank_ends_the_run(launcher: Launcher, model: str) -> None:
-    done = execute(launcher, 3, "ends.py", "kill", model, "1")
+@pytest.mark.parametrize(("what", "model"), [("kill", "dca"), ("kill", "hdca"), ("hold", "hdca")])
+def test_a_killed_rank_ends_the_run(launcher: Launcher, what: str, model: str) -> None:
+    done = execute(launcher, 3, "ends.py", what, model, "1")
     assert done.code != 0
     assert "signal 9" in done.out + done.err
+    assert 0.0 < done.seconds < 10.0
+
+
+def test_an_interrupt_ends_the_run_while_ranks_wait_for_their_queue(launcher: Launcher) -> None:
+    done = execute(launcher, 3, "ends.py", "interrupt", "hdca", "1")
+    # MPICH's launcher exits with a code of its own; Open MPI's may lose what the rank has printed.
+    assert done.code == 130 or re.search(r"rank 2 in comm.*\b130\b", done.out + done.err, re.DOTALL)
     assert 0.0 < done.seconds < 10.0
 
 

@@ -14,12 +14,16 @@ from mlsim.application.techniques import sequence
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
 from mlsim.application.techniques.rules import AF
 from mlsim.application.techniques.travelling import (
-    DRAW,
+    ANY,
+    EMPTY,
+    KNOWN,
+    LAST,
     NOT_YET,
     draw_ticket,
-    is_turn_shared,
     learn_done,
+    release,
     seal,
+    seize,
     take_shared,
     take_travelling,
 )
@@ -134,7 +138,7 @@ def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(techniqu
     while True:
         pe = int(random.integers(p))
         chunk = takers[1][pe](turn, done[pe], 2.0 * turn)
-        assert takers[0][pe](DRAW, done[pe], 2.0 * turn) == chunk
+        assert takers[0][pe](ANY, done[pe], 2.0 * turn) == chunk
         turn += 1
         if chunk[1] == 0:
             break
@@ -144,20 +148,44 @@ def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(techniqu
     assert turn > p
 
 
-def test_who_draws_too_early_waits_for_the_turn() -> None:
+def test_who_has_waited_long_goes_first() -> None:
     choice = chosen(LoopOptions(n=100, technique="AF"), 2)[0]
     memory = np.zeros(RuleState.words(choice, 2) + 3, np.int64)
     rule = RecursiveRule(choice, RuleState(memory[2:-1], choice, 2), 100, 2)
     rule.begin(100, 2, np.ones(2))
-    first, second = draw_ticket(memory), draw_ticket(memory)
     take = rule.taker(take_shared, memory, 0)
+    assert take(ANY, NOTHING, 0.0)[0] == 0
+    assert seize(memory, ANY)
+    first, second = draw_ticket(memory), draw_ticket(memory)
     assert (first, second) == (0, 1)
+    assert take(first, NOTHING, 0.0)[:2] == (first, NOT_YET)
+    assert take(KNOWN, NOTHING, 0.0)[1] > 0  # which releases it
+    assert take(ANY, NOTHING, 0.0)[:2] == (ANY, NOT_YET)
     assert take(second, NOTHING, 0.0)[:2] == (second, NOT_YET)
-    assert take(DRAW, NOTHING, 0.0)[:2] == (2, NOT_YET)
-    assert is_turn_shared(memory, first)
-    assert take(first, NOTHING, 0.0)[0] == 0
-    assert is_turn_shared(memory, second)
-    assert take(second, NOTHING, 0.0)[0] > 0
+    assert take(first, NOTHING, 0.0)[1] > 0
+    assert seize(memory, second)
+    assert not seize(memory, ANY)
+    release(memory)
+    assert take(ANY, NOTHING, 0.0)[1] > 0
+
+
+def test_who_finds_a_queue_empty_holds_it_until_it_is_refilled() -> None:
+    choice = chosen(LoopOptions(n=100, technique="SS"), 2)[0]
+    memory = np.zeros(RuleState.words(choice, 2) + 3, np.int64)
+    state = RuleState(memory[2:-1], choice, 2)
+    rule = RecursiveRule(choice, state, 100, 2)
+    rule.begin(0, 2, np.ones(2))
+    state.numbers[state.refills] = 0
+    take, other = (rule.taker(take_shared, memory, pe) for pe in range(2))
+    assert take(ANY, NOTHING, 0.0)[1] == EMPTY
+    assert other(ANY, NOTHING, 0.0)[1] == NOT_YET
+    assert rule.refiller(memory, 0, 0)(40, 2, 0.0) == (40, 1, 0)
+    assert state.numbers[state.refills] == 1
+    assert other(ANY, NOTHING, 0.0) == (41, 1, 1)
+    assert other(ANY, NOTHING, 0.0)[1] == EMPTY
+    state.numbers[state.refills] = LAST
+    assert other(KNOWN, NOTHING, 0.0)[1:] == (0, -1)
+    assert take(ANY, NOTHING, 0.0)[1:] == (0, -1)
 
 
 def test_iterations_that_a_master_begins_before_it_answers() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-__all__ = ["fetch_add", "load_acquire", "store_release"]
+__all__ = ["exchange", "fetch_add", "load_acquire", "store_release"]
 
 
 def _place(builder: Any, address: Any) -> Any:
@@ -31,6 +31,15 @@ def store_release(_typing: Any, address: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(address, value), make
+
+
+def exchange(_typing: Any, address: Any, value: Any) -> Any:
+    """Type ``exchange(address, value)``."""
+
+    def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.atomic_rmw("xchg", _place(builder, arguments[0]), arguments[1], "acq_rel")
+
+    return types.int64(address, value), make
 
 
 def fetch_add(_typing: Any, address: Any, value: Any) -> Any:

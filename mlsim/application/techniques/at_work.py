@@ -22,7 +22,9 @@ from mlsim.application.techniques.random import random_key
 from mlsim.application.techniques.rules import (
     ITERATIONS,
     KEY,
+    MEMORY,
     PES,
+    RULE_REALS,
     USERS,
     counts_overhead,
     is_adaptive,
@@ -34,7 +36,21 @@ from mlsim.application.techniques.rules import (
     reset_rule,
     times_iterations,
 )
-from mlsim.application.techniques.travelling import learn_done, spread_of
+from mlsim.application.techniques.travelling import (
+    END,
+    KNOWN,
+    NOTHING,
+    POSITION,
+    REALS,
+    REFILLS,
+    ROWS,
+    RULE,
+    STEP,
+    Asker,
+    learn_done,
+    spread_of,
+    take_shared,
+)
 from mlsim.application.techniques.user import (
     begin_object,
     gather_chunk,
@@ -52,6 +68,7 @@ __all__ = [
     "publish_gathered",
     "refill_rule",
     "size_from_rest",
+    "take_refilled",
 ]
 
 
@@ -274,3 +291,31 @@ def refill_rule(
     """
     reset_rule(rule, reals, code, n, p, min_chunk, parameters)
     rule[KEY] = random_key(rule[KEY], (node << _NUMBERS) + number)
+
+
+@kernel
+def take_refilled(
+    memory: Ints,
+    asker: Asker,
+    min_chunk: int,
+    parameters: Floats,
+    node: int,
+    first: int,
+    size: int,
+    now: float,
+) -> tuple[int, int, int]:
+    """Fill the queue of a block in shared memory with a chunk of the node, and take a chunk for a PE.
+
+    The block is the PE's own before, and released then; see ``take_shared``.
+    """
+    p, code, _, address = asker
+    block = memory[1:]
+    block[STEP], block[POSITION], block[END] = 0, first, first + size
+    block[REFILLS] += 1
+    rule, reals = block[RULE:REALS], block[REALS : len(block) - 1].view(np.float64)
+    refill_rule(rule, reals[:RULE_REALS], code, size, p, min_chunk, parameters, node, block[REFILLS])
+    if code == USER_OBJECT:
+        kept = reals[RULE_REALS + p + ROWS * (p if remembers(code) else 1) :]
+        rule[MEMORY] = len(kept)
+        begin_object(address, kept.reshape(1, len(kept)), size, p)
+    return take_shared(memory, asker, KNOWN, NOTHING, now)

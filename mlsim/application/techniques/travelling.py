@@ -1,8 +1,12 @@
 """The state of a technique in a real run: a block of 8-byte numbers that ranks pass on.
 
 The block is ``[turn, step, position, end, refills, rule..., reals..., seal]``. Who reads a copy while another
-writes may get a mixture of two states; the seal tells, since it depends on all numbers. Where all see the
-block itself it needs no seal: its turn is written last.
+writes may get a mixture of two states; the seal tells, since it depends on all numbers.
+
+Where all ranks see the block itself, the number of the next ticket precedes it, and in place of the seal is
+whether a rank holds it. The rank that finds it free takes it. In strict order of arrival every rank would
+wait for one that has lost its core, so a rank draws a ticket only after it has waited long; others then let
+it pass.
 """
 
 from __future__ import annotations
@@ -10,14 +14,16 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import fetch_add, inner_kernel, kernel, load_acquire, store_release
+from mlsim._jit import exchange, fetch_add, inner_kernel, kernel, load_acquire, store_release
 from mlsim.application.settings import USER_OBJECT
 from mlsim.application.techniques.adaptive import ROWS, learn_pieces
 from mlsim.application.techniques.lb4mpi import forget_chunks, note_deviation
 from mlsim.application.techniques.rules import (
+    ITERATIONS,
     LIBRARY_AF,
     MAF,
     MEMORY,
+    PES,
     RULE_NUMBERS,
     RULE_REALS,
     USERS,
@@ -31,37 +37,53 @@ from mlsim.application.techniques.user import learn_object
 from mlsim.application.techniques.weighting import learn_chunk
 
 __all__ = [
-    "DRAW",
+    "ANY",
+    "EMPTY",
+    "END",
     "KNOWN",
+    "LAST",
+    "NOTHING",
     "NOT_YET",
+    "POSITION",
+    "REALS",
+    "REFILLS",
     "ROWS",
+    "RULE",
+    "STEP",
     "Asker",
     "Done",
     "draw_ticket",
     "is_turn",
-    "is_turn_shared",
     "learn_done",
+    "release",
     "seal",
+    "seize",
     "spread_of",
     "take_shared",
     "take_travelling",
 ]
 
 
-Asker = tuple[int, int, int, int, int]
-"""Who asks for a chunk of what: PEs, technique, iterations, the PE that asks, and the address of a technique
-of the user in its process."""
+Asker = tuple[int, int, int, int]
+"""Who asks for a chunk of what: PEs, technique, the PE that asks, and the address of a technique of the user
+in its process."""
 
 Done = tuple[int, float, float, float, int, int]
 """What an executed chunk took: its size (0: there was none), its seconds, the seconds between asking for it
 and starting it, Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds (0 where it is in one), how many
 these are, its scheduling step."""
 
-TURN, STEP, POSITION, RULE = 0, 1, 2, 5
+NOTHING: Done = (0, 0.0, 0.0, 0.0, 0, 0)
+"""No chunk."""
+
+TURN, STEP, POSITION, END, REFILLS, RULE = 0, 1, 2, 3, 4, 5
 REALS = RULE + RULE_NUMBERS
-NOT_YET = -(1 << 62)
-KNOWN, DRAW = -1, -2
-"""In place of a turn: it has come; a ticket is to be drawn for it."""
+NOT_YET, EMPTY = -(1 << 62), -(1 << 62) - 1
+"""In place of a size: it is not the PE's turn; the queue is to be refilled by the PE, whose turn it is."""
+LAST = -1
+"""In place of how often a queue was filled: no refill follows."""
+KNOWN, ANY = -1, -2
+"""In place of a turn: it has come; no ticket was drawn."""
 _LOOKS = 2_000
 """About two microseconds, in which another rank takes its turn, if it has a core."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -147,10 +169,11 @@ def learn_done(
 
 
 @inner_kernel
-def _tell(address: int, memory: Floats, n: int, p: int, pe: int, done: Done) -> None:
+def _tell(address: int, memory: Floats, rule: Ints, pe: int, done: Done) -> None:
     """Tell a class of the user of an executed chunk."""
     size, seconds, waited, _, pieces, step = done
     if size > 0:
+        n, p = rule[ITERATIONS], rule[PES]
         learn_object(address, memory, n, p, pe, step, size, pieces, seconds, waited, spread_of(done))
 
 
@@ -162,10 +185,12 @@ def _take(
     now: float,
 ) -> tuple[int, int, int]:
     """Take a chunk in one's turn."""
-    p, code, n, pe, address = asker
-    step, first = block[STEP], block[POSITION]
+    p, code, pe, address = asker
+    step, first, end = block[STEP], block[POSITION], block[END]
     size = 0
-    if first < n:
+    if first == end:
+        step = -1
+    else:
         columns = p if remembers(code) else 1
         width = 1
         while width < columns:
@@ -183,10 +208,10 @@ def _take(
             rows, wide = 1, rule[MEMORY]
         sums = reals[at : at + rows * wide].reshape(rows, wide)
         if code == USER_OBJECT:
-            _tell(address, sums, n, p, pe, done)
+            _tell(address, sums, rule, pe, done)
         elif is_adaptive(code):
             learn_done(code, measured, sums, weights, pe, 1.0, done)
-        size = recursive_size(rule, reals[:RULE_REALS], weights, measured, sums, step, n - first, pe, now)
+        size = recursive_size(rule, reals[:RULE_REALS], weights, measured, sums, step, end - first, pe, now)
         if size > 0:
             block[POSITION] = first + size
             block[STEP] = step + 1
@@ -219,8 +244,8 @@ def take_travelling(
     Returns
     -------
     tuple
-        First iteration, size and step; size is 0 if nothing is left, and also below 1 where a technique of
-        the user gave that. If it is not the turn: the turn and ``NOT_YET``.
+        First iteration, size and step; if nothing is left, size 0 and step -1. A size below 1 of another step
+        is what a technique of the user gave. If it is not the turn: the turn and ``NOT_YET``.
     """
     if turn != KNOWN and not is_turn(block, turn):
         return turn, NOT_YET, 0
@@ -236,14 +261,35 @@ def draw_ticket(memory: Ints) -> int:
 
 
 @kernel(inline="always")
-def _turn_in(memory: Ints) -> int:
-    return memory.ctypes.data + 8 * (1 + TURN)
+def _try(memory: Ints, turn: int) -> bool:
+    """Make a shared block this process's own if nobody holds it, and nobody goes first who has a ticket."""
+    tickets = memory.ctypes.data
+    served, held = tickets + 8 * (1 + TURN), tickets + 8 * (len(memory) - 1)
+    # The block begins near the tickets: to read these at every look would delay the rank that changes it.
+    if load_acquire(held) != 0 or load_acquire(served) != (load_acquire(tickets) if turn == ANY else turn):
+        return False
+    if exchange(held, 1) == 0:
+        if turn != ANY:
+            store_release(served, turn + 1)
+        return True
+    return False
 
 
 @kernel
-def is_turn_shared(memory: Ints, turn: int) -> bool:
-    """Whether a turn has come with a block in shared memory."""
-    return bool(load_acquire(_turn_in(memory)) == turn)
+def seize(memory: Ints, turn: int) -> bool:
+    """Make a shared block this process's own, with a ticket or ``ANY``; return whether that is done soon."""
+    looks = 0
+    while not _try(memory, turn):
+        looks += 1
+        if looks == _LOOKS:
+            return False
+    return True
+
+
+@kernel
+def release(memory: Ints) -> None:
+    """Let others have a shared block."""
+    store_release(memory.ctypes.data + 8 * (len(memory) - 1), 0)
 
 
 @kernel
@@ -254,25 +300,23 @@ def take_shared(
     done: Done,
     now: float,
 ) -> tuple[int, int, int]:
-    """Take a chunk for a PE from a block in shared memory, and let the next turn come.
+    """Take a chunk for a PE from a block in shared memory, and let others have the block.
 
     Parameters
     ----------
     memory
         ``[ticket, block...]``, which others see and change.
     turn
-        Whose it has to be, ``KNOWN``, or ``DRAW``.
+        A ticket, ``ANY``, or ``KNOWN``: the block is the PE's own already.
 
-    Other parameters, and what is returned, as in :func:`take_travelling`.
+    Other parameters, and what is returned, as in :func:`take_travelling`. ``EMPTY``: the block remains the
+    PE's own until it has filled the queue, or has noted that no refill follows, and calls this again.
     """
-    if turn == DRAW:
-        turn = draw_ticket(memory)
-    if turn != KNOWN:
-        looks = 0
-        while load_acquire(_turn_in(memory)) != turn:
-            looks += 1
-            if looks == _LOOKS:
-                return turn, NOT_YET, 0
-    chunk = _take(memory[1:], asker, done, now)
-    store_release(_turn_in(memory), memory[1 + TURN] + 1)
+    if turn != KNOWN and not seize(memory, turn):
+        return turn, NOT_YET, 0
+    block = memory[1:]
+    if block[POSITION] == block[END] and block[REFILLS] != LAST:
+        return 0, EMPTY, 0
+    chunk = _take(block, asker, done, now)
+    release(memory)
     return chunk

@@ -18,6 +18,7 @@ from mlsim._jit import by_numba
 from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.choice import WEIGHTED, Choice
 from mlsim.application.settings import ADDRESS
+from mlsim.application.techniques.at_work import publish, refill_rule, take_refilled
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.rules import (
     CONSTANT,
@@ -41,15 +42,20 @@ from mlsim.application.techniques.rules import (
     straightforward_sizes,
 )
 from mlsim.application.techniques.travelling import (
+    ANY,
+    EMPTY,
     KNOWN,
+    LAST,
     NOT_YET,
+    NOTHING,
     ROWS,
     Asker,
     Done,
     draw_ticket,
     is_turn,
-    is_turn_shared,
     learn_done,
+    release,
+    seize,
     spread_of,
     take_shared,
     take_travelling,
@@ -63,7 +69,11 @@ from mlsim.application.techniques.user import (
 )
 
 __all__ = [
+    "ANY",
     "DONE",
+    "EMPTY",
+    "KNOWN",
+    "LAST",
     "NOTHING",
     "NOT_YET",
     "Chunk",
@@ -83,9 +93,6 @@ __all__ = [
 
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""
-
-NOTHING: Done = (0, 0.0, 0.0, 0.0, 0, 0)
-"""No chunk."""
 
 DONE = len(NOTHING)
 
@@ -108,7 +115,7 @@ class RuleState:
     ----------
     step, position, end, refills
         Places of ``numbers``: next scheduling step, next iteration, end of the queue, how often it was
-        filled.
+        filled (``LAST``: no refill follows).
     """
 
     step, position, end, refills = range(4)
@@ -177,8 +184,12 @@ class RecursiveRule:
         self._address = int(self._settings.parameters[ADDRESS]) if self._is_user else 0
 
     def begin(self, n: int, p: int, weights: Floats) -> None:
-        """Prepare for a loop of ``n`` iterations and ``p`` PEs, or nodes, with these weights."""
+        """Prepare for a loop of ``n`` iterations and ``p`` PEs, or nodes, with these weights.
+
+        No refill follows, unless the caller sets ``refills`` to 0.
+        """
         state, settings = self.state, self._settings
+        state.numbers[state.end], state.numbers[state.refills] = n, LAST
         state.weights[:] = weights
         reset_rule(state.rule, state.reals, settings.code, n, p, settings.min_chunk, settings.parameters)
         self._begin_object(n, p)
@@ -191,8 +202,6 @@ class RecursiveRule:
 
     def refill(self, n: int, p: int, node: int, number: int) -> None:
         """Prepare for the ``number``-th chunk of a node, of ``n`` iterations for ``p`` PEs."""
-        from mlsim.application.techniques.at_work import refill_rule
-
         state, settings = self.state, self._settings
         refill_rule(
             state.rule,
@@ -259,8 +268,6 @@ class RecursiveRule:
             n, p = int(known.rule[ITERATIONS]), int(known.rule[PES])
             tell_of_node(self._address, own.measured, known.sums, n, p, node)
             return
-        from mlsim.application.techniques.at_work import publish
-
         publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)
 
     def forget_gathered(self) -> None:
@@ -283,15 +290,26 @@ class RecursiveRule:
         -------
         callable
             Its arguments are a turn, what the PE's executed chunk took, and the time (s). Pass its result to
-            :meth:`check_nothing` if the size is below 1 and not ``NOT_YET``.
+            :meth:`check_nothing` if the size is below 1 and neither ``NOT_YET`` nor ``EMPTY``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
-        asker: Asker = self._p, self.choice.code, self._n, pe, self._address
-        return partial(kernel, memory, asker)
+        return partial(kernel, memory, self._asker(pe))
 
-    def check_nothing(self, first: int, size: int, step: int, pe: int) -> None:
+    def refiller(self, memory: Ints, pe: int, node: int) -> Callable[[int, int, float], Chunk]:
+        """Return a function that fills a node's queue in shared memory, and assigns a chunk to a PE.
+
+        Its arguments are first iteration and size of the node's chunk, and the time (s); for its result see
+        :meth:`taker`.
+        """
+        settings = self._settings
+        return partial(take_refilled, memory, self._asker(pe), settings.min_chunk, settings.parameters, node)
+
+    def _asker(self, pe: int) -> Asker:
+        return len(self.state.weights), self.choice.code, pe, self._address
+
+    def check_nothing(self, size: int, step: int, pe: int) -> None:
         """Raise an error if iterations were left although the technique computed a size below 1."""
-        if size < 0 or first < self._n:
+        if step >= 0:
             self._settings.bad_size[:] = step, pe, size
             raise self.choice.wrong_size(self._settings, self._n, self._p)
 
@@ -427,8 +445,10 @@ def warm_up() -> None:
         block = memory[1:]
         rule.taker(take_travelling, block, 0)(KNOWN, NOTHING, 0.0)
         rule.taker(take_shared, memory, 0)(KNOWN, NOTHING, 0.0)
+        rule.refiller(memory, 0, 0)(0, 8, 0.0)
         is_turn(block, 0)
-        is_turn_shared(memory, draw_ticket(memory))
+        seize(memory, draw_ticket(memory))
+        release(memory)
         if not needs_lock(choice):
             for p in (2, _SIZES_AHEAD):
                 straightforward = StraightforwardRule(choice, 8, p, np.ones(p), 0)

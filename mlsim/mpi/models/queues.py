@@ -8,8 +8,8 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.application.choice import Choice
-from mlsim.application.techniques.travelling import KNOWN
 from mlsim.mpi.loop.chunk_rules import (
+    KNOWN,
     NOT_YET,
     Done,
     RecursiveRule,
@@ -22,13 +22,14 @@ from mlsim.mpi.loop.chunk_rules import (
 )
 from mlsim.mpi.loop.context import Context
 from mlsim.mpi.models.model import Chunk, Setting
-from mlsim.mpi.transport.relay import RELAY_WORDS, relay_on
+from mlsim.mpi.transport.relay import RELAY_WORDS, Relay, SharedRelay, relay_on
 from mlsim.mpi.transport.window import PollingLock, Window
 from mlsim.scenario.words import LockOrder
 
-__all__ = ["LockedQueue", "LoopQueue", "RelayQueue", "StepQueue", "loop_queue"]
+__all__ = ["LockedQueue", "LoopQueue", "RelayQueue", "StepQueue", "enter", "loop_queue", "take_in_turn"]
 
 Publish = Callable[[RecursiveRule], None]
+Take = Callable[[int, Done, float], Chunk]
 
 _STEP, _POSITION = 0, 1
 
@@ -97,6 +98,26 @@ class StepQueue(_InWindow):
         return first, (size if first + size <= n else n - first), step
 
 
+def take_in_turn(
+    relay: Relay | SharedRelay, take: Take, turn: int, done: Done, now: Callable[[], float]
+) -> Chunk:
+    """Wait for a rank's turn, which has not come yet, and take a chunk."""
+    chunk, tries = (turn, NOT_YET, 0), 0
+    while chunk[1] == NOT_YET:
+        turn = relay.wait(turn, tries)
+        tries += 1
+        chunk = take(turn, done, now())
+    return chunk
+
+
+def enter(relay: Relay | SharedRelay) -> None:
+    """Wait until it is this rank's turn."""
+    turn, tries = relay.ask(), 0
+    while not relay.has_turn(turn):
+        turn = relay.wait(turn, tries)
+        tries += 1
+
+
 class RelayQueue(_InWindow):
     """For techniques that need the remaining iterations, or measurements of other PEs.
 
@@ -138,23 +159,17 @@ class RelayQueue(_InWindow):
             delay(self._delay)
         turn = relay.ask() if publish is None else self._prepare(publish)
         chunk = take(turn, done, now())
-        tries = 0
-        while chunk[1] == NOT_YET:
-            relay.wait(chunk[0], tries)
-            tries += 1
-            chunk = take(chunk[0], done, now())
+        if chunk[1] == NOT_YET:
+            chunk = take_in_turn(relay, take, chunk[0], done, now)
         relay.hand_on()
         if chunk[1] > 0:
             return chunk
-        self._rule.check_nothing(*chunk, self._pe)
+        self._rule.check_nothing(*chunk[1:], self._pe)
         return None
 
     def _prepare(self, publish: Publish) -> int:
         """Wait for this rank's turn and publish measurements before a chunk is claimed."""
-        ticket, tries = self._relay.draw(), 0
-        while not self._relay.has_turn(ticket):
-            self._relay.wait(ticket, tries)
-            tries += 1
+        enter(self._relay)
         publish(self._rule)
         return KNOWN
 

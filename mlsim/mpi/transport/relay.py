@@ -6,8 +6,9 @@ own until it writes them back with the next turn (one more flush). The standard 
 returns that overlaps a ``Put``; a checksum over all the numbers (the seal) detects mixtures (see
 ``techniques/travelling.py``).
 
-Where all ranks see the numbers in their own memory, they draw tickets and change the numbers in place, by the
-processor's own atomics.
+Where all ranks see the numbers in their own memory, the one that finds them free takes them, by the
+processor's own atomics, and changes them in place. With more ranks than cores, turns in order of arrival
+would cost a change of processes each, so tickets are for ranks that have waited long.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from array import array
 import numpy as np
 from mpi4py import MPI
 
-from mlsim._arrays import Ints
 from mlsim.application.techniques.travelling import (
-    DRAW,
+    ANY,
     TURN,
     draw_ticket,
     is_turn,
-    is_turn_shared,
+    release,
     seal,
+    seize,
     take_shared,
     take_travelling,
 )
-from mlsim.mpi.transport.waiting import Patience
+from mlsim.mpi.transport.waiting import SPINS, Patience
 from mlsim.mpi.transport.window import SharedWindow, Window
+from mlsim.scenario.words import LockOrder
 
 __all__ = ["RELAY_WORDS", "Relay", "SharedRelay", "relay_on"]
 
@@ -38,12 +40,8 @@ RELAY_WORDS = 3
 """Ticket, turn and seal."""
 
 _SHORT = 128
-
-
-def _pause(patience: Patience, block: Ints, ticket: int, tries: int) -> None:
-    """Pause between polls; tickets further behind poll less often."""
-    for _ in range(min(max(ticket - int(block[TURN]), 1), 64)):
-        patience.pause(tries)
+_OVERTAKEN = 500
+"""Waits after which a rank draws a ticket for numbers in shared memory: about 1 ms, if it has a core."""
 
 
 class Relay:
@@ -91,22 +89,26 @@ class Relay:
         self._win.Flush(self._holder)
         return self._ticket[0]
 
-    draw = ask
-
     def has_turn(self, ticket: int) -> bool:
         """Return whether the block read is that of a ticket's turn."""
         return is_turn(self.block, ticket)
 
-    def wait(self, ticket: int, tries: int) -> None:
-        """Wait until the block may be that of the ticket, which it has not been, and read it."""
-        _pause(self._patience, self.block, ticket, tries)
+    def wait(self, ticket: int, tries: int) -> int:
+        """Wait until the block may be that of the ticket, which is returned, and read it."""
+        self._pause(ticket, tries)
         while self._is_long and int(self.block[TURN]) < ticket:
             tries += 1
             self._win.Get(self._head, self._holder, 1)
             self._win.Flush(self._holder)
-            _pause(self._patience, self.block, ticket, tries)
+            self._pause(ticket, tries)
         self._win.Get(self._whole, self._holder, 1)
         self._win.Flush(self._holder)
+        return ticket
+
+    def _pause(self, ticket: int, tries: int) -> None:
+        """Pause between polls; tickets further behind poll less often."""
+        for _ in range(min(max(ticket - int(self.block[TURN]), 1), 64)):
+            self._patience.pause(tries)
 
     def hand_on(self) -> None:
         """Write the block, sealed for the next turn."""
@@ -121,44 +123,51 @@ class SharedRelay:
     ----------
     window, words, patience
         As there.
+    order
+        ``polling``: no rank draws a ticket, however long it has waited.
 
     Attributes
     ----------
     block
-        int64[words + 2]: as there, but of all ranks; to be changed by the one whose turn it is.
+        int64[words + 2]: as there, but of all ranks; to be changed by the one that holds it.
     memory
         What :attr:`kernel` takes: the number of the next ticket, and the block.
     """
 
     kernel = staticmethod(take_shared)
 
-    def __init__(self, window: SharedWindow, words: int, patience: Patience) -> None:
+    def __init__(
+        self, window: SharedWindow, words: int, patience: Patience, order: str = LockOrder.FIFO
+    ) -> None:
         self._window, self._patience = window, patience
+        self._draws_at = _OVERTAKEN if order == LockOrder.FIFO else -1
         self.memory = window.memory[: words + RELAY_WORDS]
         self.block = self.memory[1:]
 
     def begin(self) -> None:
-        """Synchronize the block, on one rank, before any request; its turn is 0, as it was cleared."""
+        """Synchronize the block, on one rank, before any request; it is free, as it was cleared."""
         self._window.sync()
 
     def ask(self) -> int:
-        """Return the code that lets the kernel draw a ticket."""
-        return DRAW
+        """Return the code that lets the kernel take the block when it is free."""
+        return ANY
 
-    def draw(self) -> int:
-        """Draw a ticket; its turn may not have come yet."""
-        return draw_ticket(self.memory)
+    def has_turn(self, turn: int) -> bool:
+        """Take the block, with a ticket or ``ANY``; return whether that was done."""
+        return seize(self.memory, turn)
 
-    def has_turn(self, ticket: int) -> bool:
-        """Return whether it is the turn of a ticket."""
-        return is_turn_shared(self.memory, ticket)
-
-    def wait(self, ticket: int, tries: int) -> None:
-        """Pause until it may be the turn of a ticket."""
-        _pause(self._patience, self.block, ticket, tries)
+    def wait(self, turn: int, tries: int) -> int:
+        """Pause until the block may be free; return the turn to go on with, which may be a ticket now."""
+        # The kernel has looked for longer than a rank with a core needs: one without it may hold the block.
+        self._patience.pause(SPINS + tries)
+        return draw_ticket(self.memory) if tries == self._draws_at else turn
 
     def hand_on(self) -> None:
-        """Do nothing: the kernel has advanced the turn."""
+        """Do nothing: the kernel has released the block."""
+
+    def release(self) -> None:
+        """Let others have the block, where the kernel will not."""
+        release(self.memory)
 
 
 def relay_on(window: Window, words: int, patience: Patience) -> Relay | SharedRelay:

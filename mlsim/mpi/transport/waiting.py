@@ -14,13 +14,14 @@ from typing import Literal
 
 from mlsim.mpi.transport.alarm import Alarm, Waiting
 
-__all__ = ["Patience", "WaitStyle", "serve_while_waiting", "stop_serving"]
+__all__ = ["SPINS", "Patience", "WaitStyle", "serve_while_waiting", "stop_serving"]
 
 WaitStyle = Literal["auto", "spin", "sleep"]
 
 _LOOK_EVERY = 512
 """Polls between two looks at what takes so long: about 0.1 s, where ranks sleep."""
-_SPINS = 50
+SPINS = 50
+"""Polls before the first pause in which a rank yields its core."""
 _YIELDS = 200
 _FIRST_SLEEP = 10e-6
 _LONGEST_SLEEP = 200e-6
@@ -100,7 +101,7 @@ class Patience:
         """Serve requests, then yield the core or sleep; ``tries`` is the number of polls so far."""
         for service in _services:
             service()
-        if tries < _SPINS:
+        if tries < SPINS:
             return
         if not self.sleeps or tries < _YIELDS:
             os.sched_yield()

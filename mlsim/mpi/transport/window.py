@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -18,7 +18,7 @@ from mpi4py import MPI
 from mlsim._arrays import Ints
 from mlsim.mpi.transport.waiting import Patience
 
-__all__ = ["Lock", "SharedWindow", "TicketLock", "Window", "make_lock"]
+__all__ = ["PollingLock", "SharedWindow", "Window", "bare_pair"]
 
 
 _WORD = 8
@@ -127,48 +127,6 @@ class SharedWindow(Window):
         return MPI.Win.Allocate_shared(words * _WORD, _WORD, comm=comm)
 
 
-class Lock(Protocol):
-    """Held by one rank at a time."""
-
-    def acquire(self) -> None:
-        """Wait until it is this rank's."""
-
-    def release(self) -> None:
-        """Release it, for the next rank."""
-
-
-class TicketLock:
-    """A lock acquired in order of arrival, by two counters of a window.
-
-    Parameters
-    ----------
-    window, place
-        Where the counters are: the next ticket, and the one that is served.
-    patience
-        How to wait.
-    """
-
-    WORDS = 2
-
-    def __init__(self, window: Window, place: int, patience: Patience) -> None:
-        self._window, self._next, self._served = window, place, place + 1
-        self._patience = patience
-
-    def acquire(self) -> None:
-        """Draw a ticket and wait for its turn."""
-        ticket = self._window.fetch_add(self._next, 1)
-        tries = 0
-        while (served := self._window.fetch(self._served)) != ticket:
-            # those further behind look less often
-            for _ in range(ticket - served):
-                self._patience.pause(tries)
-            tries += 1
-
-    def release(self) -> None:
-        """Call the next ticket."""
-        self._window.fetch_add(self._served, 1)
-
-
 class PollingLock:
     """A polled lock: the first rank that finds it free acquires it (Eleliemy 2021, §4.4, of Intel MPI)."""
 
@@ -187,13 +145,6 @@ class PollingLock:
     def release(self) -> None:
         """Mark it as free."""
         self._window.fetch_replace(self._place, 0)
-
-
-def make_lock(order: str, window: Window, place: int, patience: Patience) -> Lock:
-    """Make a lock by its word: ``fifo`` or ``polling``; it takes two numbers of the window."""
-    if order == "polling":
-        return PollingLock(window, place, patience)
-    return TicketLock(window, place, patience)
 
 
 def bare_pair(window: Window, repetitions: int) -> float:
