@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
 
@@ -168,7 +169,14 @@ def reason_of(error: Exception) -> str:
             return f"cannot be read: {error.strerror or error}"
 
 
-def read_bytes(path: Path, what: str = "file", most: int | None = None, *, stream: bool = True) -> bytes:
+def read_bytes(
+    path: Path,
+    what: str = "file",
+    most: int | None = None,
+    *,
+    stream: bool = True,
+    checked: Callable[[Iterator[bytes]], Iterator[bytes]] = iter,
+) -> bytes:
     """Read a file as a whole.
 
     Parameters
@@ -177,6 +185,8 @@ def read_bytes(path: Path, what: str = "file", most: int | None = None, *, strea
         As for :func:`open_file`.
     most
         Bytes it may have; by default :func:`most_held`.
+    checked
+        Looks at the pieces as they are read.
 
     Raises
     ------
@@ -188,7 +198,7 @@ def read_bytes(path: Path, what: str = "file", most: int | None = None, *, strea
         try:
             status = os.fstat(file.fileno())
             size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-            content = b"" if size > most else _read(file, most + 1)
+            content = b"" if size > most else b"".join(checked(_pieces(file, most + 1)))
         except OSError as error:
             raise InputError(f"{named(path)}: {reason_of(error)}") from error
     if max(size, len(content)) > most:
@@ -197,10 +207,8 @@ def read_bytes(path: Path, what: str = "file", most: int | None = None, *, strea
     return content
 
 
-def _read(file: BufferedReader, most: int) -> bytes:
+def _pieces(file: BufferedReader, most: int) -> Iterator[bytes]:
     """Read to the end, at most so much; a pipe gives some at a time."""
-    pieces = []
     while most > 0 and (piece := file.read(min(most, 1 << 20))):
-        pieces.append(piece)
+        yield piece
         most -= len(piece)
-    return b"".join(pieces)

@@ -12,11 +12,10 @@ from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.application.user_model import check_model
 from mlsim.cosim.inputs import application_of, cost_profiles
 from mlsim.errors import InputError
-from mlsim.platform import Machine, machine_of
+from mlsim.platform import machine_of
 from mlsim.record import ChunkStore, Records
 from mlsim.scenario import Calibration, CostProfile, Scenario, TraceLevel
-from mlsim.scenario.whole.demand import check_list
-from mlsim.scenario.whole.demand import check_loop as check_loop_demand
+from mlsim.scenario.whole.demand import check_list, check_loop_alone
 
 __all__ = ["check_loop", "loop_cost_sums", "loop_costs", "simulate_loop"]
 
@@ -38,8 +37,8 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
     InputError
         If the costs cannot be made.
     """
+    check_loop_alone(scenario)
     machine = machine_of(scenario)
-    _check_loop_demand(scenario, machine)
     job = LoopJob(1, _needed_run_time(scenario, run_time))
     costs = cost_profiles(scenario, machine)
     store = ChunkStore() if chunks else None
@@ -49,8 +48,15 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
     return loop_alone(application, machine, store, scenario.output.trace is TraceLevel.MESSAGES)
 
 
-def check_loop(scenario: Scenario, run_time: float | None = None) -> None:
+def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0) -> None:
     """Read everything that a loop alone names, without simulating; see :func:`simulate_loop`.
+
+    Parameters
+    ----------
+    scenario, run_time
+        As there.
+    held
+        Other loops whose results are held as well.
 
     Raises
     ------
@@ -58,8 +64,8 @@ def check_loop(scenario: Scenario, run_time: float | None = None) -> None:
         If a file it names cannot be used, or its costs cannot be made.
     """
     _needed_run_time(scenario, run_time)
+    check_loop_alone(scenario, held)
     machine = machine_of(scenario)
-    _check_loop_demand(scenario, machine)
     cost_profiles(scenario, machine)
     for technique in application_of(scenario).techniques:
         check_technique(technique)
@@ -79,8 +85,8 @@ def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.
     float64[N+1]
         In s on a PE of the reference speed.
     """
+    check_loop_alone(scenario)
     machine = machine_of(scenario)
-    _check_loop_demand(scenario, machine)
     needed = _needed_run_time(scenario, run_time)
     profiles = cost_profiles(scenario, machine)
     check_list(scenario, profiles.iterations(machine.n_cores))
@@ -89,17 +95,10 @@ def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.
 
 def loop_cost_sums(scenario: Scenario, run_time: float | None = None) -> CostSums:
     """Compute the same, of long loops in a few numbers where their costs are linear."""
+    check_loop_alone(scenario)
     machine = machine_of(scenario)
-    _check_loop_demand(scenario, machine)
     needed = _needed_run_time(scenario, run_time)
     return cost_sums(cost_profiles(scenario, machine).costs(1, machine.n_cores, needed))
-
-
-def _check_loop_demand(scenario: Scenario, machine: Machine) -> None:
-    """Check that a loop on the whole machine can be held."""
-    most = scenario.application.pes_per_node
-    cores = machine.cores if most is None else np.minimum(machine.cores, most)
-    check_loop_demand(scenario, int(cores.sum()))
 
 
 def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:

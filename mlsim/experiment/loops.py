@@ -283,7 +283,7 @@ def run_loops(
     from mlsim.cosim import check_loop
 
     for scenario in scenarios:
-        check_loop(scenario, run_time)
+        check_loop(scenario, run_time, held=len(scenarios) - 1)
     results: list[LoopResult] = []
     if out is None:
         for scenario in scenarios:

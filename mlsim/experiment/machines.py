@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from itertools import groupby
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate, groupby
 from typing import Any
 
 from mlsim.errors import InputError
+from mlsim.scenario.whole.demand import MOST_PES, check_pes
 
 __all__ = ["REFERENCE_SPEED", "node_groups"]
 
@@ -39,12 +42,28 @@ def node_groups(pes: str, speeds: str | None = None) -> list[dict[str, Any]]:
     >>> [(group["count"], group["cores"], group["speed"]) for group in groups]
     [(4, 48, 1300000000.0), (6, 16, 2400000000.0)]
     """
-    cores = [int(each) for number, each in _pairs(pes) for _ in range(number)]
-    relative = _speeds(speeds, len(cores)) if speeds is not None else [1.0] * len(cores)
+    sizes = _pairs(pes)
+    nodes = sum(number for number, _ in sizes)
+    relative = [(nodes, 1.0)] if speeds is None else _speeds(speeds, nodes)
+    found = groupby(_both(sizes, relative), key=lambda run: run[1:])
     return [
-        {"name": f"group{row}-", "count": len(list(same)), "cores": size, "speed": speed * REFERENCE_SPEED}
-        for row, ((size, speed), same) in enumerate(groupby(zip(cores, relative, strict=True)))
+        {
+            "name": f"group{row}-",
+            "count": sum(number for number, *_ in same),
+            "cores": size,
+            "speed": speed * REFERENCE_SPEED,
+        }
+        for row, ((size, speed), same) in enumerate(found)
     ]
+
+
+def _both(sizes: list[tuple[int, int]], speeds: list[tuple[int, float]]) -> Iterator[tuple[int, int, float]]:
+    """Yield how many nodes in a row have which number of PEs and which speed."""
+    ends = [list(accumulate(number for number, _ in runs)) for runs in (sizes, speeds)]
+    at = 0
+    for end in sorted({*ends[0], *ends[1]}):
+        yield end - at, sizes[bisect_right(ends[0], at)][1], speeds[bisect_right(ends[1], at)][1]
+        at = end
 
 
 def _pairs(pes: str) -> list[tuple[int, int]]:
@@ -52,27 +71,29 @@ def _pairs(pes: str) -> list[tuple[int, int]]:
     for part in pes.split(","):
         match = _PES.fullmatch(part.strip())
         number, each = (int(match[1] or 1), int(match[2])) if match else (0, 0)
-        if not 1 <= number * each <= 10_000_000:
+        if not number * each:
             raise InputError(
                 f"--pes {pes}: {part.strip()!r} is not NODESxPES; allowed: such as 16x16 (16 nodes of 16 "
-                "PEs), 8 (one node) or 4x48,6x16, 1 to 10,000,000 PEs"
+                f"PEs), 8 (one node) or 4x48,6x16, 1 to {MOST_PES:,} PEs"
             )
+        check_pes(f"--pes {pes}", number * each)
         pairs.append((number, each))
     return pairs
 
 
-def _speeds(speeds: str, nodes: int) -> list[float]:
-    relative: list[float] = []
+def _speeds(speeds: str, nodes: int) -> list[tuple[int, float]]:
+    relative: list[tuple[int, float]] = []
     for part in speeds.split(","):
         match = _SPEEDS.fullmatch(part.strip())
         speed = float(match[1]) if match else 0.0
         number = int(match[2] or 1) if match else 0
-        if not (speed > 0.0 and 1 <= number <= 10_000_000):
+        if not (speed > 0.0 and number >= 1):
             raise InputError(
                 f"--speeds {speeds}: {part.strip()!r} is not SPEEDxNODES; allowed: such as 1x8,0.5x8 "
                 "(8 nodes of speed 1, then 8 of half the speed), speeds more than 0"
             )
-        relative += [speed] * number
-    if len(relative) != nodes:
-        raise InputError(f"--speeds {speeds}: for {len(relative)} nodes, and --pes has {nodes}; one a node")
+        relative.append((number, speed))
+    found = sum(number for number, _ in relative)
+    if found != nodes:
+        raise InputError(f"--speeds {speeds}: for {found} nodes, and --pes has {nodes}; one a node")
     return relative

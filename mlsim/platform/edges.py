@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from mlsim._files import read_text
+from mlsim._files.lines import read_lines
 from mlsim.errors import InputError
 from mlsim.scenario import EdgeConfig
 
@@ -58,7 +58,7 @@ def read_edges(path: str | Path) -> list[Edge]:
         If the file cannot be read, or a line is no link; the message has the line's number.
     """
     path = Path(path)
-    lines = read_text(path, "edge list").splitlines()
+    lines = read_lines(path, "edge list")
     edges = []
     for number, line in enumerate(lines, 1):
         cells = [cell.strip() for cell in line.split(",")]

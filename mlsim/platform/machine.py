@@ -117,7 +117,7 @@ def build_machine(config: PlatformConfig, seed: int = 0, edges: Path | None = No
     names = [f"{group.name}{number}" for group in groups for number in range(group.count)]
     return Machine(
         name=names,
-        group=[group.name for group in groups for _ in range(group.count)],
+        group=[name for group in groups for name in [group.name] * group.count],
         cores=np.repeat(np.array([group.cores for group in groups], np.int64), counts),
         speed=np.repeat(np.array([group.core_speed / reference for group in groups]), counts),
         reference_speed=reference,

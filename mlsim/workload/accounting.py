@@ -220,7 +220,7 @@ def _sge_time(text: str, what: str) -> float:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    text = decode(read_whole(path), path, "workload")
+    text = decode(read_whole(path, lines=True), path, "workload")
     return ((number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip())
 
 

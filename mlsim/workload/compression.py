@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 from mlsim._files import expanded, most_held, named, open_file, reason_of
+from mlsim._files.lines import bounded_lines
 from mlsim.errors import InputError
 
 if sys.version_info >= (3, 14):
@@ -142,8 +143,15 @@ def compression_of(path: str | Path) -> str:
     return known.name if known else "plain"
 
 
-def read_chunks(path: str | Path) -> Iterator[bytes]:
+def read_chunks(path: str | Path, what: str = "workload") -> Iterator[bytes]:
     """Yield the decompressed bytes of a file piece by piece, in constant memory.
+
+    Parameters
+    ----------
+    path
+        The file.
+    what
+        What it should be, for messages.
 
     Raises
     ------
@@ -151,7 +159,7 @@ def read_chunks(path: str | Path) -> Iterator[bytes]:
         The file cannot be read, ends in the middle of the compressed data, or is corrupt.
     """
     path = expanded(path)
-    with open_file(path, "workload") as file:
+    with open_file(path, what) as file:
         known = _format_of(_head(path, file))
         if known is None:
             yield from _pieces(path, file, _PLAIN_BYTES)
@@ -159,8 +167,17 @@ def read_chunks(path: str | Path) -> Iterator[bytes]:
             yield from _joined(_decompressed(path, _pieces(path, file, known.read_bytes), known))
 
 
-def read_whole(path: str | Path) -> bytes:
+def read_whole(path: str | Path, *, lines: bool = False, what: str = "workload") -> bytes:
     """Return all decompressed bytes of a file, if they are not more than memory holds.
+
+    Parameters
+    ----------
+    path
+        The file.
+    lines
+        Whether it is a text of lines, of which none is too long (:func:`mlsim._files.lines.bounded_lines`).
+    what
+        What it should be, for messages.
 
     Raises
     ------
@@ -168,7 +185,8 @@ def read_whole(path: str | Path) -> bytes:
         As for :func:`read_chunks`; also if there is more than :func:`mlsim._files.most_held` says.
     """
     pieces, size, most = [], 0, most_held()
-    for piece in read_chunks(path):
+    chunks = read_chunks(path, what)
+    for piece in bounded_lines(Path(path), chunks, what) if lines else chunks:
         size += len(piece)
         if size > most:
             raise InputError(

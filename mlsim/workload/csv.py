@@ -107,7 +107,7 @@ def read_csv(
         one is needed or makes no sense in its column.
     """
     path = Path(path)
-    records = _records(path, decode(read_whole(path), path, "workload"), lenient)
+    records = _records(path, decode(read_whole(path, lines=True), path, "workload"), lenient)
     with refusing_damage(f"{path}: cannot be read as CSV"):
         cells = pl.read_csv(
             io.BytesIO(records.text.encode()), has_header=False, new_columns=records.names, infer_schema=False

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from mlsim._files.lines import LONGEST_LINE
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.compression import SUFFIXES, read_chunks
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Format", "LogReader", "check_reader", "format_of", "format_of_name"]
 
 _BLOCK_JOBS = 16_384
-_LONGEST_LINE = 1 << 20
 _FIRST_BURST, _LAST_BURST = 2, 4
 PBS_LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")
 SGE_LINE = re.compile(rb"(?:[^:\n]*:){5}\d+:[^:\n]*:-?\d+:\d+:\d+:\d+:(?:[^:\n]*:){23}\d+:\d+:")
@@ -279,8 +279,8 @@ def format_of(path: str | Path) -> WorkloadFormat:
         head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()
         while head.startswith(b"#") and b"\n" in head:  # comments of Grid Engine
             head = head.partition(b"\n")[2].lstrip()
-        enough = len(head) > _LONGEST_LINE if head.startswith(b"{") else b"\n" in head
-        if enough or len(head) > _LONGEST_LINE:
+        enough = len(head) > LONGEST_LINE if head.startswith(b"{") else b"\n" in head
+        if enough or len(head) > LONGEST_LINE:
             break
     for mark, system in _UNREAD.items():
         if head.startswith(mark):

@@ -64,7 +64,7 @@ def read_steps(path: Path) -> JobSteps:
     """
     import polars as pl  # runs without such a file do without
 
-    from mlsim._files.tables import read_table
+    from mlsim.workload.table_file import read_table
 
     frame = read_table(path, "table of power", STEP_COLUMNS)
     missing = [name for name in STEP_COLUMNS[:3] if name not in frame.columns]

@@ -46,7 +46,7 @@ from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.accounting import log_of_accounting
 from mlsim.workload.columns import check_names
-from mlsim.workload.compression import read_whole
+from mlsim.workload.compression import read_chunks, read_whole
 from mlsim.workload.header import Header
 from mlsim.workload.memory_units import slurm_size
 from mlsim.workload.own_columns import check_own
@@ -203,8 +203,9 @@ def read_sacct(path: str | Path, *, lenient: bool = False, own: Sequence[str] = 
         The file cannot be read, a column is missing, or (unless `lenient`) a line is broken.
     """
     path = Path(path)
-    text = decode(read_whole(path), path, "workload")
-    if text.lstrip().startswith("{"):
+    json = next(read_chunks(path), b"").removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    text = decode(read_whole(path, lines=not json), path, "workload")
+    if json:
         names, lines = _of_json(path, text), "job"
     else:
         names, lines = _of_text(path, text), "line"

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim._files import named
+from mlsim._files.lines import bounded_lines
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks
 from mlsim.workload.exact import SURE_DIGITS, check_distinct, exact_id
@@ -37,7 +38,6 @@ __all__ = ["SwfBlock", "SwfReader", "read_swf"]
 Bytes = NDArray[np.uint8]
 
 BLOCK_JOBS = 65_536
-_LONGEST_LINE = 1 << 20
 _SHOWN_CHARACTERS = 60
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -228,18 +228,13 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
     """Yield pieces of the file that start at a line's start and end with a newline."""
     rest = b""
     at_start = True
-    for chunk in read_chunks(path):
+    for chunk in bounded_lines(path, read_chunks(path), "log in SWF"):
         text = rest + chunk
         if at_start and len(text) >= len(_BYTE_ORDER_MARK):
             text = text.removeprefix(_BYTE_ORDER_MARK)
             at_start = False
         end = text.rfind(b"\n") + 1
         rest = text[end:]
-        if len(rest) > _LONGEST_LINE:
-            raise InputError(
-                f"{path}: has a line of more than {_LONGEST_LINE} bytes; is this a text file in SWF?\n"
-                f"  found: {_shown(rest)}"
-            )
         if end:
             yield text[:end]
     if rest:

@@ -17,6 +17,7 @@ def rows(pes, speeds=None):
         ("4x8", "1,1,.5x2", [(2, 8, 1), (2, 8, 0.5)]),
         ("2x8,2x8", None, [(4, 8, 1)]),
         ("2×8", "0.5×2", [(2, 8, 0.5)]),
+        ("3x8,2x4", "1x4,2", [(3, 8, 1), (1, 4, 1), (1, 4, 2)]),
     ],
 )
 def test_equal_neighbours_are_one_group(pes, speeds, groups):

@@ -10,7 +10,8 @@ import pytest
 import mlsim
 from mlsim.cosim import survey
 from mlsim.errors import InputError
-from mlsim.experiment import loop_from_mapping, run_loop
+from mlsim.experiment import loop_from_mapping, run_loop, run_loops
+from mlsim.experiment.machines import node_groups
 from mlsim.scenario import from_mapping, load, loads
 from mlsim.scenario.whole.demand import Share, check_memory
 
@@ -69,6 +70,33 @@ def test_loops_that_cannot_be_held(tmp_path: Path) -> None:
     whole = scenario(str(jobs), application={"model": "loop", **per_pe})
     with pytest.raises(InputError, match=r"1,000,000,000 iterations on each of 8 PEs: 128\.0 GB"):
         survey(from_mapping(whole))
+
+
+def test_loops_on_more_pes_than_one_is_simulated_on(tmp_path: Path) -> None:
+    constant = {"costs": {"profile": "constant", "mean": "1 ms"}, "iterations": {"count": 9}}
+    words = r"a loop on 10,000,000 PEs or more would take 4\.5 GB .*; allowed: 4,000,000 PEs; try a part"
+    for nodes in (group(), group(count=100_000, cores=100)):
+        with pytest.raises(InputError, match=words):
+            run_loop(loop_from_mapping({"platform": {"nodes": [nodes]}, "application": constant}))
+    with pytest.raises(InputError, match=rf"platform\.nodes: {words}"):
+        from_mapping(scenario(platform={"nodes": [group()]}, application={"model": "loop", **constant}))
+    with pytest.raises(InputError, match=rf"--pes 1x2,10000000x1: {words}"):
+        node_groups("1x2,10000000x1")
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("job_id,submit_time,run_time,walltime,processors\n1,0,5,5,10000000\n")
+    nodes = group(count=100_000, cores=100)
+    whole = scenario(str(jobs), platform={"nodes": [nodes]}, application={"model": "loop", **constant})
+    with pytest.raises(InputError, match=words):
+        mlsim.run(from_mapping(whole))
+    assert from_mapping(scenario(platform={"nodes": [nodes]})).platform.n_nodes == 100_000
+
+
+def test_results_of_many_loops_that_cannot_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLSIM_MEMORY", "2")
+    constant = {"costs": {"profile": "constant", "mean": "1 ms"}, "iterations": {"count": 9}}
+    loop = loop_from_mapping({"platform": {"nodes": [group(count=1_000_000)]}, "application": constant})
+    with pytest.raises(InputError, match=r"results: of 19 other loops on as many PEs: 2\.6 GB"):
+        run_loops([loop] * 20)
 
 
 def test_failures_without_end(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim._files import expanded, named, read_text
+from mlsim._files import expanded, named
+from mlsim._files.lines import read_lines
 from mlsim._files.npy import read_npy
 from mlsim.errors import InputError
 
@@ -64,7 +65,7 @@ def _read_csv(path: Path) -> tuple[Floats, list[int]]:
     names: list[str] = []
     rows: list[list[float]] = []
     places: list[int] = []
-    lines = read_text(path, "column of costs").splitlines()
+    lines = read_lines(path, "column of costs")
     for number, line in enumerate(lines, start=1):
         fields = [field.strip() for field in line.split(",")]
         values = [_number(field) for field in fields if field]

@@ -27,10 +27,10 @@ def results_of_others(path: Path, shown: Mapping[str, Collection[str]]) -> dict[
     import math
     from operator import contains
 
-    from mlsim._files import read_text
+    from mlsim._files.lines import read_lines
     from mlsim.errors import InputError
 
-    lines = csv.reader(read_text(path, "table of results").splitlines())
+    lines = csv.reader(read_lines(path, "table of results"))
     first, second = shown
     names = next(lines, [])
     if names[:2] != [first, second] or len(names) < 3:

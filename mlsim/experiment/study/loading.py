@@ -52,6 +52,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._files import is_directory, is_there
+from mlsim._files.lines import read_lines
 from mlsim.errors import InputError
 from mlsim.experiment.study.all_weeks import Weeks, all_weeks
 from mlsim.experiment.study.axes import MOST_SEEDS, Axis, axes_of, check_combinations, with_joined
@@ -329,7 +330,7 @@ def _reference(
     """
     found: dict[tuple[str, ...], dict[str, float]] = {}
     names = [axis.name for axis in axes]
-    for number, row in enumerate(csv.DictReader(file_text(file).splitlines()), start=2):
+    for number, row in enumerate(csv.DictReader(read_lines(file, "table of results")), start=2):
         place = f"{file}:{number}"
         for name in names:
             if not row.get(name):

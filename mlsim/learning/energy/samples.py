@@ -12,9 +12,9 @@ import polars as pl
 
 from mlsim._arrays import Floats
 from mlsim._files import open_file
-from mlsim._files.tables import read_table
 from mlsim.errors import InputError
 from mlsim.learning.energy.tree import EnergyClass
+from mlsim.workload.table_file import read_table
 
 __all__ = ["Measured", "Samples", "read_samples", "write_samples"]
 

@@ -11,7 +11,8 @@ node                   150    with memory or other resources: what it has and wh
 node                   700    with a topology: the graph and its routes
 node that may fail     1,400  for each entry of random failures: its random numbers and its next event
 core                   8      always: the batch level's room for running jobs
-PE                     100    of a loop: what it does next, and what it has done
+PE                     350    of a loop: what it does next, and what it has done
+PE                     36     of each further loop whose results are held
 iteration              16     of a loop: its cost and the prefix sum, where costs are listed
 =====================  =====  ==========================================================================
 
@@ -33,16 +34,22 @@ from mlsim.scenario.whole.schema import Scenario
 from mlsim.scenario.words import ApplicationModel, ExecutionModel, SelectionMethod, Topology
 
 __all__ = [
+    "MOST_PES",
     "Share",
     "check_list",
     "check_loop",
+    "check_loop_alone",
     "check_machine",
     "check_memory",
+    "check_pes",
     "check_workload",
     "lists_costs",
 ]
 
-_NODE, _RESOURCES, _GRAPH, _FAILING, _CORE, _PE, _ITERATION = 100, 150, 700, 1400, 8, 100, 16
+_NODE, _RESOURCES, _GRAPH, _FAILING, _CORE, _PE, _ITERATION = 100, 150, 700, 1400, 8, 350, 16
+_PE_HELD = 36
+MOST_PES = 4_000_000
+"""Of one loop."""
 _MOST_NODES = 100_000_000
 _MOST_FAILURES = 1_000_000_000
 _SECONDS_A_FAILURE = 30e-6
@@ -103,7 +110,25 @@ def check_machine(scenario: Scenario) -> None:
         raise InputError(
             f"{scenario.source}: platform.nodes: {nodes:,} nodes in all groups; allowed: {_MOST_NODES:,}"
         )
+    if scenario.application.model is ApplicationModel.LOOP:
+        check_pes(f"{scenario.source}: platform.nodes", nodes)
     check_memory(scenario.source, [*_machine(scenario), *_counted_loop(scenario)])
+
+
+def check_pes(place: str, pes: int) -> None:
+    """Refuse a loop on more PEs than one is simulated on.
+
+    Raises
+    ------
+    InputError
+        With what it would take, and how to go on.
+    """
+    if pes > MOST_PES:
+        size = _gigabytes(pes * (_PE + _NODE))
+        raise InputError(
+            f"{place}: a loop on {pes:,} PEs or more would take {size} of memory or more; allowed: "
+            f"{MOST_PES:,} PEs; try a part of the machine, or PEs that stand for several, with their speed"
+        )
 
 
 def _machine(scenario: Scenario) -> Iterator[Share]:
@@ -160,7 +185,14 @@ def lists_costs(application: ApplicationConfig, n: int) -> bool:
     return by_simulation or own_model or not has_linear_costs(application.costs, n)
 
 
-def check_loop(scenario: Scenario, pes: int) -> None:
+def check_loop_alone(scenario: Scenario, held: int = 0) -> None:
+    """Refuse a loop on all PEs of the machine that cannot be held; see :func:`check_loop`."""
+    most, nodes = scenario.application.pes_per_node, scenario.platform.nodes
+    cores = (group.cores if most is None else min(group.cores, most) for group in nodes)
+    check_loop(scenario, sum(group.count * each for group, each in zip(nodes, cores, strict=True)), held)
+
+
+def check_loop(scenario: Scenario, pes: int, held: int = 0) -> None:
     """Refuse a loop on so many PEs that cannot be held.
 
     Parameters
@@ -169,14 +201,20 @@ def check_loop(scenario: Scenario, pes: int) -> None:
         Its application is read.
     pes
         PEs that execute the loop: of the whole machine, or of the largest job.
+    held
+        Other loops on as many PEs, whose results are held as well.
 
     Raises
     ------
     InputError
         With the keys that decide, what they take and what there is.
     """
+    check_pes(scenario.source, pes)
     chosen = scenario.application.iterations
     shares = [*_machine(scenario), Share("PEs", f"{pes:,} PEs of one loop", pes * _PE)]
+    if held:
+        each = pes * _PE_HELD + scenario.platform.n_nodes * _NODE
+        shares.append(Share("results", f"of {held:,} other loops on as many PEs", held * each))
     if chosen is not None and chosen.per_pe is not None:
         found = f"{chosen.per_pe:,} iterations on each of {pes:,} PEs"
         shares.append(_loop_share(scenario, "application.iterations.per_pe", chosen.per_pe * pes, found))

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import polars as pl
 
-from mlsim._files.opening import open_file
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
+from mlsim.workload.compression import read_chunks, read_whole
 
 __all__ = ["read_table"]
+
+_PARQUET = b"PAR1"
 
 
 def read_table(path: Path, purpose: str, wanted: Collection[str]) -> pl.DataFrame:
@@ -20,11 +22,11 @@ def read_table(path: Path, purpose: str, wanted: Collection[str]) -> pl.DataFram
     Raises
     ------
     InputError
-        If the file cannot be read.
+        If the file cannot be read, is more than memory holds, or has a line that is too long.
     """
-    with open_file(path, purpose) as file:
-        content = file.read()
-    if content[:4] == b"PAR1":
+    parquet = next(read_chunks(path, purpose), b"").startswith(_PARQUET)
+    content = read_whole(path, lines=not parquet, what=purpose)
+    if parquet:
         return read_columns(content, path, [name for name in read_schema(content, path) if name in wanted])
     with refusing_damage(f"{path}: cannot be read"):
         frame = pl.read_csv(io.BytesIO(content), infer_schema=False)
