@@ -2,7 +2,8 @@
 
 Usage: python tools/fuzz.py ROOM N [--seed S] [--from K] [--keep DIR]
 
-ROOM is one of scenario, set, swf, csv, json, parquet, accounting, npy, loop, study, runs, cp, rca, or `all`.
+ROOM is one of scenario, set, swf, csv, json, parquet, accounting, npy, loop, study, runs, sealed, cp, rca,
+or `all`.
 N inputs are made from valid ones by small changes (flipped bits, words replaced by nasty ones, lines lost
 or doubled, deep nesting) and read in a process of its own, which is started again if it dies. A case may
 succeed, or be refused with an error that mlsim raises on purpose. Anything else is a failure: another

@@ -101,10 +101,21 @@ def read_columns(source: Source, place: Path, columns: Sequence[str]) -> pl.Data
     return _read(source, place, lambda file: pl.read_parquet(file, columns=list(columns)))
 
 
-def read_rows(path: Path, columns: Sequence[str], column: str, values: Sequence[int]) -> pl.DataFrame:
-    """Read some columns of the rows in which ``column`` has one of the values; see :func:`read_schema`."""
+def read_rows(
+    path: Path, columns: Sequence[str], column: str, values: Sequence[int]
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Read some columns of the rows in which ``column`` has one of the values, and the places of these rows.
+
+    See :func:`read_schema`.
+    """
+    place = max((*columns, ""), key=len) + "+"  # a name that no column has
     wanted = pl.col(column).is_in(values)
-    return _read(path, path, lambda file: pl.scan_parquet(file).select(columns).filter(wanted).collect())
+
+    def read(file: Any) -> pl.DataFrame:
+        return pl.scan_parquet(file, row_index_name=place).select(*columns, place).filter(wanted).collect()
+
+    found = _read(path, path, read)
+    return found.drop(place), found[place]
 
 
 def _read(source: Source, place: Path, reader: Callable[[Any], T]) -> T:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlsim._files import expanded, is_file, read_json, read_text
+from mlsim._files import expanded, is_file, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import check_read
 from mlsim.experiment.stored import (
@@ -18,6 +18,7 @@ from mlsim.experiment.stored import (
     read_run,
     read_scenario,
 )
+from mlsim.experiment.stored_summary import read_summary
 
 if TYPE_CHECKING:
     from mlsim.analysis.page import PageLoops, PageRun, PageStudy
@@ -149,9 +150,8 @@ def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None =
 
     from mlsim.analysis.page import PageLoops, wanted_jobs
     from mlsim.record import Chunks, PEs, empty
-    from mlsim.record.derived import of_last_attempts
     from mlsim.record.files import FILES
-    from mlsim.record.reading import read_rows_of_jobs
+    from mlsim.record.reading import read_rows_of_loops
 
     directory, records = stored.directory, stored.records
     assert directory is not None, "read from one"
@@ -161,12 +161,9 @@ def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None =
         return PageLoops.none(recorded)
     check_read(directory, [name for name in FILES if name not in files], _scenario_file(directory).name)
     wanted = wanted_jobs(records.loops, most_chunks) if jobs is None else np.asarray(jobs, np.int64)
-    chunks = read_rows_of_jobs(files["chunks"], Chunks, records.jobs, wanted)
-    pes = read_rows_of_jobs(files["pes"], PEs, records.jobs, wanted) if is_file(files["pes"]) else empty(PEs)
-    return PageLoops(
-        of_last_attempts(chunks, records.attempts, len(records.jobs.job_id)),
-        of_last_attempts(pes, records.attempts, len(records.jobs.job_id)),
-    )
+    chunks = read_rows_of_loops(files["chunks"], Chunks, records, wanted)
+    pes = read_rows_of_loops(files["pes"], PEs, records, wanted) if is_file(files["pes"]) else empty(PEs)
+    return PageLoops(chunks, pes)
 
 
 def read_loop_or_run(directory: Path, label: str) -> StoredRun:
@@ -177,20 +174,19 @@ def read_loop_or_run(directory: Path, label: str) -> StoredRun:
     InputError
         As of :func:`mlsim.experiment.stored.read_run`.
     """
-    summary = read_json(directory / _SUMMARY, "summary", _MOST_BYTES)
-    is_loop = isinstance(summary, dict) and "jobs" not in summary and isinstance(summary.get("loops"), list)
-    if not is_loop or not is_file(directory / _JOBS):
+    summary = read_summary(directory / _SUMMARY)
+    if "jobs" in summary or not is_file(directory / _JOBS):
         return read_run(directory, label)
     from mlsim.analysis import summarize
     from mlsim.record.reading import read_tables
 
     note = check_read(directory, ("chunks", "pes"), _scenario_file(directory).name)
     records = read_tables(directory, without=("chunks", "pes"))
-    facts = summary["loops"][0] if summary["loops"] else {}
+    facts: dict[str, Any] = next(iter(summary.get("loops") or ()), {})
     made = summarize(
         records,
-        scenario=summary.get("scenario", ""),
-        seed=summary.get("seed", 0),
+        scenario=summary["scenario"],
+        seed=summary["seed"],
         technique=facts.get("technique"),
     )
     return StoredRun(label, directory, made, records, {}, note)

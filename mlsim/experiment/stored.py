@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlsim._files import expanded, is_directory, is_file, is_there, named, read_json, read_text, resolved
+from mlsim._files import expanded, is_directory, is_file, is_there, named, read_text, resolved
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import check_read
+from mlsim.experiment.stored_summary import read_summary
 from mlsim.record import Records
 
 __all__ = [
@@ -146,20 +147,11 @@ def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
 
 
 def _read_summary(directory: Path) -> dict[str, Any]:
-    from mlsim.analysis import SCHEMA_VERSION
-
-    path = directory / _SUMMARY
-    summary = read_json(path, "summary", _MOST_BYTES)
-    if not isinstance(summary, dict) or "schema_version" not in summary:
-        raise InputError(f"{path}: no summary of mlsim; there is no schema_version in it")
-    if summary["schema_version"] != SCHEMA_VERSION:
-        raise InputError(
-            f"{path}: has schema_version {summary['schema_version']}, and this mlsim reads {SCHEMA_VERSION}"
-        )
+    summary = read_summary(directory / _SUMMARY)
     if "jobs" not in summary:
         raise InputError(
             f"{directory}: the results of loops alone (`mlsim loop`), which have no jobs; their metrics are "
-            f"in {path}"
+            f"in {directory / _SUMMARY}"
         )
     return summary
 

@@ -38,6 +38,8 @@ class Column:
     """Whether it holds rows of :class:`~mlsim.record.tables.Jobs`: files hold identifiers."""
     unknown: bool = False
     """Whether -1 stands for nothing and files hold null. Of times, NaN stands for it, and needs no flag."""
+    always: bool = False
+    """Whether every row has a value, of times too."""
     after: str = ""
     """The column of the file that it follows; empty if that is the one declared before it."""
 

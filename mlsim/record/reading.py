@@ -16,13 +16,26 @@ from mlsim._files import is_there
 from mlsim._files.parquet import read_columns, read_rows, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.record.columns import Stored, empty, stored_columns, words_of
+from mlsim.record.derived import of_last_attempts, restarts
 from mlsim.record.files import ALWAYS, FILES, JOB_COLUMNS
-from mlsim.record.stored_values import check_nodes, check_times, check_values
-from mlsim.record.tables import Jobs, Names, NodePower, Nodes, Occupancy, OwnColumns, Records, Rejections
+from mlsim.record.stored_values import check_loop_rows, check_nodes, check_times, check_values
+from mlsim.record.tables import (
+    Chunks,
+    Jobs,
+    Names,
+    NodePower,
+    Nodes,
+    Occupancy,
+    OwnColumns,
+    PEs,
+    Records,
+    Rejections,
+)
 
-__all__ = ["read_rows_of_jobs", "read_tables"]
+__all__ = ["read_rows_of_loops", "read_tables"]
 
 Table = TypeVar("Table")
+LoopRows = TypeVar("LoopRows", Chunks, PEs)
 
 _UNKNOWN = -1
 """Missing-value sentinel of integer columns; that of times is NaN."""
@@ -72,19 +85,19 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
     )
 
 
-def read_rows_of_jobs(path: Path, table: type[Table], jobs: Jobs, wanted: Ints) -> Table:
-    """Read the rows of some jobs of a table that may be much larger, such as that of chunks.
+def read_rows_of_loops(path: Path, table: type[LoopRows], records: Records, wanted: Ints) -> LoopRows:
+    """Read the rows of the loops of some jobs, as last attempted: chunks or PEs, of which there may be many.
 
     Parameters
     ----------
     path
         Its file.
     table
-        Its type, which has a column ``job``.
-    jobs
-        All jobs of the run.
+        Its type.
+    records
+        The other tables of the run.
     wanted
-        Rows of ``jobs``.
+        Rows of its jobs.
 
     Raises
     ------
@@ -96,12 +109,18 @@ def read_rows_of_jobs(path: Path, table: type[Table], jobs: Jobs, wanted: Ints) 
     missing = [stored.name for stored in columns if stored.name not in here]
     if missing:
         raise InputError(f"{path}: there is no column {missing[0]!r}; run the scenario again")
-    names = [stored.name for stored in columns]
-    found = read_rows(path, names, "job_id", jobs.job_id[wanted].tolist())
-    values = {stored.field: _values(path, stored, found[stored.name]) for stored in columns}
+    names, jobs = [stored.name for stored in columns], records.jobs
+    found, row = read_rows(path, names, "job_id", jobs.job_id[wanted].tolist())
+    places = row.cast(pl.Int64).to_numpy()
+    values = {stored.field: _values(path, stored, found[stored.name], places) for stored in columns}
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     starts = found["start_time"] if "start_time" in names else None
-    return table(**{**values, "job": numbers.rows(values["job"], path, starts)})
+    rows = table(**{**values, "job": numbers.rows(values["job"], path, starts)})
+    if rows.attempt is not None:
+        places = places[rows.attempt > restarts(records.attempts, len(jobs.job_id))[rows.job]]
+        rows = of_last_attempts(rows, records.attempts, len(jobs.job_id))
+    check_loop_rows(path, rows, records.loops, places)
+    return rows
 
 
 def _read_nodes(path: Path) -> Nodes:
@@ -252,10 +271,10 @@ def _column(path: Path, stored: Stored) -> Any:
     return _values(path, stored, _series(path, stored.name))
 
 
-def _values(path: Path, stored: Stored, series: pl.Series) -> Any:
+def _values(path: Path, stored: Stored, series: pl.Series, places: Ints | None = None) -> Any:
     """Return a column of a file in the type that its table has."""
     with refusing_damage(f"{path}: column {stored.name!r} holds what no run writes"):
-        check_values(path, stored, series)
+        check_values(path, stored, series, places)
         if stored.column.words is not None:
             words = pl.Enum(words_of(stored.column.words))
             return series.cast(words).to_physical().cast(pl.Int8).to_numpy(writable=True)

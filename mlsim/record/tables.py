@@ -87,7 +87,7 @@ class Jobs:
     """
 
     job_id: Annotated[Ints, Column("identifier in the workload")]
-    submit_time: Annotated[Floats, Column("when it was submitted", "s")]
+    submit_time: Annotated[Floats, Column("when it was submitted", "s", always=True)]
     start_time: Annotated[
         Floats, Column("when it started, at its last attempt; null for a job that never did", "s")
     ]
@@ -169,8 +169,8 @@ class Occupancy:
     node: Annotated[Ints, Column("the first node")]
     count: Annotated[Ints, Column("how many nodes, from the first on")]
     cores: Annotated[Ints, Column("cores held on each of them")]
-    start: Annotated[Floats, Column("when the stay began", "s", _START)]
-    end: Annotated[Floats, Column("when it ended", "s", _END)]
+    start: Annotated[Floats, Column("when the stay began", "s", _START, always=True)]
+    end: Annotated[Floats, Column("when it ended", "s", _END, always=True)]
     released: Annotated[Flags, Column("given back before the job's end: out of work, or given up on request")]
 
 
@@ -185,18 +185,28 @@ class Loops:
     pes: Annotated[Ints, Column("PEs of the job")]
     iterations: Annotated[Ints, Column("iterations of its loop")]
     steps: Annotated[Ints, Column("chunks handed out")]
-    t_loop: Annotated[Floats, Column("parallel loop time: when the last PE finished its last chunk", "s")]
-    mean_finish: Annotated[Floats, Column("mean of the PEs' finish times", "s")]
-    std_finish: Annotated[Floats, Column("their population standard deviation", "s")]
-    max_finish: Annotated[Floats, Column("the last of them", "s")]
-    busy: Annotated[Floats, Column("time executing chunks", "PE s")]
+    t_loop: Annotated[
+        Floats, Column("parallel loop time: when the last PE finished its last chunk", "s", always=True)
+    ]
+    mean_finish: Annotated[Floats, Column("mean of the PEs' finish times", "s", always=True)]
+    std_finish: Annotated[Floats, Column("their population standard deviation", "s", always=True)]
+    max_finish: Annotated[Floats, Column("the last of them", "s", always=True)]
+    busy: Annotated[Floats, Column("time executing chunks", "PE s", always=True)]
     overhead: Annotated[
         Floats,
-        Column("time between asking for a chunk and starting it, or learning that there is none", "PE s"),
+        Column(
+            "time between asking for a chunk and starting it, or learning that there is none",
+            "PE s",
+            always=True,
+        ),
     ]
     idle: Annotated[
         Floats,
-        Column("the rest until the job's end; under CCA also the time the master serves others", "PE s"),
+        Column(
+            "the rest until the job's end; under CCA also the time the master serves others",
+            "PE s",
+            always=True,
+        ),
     ]
 
 
@@ -213,10 +223,13 @@ class Chunks:
     step: Annotated[Ints, Column("scheduling step that sized it")]
     first: Annotated[Ints, Column("its first iteration")]
     size: Annotated[Ints, Column("its iterations: those handed out, also where its end cut it short")]
-    requested: Annotated[Floats, Column("when the PE asked for it", "s", "request_time")]
-    start: Annotated[Floats, Column("when its execution began", "s", _START)]
+    requested: Annotated[Floats, Column("when the PE asked for it", "s", "request_time", always=True)]
+    start: Annotated[Floats, Column("when its execution began", "s", _START, always=True)]
     end: Annotated[
-        Floats, Column("when its execution ended, or was cut short by the end of its attempt", "s", _END)
+        Floats,
+        Column(
+            "when its execution ended, or was cut short by the end of its attempt", "s", _END, always=True
+        ),
     ]
     attempt: Annotated[Int32s | None, _ATTEMPT] = None
 
@@ -228,10 +241,13 @@ class PEs:
     job: Annotated[Ints, _OF_JOB]
     pe: Annotated[Int32s, Column("the PE, from 0 in each job")]
     finish: Annotated[
-        Floats, Column("end of its last chunk; the attempt's start if it had none", "s", "finish_time")
+        Floats,
+        Column("end of its last chunk; the attempt's start if it had none", "s", "finish_time", always=True),
     ]
-    told: Annotated[Floats, Column("when it learned that there is no more work", "s", "told_time")]
-    busy: Annotated[Floats, Column("time executing chunks", "s")]
+    told: Annotated[
+        Floats, Column("when it learned that there is no more work", "s", "told_time", always=True)
+    ]
+    busy: Annotated[Floats, Column("time executing chunks", "s", always=True)]
     latency: Annotated[
         Floats | None,
         Column(

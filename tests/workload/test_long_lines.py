@@ -31,7 +31,7 @@ _BEGINNINGS = {
     "pbs": "12/21/2026 15:00:00;Q;6.host;queue=q\n12/21/2026 15:00:01;Q;7.host;queue=q\n"
     "12/21/2026 15:27:00;E;",
     "sge": "# Version: 8.1\nq:h:g:u:j:1:sge:0:1310761621:1311095354:1311095414:0:0:60:60.0:0.0:1.0:"
-    "0:0:0:0:1:0:0:0.0:2:0:0:0:4:5:NONE:d:mype:2:0:60.1:7.3:0.0:-l h_rt=36000 -pe mype 2:0.0:NONE:1.0:0:0\nq:h:",
+    "0:0:0:0:1:0:0:0.0:2:0:0:0:4:5:NONE:d:mype:2:0:60.1:7.3:0.0:-l h_rt=9 -pe mype 2:0.0:NONE:1.0:0:0\nq:h:",
 }
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": zstd.open, "": open}
 PEAK = """\

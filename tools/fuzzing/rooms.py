@@ -4,44 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
-from tools.fuzzing.inputs import ACCOUNTING, LOOP, RIGID, SCENARIOS, STUDIES, make_run, write_supports
+from tools.fuzzing.inputs import ACCOUNTING, LOOP, RIGID, SCENARIOS, STUDIES, make_run
 from tools.fuzzing.mutate import mutated, nasty_value
+from tools.fuzzing.room import Arguments, Draw, Room
+from tools.fuzzing.sealed import Sealed
 
 __all__ = ["ROOMS", "Room"]
 
-Draw = np.random.Generator
-Arguments = list[str]
 _MANIFEST = "manifest.json"
-
-
-class Room(ABC):
-    """One kind of input."""
-
-    def prepare(self, directory: Path) -> None:
-        """Write what every case needs beside its own input."""
-        write_supports(directory)
-
-    @abstractmethod
-    def controls(self, directory: Path) -> Iterator[Arguments]:
-        """Write valid inputs one after the other, and give the command that must succeed with each."""
-
-    @abstractmethod
-    def case(self, directory: Path, draw: Draw) -> Arguments:
-        """Write one case's input into a directory, and give the command that reads it."""
-
-    def execute(self, arguments: Arguments) -> None:
-        """Carry out a case in this process; what is wrong with the input is raised."""
-        from mlsim.cli.main import app
-
-        app(arguments, standalone_mode=False)
 
 
 class _Files(Room):
@@ -382,6 +357,7 @@ ROOMS: dict[str, Room] = {
         "study.yaml", lambda _: [text.encode() for text in STUDIES], ["study study.yaml --quiet --out out"]
     ),
     "runs": _Runs(),
+    "sealed": Sealed(),
     "cp": _Files("case.jsonl", _dump, ["cp replay case.jsonl -d pcp21 --set time_limit=20ms --json"]),
     "rca": _RcaLines(),
 }

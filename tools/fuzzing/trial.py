@@ -32,7 +32,7 @@ _NOISE = (
     "Warning:",
 )
 _LONGEST_MESSAGE = 20_000
-_OUTPUTS = {"out", "out.csv", "out.swf", "out.parquet"}
+_OUTPUTS = {"out", "out.csv", "out.png", "out.swf", "out.parquet"}
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,18 @@ from typing import Any
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim._files import is_file, read_json
+from mlsim._files import is_file
 from mlsim.application.selection.overhead import Waits, charges_of_waits, waits_of
 from mlsim.errors import InputError
 from mlsim.experiment.loops import loop_from_mapping
 from mlsim.experiment.manifest import check_read
 from mlsim.experiment.stored import read_scenario
+from mlsim.experiment.stored_summary import read_summary
 from mlsim.record import Chunks, JobState, Records
-from mlsim.record.derived import attempt_of_rows, of_last_attempts
-from mlsim.record.reading import read_rows_of_jobs, read_tables
+from mlsim.record.derived import attempt_of_rows
+from mlsim.record.reading import read_rows_of_loops, read_tables
 from mlsim.scenario import Scenario
+from mlsim.scenario.whole.demand import Share, check_memory
 
 __all__ = ["LEAST_CHUNKS", "RecordedLoop", "Unknown", "maker_of", "recorded_loop", "unknown_of"]
 
@@ -73,6 +75,10 @@ class RecordedLoop:
     overhead: float
 
 
+_ITERATION = 48
+"""Bytes that the cost of one takes while all are computed."""
+
+
 def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     """Read the loop of a job from a run's directory, simulated or real, that has chunks.
 
@@ -95,11 +101,11 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     row = _row_of(directory, records, job)
     if not is_file(path):
         raise InputError(f"{directory}: has no chunks; run it again with --set output.trace=chunks")
-    chunks = read_rows_of_jobs(path, Chunks, records.jobs, np.array([row]))
-    chunks = of_last_attempts(chunks, records.attempts, len(records.jobs.job_id))
+    chunks = read_rows_of_loops(path, Chunks, records, np.array([row]))
     if not len(chunks.job):
         raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
-    scenario, summary = read_scenario(directory, file), read_json(directory / "summary.json", "summary")
+    scenario, summary = read_scenario(directory, file), read_summary(directory / "summary.json")
+    _check_scenario(directory / file, scenario)
     cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
     measured = "mpi" in summary or "slurm" in summary
     waits = waits_of(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)
@@ -109,10 +115,11 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
         if records.jobs.state[row] != JobState.COMPLETED:
             raise InputError(f"{directory}: the loop was ended before its last time step")
         # Iterations count on from one time step to the next.
-        chunks = replace(chunks, first=chunks.first % (int(records.loops.iterations[loop]) // time_steps))
+        each = max(int(records.loops.iterations[loop]) // time_steps, 1)
+        chunks = replace(chunks, first=chunks.first % each)
     return RecordedLoop(
         content=_content(scenario, records, cores, speed, waits if measured else None),
-        costs=_costs(directory, chunks, np.repeat(speed, cores)),
+        costs=_costs(path, chunks, np.repeat(speed, cores)),
         technique=str(scenario["application"]["technique"]),
         model=str(scenario["application"]["execution"]["model"]),
         t_loop=float(records.loops.t_loop[loop]) / time_steps,
@@ -122,6 +129,34 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
         measured=measured,
         overhead=waits.typical,
     )
+
+
+def _check_scenario(path: Path, scenario: Mapping[str, Any]) -> None:
+    """Check those keys of a stored scenario that nothing checks after this."""
+    for key, (allowed, fits) in _READ.items():
+        value: Any = scenario
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if not fits(value):
+            found = "missing" if value is None else f"{value!r:.60}"
+            raise InputError(f"{path}: {key}: {found}; allowed: {allowed}. Run the scenario again.")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 62
+
+
+_READ: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a text", lambda value: isinstance(value, str)),
+    "seed": ("a whole number", lambda value: isinstance(value, int)),
+    "platform": ("a mapping", lambda value: isinstance(value, Mapping)),
+    "application": ("a mapping", lambda value: isinstance(value, Mapping)),
+    "application.technique": ("a technique", lambda value: isinstance(value, str | Mapping)),
+    "application.execution.model": ("an execution model", lambda value: isinstance(value, str | Mapping)),
+    "application.pes_per_node": ("1 or more", lambda value: value is None or _is_count(value)),
+    "application.time_steps": ("1 or more", lambda value: value is None or _is_count(value)),
+    "platform.network": ("a mapping", lambda value: value is None or isinstance(value, Mapping)),
+}
 
 
 @dataclass(frozen=True)
@@ -204,9 +239,10 @@ def _nodes_of(records: Records, row: int, pes_per_node: int | None) -> tuple[Int
     return cores.astype(np.int64), records.nodes.speed[node]
 
 
-def _costs(directory: Path, chunks: Chunks, speed: Floats) -> Floats:
+def _costs(path: Path, chunks: Chunks, speed: Floats) -> Floats:
     """Return the mean cost of every iteration over its executions."""
     n = int((chunks.first + chunks.size).max())
+    check_memory(str(path), [Share("size", f"{n:,} iterations", n * _ITERATION)], "the costs of iterations")
     rate = (chunks.end - chunks.start) / chunks.size * speed[chunks.pe]
     seconds, times = np.zeros(n + 1), np.zeros(n + 1)
     for sums, values in ((seconds, rate), (times, np.ones(len(rate)))):
@@ -215,7 +251,7 @@ def _costs(directory: Path, chunks: Chunks, speed: Floats) -> Floats:
     executed = np.rint(np.cumsum(times)[:n])
     if (executed < 1.0).any():
         missing = int(np.flatnonzero(executed < 1.0)[0])
-        raise InputError(f"{directory}: iteration {missing} is in no chunk: the loop was not executed whole")
+        raise InputError(f"{path}: iteration {missing} is in no chunk: the loop was not executed whole")
     costs: Floats = np.maximum(np.cumsum(seconds)[:n] / executed, 0.0)
     return costs
 

@@ -19,6 +19,7 @@ from mlsim.errors import InputError, MlsimError
 from mlsim.experiment import Result
 from mlsim.experiment.directories import complete_or_gone
 from mlsim.experiment.rundir import write_files
+from mlsim.experiment.stored_summary import read_summary
 from mlsim.mpi.loop.options import LoopOptions
 from mlsim.scenario import from_mapping
 from mlsim.scenario.words import Technique
@@ -94,7 +95,14 @@ def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
             for done, run in enumerate(missing, 1):
                 say(f"run {done} of {len(missing)}: {_directory(out, *run).name}")
                 _execute(cluster, plan, limits, out, *run)
-    found = {run: read_json(_directory(out, *run) / "summary.json", "summary") for run in runs}
+    launch_keys = tuple(f"slurm.launch.{name}" for name in Launch._fields)
+    found = {
+        (technique, rca, number): read_summary(
+            _directory(out, technique, rca, number) / "summary.json",
+            ("makespan", *(() if rca else launch_keys)),
+        )
+        for technique, rca, number in runs
+    }
     launch = _launch_of([summary for (_, rca, _), summary in found.items() if not rca])
     for name in _SIMULATED:  # of earlier calls, which may have seen fewer runs
         shutil.rmtree(out / name, ignore_errors=True)
