@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from mlsim._interrupts import postponed
 from mlsim._unfinished import remove_unfinished
 from mlsim.cli import streams
 from mlsim.errors import DEBUG, SIGNALS, MlsimError, StoppedError, printable, sentence_of
@@ -32,7 +33,9 @@ _INTERRUPTED = "mlsim: interrupted; nothing half-written is left"
 _ends_now = threading.Event()
 
 
-def _stop(number: int, _: Any) -> NoReturn:
+def _stop(number: int, _: Any) -> None:
+    if postponed.takes(number):  # for at most as long as the other thread waits
+        return
     _signals.append(number)
     if _ends_now.is_set():  # the other thread is about to end the process
         threading.Event().wait()

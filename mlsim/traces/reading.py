@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._files import is_directory, is_file, named, read_bytes
+from mlsim._interrupts import postponed
 from mlsim._processes import call, python
 from mlsim._progress import Stage, stage
 from mlsim.errors import InputError, MlsimError
@@ -126,7 +127,11 @@ class Trace:
             yield from events
 
     def _followed(self, work: Stage, events: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        for found in events:
+        while True:
+            with postponed:  # events come by callbacks of the library
+                found = next(events, None)
+            if found is None:
+                return
             work.done += 1
             yield found
 
@@ -168,7 +173,9 @@ def opened(anchor: Path) -> Iterator[Trace]:
     read_bytes(anchor, "trace")  # pipes, devices and what must not be read
     with noted_errors() as reasons:
         try:
-            with otf2.reader.open(str(anchor)) as trace:
+            with postponed:
+                reader = otf2.reader.open(str(anchor))
+            with reader as trace:
                 yield Trace(trace, anchor)
         except MlsimError:
             raise
