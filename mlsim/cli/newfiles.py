@@ -55,6 +55,11 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
         with unfinished(*partial):
             yield partial
         kept = next(names for names in _names(paths) if _rename(partial, names))
+    except OutputError as error:
+        said = str(error)
+        for hidden, path in zip(partial, paths, strict=True):
+            said = said.replace(str(hidden), str(path))
+        raise OutputError(said) from error
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"{paths[0]}: cannot be written: {reason}. Nothing was kept.") from error

@@ -160,8 +160,9 @@ def cut(
     names = [] if jobs is None else [name.strip() for name in jobs.split(",") if name.strip()]
     if begin is None and end is None and not names:
         raise InputError("nothing to cut; give --from, --to or --jobs")
-    with _readable(path) as (_, opened), reserved(out) as place, writing(out):
-        events = part_of(opened, place.partial, begin=first, end=last, jobs=names)
+    with reserved(out) as place, writing(out, place.partial):
+        with _readable(path) as (_, opened):
+            events = part_of(opened, place.partial, begin=first, end=last, jobs=names)
         place.keep(manifest=False)
     print(f"{out}: {events:,} events")
 

@@ -204,7 +204,7 @@ def complete_or_gone(out: str | Path | NextFree, *, done: bool = False) -> Itera
     OutputError
         If it cannot be written; nothing is left then, unless the message says where.
     """
-    with reserved(out, done=done) as place, writing(place.directory):
+    with reserved(out, done=done) as place, writing(place.directory, place.partial):
         yield place
         place.keep()
 
@@ -225,7 +225,7 @@ def write_and_keep(place: Place, write: Callable[[Place], None]) -> None:
         If not all could be written there; the message says what was kept, and where.
     """
     try:
-        with writing(place.directory):
+        with writing(place.directory, place.partial):
             write(place)
             place.keep()
     except KeptError:
@@ -251,14 +251,23 @@ def _written_elsewhere(out: NextFree, write: Callable[[Place], None]) -> str:
 
 
 @contextmanager
-def writing(directory: Path) -> Iterator[None]:
-    """Turn failures to write into errors that say that nothing was kept."""
+def writing(directory: Path, partial: Path | None = None) -> Iterator[None]:
+    """Turn failures to write into errors that say that nothing was kept, and name what was to be there.
+
+    Parameters
+    ----------
+    directory
+        Of the results.
+    partial
+        Where they are written meanwhile.
+    """
     try:
         yield
     except KeptError:
         raise
     except OutputError as error:
-        raise OutputError(f"{error}. {_ADVICE}") from error
+        said = str(error) if partial is None else str(error).replace(str(partial), str(directory))
+        raise OutputError(f"{said}. {_ADVICE}") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise OutputError(f"{directory}: results cannot be written: {reason}. {_ADVICE}") from error

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
-from mlsim.errors import InputError
+from mlsim.errors import InputError, OutputError
 from mlsim.traces.ranks import RankTable
 from mlsim.traces.reading import seconds_of, word_of
 
@@ -139,7 +139,10 @@ def _write_parquet(trace: Any, file: Path) -> None:
             frames.append(_frame(rows))
             rows = []
     frames.append(_frame(rows))
-    pl.concat(frames, rechunk=False).write_parquet(file)
+    try:
+        pl.concat(frames, rechunk=False).write_parquet(file)
+    except (pl.exceptions.PolarsError, OSError) as error:  # a full disk is no OSError in all versions
+        raise OutputError(f"{file}: cannot be written: {error}") from error
 
 
 def _rows(trace: Any) -> Iterator[tuple[Any, ...]]:

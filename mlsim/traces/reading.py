@@ -6,6 +6,7 @@ What nothing vouches for is read by another process first, which damage may end.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -168,10 +169,10 @@ def opened(anchor: Path) -> Iterator[Trace]:
         raise InputError(
             f"traces are read by the package otf2: {error}; pip install 'mlsim[otf2]'"
         ) from error
-    from mlsim.record.otf2.library import noted_errors
+    from mlsim.record.otf2.library import noted_errors, reason_of
 
     read_bytes(anchor, "trace")  # pipes, devices and what must not be read
-    with noted_errors() as reasons:
+    with noted_errors() as codes:
         try:
             with postponed:
                 reader = otf2.reader.open(str(anchor))
@@ -184,10 +185,21 @@ def opened(anchor: Path) -> Iterator[Trace]:
                 raise
             raise InputError(f"{named(anchor)}: cannot be read to its end: {error}") from error
         except Exception as error:  # the package has no class for what damage does to it
-            reason = reasons[0] if reasons else f"{type(error).__name__}: {error}"
+            _check_written(codes)
+            reason = reason_of(codes[0]) if codes else f"{type(error).__name__}: {error}"
             raise InputError(f"{named(anchor)}: cannot be read to its end: {reason}") from error
-        if reasons:
-            raise InputError(f"{named(anchor)}: cannot be read to its end: {reasons[0]}")
+        _check_written(codes)
+        if codes:
+            raise InputError(f"{named(anchor)}: cannot be read to its end: {reason_of(codes[0])}")
+
+
+def _check_written(codes: Sequence[int]) -> None:
+    """Raise what the library reports as failed of a trace that is written meanwhile."""
+    from mlsim.record.otf2.library import errno_of
+
+    number = errno_of(codes[0]) if codes else 0
+    if number in _NOT_OF_READING:
+        raise OSError(number, os.strerror(number))
 
 
 def word_of(value: Any) -> str:

@@ -103,11 +103,21 @@ def test_runs_are_found_in_a_directory_of_runs(runs):
             "has schema_version 99, and this mlsim reads 1",
         ),
         (
-            lambda d: (d.mkdir(), (d / "summary.json").write_text('{"schema_version": 1, "loops": []}')),
+            lambda d: (
+                d.mkdir(),
+                (d / "summary.json").write_text(
+                    '{"schema_version": 1, "scenario": "x", "seed": 0, "loops": []}'
+                ),
+            ),
             "results of loops alone",
         ),
         (
-            lambda d: (d.mkdir(), (d / "summary.json").write_text('{"schema_version": 1, "jobs": {}}')),
+            lambda d: (
+                d.mkdir(),
+                (d / "summary.json").write_text(
+                    '{"schema_version": 1, "scenario": "x", "seed": 0, "jobs": {}}'
+                ),
+            ),
             "jobs.parquet: there is no such file",
         ),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import shutil
@@ -22,11 +23,13 @@ __all__ = [
     "CallFailed",
     "address",
     "apart",
+    "errno_of",
     "failures",
     "fix_trace_id",
     "function",
     "noted_errors",
     "open_archive",
+    "reason_of",
     "write_local_definitions",
 ]
 
@@ -98,23 +101,20 @@ def failures(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def noted_errors() -> Iterator[list[str]]:
-    """Keep the library from printing, inside the block; yield a list that gets what it reports as failed."""
+def noted_errors() -> Iterator[list[int]]:
+    """Keep the library from printing, inside the block; yield a list that gets the code of its failure."""
     codes: list[int] = []
-    reasons: list[str] = []
-    with _noting(codes, reasons):
-        yield reasons
+    with _noting(codes):
+        yield codes
 
 
 @contextmanager
-def _noting(codes: list[int], reasons: list[str] | None = None) -> Iterator[None]:
+def _noting(codes: list[int]) -> Iterator[None]:
     """Have the first failure that the library reports noted instead of printed."""
 
     def note(_data: int, _file: bytes, _line: int, _name: bytes, code: int, _text: bytes, _rest: int) -> int:
         if code not in _HANDLED and not codes:
             codes.append(code)
-            if reasons is not None:
-                reasons.append(_reason(code))
         return code
 
     callback = _ErrorCallback(note)
@@ -127,7 +127,14 @@ def _noting(codes: list[int], reasons: list[str] | None = None) -> Iterator[None
         register(previous, None)
 
 
-def _reason(code: int) -> str:
+def errno_of(code: int) -> int:
+    """Return the system's number of a failure; 0 for one of the library's own."""
+    name = str(_otf2.Error_GetName(_otf2.ErrorCode(code)))
+    return int(getattr(errno, name.rpartition("_")[2], 0))
+
+
+def reason_of(code: int) -> str:
+    """Return the library's words for a failure."""
     reason = str(_otf2.Error_GetDescription(_otf2.ErrorCode(code)))
     return reason[:1].lower() + reason[1:]
 
@@ -135,7 +142,7 @@ def _reason(code: int) -> str:
 def _message(directory: Path, code: int) -> str:
     """Say what could not be written, why, and what to try."""
     return (
-        f"cannot write the OTF2 trace in {directory}: {_reason(code)}; "
+        f"cannot write the OTF2 trace in {directory}: {reason_of(code)}; "
         "check that the directory is new and writable, and the space and quota left"
     )
 
