@@ -119,7 +119,7 @@ def convert(
     from mlsim.traces import convert as converted
 
     _check_name(out, FORMATS)
-    with _readable(path) as (_, opened), new_files([out]) as (partial,):
+    with new_files([out]) as (partial,), _readable(path) as (_, opened):
         converted(opened, partial)
 
 

@@ -20,6 +20,7 @@ from mlsim.batch.clock.replay_many import replay_many
 from mlsim.errors import InputError
 from mlsim.experiment.weekly import LogWeeks
 from mlsim.scenario import BatchConfig
+from mlsim.scenario.whole.demand import Share, check_memory
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Function", "Trials", "as_policy", "fit_functions", "run_trials"]
@@ -27,6 +28,8 @@ __all__ = ["Function", "Trials", "as_policy", "fit_functions", "run_trials"]
 _BASES: Final = ("id", "log10", "sqrt", "inverse")
 _OPERATORS: Final = ("+", "*", "/")
 _NAMES: Final = ("p", "q", "r")
+_JOB: Final = 32
+"""Bytes of a job in an order, and of a task whose score is known."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,17 @@ def run_trials(
     Raises
     ------
     InputError
-        If no week has enough jobs.
+        If no week has enough jobs, or memory does not hold the trials.
     """
     length = tried.initial + tried.tasks
+    check_memory(
+        "trials",
+        [
+            Share("--trials", f"{tried.trials:,} orders of {length:,} jobs", tried.trials * length * _JOB),
+            Share("--sets", f"{tried.sets:,} sets of {tried.tasks:,} tasks", tried.sets * tried.tasks * _JOB),
+        ],
+        "they",
+    )
     blocks = [_fitting(block, weeks.units) for _, block in sorted(weeks.blocks.items())]
     blocks = [block for block in blocks if len(block) >= length]
     if not blocks:

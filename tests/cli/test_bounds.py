@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.experiment.study import load_study
+from mlsim.experiment.weekly import LogWeeks
+from mlsim.learning.functions import Trials, run_trials
+from mlsim.scenario import load
 from mlsim.workload.generation import generate
 
 from .conftest import COMMAND, REPOSITORY
@@ -90,3 +94,79 @@ def test_a_user_without_a_home(tmp_path: Path, words: list[str]) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert not (tmp_path / "~").exists()
+
+
+@pytest.fixture(scope="module")
+def stranger() -> list[str]:
+    """Begin commands as a user whom the system does not know, and who has no variables."""
+    begins = ["unshare", "--user", "--map-user=12345", "--map-group=12345", "env", "-i", "PATH=/usr/bin:/bin"]
+    who = "import os, pwd; assert os.getuid() == 12345; pwd.getpwuid(12345)"
+    try:
+        asked = subprocess.run([*begins, sys.executable, "-c", who], capture_output=True, text=True)
+    except OSError as error:
+        pytest.skip(f"unshare cannot be started: {error}")
+    if "uid not found" not in asked.stderr:
+        pytest.skip(f"no user namespace with another user can be made here: {asked.stderr.strip()[-200:]}")
+    return begins
+
+
+@pytest.mark.parametrize(
+    "words", [["doctor"], ["run", "small.yaml", "-q", "--out", "out"], ["loop", "loop.yaml", "--out", "out"]]
+)
+def test_a_user_whom_the_system_does_not_know(small: Path, stranger: list[str], words: list[str]) -> None:
+    (small / "loop.yaml").write_text(LOOP)
+    ended = subprocess.run(
+        [*stranger, f"PYTHONPATH={REPOSITORY}", *COMMAND, *words],
+        cwd=small,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "internal error" not in ended.stderr
+    assert (small / "out" / "summary.json").is_file() == (words[0] != "doctor")
+    assert not (small / "~").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["learn", "profiles", "--each", "1000000000", "-o", "out.csv"],
+            "--each: 4,000,000,000 jobs with about 17,482,946,457,520 samples",
+        ),
+        (
+            ["advise", "loop.yaml", "--seeds", "1000000000", "--technique", "GSS", "--model", "dca"]
+            + ["--set", "application.costs.profile=exponential"],
+            "seeds: 1,000,000,000: 6,000,000,000 simulations, of 2 choices with 3 costs",
+        ),
+    ],
+)
+def test_products_of_what_the_user_gives(small: Path, mlsim, words: list[str], said: str) -> None:
+    (small / "loop.yaml").write_text(LOOP)
+    ended = mlsim(*words)
+    assert ended.code == 2
+    assert said in ended.err
+    assert not list(small.glob("*out*"))
+
+
+@pytest.mark.parametrize(
+    ("tried", "said"),
+    [
+        (Trials(trials=10**12), "--trials: 1,000,000,000,000 orders of 48 jobs: 1,536,000.0 GB"),
+        (Trials(sets=10**12), "--sets: 1,000,000,000,000 sets of 32 tasks: 1,024,000.0 GB"),
+    ],
+)
+def test_trials_that_cannot_be_held(small: Path, tried: Trials, said: str) -> None:
+    weeks = LogWeeks(load(small / "small.yaml"), {}, 16)
+    with pytest.raises(InputError, match=re.escape(said)):
+        run_trials(weeks, tried)
+
+
+def test_a_trace_that_is_converted_where_there_is_no_directory(small: Path, mlsim) -> None:
+    pytest.importorskip("otf2")
+    (small / "loop.yaml").write_text(LOOP)
+    assert mlsim("loop", "loop.yaml", "--out", "run", "--otf2").code == 0
+    ended = mlsim("trace", "convert", "run", "-o", "gone/x.json")
+    assert ended.code == 2
+    assert "there is no directory gone" in ended.err

@@ -138,7 +138,7 @@ def advise(
     base = make({})
     today = str(base.application.technique), str(base.application.execution.model)
     pairs = dict.fromkeys([today, ("STATIC", today[1]), *((t, m) for m in models for t in techniques)])
-    variations = _variations(make, make(charge(*today)), seeds, run_time)
+    variations = _variations(make, make(charge(*today)), seeds, run_time, len(pairs))
     times: dict[tuple[str, str], list[float]] = {}
     chunks: dict[tuple[str, str], int] = {}
     left_out: dict[str, str] = {}
@@ -166,12 +166,23 @@ def advise(
     return Advice(choices, by_pair[today], by_pair["STATIC", today[1]], variations, left_out)
 
 
-def _variations(make: Make, base: Scenario, seeds: int, run_time: float | None) -> list[Variation]:
+def _variations(
+    make: Make, base: Scenario, seeds: int, run_time: float | None, pairs: int
+) -> list[Variation]:
     """Return the seeds, if anything is random, with all factors, if anything is charged; 1 first."""
     random = bool(base.platform.perturbations) or _has_random_costs(make, base, run_time)
     chosen = range(base.seed, base.seed + (seeds if random else 1))
     factors = _SPREAD if _charges(base, 2.0) else _SPREAD[:1]
+    simulations = len(chosen) * len(factors) * pairs
+    if simulations > _MOST_SIMULATIONS:
+        raise InputError(
+            f"seeds: {seeds:,}: {simulations:,} simulations, of {pairs} choices with {len(factors)} costs of "
+            f"handing out; allowed: {_MOST_SIMULATIONS:,}; try fewer seeds, techniques or models"
+        )
     return [Variation(seed, factor) for factor in factors for seed in chosen]
+
+
+_MOST_SIMULATIONS = 1_000_000
 
 
 def _has_random_costs(make: Make, base: Scenario, run_time: float | None) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.learning.energy.samples import Measured, Samples
 from mlsim.learning.energy.tree import EnergyClass
+from mlsim.scenario.whole.demand import Share, check_memory
 
 __all__ = ["KINDS", "MadeProfiles", "made_profiles"]
 
@@ -44,7 +45,14 @@ class MadeProfiles:
 
 
 def made_profiles(made: MadeProfiles) -> Measured:
-    """Return profiles with their classes; jobs are numbered from 1."""
+    """Return profiles with their classes; jobs are numbered from 1.
+
+    Raises
+    ------
+    InputError
+        If memory does not hold them.
+    """
+    _check_size(made)
     rng = np.random.default_rng(made.seed)
     samples: dict[str, Samples] = {}
     known: dict[str, str] = {}
@@ -63,6 +71,19 @@ def made_profiles(made: MadeProfiles) -> Measured:
                 str(kind),
             )
     return Measured(samples, known)
+
+
+def _check_size(made: MadeProfiles) -> None:
+    jobs = made.each * len(KINDS)
+    ratio = made.longest / made.shortest
+    mean = made.shortest * ((ratio - 1.0) / np.log(ratio) if ratio > 1.0 else 1.0)
+    samples = jobs * max(mean / made.interval, 2.0)
+    share = Share("--each", f"{jobs:,} jobs with about {samples:,.0f} samples", samples * _SAMPLE)
+    check_memory("profiles", [share], "these jobs")
+
+
+_SAMPLE = 64
+"""Bytes of a sample until it is written."""
 
 
 def _shape(kind: EnergyClass, n: int, interval: float, rng: np.random.Generator) -> Floats:
