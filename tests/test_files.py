@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -333,3 +334,21 @@ def test_a_summary_of_a_run_may_be_hostile(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text(json.dumps({"schema_version": 1}) + " " * 70_000_000)
     with pytest.raises(InputError, match=r"summary\.json: 70 MB is too large"):
         read_run(str(tmp_path))
+
+
+def test_what_does_not_end_as_parquet_is_not_read_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "jobs.parquet"
+    pl.DataFrame({"a": [1, 2]}).write_parquet(path)
+    whole = path.read_bytes()
+    read: list[bytes] = []
+    monkeypatch.setattr(parquet, "call", lambda *_, content: read.append(content) or SimpleNamespace(code=0))
+    for content in (b"", b"PAR1", whole[:-1], whole[:-8] + b"\xff\xff\xff\x7fPAR1"):
+        parquet.check_apart(path, content)
+        with pytest.raises(InputError, match="cannot be read as Parquet"):
+            read_schema(content, path)
+    assert not read
+    parquet.check_apart(path, whole)
+    parquet.check_apart(path, whole[1:])
+    assert read == [whole, whole[1:]]

@@ -34,6 +34,7 @@ from tools.fuzzing.trial import Trial  # noqa: E402
 
 _SILENT_SECONDS = 900.0
 """Of wall-clock time without a word of the process, for compiled code that no signal reaches."""
+_QUIET_SECONDS = 30.0
 _MEMORY = 8 << 30
 
 
@@ -70,11 +71,14 @@ def _work(room: str, first: int, last: int, seed: int, keep: Path) -> None:
 def _fuzz(room: str, first: int, last: int, seed: int, keep: Path) -> int:
     began = time.perf_counter()
     counts: Counter[str] = Counter()
-    at = first
+    at, told = first, began
     while at < last:
         for number, word, detail in _told(room, at, last, seed, keep):
             at = number + 1
             counts[word] += 1
+            if (now := time.perf_counter()) - told > _QUIET_SECONDS:
+                told = now
+                print(f"  {room}: {at - first} of {last - first} cases in {now - began:.0f} s", flush=True)
             if word not in ("done", "refused"):
                 print(f"  {room} {number} (seed {seed}): {word} {detail}", flush=True)
         if at < last:
