@@ -18,7 +18,7 @@ from mlsim.errors import InputError
 from mlsim.record.columns import Stored, empty, stored_columns, words_of
 from mlsim.record.derived import of_last_attempts, restarts
 from mlsim.record.files import ALWAYS, FILES, JOB_COLUMNS
-from mlsim.record.stored_values import check_loop_rows, check_nodes, check_times, check_values
+from mlsim.record.stored_values import check_loop_rows, check_nodes, check_rows, check_times, check_values
 from mlsim.record.tables import (
     Chunks,
     Jobs,
@@ -69,6 +69,11 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
         if name not in (*ALWAYS, *without) and is_there(path := directory / f"{name}.parquet")
     }
     nodes = _read_nodes(directory / "nodes.parquet")
+    check_rows(
+        directory / "nodes.parquet",
+        (nodes.cores < 1) | ~(nodes.speed > 0.0),
+        lambda row: f"a node of {nodes.cores[row]} cores of speed {nodes.speed[row]:g}",
+    )
     occupancy = _read(directory / "occupancy.parquet", Occupancy, numbers)
     check_times(directory / "occupancy.parquet", occupancy.start, occupancy.end)
     check_nodes(directory / "occupancy.parquet", occupancy.node, len(nodes.name), occupancy.count)

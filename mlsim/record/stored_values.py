@@ -16,7 +16,7 @@ from mlsim.errors import InputError
 from mlsim.record.columns import Stored
 from mlsim.record.tables import Chunks, Loops, PEs
 
-__all__ = ["check_loop_rows", "check_nodes", "check_times", "check_values"]
+__all__ = ["check_loop_rows", "check_nodes", "check_rows", "check_times", "check_values"]
 
 _LARGEST, _MOST = 1e18, 10**15
 """Of numbers with a unit, in its amount; and of counts."""

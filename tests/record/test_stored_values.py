@@ -101,6 +101,8 @@ def test_what_is_missing_or_no_count(
         ("occupancy", "node", 3, "of a machine of 3"),
         ("occupancy", "count", 9, "of a machine of 3"),
         ("outages", "node", 3, "node 3 of a machine of 3"),
+        ("nodes", "cores", 0, "row 1 holds what no run writes: a node of 0 cores of speed 1"),
+        ("nodes", "speed", 0.0, "row 1 holds what no run writes: a node of 2 cores of speed 0"),
         ("occupancy", "job_id", 99, "job 99 is not in jobs.parquet"),
     ],
 )
