@@ -33,6 +33,9 @@ __all__ = [
 
 __getattr__ = late(
     __name__,
-    {"experiment": "Result RunComparison compare run", "scenario": "Scenario load"},
+    {
+        "experiment": "compare Result run RunComparison",
+        "scenario": "load Scenario",
+    },
 )
 __dir__ = listed(__name__)

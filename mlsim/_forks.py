@@ -14,8 +14,6 @@ from pathlib import Path
 
 from mlsim.errors import InputError
 
-__all__ = ["check_fork"]
-
 _THREAD = re.compile(r"polars-\d+")
 _threads = [False, False]
 """Whether Polars had threads in the process that was forked last, and whether this one lacks them."""

@@ -14,16 +14,6 @@ import numpy as np
 
 from mlsim.errors import InputError
 
-__all__ = [
-    "borrowed",
-    "c_function",
-    "last_bit",
-    "next_bit",
-    "refuse_atomics",
-    "unpacker",
-    "with_error_model",
-]
-
 Array = TypeVar("Array")
 Call = TypeVar("Call", bound=Callable[..., Any])
 Content = TypeVar("Content", bound=tuple[Any, ...])

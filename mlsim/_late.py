@@ -1,7 +1,4 @@
-"""Names that a package gives and that are loaded on first use, so that importing it stays quick.
-
-A command needs a part of the house, and each module takes a third of a millisecond or more to import.
-"""
+"""Names and libraries that are loaded on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["late", "listed"]
+from mlsim._memory import importing
 
 
 def late(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
@@ -46,3 +43,12 @@ def listed(package: str) -> Callable[[], list[str]]:
         return sorted({*own, *module["__all__"]})
 
     return names
+
+
+def load() -> None:
+    """Import what draws a picture, if it is not there yet."""
+    if "matplotlib.figure" in sys.modules:
+        return
+    with importing():
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401 - the rest follows from it

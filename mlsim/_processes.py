@@ -1,9 +1,4 @@
-"""Processes: the one place where mlsim starts any, whether of Python or of another program.
-
-A process of Python takes its modules from where this one does, and none from the current directory, in which
-a file of the user's may be called ``mlsim.py`` or ``numpy.py``. An error that ends it is a sentence on
-standard error, as on the command line; a :class:`Helper` also sends that sentence to its parent.
-"""
+"""The one place where mlsim starts processes; signals that wait for C libraries."""
 
 from __future__ import annotations
 
@@ -23,25 +18,6 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple
 
 from mlsim.errors import MlsimError, sentence_of
-
-__all__ = [
-    "DEVNULL",
-    "PIPE",
-    "Ended",
-    "Helper",
-    "HelperEndedError",
-    "Process",
-    "TimeoutExpired",
-    "call",
-    "end",
-    "has_children",
-    "has_ended",
-    "last_resort",
-    "python",
-    "serve",
-    "start",
-    "wait",
-]
 
 Process = subprocess.Popen
 TimeoutExpired = subprocess.TimeoutExpired
@@ -241,7 +217,7 @@ class Helper:
     Parameters
     ----------
     function
-        Module and name: ``mlsim.experiment.study.executors.worker:execute_all``.
+        Module and name: ``mlsim.experiment.study.executor_worker:execute_all``.
 
     Raises
     ------
@@ -344,3 +320,35 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_DEATH_OF_PARENT, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(1)
+
+
+class Postponed:
+    """A block in which a signal that asks the command to stop raises nothing; it is sent again at the end.
+
+    Blocks are to be short: a command that does not stop soon is ended from outside of them.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._waiting: int | None = None
+
+    def __enter__(self) -> None:
+        self._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._waiting is not None and not self._depth:
+            number, self._waiting = self._waiting, None
+            signal.raise_signal(number)
+
+    def takes(self, number: int) -> bool:
+        """Return whether a signal waits for the end of the block; asked by its handler."""
+        if self._depth:
+            self._waiting = number
+        return self._depth > 0
+
+
+postponed = Postponed()
+"""Of the main thread, where signals are handled."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-__all__ = ["HowFar", "Stage", "followed", "how_far", "stage"]
-
 Item = TypeVar("Item")
 
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 import mlsim
 from mlsim import cosim
 from mlsim.analysis.metrics import busy_seconds
-from mlsim.analysis.plots.style import time_axis
-from mlsim.analysis.plots.utilization import busy_share
-from mlsim.experiment.advice.recorded import recorded_loop
-from mlsim.experiment.pages import read_for_plot
+from mlsim.analysis.plots.chart_style import time_axis
+from mlsim.analysis.plots.utilization_plot import busy_share
+from mlsim.experiment.recorded_loop import recorded_loop
+from mlsim.experiment.report_pages import read_for_plot
 from mlsim.record import JobState, MessageKind, Records
-from mlsim.record.derived import restarts
+from mlsim.record.derived_times import restarts
 from mlsim.record.otf2 import Selection, write_otf2
-from mlsim.record.reading import read_tables
+from mlsim.record.table_reader import read_tables
 from mlsim.scenario import from_mapping
 from mlsim.verify.laws import judge
 from tests.effort import examples

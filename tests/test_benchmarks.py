@@ -20,7 +20,7 @@ from children import Cost
 
 from mlsim.cli.main import app as main_of_mlsim
 from mlsim.workload import Field, read_swf
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 
 def _costs(*seconds: float) -> Callable[[], Cost]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim import cosim
-from mlsim.cosim.inputs import message_latency
+from mlsim.cosim.scenario_inputs import message_latency
 from mlsim.record import JobState, MessageKind
 from mlsim.scenario import CoordinationConfig, from_mapping
 

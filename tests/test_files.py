@@ -25,13 +25,13 @@ from mlsim._files import (
     read_bytes,
     read_text,
 )
-from mlsim._files.npy import read_npy, read_npz
+from mlsim._files.decoding import read_npy, read_npz
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
-from mlsim.experiment.stored import find_runs
+from mlsim.experiment.stored_runs import find_runs
 from mlsim.scenario import from_mapping, load, resolve_path
 from mlsim.workload import read_swf
-from mlsim.workload.csv import read_csv
+from mlsim.workload.csv_logs import read_csv
 
 LEAST = {"platform": {"nodes": [{"name": "n", "count": 1, "cores": 1}]}, "workload": {"path": "x.swf"}}
 
@@ -207,7 +207,7 @@ def test_npz_files_that_would_fill_memory_are_refused(
 ) -> None:
     path = tmp_path / "x.npz"
     np.savez_compressed(path, a=np.zeros(100_000))
-    monkeypatch.setattr("mlsim._files.npy.most_held", lambda: 10_000)
+    monkeypatch.setattr("mlsim._files.decoding.most_held", lambda: 10_000)
     with pytest.raises(InputError, match=r"1 MB of values; allowed here: 0 MB"):
         read_npz(path)
 
@@ -326,7 +326,7 @@ def test_only_here_files_are_opened_for_reading() -> None:
 
 
 def test_a_summary_of_a_run_may_be_hostile(tmp_path: Path) -> None:
-    from mlsim.experiment.stored import read_run
+    from mlsim.experiment.stored_runs import read_run
 
     (tmp_path / "summary.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match=r"summary\.json: nested too deeply"):

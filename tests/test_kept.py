@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlsim.record.nodeset import _write_sets
+from mlsim.record.node_sets import _write_sets
 
 KERNELS = """
 from typing import NamedTuple

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import mlsim
-from mlsim._jit import INTERPRETED, identity, store
-from mlsim._jit.announcing import announcer
+from mlsim._jit import INTERPRETED, kernel_identity, kernel_store
+from mlsim._jit.kernel_store import announcer
 from mlsim._jit.kernels import Kernel
 from tests.effort import THOROUGH
 
@@ -111,7 +111,7 @@ BODY = "def f(x):\n    return x + g(x) + S\n"
 
 
 def key(function: Any) -> str | None:
-    return identity.key_of(function, fresh=True)
+    return kernel_identity.key_of(function, fresh=True)
 
 
 @pytest.mark.parametrize(
@@ -149,25 +149,25 @@ def test_what_is_known_by_its_address_alone_has_no_key() -> None:
 
 
 def test_nothing_is_kept_where_the_compiler_has_changed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert identity.is_as_loaded()
+    assert kernel_identity.is_as_loaded()
     with monkeypatch.context() as patch:
-        patch.setattr(identity, "_AT_FIRST", "another")
-        assert not identity.is_as_loaded()
+        patch.setattr(kernel_identity, "_AT_FIRST", "another")
+        assert not kernel_identity.is_as_loaded()
 
     def gone() -> str:
         raise FileNotFoundError
 
-    monkeypatch.setattr(identity, "_compiler_files", gone)
-    assert not identity.is_as_loaded()
+    monkeypatch.setattr(kernel_identity, "_compiler_files", gone)
+    assert not kernel_identity.is_as_loaded()
 
 
 def test_an_editors_lock_is_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.py").write_text("")
-    monkeypatch.setattr(identity, "_COMPILER", tmp_path)
-    before = identity._compiler_files()
+    monkeypatch.setattr(kernel_identity, "_COMPILER", tmp_path)
+    before = kernel_identity._compiler_files()
     (tmp_path / ".#x.py").symlink_to("nobody@nowhere.1234")
     (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere.py")
-    assert identity._compiler_files() == before
+    assert kernel_identity._compiler_files() == before
 
 
 @pytest.fixture
@@ -176,22 +176,22 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
     monkeypatch.setattr(announcer, "_warned", False)
     monkeypatch.setattr(announcer, "quiet", False)  # a test before may have run a quiet command
-    store._directory.cache_clear()
-    yield tmp_path / "kept" / store._NAME
-    store._directory.cache_clear()
+    kernel_store._directory.cache_clear()
+    yield tmp_path / "kept" / kernel_store._NAME
+    kernel_store._directory.cache_clear()
 
 
 def test_what_is_written_is_read_and_its_directory_is_the_users_alone(place: Path) -> None:
-    assert store.read("name") is None
-    store.write("name", b"code\n\0")
-    assert store.read("name") == b"code\n\0"
-    assert store.is_shared()
+    assert kernel_store.read("name") is None
+    kernel_store.write("name", b"code\n\0")
+    assert kernel_store.read("name") == b"code\n\0"
+    assert kernel_store.is_shared()
     assert place.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in place.iterdir()] == ["name"]
 
 
 def _swap(path: Path) -> None:
-    store.write("other", b"other code")
+    kernel_store.write("other", b"other code")
     os.replace(path.parent / "other", path)
 
 
@@ -218,16 +218,16 @@ DAMAGES = {
 def test_what_is_damaged_is_a_miss_with_one_line_and_replaced(
     place: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store.write("name", b"code")
+    kernel_store.write("name", b"code")
     DAMAGES[damage](place / "name")
-    assert store.read("name") is None
+    assert kernel_store.read("name") is None
     told = capsys.readouterr().err
     assert told.startswith(str(place / "name")), told
     assert told.count("\n") == 1
-    assert store.read("name") is None
+    assert kernel_store.read("name") is None
     assert capsys.readouterr().err == ""
-    store.write("name", b"code again")
-    assert store.read("name") == b"code again"
+    kernel_store.write("name", b"code again")
+    assert kernel_store.read("name") == b"code again"
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
@@ -235,22 +235,22 @@ def test_what_is_damaged_is_a_miss_with_one_line_and_replaced(
 def test_what_belongs_to_another_user_is_not_read(
     place: Path, of: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store.write("name", b"code")
+    kernel_store.write("name", b"code")
     os.chown(place / "name" if of == "file" else place, 12345, -1)
-    store._directory.cache_clear()
-    assert store.read("name") is None
+    kernel_store._directory.cache_clear()
+    assert kernel_store.read("name") is None
     assert "belongs to another user" in capsys.readouterr().err
-    store.write("name", b"code again")
-    assert store.read("name") == b"code again"
+    kernel_store.write("name", b"code again")
+    assert kernel_store.read("name") == b"code again"
 
 
 def test_a_directory_that_others_could_write_to_is_replaced(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store.write("name", b"code")
+    kernel_store.write("name", b"code")
     place.chmod(0o777)
-    store._directory.cache_clear()
-    assert store.read("name") is None
+    kernel_store._directory.cache_clear()
+    assert kernel_store.read("name") is None
     assert "others can write to it" in capsys.readouterr().err
     assert list(place.iterdir()) == []
     assert place.stat().st_mode & 0o777 == 0o700
@@ -259,10 +259,10 @@ def test_a_directory_that_others_could_write_to_is_replaced(
 def test_a_user_without_a_home_has_one_place_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "/home/me")
-    assert Path("/home/me/.cache/mlsim") in store._places()
+    assert Path("/home/me/.cache/mlsim") in kernel_store._places()
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", lambda _: {}["no such user"])
-    assert [place for place in store._places() if place.name == "mlsim"] == []
+    assert [place for place in kernel_store._places() if place.name == "mlsim"] == []
 
 
 def test_where_no_place_is_writable_a_directory_of_ones_own_goes_with_the_process(
@@ -270,14 +270,14 @@ def test_where_no_place_is_writable_a_directory_of_ones_own_goes_with_the_proces
 ) -> None:
     (tmp_path / "file").write_text("no directory")
     at_exit: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(store, "_places", lambda: [tmp_path / "file"])
-    monkeypatch.setattr(store.atexit, "register", lambda *call, **_: at_exit.append(call))
-    store.write("name", b"code")
-    assert store.read("name") == b"code"
-    assert not store.is_shared()
+    monkeypatch.setattr(kernel_store, "_places", lambda: [tmp_path / "file"])
+    monkeypatch.setattr(kernel_store.atexit, "register", lambda *call, **_: at_exit.append(call))
+    kernel_store.write("name", b"code")
+    assert kernel_store.read("name") == b"code"
+    assert not kernel_store.is_shared()
     ((remove, directory),) = at_exit
     assert remove is shutil.rmtree
-    assert store._directory() == Path(directory)
+    assert kernel_store._directory() == Path(directory)
     remove(directory)
 
 
@@ -286,7 +286,7 @@ import contextlib, io, json, os, pickle, random, sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from mlsim._jit import kept, store
-from mlsim._jit.announcing import announcer
+from mlsim._jit.kernel_store import announcer
 
 place, number, marker = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 draw = random.Random(int(sys.argv[4]))

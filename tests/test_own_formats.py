@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from mlsim.cli.main import app
 from mlsim.errors import InputError, OutputError
-from mlsim.experiment import writers
-from mlsim.experiment.stored import read_run
-from mlsim.record.files import JOB_COLUMNS
+from mlsim.experiment import run_directory
+from mlsim.experiment.stored_runs import read_run
+from mlsim.record.table_files import JOB_COLUMNS
 from mlsim.scenario import PLUGIN_KEYS, from_mapping
 from mlsim.workload import user_reader
 
@@ -217,8 +217,8 @@ def test_installed_readers_and_writers_are_listed_with_what_keeps_them(monkeypat
     monkeypatch.setattr("mlsim.plugins.entry_points", points)
     monkeypatch.setattr("importlib.metadata.entry_points", points)
     monkeypatch.setattr(user_reader, "entry_points", points)
-    monkeypatch.setattr(writers, "entry_points", points)
-    for family in (user_reader.READERS, writers.WRITERS):
+    monkeypatch.setattr(run_directory, "entry_points", points)
+    for family in (user_reader.READERS, run_directory.WRITERS):
         from mlsim.plugins import installed_plugins
 
         trouble = {name: why for name, _, why in installed_plugins(family, points)}

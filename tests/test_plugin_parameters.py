@@ -246,9 +246,9 @@ def nested(keys: dict[str, object]) -> dict[str, object]:
 
 def test_every_kind_of_code_is_in_the_test_below() -> None:
     from mlsim.application.user_model import MODELS
-    from mlsim.batch.plugins import FAMILIES
-    from mlsim.experiment.writers import WRITERS
-    from mlsim.workload.models.own import GENERATORS
+    from mlsim.batch.user_dispatch import FAMILIES
+    from mlsim.experiment.run_directory import WRITERS
+    from mlsim.workload.models.user_models import GENERATORS
     from mlsim.workload.user_reader import READERS
 
     families = [*FAMILIES.values(), MODELS, WRITERS, GENERATORS, READERS]

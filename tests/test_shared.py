@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlsim import _shared
-from mlsim._shared import forget, shared, sharing
+from mlsim import _memory
+from mlsim._memory import forget, shared, sharing
 from mlsim.application import CostProfiles
 from mlsim.errors import InputError
 from mlsim.scenario import CostsConfig, IterationsConfig, WorkloadConfig
-from mlsim.workload import JobBlock, open_workload, source
+from mlsim.workload import JobBlock, log_source, open_workload
 
 HEAD = "job_id,submit_time,run_time,walltime,processors,user\n"
 
@@ -31,12 +31,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list of the logs that are read, which grows."""
     found: list[Path] = []
 
-    class Counted(source.LogReader):
+    class Counted(log_source.LogReader):
         def blocks(self):
             found.append(self.path)
             return super().blocks()
 
-    monkeypatch.setattr(source, "LogReader", Counted)
+    monkeypatch.setattr(log_source, "LogReader", Counted)
     return found
 
 
@@ -92,7 +92,7 @@ def test_nothing_is_kept_where_nobody_shares(tmp_path: Path, read: list[Path]) -
     path = log_of(tmp_path / "log.csv", "1,0,5,5,1,7")
     assert ids(path) == ids(path) == [1]
     assert len(read) == 2
-    assert not _shared._kept
+    assert not _memory._kept
 
 
 def test_a_long_log_is_not_kept_and_the_same(
@@ -100,19 +100,19 @@ def test_a_long_log_is_not_kept_and_the_same(
 ) -> None:
     from mlsim.workload import Field, write_swf
 
-    monkeypatch.setattr(source, "HELD_JOBS", 2)
-    monkeypatch.setattr(source, "SHARED_JOBS", 3)
+    monkeypatch.setattr(log_source, "HELD_JOBS", 2)
+    monkeypatch.setattr(log_source, "SHARED_JOBS", 3)
     path, n = tmp_path / "log.swf", 40_000
     one = dict.fromkeys((Field.REQUESTED_PROCESSORS, Field.RUN_TIME), [1.0] * n)
     write_swf(path, {}, one | {Field.JOB_ID: range(n), Field.SUBMIT_TIME: range(n)})
     with sharing():
         assert ids(path, select={"window": {"start": 30_000, "end": 30_003}}) == [30_000, 30_001, 30_002]
-        assert not _shared._kept
+        assert not _memory._kept
     assert len(read) == 2
 
 
 def test_what_was_not_used_for_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_shared, "MOST_BYTES", 10)
+    monkeypatch.setattr(_memory, "MOST_BYTES", 10)
     made: list[str] = []
 
     def kept(key: str, size: int = 4) -> str:

@@ -30,9 +30,9 @@ def test_every_name_of_a_package_is_there_and_no_module_stands_in_its_place(name
 
 def test_a_replay_loads_no_applications_and_no_clock_of_simpy() -> None:
     program = (
-        "import sys; import mlsim.cosim.replaying\n"
+        "import sys; import mlsim.cosim.simulation\n"
         "print([name for name in sys.modules if name.startswith(('simpy', 'matplotlib', 'numba', 'rich', "
-        "'mlsim.application', 'mlsim.batch.simulator'))])"
+        "'mlsim.application', 'mlsim.batch.batch_system'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mlsim.analysis.definitions import LOOP, SUMMARY, table
-from mlsim.record.files import columns_of
+from mlsim.analysis.metric_definitions import LOOP, SUMMARY, table
+from mlsim.record.table_files import columns_of
 
 _REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 PAGE = _REFERENCE / "records.md"

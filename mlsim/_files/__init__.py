@@ -7,12 +7,12 @@ of NumPy, ``parquet`` those of Parquet.
 """
 
 from mlsim._files.decoding import decode, json_of, read_json, read_text
-from mlsim._files.memory import memory_limit
 from mlsim._files.opening import (
     expanded,
     is_directory,
     is_file,
     is_there,
+    memory_limit,
     most_held,
     named,
     open_file,

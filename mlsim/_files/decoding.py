@@ -1,17 +1,24 @@
-"""Bytes of files as text and as JSON; texts that no program can take are errors that name the file."""
+"""Bytes of files as text, lines, JSON and columns of NumPy's own format."""
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import os
 import re
-from collections.abc import Iterable
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from mlsim._files.opening import named, read_bytes
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._files.opening import most_held, named, open_file, read_bytes, reason_of
 from mlsim.errors import InputError
-
-__all__ = ["decode", "json_of", "read_json", "read_text"]
 
 DEEPEST = 64
 """Levels of lists and objects that JSON may have."""
@@ -107,3 +114,123 @@ def _children(value: object) -> Iterable[Any]:
     if isinstance(value, list):
         return [child for child in value if isinstance(child, dict | list)]
     return ()
+
+
+# What Python's own parser, which reads the header, raises for texts that are none.
+_UNREADABLE = (
+    *(ValueError, TypeError, SyntaxError, OverflowError, RecursionError, MemoryError),
+    tokenize.TokenError,
+)
+# zipfile raises RuntimeError where a password is asked for, or a kind of compression is not known.
+_NO_ARCHIVE = (*_UNREADABLE, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read_npy(path: Path, what: str = "column of numbers") -> NDArray[Any]:
+    """Read an array without Python objects.
+
+    Raises
+    ------
+    InputError
+        If the file is none, or does not hold as many values as its header says, or more than can be held.
+    """
+    with open_file(path, what) as file:
+        try:
+            return _array(path, file)
+        except OSError as error:
+            raise InputError(f"{named(path)}: {reason_of(error)}") from error
+        except _UNREADABLE as error:
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"{named(path)}: not a NumPy file of numbers: {first[:200]}") from error
+
+
+def read_npz(path: Path, what: str = "columns") -> dict[str, NDArray[Any]]:
+    """Read all arrays of a file by their names, none of Python objects.
+
+    Raises
+    ------
+    InputError
+        If the file is none, or holds more than can be held.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_bytes(path, what))) as content:
+            wanted = sum(entry.file_size for entry in content.infolist())
+            if wanted > most_held():
+                allowed = most_held() / 1e6
+                raise InputError(
+                    f"{named(path)}: {wanted / 1e6:,.0f} MB of values; allowed here: {allowed:,.0f} MB"
+                )
+            return {
+                name.removesuffix(".npy"): np.lib.format.read_array(
+                    io.BytesIO(content.read(name)), allow_pickle=False
+                )
+                for name in content.namelist()
+            }
+    except _NO_ARCHIVE as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{named(path)}: not a NumPy file of {what}: {first[:200]}") from error
+
+
+def _array(path: Path, file: BinaryIO) -> NDArray[Any]:
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"its format is version {version[0]}.{version[1]}; allowed: 1.0 and 2.0")
+    shape, fortran, dtype = _HEADERS[version](file)
+    if dtype.hasobject:
+        raise ValueError("holds Python objects, which may be programs and are never read")
+    if any(length < 0 for length in shape):
+        raise ValueError(f"its header says shape {shape}")
+    wanted = math.prod(shape) * dtype.itemsize
+    there = os.fstat(file.fileno()).st_size - file.tell()
+    if wanted > there:
+        raise ValueError(f"its header says {wanted:,} bytes of values, and the file has {there:,}")
+    if wanted > most_held():
+        allowed = most_held() / 1e6
+        raise InputError(f"{named(path)}: {wanted / 1e6:,.0f} MB of values; allowed here: {allowed:,.0f} MB")
+    values = np.frombuffer(file.read(wanted), dtype).copy()
+    return values.reshape(shape, order="F" if fortran else "C")
+
+
+LONGEST_LINE = 1 << 20
+"""Bytes."""
+_SHOWN = 60
+
+
+def bounded_lines(path: Path, pieces: Iterable[bytes], what: str = "file") -> Iterator[bytes]:
+    """Yield the pieces of a text file as they are, unless a line goes on for more than :data:`LONGEST_LINE`.
+
+    Raises
+    ------
+    InputError
+        With the number of the line.
+    """
+    line, size, held = 1, 0, b""
+    for piece in pieces:
+        ends = [end for end in (piece.find(b"\n"), piece.find(b"\r")) if end >= 0]
+        held = held or piece[:_SHOWN]
+        size += min(ends, default=len(piece))
+        if size > LONGEST_LINE:
+            raise InputError(
+                f"{named(path)}:{line}: has a line of more than {LONGEST_LINE:,} bytes; is it a {what}?\n"
+                f"  found: {held.decode(errors='replace')!a} ..."
+            )
+        if ends:
+            line += piece.count(b"\n") or piece.count(b"\r")
+            last = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+            held, size = piece[last : last + _SHOWN], len(piece) - last
+        yield piece
+
+
+def read_lines(path: Path, what: str = "file") -> list[str]:
+    """Read the lines of a text file as a whole, without their ends; see :func:`mlsim._files.read_text`.
+
+    Raises
+    ------
+    InputError
+        Also if a line is longer than :data:`LONGEST_LINE`.
+    """
+    content = read_bytes(path, what, checked=lambda pieces: bounded_lines(path, pieces, what))
+    return decode(content, path, what).splitlines()

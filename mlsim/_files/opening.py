@@ -1,30 +1,118 @@
-"""Files opened for reading: regular ones, of bounded size; paths that cannot be any say why."""
+"""Files opened for reading: regular ones, of bounded size, in bounded memory."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import shutil
 import stat
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 
-from mlsim._files.memory import memory_limit
 from mlsim.errors import InputError
 
-__all__ = [
-    "expanded",
-    "is_directory",
-    "is_file",
-    "is_there",
-    "most_held",
-    "named",
-    "open_file",
-    "read_bytes",
-    "reason_of",
-    "resolved",
-]
+_PREFIX = "mlsim-table-"
+
+
+class HeldFile:
+    """A name in a directory of its own, which is removed with the object, at the latest with the process.
+
+    Parameters
+    ----------
+    name
+        What the file is called.
+
+    Attributes
+    ----------
+    path
+        Where it is; whoever made the object writes it.
+    """
+
+    def __init__(self, name: str) -> None:
+        directory = tempfile.mkdtemp(prefix=_PREFIX)
+        self.path = Path(directory, name)
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+
+
+def place_of(path: Path) -> str:
+    """Return what messages call a file: its path, or the table in memory that it holds."""
+    return "the table of jobs" if path.parent.name.startswith(_PREFIX) else str(path)
+
+
+VARIABLE = "MLSIM_MEMORY"
+_GROUPS = Path("/sys/fs/cgroup")
+_UNKNOWN = 4 << 30
+"""Taken where the system says nothing."""
+
+
+def memory_limit() -> int:
+    """Return the bytes that this process may use: $MLSIM_MEMORY (in GB), or else what the system allows.
+
+    That is the least of the physical memory, the limit of each control group (versions 1 and 2) that the
+    process is in, and the limit of its address space.
+    """
+    given = os.environ.get(VARIABLE, "")
+    try:
+        gigabytes = float(given)
+    except ValueError:
+        return _allowed()
+    return int(gigabytes * 1e9) if 0 < gigabytes < 1e9 else _allowed()
+
+
+@cache
+def _allowed() -> int:
+    return min([*_physical(), *_of_groups(), *_address_space()], default=_UNKNOWN)
+
+
+def _physical() -> Iterator[int]:
+    try:
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return  # this system does not say
+
+
+def _address_space() -> Iterator[int]:
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY:
+        yield soft
+
+
+def _of_groups() -> Iterator[int]:
+    """Yield the memory limit, in bytes, of every control group from the process' own to the root."""
+    for group, name in _groups():
+        for place in (group, *group.parents):
+            if not place.is_relative_to(_GROUPS):
+                break
+            try:
+                text = (place / name).read_text(encoding="ascii").strip()
+            except (OSError, UnicodeDecodeError):
+                continue  # no such file here: no limit at this level
+            if text.isdecimal():
+                yield int(text)
+
+
+def _groups() -> Iterator[tuple[Path, str]]:
+    """Yield the control groups that limit the process' memory: directory, and the limit's file name there."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return  # not Linux
+    for line in lines:
+        _, controllers, group = (line.split(":", 2) + ["", ""])[:3]
+        if not controllers:
+            yield _GROUPS / group.lstrip("/"), "memory.max"
+        elif "memory" in controllers.split(","):
+            yield _GROUPS / "memory" / group.lstrip("/"), "memory.limit_in_bytes"
+
 
 _LONGEST_NAME = 300
 _HELD_SHARE = 8

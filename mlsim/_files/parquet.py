@@ -24,8 +24,6 @@ from mlsim._forks import check_fork
 from mlsim._processes import call, python
 from mlsim.errors import InputError
 
-__all__ = ["check_apart", "read_columns", "read_metadata", "read_rows", "read_schema", "refusing_damage"]
-
 T = TypeVar("T")
 Source = Path | bytes
 _LONGEST_REASON = 200

@@ -5,17 +5,32 @@ debugger stops in them, they can print, and a change of one compiles nothing. Wh
 equivalent of is then done by :mod:`mlsim._interpreted`.
 """
 
-from mlsim._jit.announcing import compile_seconds, compiling, quiet
-from mlsim._jit.arrays import borrowed, zeros
-from mlsim._jit.atomics import exchange, fetch_add, load_acquire, store_release
-from mlsim._jit.bits import last_bit, next_bit
-from mlsim._jit.c_functions import c_function
-from mlsim._jit.choice import by_last_type
-from mlsim._jit.elsewhere import is_compiled, no_longer_elsewhere, while_elsewhere
-from mlsim._jit.kept import by_numba
+from mlsim._jit.intrinsics import (
+    PACKED_WORDS,
+    borrowed,
+    by_last_type,
+    c_function,
+    exchange,
+    fetch_add,
+    last_bit,
+    load_acquire,
+    next_bit,
+    shared,
+    store_release,
+    unpacker,
+    zeros,
+)
+from mlsim._jit.kernel_store import (
+    compile_seconds,
+    compiling,
+    is_compiled,
+    no_longer_elsewhere,
+    quiet,
+    while_elsewhere,
+)
 from mlsim._jit.kernels import apart_kernel, inlined, inner_kernel, kernel, leaf_kernel
 from mlsim._jit.mode import INTERPRETED, in_python
-from mlsim._jit.named_tuples import PACKED_WORDS, shared, unpacker
+from mlsim._jit.object_cache import by_numba
 
 __all__ = [
     "INTERPRETED",

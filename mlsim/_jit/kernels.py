@@ -7,11 +7,9 @@ from functools import update_wrapper
 from typing import Any, TypeVar, cast, overload
 
 from mlsim import _interpreted
-from mlsim._jit import kept
-from mlsim._jit.identity import key_of
+from mlsim._jit import object_cache
+from mlsim._jit.kernel_identity import key_of
 from mlsim._jit.mode import INTERPRETED
-
-__all__ = ["Kernel", "apart_kernel", "inlined", "inner_kernel", "kernel", "leaf_kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,13 +32,13 @@ class Kernel:
         self.py_func, self.options, self.inner = body, options, inner
         self._dispatcher: Any = None
         self._part: Any = None
-        self._entries = None if inner or not options.get("cache", True) else kept.Entries(self)
+        self._entries = None if inner or not options.get("cache", True) else object_cache.Entries(self)
 
     @property
     def dispatcher(self) -> Any:
         """Numba's object for it."""
         if self._dispatcher is None:
-            from mlsim._jit.compiler.dispatchers import dispatcher_of
+            from mlsim._jit.numba_compiler import dispatcher_of
 
             self._dispatcher = dispatcher_of(self, self.inner)
         return self._dispatcher
@@ -56,7 +54,7 @@ class Kernel:
             if self.inner or self._entries is None or "inline" in self.options:
                 self._part = self.dispatcher
             else:
-                from mlsim._jit.compiler.dispatchers import dispatcher_of
+                from mlsim._jit.numba_compiler import dispatcher_of
 
                 self._part = dispatcher_of(self, True)
         return self._part
@@ -75,7 +73,7 @@ class Kernel:
         """Run it: what is kept of it while numba is not needed for another reason, else by numba."""
         if self._dispatcher is None and self._entries is not None and not named:
             answer = self._entries.call(arguments)
-            if answer is not kept.MISSING:
+            if answer is not object_cache.MISSING:
                 return answer
         return self.dispatcher(*arguments, **named)
 

@@ -8,13 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HARMLESS", "INTERPRETED", "SETTINGS_FILE", "Late", "for_kernels", "in_python", "is_usual"]
-
 HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_DISABLE_JIT"}
 """Settings of Numba that do not change what it compiles."""
 SETTINGS_FILE = Path(".numba_config.yaml")
 """Where Numba looks for more of them."""
-_COMPILER = "mlsim._jit.compiler"
+_INTRINSICS = "mlsim._jit.numba_intrinsics"
+_COMPILER = "mlsim._jit.numba_compiler"
 
 
 def is_usual() -> bool:
@@ -62,13 +61,13 @@ class Late:
         raise NotImplementedError("only kernels can call this")
 
 
-def for_kernels(place: str, in_python: Callable[..., Any], *given: Any) -> Any:
+def for_kernels(name: str, in_python: Callable[..., Any], *given: Any) -> Any:
     """Make a function that kernels call and numba does not know.
 
     Parameters
     ----------
-    place
-        ``MODULE.FUNCTION`` of :mod:`mlsim._jit.compiler`: the function by which numba types the call.
+    name
+        Name of a function of :mod:`mlsim._jit.numba_intrinsics`, by which Numba types the call.
     in_python
         What stands for it where kernels are Python functions.
     *given
@@ -78,11 +77,10 @@ def for_kernels(place: str, in_python: Callable[..., Any], *given: Any) -> Any:
         return in_python
 
     def register() -> Any:
-        module, _, name = place.partition(".")
-        typed = getattr(import_module(f"{_COMPILER}.{module}"), name)
-        return import_module(f"{_COMPILER}.dispatchers").type_of_intrinsic(typed(*given) if given else typed)
+        typed = getattr(import_module(_INTRINSICS), name)
+        return import_module(_COMPILER).type_of_intrinsic(typed(*given) if given else typed)
 
-    return Late(register, place, *given)
+    return Late(register, name, *given)
 
 
 class _InPython:

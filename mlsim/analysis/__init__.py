@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.analysis.loops import best_loop, loop_facts, loop_seconds, loop_table
-    from mlsim.analysis.report import summary_table
-    from mlsim.analysis.summary import SCHEMA_VERSION, summarize
+    from mlsim.analysis.run_summary import SCHEMA_VERSION, summarize
+    from mlsim.analysis.single_loops import best_loop, loop_facts, loop_seconds, loop_table
+    from mlsim.analysis.terminal_summary import summary_table
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -24,8 +24,8 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "loops": "best_loop loop_facts loop_seconds loop_table",
-        "report": "summary_table",
-        "summary": "SCHEMA_VERSION summarize",
+        "run_summary": "SCHEMA_VERSION summarize",
+        "single_loops": "best_loop loop_facts loop_seconds loop_table",
+        "terminal_summary": "summary_table",
     },
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-__all__ = ["ENDS", "brief", "clock", "count", "duration", "number", "share"]
-
 ENDS = ("killed", "failed", "rejected", "withdrawn", "backfilled")
 """Counts of jobs that are shown where there are any."""
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))

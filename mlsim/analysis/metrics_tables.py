@@ -14,8 +14,6 @@ from rich.text import Text
 from mlsim.analysis.formatting import brief, clock, number, share
 from mlsim.analysis.metrics import CODED, SLOWDOWN_BINS
 
-__all__ = ["breakdown_table", "metrics_table", "pass_time_table"]
-
 Summary = Mapping[str, Any]
 Write = Callable[[float | None], str]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.application.catalogue import TECHNIQUES, TechniqueEntry
-    from mlsim.application.costs import CostProfiles
-    from mlsim.application.loop import simulate, trial_by
-    from mlsim.application.outcome import ChunkRows, LoopOutcome
+    from mlsim.application.iteration_costs import CostProfiles
+    from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
+    from mlsim.application.loop_simulation import simulate, trial_by
+    from mlsim.application.technique_catalogue import TECHNIQUES, TechniqueEntry
 
 __all__ = [
     "TECHNIQUES",
@@ -28,9 +28,9 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "catalogue": "TECHNIQUES TechniqueEntry",
-        "costs": "CostProfiles",
-        "loop": "simulate trial_by",
-        "outcome": "ChunkRows LoopOutcome",
+        "iteration_costs": "CostProfiles",
+        "loop_outcome": "ChunkRows LoopOutcome",
+        "loop_simulation": "simulate trial_by",
+        "technique_catalogue": "TechniqueEntry TECHNIQUES",
     },
 )

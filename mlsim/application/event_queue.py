@@ -1,23 +1,39 @@
-"""Which PE is due next: tournament trees, keyed by time.
-
-Every PE waits for at most one thing, so its next event is one number. A match between two PEs is won
-by the earlier time, and by the lower rank where the times are equal; so the winner of all is the next
-event in order of (time, rank), and a change costs one walk from a leaf to the root.
-
-A tree over ``width`` PEs, a power of two, is ``2 * width`` matches: match 1 is the root, match k has the
-children 2k and 2k + 1, and PE j is match ``width + j``. A match holds its winner and when that is due,
-infinity where nothing is. Several trees, of nodes or of PEs, stand one after the other in one array;
-``tree`` is where one begins.
-"""
+"""The event queue of a loop: tournament trees over PEs, and records in arrays."""
 
 from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.application.records import Records, dtype_of
 
-__all__ = ["MATCH", "Match", "due_lowest_rank", "due_of", "move", "play", "stays_first"]
+Record = TypeVar("Record", covariant=True)
+
+_KINDS = {"float": np.float64, "int": np.int64}
+
+
+class Records(Protocol[Record]):
+    """An array of records."""
+
+    def __getitem__(self, index: Any, /) -> Record: ...
+    def __len__(self) -> int: ...
+
+
+def dtype_of(declared: type) -> np.dtype[Any]:
+    """Return the NumPy type of a record whose fields, ``float`` or ``int``, a class declares.
+
+    Raises
+    ------
+    TypeError
+        Where a field is named like something that NumPy's records have, such as ``size``: a kernel that runs
+        as a Python function would read that.
+    """
+    for name in declared.__annotations__:
+        if hasattr(np.record, name):
+            raise TypeError(f"{declared.__name__}.{name}: NumPy's records have a {name} of their own")
+    fields = [(name, _KINDS[kind]) for name, kind in declared.__annotations__.items()]
+    return np.dtype((np.record, fields))
 
 
 class Match:

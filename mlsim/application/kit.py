@@ -42,22 +42,29 @@ import numpy as np
 
 from mlsim import _interpreted, _jit
 from mlsim.application.event_queue import due_lowest_rank, due_of, move
-from mlsim.application.models.execution import FAR, NEAR, execute, keep_row, message, notify, report, slowed
-from mlsim.application.models.levels import (
+from mlsim.application.models.cca import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
+from mlsim.application.models.chunk_execution import (
+    FAR,
+    NEAR,
     ask_first,
     ask_nodes,
     back_at,
+    execute,
+    keep_row,
     leave,
+    message,
     next_request,
+    notify,
     publish_node,
     refill,
+    report,
+    slowed,
     take,
 )
-from mlsim.application.models.master import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
-from mlsim.application.models.state import Inputs, State, close_state, open_state
-from mlsim.application.models.window import BAD, CALCULATES, NOBODY, answer_node, claim, enter
-from mlsim.application.user_code import compilable
+from mlsim.application.models.dca import BAD, CALCULATES, NOBODY, answer_node, claim, enter
+from mlsim.application.models.loop_state import Inputs, State, close_state, open_state
 from mlsim.application.user_model import PROPERTIES
+from mlsim.application.user_technique import compilable
 from mlsim.scenario import ExecutionModel, ModelProperties
 
 __all__ = [

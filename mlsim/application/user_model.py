@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from mlsim._files import expanded, is_file
-from mlsim.application.user_code import compiler_message
+from mlsim.application.user_technique import compiler_message
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, make_callable
 from mlsim.scenario import (
@@ -27,9 +27,8 @@ from mlsim.scenario import (
 )
 
 if TYPE_CHECKING:
-    from mlsim.application.models.state import Inputs
+    from mlsim.application.models.loop_state import Inputs
 
-__all__ = ["MODELS", "PROPERTIES", "UserModel", "check_model", "load_model", "properties_of_model"]
 
 MODELS: Final = Family(
     "execution model",

@@ -1,5 +1,5 @@
 """The queue: which job starts when, and on which nodes."""
 
-from mlsim.batch.catalogue import ALLOCATORS, BACKFILLING, POLICIES
+from mlsim.batch.batch_catalogue import ALLOCATORS, BACKFILLING, POLICIES
 
 __all__ = ["ALLOCATORS", "BACKFILLING", "POLICIES"]

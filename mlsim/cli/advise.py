@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mlsim.experiment.advice import Advice, RecordedLoop, Unknown
+    from mlsim.experiment.advice import Advice
+    from mlsim.experiment.recorded_loop import RecordedLoop, Unknown
     from mlsim.scenario import Scenario
 
-__all__ = ["advise"]
 
 _SHOWN = 12
 
@@ -65,13 +65,14 @@ def advise(
 
     mlsim advise runs/recorded --out advice
     """
-    from mlsim.cli.values import amount, listed, settings
+    from mlsim.cli.usage_errors import amount, listed, settings
     from mlsim.errors import InputError
     from mlsim.experiment.advice import advise as simulate
-    from mlsim.experiment.advice import facts_of, maker_of, recorded_loop, unknown_of, write_advice
-    from mlsim.experiment.directories import complete_or_gone
+    from mlsim.experiment.advice import facts_of, write_advice
+    from mlsim.experiment.recorded_loop import maker_of, recorded_loop, unknown_of
+    from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.scenario import parse_overrides
-    from mlsim.scenario.values.units import TIME
+    from mlsim.scenario.values.unit_types import TIME
 
     overrides = parse_overrides(settings(set_, source))
     record = recorded_loop(source, job) if source.is_dir() else None
@@ -107,7 +108,7 @@ def advise(
 def _report_unknown(unknown: Unknown, record: RecordedLoop, out: Path | None, as_json: bool) -> None:
     """Print, and write if asked, that a record allows no verdict."""
     from mlsim.experiment.advice import facts_of_unknown, write_unknown
-    from mlsim.experiment.directories import complete_or_gone
+    from mlsim.experiment.result_directories import complete_or_gone
 
     if out is not None:
         with complete_or_gone(out) as place:
@@ -126,7 +127,7 @@ def _from_file(path: Path) -> Callable[[Mapping[str, object]], Scenario]:
 
 
 def _usual() -> list[str]:
-    from mlsim.application.catalogue import TECHNIQUES
+    from mlsim.application.technique_catalogue import TECHNIQUES
 
     return list(TECHNIQUES)
 
@@ -137,10 +138,10 @@ def _charge(
     """Return what handing out costs on a machine that was measured; nothing where none was."""
     if path is None:
         return lambda _technique, _model: {}
-    from mlsim.cli.values import amount
+    from mlsim.cli.usage_errors import amount
     from mlsim.cosim import loop_cost_sums
-    from mlsim.mpi.validation.charges import keys_of, read_machine
-    from mlsim.scenario.values.units import TIME
+    from mlsim.mpi.validation.validate import keys_of, read_machine
+    from mlsim.scenario.values.unit_types import TIME
 
     machine = read_machine(path)
     seconds = None if run_time is None else amount("--run-time", run_time, TIME, positive=True)
@@ -161,7 +162,7 @@ def _print(advice: Advice, record: RecordedLoop | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from mlsim.analysis.loops import loop_seconds
+    from mlsim.analysis.single_loops import loop_seconds
 
     table = Table(box=None, pad_edge=False)
     for column in (

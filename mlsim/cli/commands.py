@@ -9,10 +9,8 @@ from typing import Annotated
 
 import typer
 
-from mlsim.cli.ending import DEBUG
-from mlsim.cli.usage import Commands
-
-__all__ = ["COMMANDS", "program"]
+from mlsim.cli.usage_errors import Commands
+from mlsim.errors import DEBUG
 
 COMMANDS = {
     "init": "init:init",
@@ -20,22 +18,22 @@ COMMANDS = {
     "loop": "loop:loop",
     "advise": "advise:advise",
     "study": "study:study",
-    "metrics": "metrics:metrics",
-    "compare": "compare:compare",
-    "report": "report:report",
-    "plot": "plot:plot",
+    "metrics": "reports:metrics",
+    "compare": "reports:compare",
+    "report": "reports:report",
+    "plot": "reports:plot",
     "trace": "trace:trace",
     "watch": "watch:watch",
-    "check": "info:check",
-    "schema": "info:schema",
+    "check": "checks:check",
+    "schema": "checks:schema",
     "list": "listing:list_",
     "workload": "workload:workload",
     "learn": "learn:learn",
     "doctor": "doctor:doctor",
     "cp": "cp:cp",
     "mpi": "mpi:mpi",
-    "rca": "rca:rca",
-    "slurm": "slurm:slurm",
+    "rca": "cluster:rca",
+    "slurm": "cluster:slurm",
 }
 """Where each is, in the order of the help."""
 

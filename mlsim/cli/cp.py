@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlsim.cli.options import Overrides
-from mlsim.cli.usage import Commands
+from mlsim.cli.usage_errors import Commands, Overrides
 
 if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Instance
     from mlsim.scenario import CpConfig, Dispatcher
 
-__all__ = ["cp"]
 
 cp = typer.Typer(
     name="cp",
@@ -42,9 +40,9 @@ def dump(
 ) -> None:
     """Simulate FILE and save what its dispatcher has to decide at each pass."""
     from mlsim import cosim
-    from mlsim.batch.cp.dispatcher import watching
-    from mlsim.batch.cp.replay import writer_of
-    from mlsim.cli.newfiles import new_files
+    from mlsim.batch.cp.instance_replay import writer_of
+    from mlsim.batch.cp.planning_dispatcher import watching
+    from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError
     from mlsim.scenario import Dispatcher, load, parse_overrides
 
@@ -102,9 +100,9 @@ def replay(
 ) -> None:
     """Solve saved instances with dispatchers and compare them, instance by instance."""
     from mlsim import _jit
-    from mlsim.batch.cp.comparison import compare, write_csv
-    from mlsim.cli.newfiles import new_files
-    from mlsim.experiment.instances import replay_instances
+    from mlsim.batch.cp.instance_replay import compare, write_csv
+    from mlsim.cli.new_files import new_files
+    from mlsim.experiment.instance_study import replay_instances
 
     if json_:
         _jit.quiet()

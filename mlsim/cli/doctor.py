@@ -19,7 +19,6 @@ from mlsim._processes import call
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["PURPOSES", "doctor", "findings", "pmi_of"]
 
 PURPOSES = {
     "cp": "dispatchers that plan by constraint programming (batch.dispatcher: hcp19, pcp19 ...)",
@@ -165,7 +164,7 @@ def _first_line(command: list[str]) -> str:
 
 
 def _kernels() -> dict[str, Any]:
-    from mlsim._jit.store import kept_kernels
+    from mlsim._jit.kernel_store import kept_kernels
 
     found = {str(directory): count for directory, count in kept_kernels().items()}
     return {

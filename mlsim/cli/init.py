@@ -10,8 +10,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["TEMPLATES", "Template", "init"]
-
 _HOME = Path(__file__).parent / "templates"
 SCHEMAS = {"scenario": "scenario.schema.json", "loop": "loop.schema.json", "study": "study.schema.json"}
 """Name of the file with the schema, by what a YAML file is for."""
@@ -82,9 +80,9 @@ def init(
     Beside it goes the schema of its keys, which editors complete and check by. Nothing is overwritten;
     files that are there with the same content are left as they are.
     """
-    from mlsim.cli.newfiles import new_files
+    from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError, OutputError
-    from mlsim.scenario.values.hints import nearest
+    from mlsim.scenario.values.unit_types import nearest
 
     found = TEMPLATES.get(template.lower())
     if found is None:
@@ -121,7 +119,7 @@ def _texts(template: Template) -> Iterator[tuple[str, str]]:
     from importlib.util import find_spec
 
     from mlsim._files import read_text
-    from mlsim.experiment.schemas import schema_of
+    from mlsim.experiment.result_schemas import schema_of
 
     for name, kind in template.yaml:
         text = read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli import streams
+from mlsim.cli import terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from mlsim.plugins import Family
-
-__all__ = ["Listing", "list_", "rows_of"]
 
 
 class Listing(StrEnum):
@@ -53,7 +51,7 @@ def list_(
 
     titles, rows = rows_of(what)
     console = Console()
-    width = min(console.width, streams.terminal_width())
+    width = min(console.width, terminal.terminal_width())
     if _fits(titles, rows, width):
         console.print(_table(titles, rows), width=width)
         return
@@ -117,7 +115,7 @@ def _short(keys: tuple[str, ...]) -> str:
 
 def _plugins(family: str) -> list[tuple[str, str]]:
     """List what installed packages offer to the batch level; then the way to one's own."""
-    from mlsim.batch.plugins import FAMILIES, installed
+    from mlsim.batch.user_dispatch import FAMILIES, installed
 
     return _offered(FAMILIES[family], installed(family))
 
@@ -143,8 +141,9 @@ def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tupl
 
 def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the titles of a list's columns, and its rows."""
-    from mlsim.application import catalogue as application
-    from mlsim.batch import catalogue as batch
+    from mlsim.application import technique_catalogue as application
+    from mlsim.application.profiles.profile_requests import PROFILES
+    from mlsim.batch import batch_catalogue as batch
     from mlsim.scenario import options
 
     match what:
@@ -162,7 +161,7 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *_plugins("allocator"),
             ]
         case Listing.DISPATCHERS:
-            from mlsim.batch.cp.catalogue import MEANINGS
+            from mlsim.batch.cp.planner_catalogue import MEANINGS
 
             return ("dispatcher", "meaning"), [
                 *((entry.name, entry.meaning) for entry in batch.DISPATCHERS),
@@ -178,7 +177,7 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             ]
         case Listing.FORMATS:
             from mlsim.scenario import WorkloadFormat
-            from mlsim.workload.formats import FORMATS
+            from mlsim.workload.log_formats import FORMATS
             from mlsim.workload.user_reader import READERS
 
             meanings = {word: known.meaning for word, known in FORMATS.items()}
@@ -188,15 +187,15 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *_functions(READERS),
             ]
         case Listing.WORKLOADS:
-            from mlsim.workload.models.catalogue import MODELS as DRAWING
-            from mlsim.workload.models.own import GENERATORS
+            from mlsim.workload.models.model_catalogue import MODELS as DRAWING
+            from mlsim.workload.models.user_models import GENERATORS
 
             return ("model of workloads", "meaning", "source"), [
                 *((word.value, *told) for word, told in DRAWING.items()),
                 *((name, meaning, "") for name, meaning in _functions(GENERATORS)),
             ]
         case Listing.WRITERS:
-            from mlsim.experiment.writers import WRITERS
+            from mlsim.experiment.run_directory import WRITERS
 
             return ("writer", "meaning"), [*_functions(WRITERS)]
         case Listing.TECHNIQUES:
@@ -220,10 +219,10 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             ]
         case Listing.PROFILES:
             return ("profile", "cost of an iteration", "parameters", "source"), [
-                (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in application.PROFILES
+                (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in PROFILES
             ]
         case Listing.TOPOLOGIES:
-            from mlsim.platform.catalogue import TOPOLOGIES
+            from mlsim.platform.topology_names import TOPOLOGIES
 
             return ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source"), [
                 (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES
@@ -231,14 +230,14 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         case Listing.OPTIONS:
             return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]
         case Listing.METRICS:
-            from mlsim.analysis.definitions import LOOP, SUMMARY
+            from mlsim.analysis.metric_definitions import LOOP, SUMMARY
 
             return ("metric", "definition", "unit", "source"), [
                 *((", ".join(m.keys), m.definition, m.unit, m.source) for m in SUMMARY),
                 *((f"of a loop alone: {', '.join(m.keys)}", m.definition, m.unit, m.source) for m in LOOP),
             ]
         case Listing.COLUMNS:
-            from mlsim.record.files import FILES, columns_of
+            from mlsim.record.table_files import FILES, columns_of
 
             return ("file", "column", "type", "unit", "meaning"), [
                 (file, column.name, column.kind, column.unit, column.meaning)

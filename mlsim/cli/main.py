@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlsim._memory import importing, start_no_threads, without_colours
-from mlsim.cli.ending import run_and_exit
+from mlsim.cli.terminal import run_and_exit
 
 if TYPE_CHECKING:
     import typer
 
     app: typer.Typer
     """All commands."""
-
-__all__ = ["app", "main"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mlsim.experiment import Progress
     from mlsim.scenario import Scenario
 
-__all__ = ["progress_bar", "watched", "working"]
 
 _SHOWN_AFTER = 3.0
 """Seconds of work after which it is said how far it is."""
@@ -50,7 +49,7 @@ def watched(
         with progress_bar(scenario.name, shown) as bar:
             yield bar
         return
-    from mlsim.experiment.status import StatusFile
+    from mlsim.experiment.run_status import StatusFile
 
     kept = None if status is None else StatusFile(status, scenario, at_once=True)
     if kept is not None:
@@ -79,7 +78,7 @@ def _live(scenario: Scenario) -> Iterator[Callable[[Progress], None] | None]:
     from rich.live import Live
 
     from mlsim.cli.watch import state_view
-    from mlsim.experiment.status import StateOf
+    from mlsim.experiment.run_status import StateOf
 
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlsim.cli import streams
-from mlsim.cli.options import Overrides, ScenarioFile
+from mlsim.cli import terminal
+from mlsim.cli.usage_errors import Overrides, ScenarioFile
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from mlsim.experiment import Result
-    from mlsim.experiment.directories import NextFree
+    from mlsim.experiment.result_directories import NextFree
     from mlsim.record import Rejections
     from mlsim.scenario import Scenario
-
-__all__ = ["run"]
 
 
 class RcaChoice(StrEnum):
@@ -71,14 +69,14 @@ def run(
     keep_little()
     with importing():
         from mlsim.cli.progress import watched
-        from mlsim.cli.values import settings
+        from mlsim.cli.usage_errors import settings
         from mlsim.errors import InputError
         from mlsim.experiment import run as run_scenario
-        from mlsim.experiment.directories import NextFree
+        from mlsim.experiment.result_directories import NextFree
         from mlsim.scenario import load, parse_overrides, warnings_of
 
     if quiet or json_:
-        streams.quiet()
+        terminal.quiet()
     overrides = parse_overrides(settings(set_, file))
     if rca in (RcaChoice.ON, RcaChoice.OFF):
         overrides["coordination.rca"] = rca is RcaChoice.ON
@@ -86,10 +84,10 @@ def run(
     if not (quiet or json_):
         for warning in warnings_of(scenario):
             print(f"mlsim: note: {warning}", file=sys.stderr)
-    load_for_good("mlsim.cosim.running")
-    from mlsim.cosim.running import modules_for
+    load_for_good("mlsim.cosim.simulation")
+    from mlsim.cosim.simulation import modules_for
 
-    load_for_good(*modules_for(scenario), "mlsim.analysis.summary", "mlsim.record.writing")
+    load_for_good(*modules_for(scenario), "mlsim.analysis.run_summary", "mlsim.record.table_writer")
     target = out or NextFree(Path("runs"), scenario.name)
     if rca is RcaChoice.BOTH:
         if status is not None or watch:
@@ -115,7 +113,7 @@ def _run_both(scenario: Scenario, target: Path | NextFree, json_: bool, quiet: b
     elif not quiet:
         from rich.console import Console
 
-        from mlsim.analysis.gains import gains_table
+        from mlsim.analysis.rca_gains import gains_table
 
         console = Console()
         console.print(gains_table(scenario.name, comparison.gains))
@@ -179,7 +177,7 @@ def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int6
     """Return the rows of the first jobs that were rejected for a reason."""
     import numpy as np
 
-    from mlsim.record.blocks import value_blocks
+    from mlsim.record.table_blocks import value_blocks
 
     rows, first = np.empty(0, np.int64), 0
     for reasons in value_blocks(rejections.reason):

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlsim.cli import streams
-from mlsim.cli.usage import Commands
+from mlsim.cli import terminal
+from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
     from mlsim.experiment.study import Study, StudyRow
-    from mlsim.experiment.study.executors.base import Executor
-
-__all__ = ["study"]
+    from mlsim.experiment.study.executor_worker import Executor
 
 
 class _Study(Commands):
@@ -106,14 +104,14 @@ def run(
         raise InputError("--json: what runs have given; not with --dry-run, which does none")
     quiet = quiet or json_
     if quiet:
-        streams.quiet()
+        terminal.quiet()
     if (scheduler is None) == (executor is ExecutorKind.DASK):
         raise InputError("--scheduler: goes with --executor dask, which needs it: its address, or slurm")
     with _hands(executor, scheduler, jobs) as (is_first, hands):
         if not is_first:
             return
         from mlsim.experiment.study import load_study
-        from mlsim.experiment.study.engine import default_directory
+        from mlsim.experiment.study.study_engine import default_directory
 
         chosen = load_study(path)
         target = out or default_directory(chosen)
@@ -136,12 +134,12 @@ def _hands(
 ) -> Iterator[tuple[bool, Executor | None]]:
     """Yield whether this process is the first, and what hands out runs; None: processes of this machine."""
     if kind is ExecutorKind.MPI:
-        from mlsim.experiment.study.executors.mpi import over_ranks
+        from mlsim.experiment.study.remote_executors import over_ranks
 
         with over_ranks() as ranks:
             yield ranks is not None, ranks
     elif kind is ExecutorKind.DASK:
-        from mlsim.experiment.study.executors.dask import on_cluster
+        from mlsim.experiment.study.remote_executors import on_cluster
 
         with on_cluster(scheduler or "", jobs) as cluster:
             yield True, cluster
@@ -159,9 +157,8 @@ def _done(
     force: bool,
     retry_failed: bool,
 ) -> list[StudyRow]:
-    from mlsim.experiment.study.engine import run_study
-    from mlsim.experiment.study.executors.processes import Processes
-    from mlsim.experiment.study.progress import Watching
+    from mlsim.experiment.study.local_executors import Processes
+    from mlsim.experiment.study.study_engine import Watching, run_study
 
     return run_study(
         chosen,
@@ -175,9 +172,8 @@ def _done(
 
 def _print_plan(chosen: Study, target: Path, *, force: bool, retry_failed: bool) -> None:
     """Print what would be done, and how long it takes by what is there."""
-    from mlsim.experiment.study.engine import missing_tasks
-    from mlsim.experiment.study.points import words_of
-    from mlsim.experiment.study.progress import seconds_there, time_words
+    from mlsim.experiment.study.axes import words_of
+    from mlsim.experiment.study.study_engine import missing_tasks, seconds_there, time_words
 
     keys, tasks, store = missing_tasks(chosen, target, force=force, retry_failed=retry_failed)
     total = there = len(set(keys))
@@ -214,9 +210,9 @@ def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None
     from rich.text import Text
 
     if chosen.search is None:
-        from mlsim.experiment.study.tables import study_tables as tables_of
+        from mlsim.experiment.study.study_tables import study_tables as tables_of
     else:
-        from mlsim.experiment.study.search.results import search_tables as tables_of
+        from mlsim.experiment.study.search.search_results import search_tables as tables_of
 
     console = Console()
     for title, (titles, lines) in tables_of(chosen, rows).items():
@@ -249,7 +245,7 @@ def _print_json(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None:
 def _print_failed(rows: Sequence[StudyRow]) -> int:
     """Print which runs have failed; return how many."""
     from mlsim.errors import printable
-    from mlsim.experiment.study.points import words_of
+    from mlsim.experiment.study.axes import words_of
 
     failed = [row for row in rows if row.failed]
     for row in failed[:_MOST_FAILED]:
@@ -272,7 +268,7 @@ def status(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Results of a study.", show_default=False)],
 ) -> None:
     """Say how far a study is, also while another process is doing it."""
-    from mlsim.experiment.study.progress import status_of
+    from mlsim.experiment.study.study_engine import status_of
 
     for line in status_of(directory):
         print(line)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlsim.cli.usage import Commands
+from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
     from mlsim.traces import Survey
 
-__all__ = ["trace"]
 
 trace = typer.Typer(
     name="trace",
@@ -114,7 +113,7 @@ def convert(
     ],
 ) -> None:
     """Write TRACE in another format, by the name of FILE."""
-    from mlsim.cli.newfiles import new_files
+    from mlsim.cli.new_files import new_files
     from mlsim.traces import FORMATS
     from mlsim.traces import convert as converted
 
@@ -152,7 +151,7 @@ def cut(
 ) -> None:
     """Write a part of TRACE as a trace: a span of time, some of the jobs."""
     from mlsim.errors import InputError
-    from mlsim.experiment.directories import reserved, writing
+    from mlsim.experiment.result_directories import reserved, writing
     from mlsim.traces import cut as part_of
 
     first = None if begin is None else _seconds("--from", begin)
@@ -169,7 +168,7 @@ def cut(
 
 def _seconds(option: str, text: str) -> float:
     from mlsim.errors import InputError
-    from mlsim.scenario.values.units import TIME, parse_value
+    from mlsim.scenario.values.unit_types import TIME, parse_value
 
     try:
         return parse_value(text, TIME)[0]
@@ -182,7 +181,7 @@ def _readable(path: Path) -> Iterator[tuple[Path, Any]]:
     """Open a trace that is as the run wrote it, or that was read to its end by another process."""
     from mlsim.cli.progress import working
     from mlsim.traces import anchor_of, opened
-    from mlsim.traces.reading import check_apart
+    from mlsim.traces.trace_reader import check_apart
 
     anchor = anchor_of(path)
     with working("checking files"):

@@ -14,7 +14,6 @@ import typer
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["state_view", "watch"]
 
 _MOST_CELLS = 1200
 """Of more nodes a cell stands for several."""
@@ -56,13 +55,13 @@ def watch(
 
 
 def _is_study(target: Path) -> bool:
-    from mlsim.experiment.study.store import is_store
+    from mlsim.experiment.study.study_store import is_store
 
     return is_store(target)
 
 
 def _state(target: Path) -> dict[str, Any] | None:
-    from mlsim.experiment.status import find_status, read_status
+    from mlsim.experiment.run_status import find_status, read_status
 
     path = find_status(target)
     return None if path is None else read_status(path)
@@ -91,7 +90,7 @@ def _watch_study(target: Path, once: bool, interval: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from mlsim.experiment.study.progress import status_of
+    from mlsim.experiment.study.study_engine import status_of
 
     console = Console()
     if once or not console.is_terminal:
@@ -112,7 +111,7 @@ def state_view(state: dict[str, Any]) -> RenderableType:
     Parameters
     ----------
     state
-        As :func:`mlsim.experiment.status.read_status` gives it.
+        As :func:`mlsim.experiment.run_status.read_status` gives it.
     """
     from rich.console import Group
     from rich.progress_bar import ProgressBar

@@ -1,23 +1,22 @@
 """Messages and forecasts between the batch level and the application level."""
 
-from mlsim.coordination.forecast import (
+from mlsim.coordination.messages import (
+    Answer,
     ApplicationSimulator,
     Disturbance,
     Forecast,
-    Kill,
-    NodeFailed,
-    NodeSet,
-)
-from mlsim.coordination.log import MessageLog, Sent
-from mlsim.coordination.messages import (
-    Answer,
     JobCompleted,
+    Kill,
     Message,
+    MessageLog,
+    NodeFailed,
     NodeIdle,
     NodeReturned,
+    NodeSet,
     ReleaseAccepted,
     ReleaseRejected,
     ReleaseRequest,
+    Sent,
 )
 
 __all__ = [

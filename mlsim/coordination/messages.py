@@ -1,19 +1,13 @@
-"""The messages of the resourceful coordination approach (RCA; Eleliemy 2021, ch. 6)."""
+"""Messages and forecasts between the batch level and the application level (RCA; Eleliemy 2021, ch. 6)."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-__all__ = [
-    "Answer",
-    "JobCompleted",
-    "Message",
-    "NodeIdle",
-    "NodeReturned",
-    "ReleaseAccepted",
-    "ReleaseRejected",
-    "ReleaseRequest",
-]
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +83,100 @@ class NodeReturned:
 
 Answer = ReleaseAccepted | ReleaseRejected
 Message = NodeIdle | JobCompleted | ReleaseRequest | ReleaseAccepted | ReleaseRejected | NodeReturned
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """The nodes a job holds."""
+
+    node: NDArray[np.int64]
+    """Node numbers, in allocation order."""
+    cores: NDArray[np.int64]
+    """Cores held on each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The future events of an application that the batch level must handle."""
+
+    end: float
+    """When the job will end, in seconds from the scenario's start."""
+    idle: tuple[NodeIdle, ...] = ()
+    """Messages that the application will send about its nodes, in order of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The batch system ends the job, for instance at its walltime."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed:
+    """A node of the job has failed, and the job with it."""
+
+    node: int
+
+
+Disturbance = Kill | NodeFailed | NodeReturned
+
+
+class ApplicationSimulator(Protocol):
+    """One running application, seen from the batch level."""
+
+    def start(self, at: float, nodes: NodeSet) -> Forecast:
+        """Simulate the application from its start on these nodes."""
+        ...
+
+    def request_release(self, at: float, request: ReleaseRequest) -> Answer:
+        """Answer a request for nodes; acceptance replaces the future from ``at`` on."""
+        ...
+
+    def apply_change(self, at: float, change: Disturbance) -> Forecast:
+        """Change the application's future from ``at`` on; its past stands."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message on its way."""
+
+    number: int
+    """Order of arrival of the job whose application sends or receives it."""
+    message: Message
+    """The message itself."""
+    received: float
+    """When it arrives, in seconds from the scenario's start."""
+
+
+class MessageLog:
+    """Records every message between applications and the batch system.
+
+    Parameters
+    ----------
+    latency
+        Seconds that every message takes.
+    """
+
+    def __init__(self, latency: float) -> None:
+        self.latency = latency
+        self.messages: list[Sent] = []
+
+    def send(self, number: int, message: Message) -> float:
+        """Record a message of the job with this number; return the time at which it arrives."""
+        received = message.time + self.latency
+        self.messages.append(Sent(number, message, received))
+        return received
+
+    def last(self, count: int = 5) -> list[dict[str, Any]]:
+        """Return the last messages, the latest last: what, of which job and nodes, and when (s)."""
+        return [_plain(sent) for sent in self.messages[-count:]]
+
+
+def _plain(sent: Sent) -> dict[str, Any]:
+    message = sent.message
+    words = re.sub("(?<!^)(?=[A-Z])", " ", type(message).__name__).lower()
+    nodes = getattr(message, "nodes", getattr(message, "node", None))
+    told = {"message": words, "job": message.job, "sent": message.time, "received": sent.received}
+    if isinstance(message, ReleaseRequest):
+        return told | {"nodes_wanted": message.nodes, "for_job": message.for_job}
+    return told if nodes is None else told | {"nodes": list(nodes) if isinstance(nodes, tuple) else [nodes]}

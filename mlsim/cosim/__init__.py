@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.cosim.alone import check_loop, loop_cost_sums, loop_costs, simulate_loop
-    from mlsim.cosim.inputs import workload_of
-    from mlsim.cosim.outcome import Outcome
-    from mlsim.cosim.running import simulate
-    from mlsim.cosim.surveying import Survey, survey
+    from mlsim.cosim.run_records import Outcome
+    from mlsim.cosim.scenario_inputs import workload_of
+    from mlsim.cosim.simulation import Survey, simulate, survey
+    from mlsim.cosim.single_loop import check_loop, loop_cost_sums, loop_costs, simulate_loop
 
 __all__ = [
     "Outcome",
@@ -33,10 +32,9 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "alone": "check_loop loop_cost_sums loop_costs simulate_loop",
-        "inputs": "workload_of",
-        "outcome": "Outcome",
-        "running": "simulate",
-        "surveying": "Survey survey",
+        "run_records": "Outcome",
+        "scenario_inputs": "workload_of",
+        "simulation": "simulate survey Survey",
+        "single_loop": "check_loop loop_cost_sums loop_costs simulate_loop",
     },
 )

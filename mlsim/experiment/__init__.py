@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from mlsim.experiment.comparison import RunComparison, compare
     from mlsim.experiment.loops import LoopResult, choices, load_loop, loop_from_mapping, run_loop, run_loops
     from mlsim.experiment.result import Result
-    from mlsim.experiment.runner import Progress, run
+    from mlsim.experiment.runner import Comparison, Progress, run, run_both
     from mlsim.experiment.study import Study, StudyRow, load_study, read_study, run_study
-    from mlsim.experiment.whatif import Comparison, run_both
 
 __all__ = [
     "Comparison",
@@ -38,11 +37,10 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "comparison": "RunComparison compare",
-        "loops": "LoopResult choices load_loop loop_from_mapping run_loop run_loops",
+        "comparison": "compare RunComparison",
+        "loops": "choices load_loop loop_from_mapping LoopResult run_loop run_loops",
         "result": "Result",
-        "runner": "Progress run",
-        "study": "Study StudyRow load_study read_study run_study",
-        "whatif": "Comparison run_both",
+        "runner": "Comparison Progress run run_both",
+        "study": "load_study read_study run_study Study StudyRow",
     },
 )

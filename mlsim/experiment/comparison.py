@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 from mlsim._forks import check_fork
 from mlsim.errors import InputError
 from mlsim.experiment.result import Result
-from mlsim.experiment.stored import StoredRun, find_runs, name_runs, read_run, scenario_differences
-from mlsim.record.derived import TAU
+from mlsim.experiment.stored_runs import StoredRun, find_runs, name_runs, read_run, scenario_differences
+from mlsim.record.derived_times import TAU
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = ["RunComparison", "compare"]
 
 
 @dataclass(frozen=True)
@@ -40,14 +38,14 @@ class RunComparison:
     @cached_property
     def summaries(self) -> list[dict[str, Any]]:
         """The summary of each run, with one τ for all."""
-        from mlsim.experiment.measures import summary_of
+        from mlsim.experiment.stored_runs import summary_of
 
         return [summary_of(run, self.tau) for run in self.runs]
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """Metrics side by side; see :func:`mlsim.analysis.compare.compare_metrics`."""
-        from mlsim.analysis.compare import compare_metrics
+        """Metrics side by side; see :func:`mlsim.analysis.run_comparison.compare_metrics`."""
+        from mlsim.analysis.run_comparison import compare_metrics
 
         return compare_metrics(self.summaries, self.tolerance)
 
@@ -71,9 +69,9 @@ class RunComparison:
     def jobs(self, run: str | int = 1) -> pl.DataFrame:
         """Pair the jobs of the first run with those of another, by its name or place.
 
-        See :func:`mlsim.analysis.compare.pair_jobs` for the columns.
+        See :func:`mlsim.analysis.run_comparison.pair_jobs` for the columns.
         """
-        from mlsim.analysis.compare import pair_jobs
+        from mlsim.analysis.run_comparison import pair_jobs
 
         place = self.labels.index(run) if isinstance(run, str) else run
         return pair_jobs(self.runs[0].records.jobs, self.runs[place].records.jobs)
@@ -81,7 +79,7 @@ class RunComparison:
     @cached_property
     def pairs(self) -> list[dict[str, Any]]:
         """How many jobs of each further run start earlier or later than in the first, and by how much."""
-        from mlsim.analysis.compare import pair_summary
+        from mlsim.analysis.run_comparison import pair_summary
 
         return [pair_summary(self.jobs(place)) for place in range(1, len(self.runs))]
 
@@ -108,7 +106,7 @@ class RunComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        from mlsim.analysis.summary import json_safe
+        from mlsim.analysis.run_summary import json_safe
 
         plain: dict[str, Any] = json_safe(
             {
@@ -142,7 +140,7 @@ class RunComparison:
         InputError, OutputError
             If the directory is there already, or cannot be written to.
         """
-        from mlsim.experiment.directories import reserved, writing
+        from mlsim.experiment.result_directories import reserved, writing
 
         with reserved(directory) as place, writing(place.directory):
             written = self._draw(place.partial)
@@ -157,8 +155,8 @@ class RunComparison:
         directory
             Must not exist.
         """
-        from mlsim.experiment.directories import complete_or_gone
-        from mlsim.experiment.rundir import write_json
+        from mlsim.experiment.result_directories import complete_or_gone
+        from mlsim.experiment.run_directory import write_json
 
         with complete_or_gone(directory) as place:
             partial = place.partial
@@ -169,7 +167,7 @@ class RunComparison:
             self._draw(partial)
 
     def _draw(self, directory: Path) -> list[Path]:
-        from mlsim.analysis.plots.comparison import draw_comparison
+        from mlsim.analysis.plots.comparison_plots import draw_comparison
 
         named = {run.label: run.records for run in self.runs}
         return draw_comparison(directory, named, self.tau)
@@ -179,7 +177,7 @@ class RunComparison:
 
     def _repr_html_(self) -> str:
         """Show the tables in a notebook."""
-        from mlsim.experiment.notebook import html_of_comparison
+        from mlsim.experiment.result import html_of_comparison
 
         return html_of_comparison(self)
 

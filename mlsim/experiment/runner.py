@@ -1,4 +1,4 @@
-"""Run one scenario: load, simulate, measure, write."""
+"""Run one scenario: load, simulate, measure, write; without and with RCA."""
 
 from __future__ import annotations
 
@@ -11,17 +11,88 @@ from typing import Any
 
 import numpy as np
 
+from mlsim._files.opening import HeldFile
+from mlsim._forks import check_fork
 from mlsim._memory import give_back
-from mlsim.experiment.ahead import compiled_beside
-from mlsim.experiment.directories import NextFree, Place, reserved, write_and_keep, writing
-from mlsim.experiment.given import scenario_from
+from mlsim.errors import InputError
+from mlsim.experiment.background_compile import compiled_beside
+from mlsim.experiment.manifest import write_manifest
 from mlsim.experiment.result import Result, technique_of
-from mlsim.experiment.rundir import check_needs, write_files, write_start
-from mlsim.experiment.status import status_kept
-from mlsim.record.blocks import is_large
-from mlsim.scenario import Scenario
+from mlsim.experiment.result_directories import NextFree, Place, reserved, write_and_keep, writing
+from mlsim.experiment.run_directory import check_needs, write_files, write_json, write_start
+from mlsim.experiment.run_status import status_kept
+from mlsim.record.table_blocks import is_large
+from mlsim.scenario import ApplicationModel, CoordinationConfig, Scenario, from_mapping, load
 
-__all__ = ["Progress", "run"]
+_JOBS = "workload.parquet"
+
+
+def scenario_from(
+    scenario: Scenario | Mapping[str, Any] | str | Path,
+    overrides: Mapping[str, Any] | None = None,
+    workload: Any = None,
+) -> Scenario:
+    """Return the scenario that is meant.
+
+    Parameters
+    ----------
+    scenario
+        A scenario file; a mapping shaped like one, whose ``workload``, or the ``path`` in it, may be a table;
+        or a scenario already loaded.
+    overrides
+        Values to set on top, by dotted key; of a file or a mapping.
+    workload
+        A table of jobs (a data frame of polars or pandas) in place of the scenario's log.
+
+    Raises
+    ------
+    InputError
+        If it is none of these, or cannot be used.
+    """
+    check_fork()
+    if isinstance(scenario, Scenario):
+        if overrides:
+            raise InputError("overrides go with a scenario file; this scenario is already loaded")
+        return scenario if workload is None else scenario.with_jobs(_held(workload))
+    if isinstance(scenario, Mapping):
+        scenario, inside = _without_table(scenario)
+        if inside is not None and workload is not None:
+            raise InputError("workload: given twice, in the scenario and beside it; give one of them")
+        workload = inside if workload is None else workload
+    jobs = None if workload is None else _held(workload)
+    values = dict(overrides or {})
+    if jobs is not None:
+        values |= {"workload.path": jobs.path.name, "workload.generate": None}
+    loaded = (
+        from_mapping(scenario, "scenario", values)
+        if isinstance(scenario, Mapping)
+        else load(scenario, values)
+    )
+    return loaded if jobs is None else loaded.with_jobs(jobs)
+
+
+def _without_table(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Take a table of jobs out of a mapping; None if there is none in it."""
+    section = scenario.get("workload")
+    if _is_table(section):
+        return {**scenario, "workload": {}}, section
+    if isinstance(section, Mapping) and _is_table(section.get("path")):
+        rest = {key: value for key, value in section.items() if key != "path"}
+        return {**scenario, "workload": rest}, section["path"]
+    return dict(scenario), None
+
+
+def _is_table(value: object) -> bool:
+    return hasattr(value, "columns") and hasattr(value, "__getitem__")
+
+
+def _held(table: Any) -> HeldFile:
+    """Write a table of jobs to a file that readers of workloads read."""
+    from mlsim.experiment.pandas_compat import polars_of
+
+    held = HeldFile(_JOBS)
+    polars_of(table).write_parquet(held.path)
+    return held
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +263,7 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
 
 def _pass_time(outcome: Any) -> dict[str, Any]:
     """Return the wall-clock seconds of passes; of replay only their sum, with its events."""
-    from mlsim.analysis.metrics.streamed import aggregate_values, total
+    from mlsim.analysis.metrics.streamed_metrics import aggregate_values, total
 
     seconds: np.ndarray[Any, np.dtype[np.float64]] = outcome.pass_seconds
     if not len(seconds):
@@ -208,3 +279,92 @@ def _peak_memory_mb() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024.0**2 if sys.platform == "darwin" else 1024.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The same scenario without and with RCA.
+
+    Attributes
+    ----------
+    off, on
+        The two runs.
+    gains
+        What changed and why, as :func:`mlsim.analysis.rca_gains.explain_gains` returns it.
+    directory
+        Where they were written; None if they were not.
+    """
+
+    off: Result
+    on: Result
+    gains: dict[str, Any]
+    directory: Path | None = None
+
+
+def run_both(
+    scenario: Scenario,
+    *,
+    out: str | Path | NextFree | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Comparison:
+    """Run a scenario without and with RCA and compare the two, job by job.
+
+    Parameters
+    ----------
+    scenario
+        What to simulate; whether its RCA is on makes no difference.
+    out
+        Directory to write to, must not exist: gets ``rca-off/``, ``rca-on/``, ``gains.json`` and
+        ``gains.parquet``.
+    progress
+        Called now and then in both runs.
+
+    Raises
+    ------
+    InputError
+        If the scenario's jobs execute no loops, or a file cannot be used.
+    OutputError
+        If not all of the results can be written; the message says what was kept, and where.
+    """
+    if scenario.application.model is not ApplicationModel.LOOP:
+        raise InputError(
+            f"{scenario.source}: --rca both compares loops; this scenario has application.model: rigid"
+        )
+    if out is None:
+        return _compared(scenario, progress)
+    check_needs(scenario)
+    with reserved(out) as place:
+        with writing(place.directory):
+            write_start(place.partial / "rca-off", scenario)
+        comparison = _compared(scenario, progress)
+        write_and_keep(place, lambda here: _write(here, comparison))
+    return replace(comparison, directory=place.directory)
+
+
+def _compared(scenario: Scenario, progress: Callable[[Progress], None] | None) -> Comparison:
+    from mlsim.analysis.rca_gains import explain_gains
+
+    off, on = (run(_with(scenario, rca), progress=progress) for rca in (False, True))
+    return Comparison(off, on, explain_gains(off.records, on.records))
+
+
+def _with(scenario: Scenario, rca: bool) -> Scenario:
+    changes: dict[str, Any] = {"rca": rca}
+    if not rca:
+        # What needs coordination has no meaning without it.
+        fields = CoordinationConfig.model_fields
+        changes |= {key: fields[key].default for key in ("requests", "released_nodes")}
+    coordination = scenario.coordination.model_copy(update=changes)
+    other = scenario.model_copy(update={"coordination": coordination})
+    return other.located(scenario.directory, scenario.source)
+
+
+def _write(place: Place, comparison: Comparison) -> None:
+    from mlsim.analysis.rca_gains import gain_frame
+
+    for name, result in (("rca-off", comparison.off), ("rca-on", comparison.on)):
+        write_files(place, place.partial / name, result)
+        write_manifest(place.partial / name)
+    write_json(place.partial / "gains.json", comparison.gains)
+    frame = gain_frame(comparison.off.records, comparison.on.records)
+    frame.write_parquet(place.partial / "gains.parquet")

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.mpi.results.report import LoopReport
+    from mlsim.mpi.results.loop_report import LoopReport
     from mlsim.mpi.scheduler import LoopScheduler
 
 __all__ = ["LoopReport", "LoopScheduler"]
 
-__getattr__ = late(__name__, {"results.report": "LoopReport", "scheduler": "LoopScheduler"})
+__getattr__ = late(
+    __name__,
+    {
+        "results.loop_report": "LoopReport",
+        "scheduler": "LoopScheduler",
+    },
+)

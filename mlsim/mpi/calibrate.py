@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mlsim.application.choice import Choice
+from mlsim.application.technique_choice import Choice
 from mlsim.mpi.loop.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
-from mlsim.mpi.loop.context import Context
+from mlsim.mpi.loop.loop_context import Context
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.mpi.transport.waiting import Patience
-
-__all__ = ["calibrate", "piece_time"]
+from mlsim.mpi.transport.rank_waiting import Patience
 
 _ROUNDS = 1000
 _SLOW_ROUNDS = 40
@@ -172,8 +170,8 @@ def _pause() -> float:
 
 def _calculations() -> dict[str, float]:
     """Time one chunk calculation of either form, of GSS."""
-    from mlsim.application.catalogue import TECHNIQUES
-    from mlsim.application.settings import PARAMETERS
+    from mlsim.application.technique_catalogue import TECHNIQUES
+    from mlsim.application.technique_settings import PARAMETERS
 
     n, p = 1_000_000, 64
     choice = Choice("GSS", TECHNIQUES["GSS"].code, 1, np.zeros(PARAMETERS), np.ones(p))

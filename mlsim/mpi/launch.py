@@ -16,8 +16,6 @@ from pathlib import Path
 from mlsim._processes import PIPE, Process, TimeoutExpired, call, end, has_children, has_ended, start
 from mlsim.errors import InputError, MlsimError
 
-__all__ = ["Launcher", "environment_to_start", "find_launchers", "launch", "launcher_of"]
-
 _VARIABLE = "MLSIM_MPIEXEC"
 _OPEN_MPI_SESSIONS = "OMPI_MCA_orte_tmpdir_base"
 _OPEN_MPI = {"MPI4PY_MPIABI": "openmpi"}

@@ -2,6 +2,6 @@
 
 from mlsim.platform.machine import Machine, build_machine, machine_of
 from mlsim.platform.network import Network
-from mlsim.platform.perturbation import Perturbations
+from mlsim.platform.node_speeds import Perturbations
 
 __all__ = ["Machine", "Network", "Perturbations", "build_machine", "machine_of"]

@@ -1,19 +1,18 @@
-"""The machine as columns: one entry a node, in allocation order."""
+"""The machine as columns: nodes in allocation order, with their power."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
 from mlsim.platform.network import Network
-from mlsim.platform.perturbation import Perturbations
+from mlsim.platform.node_speeds import Perturbations
 from mlsim.scenario import CORES, MEMORY, PlatformConfig, Scenario, megabytes, resolve_path
-
-__all__ = ["Machine", "SharedResources", "build_machine", "machine_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +148,21 @@ def _capacity(config: PlatformConfig) -> NDArray[np.int64]:
         for group in config.nodes
     ]
     return np.array(rows, np.int64)
+
+
+class PowerColumns(NamedTuple):
+    """Power of each node, in W, when no core is held, when all are, and when it is out of use."""
+
+    idle: NDArray[np.float64]
+    busy: NDArray[np.float64]
+    off: NDArray[np.float64]
+
+
+def power_of(config: PlatformConfig) -> PowerColumns | None:
+    """Lay out the power of the node groups; None where the scenario gives none."""
+    powers = [group.power for group in config.nodes]
+    if any(power is None for power in powers):
+        return None  # then it is None for all, as the section makes sure
+    counts = [group.count for group in config.nodes]
+    rows = [(power.idle, power.busy, power.off) for power in powers if power is not None]
+    return PowerColumns(*np.repeat(np.array(rows, np.float64).T, counts, axis=1))

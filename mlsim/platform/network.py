@@ -1,17 +1,119 @@
-"""Message times between nodes."""
+"""The network: routes, their latency and bandwidth, and message times."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.platform.routes import Routes
+from mlsim._arrays import Floats, Ints
 from mlsim.scenario import NetworkConfig, Topology
 
-__all__ = ["Network"]
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from mlsim.platform.topologies import Vertex
+
+
+_MOST_BYTES = 64_000_000
+
+
+class Routes:
+    """The routes between the nodes of a connected graph, searched when they are asked for.
+
+    A route has the fewest links possible; among those, the least latency; among those, the most bandwidth.
+    Its latency is the sum of its links', its bandwidth that of its narrowest link. Links are free: no
+    message waits for another.
+
+    Parameters
+    ----------
+    graph
+        Vertices 0 to n - 1 are the nodes, in this order before all others; edges have ``latency`` and
+        ``bandwidth``.
+    nodes
+        n.
+    """
+
+    def __init__(self, graph: nx.Graph[Vertex], nodes: int) -> None:
+        self._nodes = nodes
+        self._vertices = graph.number_of_nodes()
+        number = {vertex: row for row, vertex in enumerate(graph)}
+        links = [(number[a], number[b], *_weights(data)) for a, b, data in graph.edges(data=True)]
+        table = np.array(links, np.float64).reshape(-1, 4)
+        a, b = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
+        start = np.concatenate([a, b])
+        order = np.argsort(start, kind="stable")
+        # The links of vertex v, seen from it, are rows begin[v] to begin[v + 1].
+        self._begin = np.searchsorted(start[order], np.arange(self._vertices + 1))
+        self._target = np.concatenate([b, a])[order]
+        self._latency = np.tile(table[:, 2], 2)[order]
+        self._bandwidth = np.tile(table[:, 3], 2)[order]
+        self._known: OrderedDict[int, tuple[Floats, Floats]] = OrderedDict()
+        self._most_known = max(_MOST_BYTES // (16 * max(nodes, 1)), 1)
+
+    def from_node(self, node: int) -> tuple[Floats, Floats]:
+        """Return latency (s) and bandwidth (bit/s) of the routes from a node to every node.
+
+        The node reaches itself in 0 s, with infinite bandwidth. Do not write into the arrays.
+        """
+        if node in self._known:
+            self._known.move_to_end(node)
+            return self._known[node]
+        if len(self._known) >= self._most_known:
+            self._known.popitem(last=False)
+        latency, bandwidth = self._search(node)
+        routes = latency[: self._nodes].copy(), bandwidth[: self._nodes].copy()
+        self._known[node] = routes
+        return routes
+
+    def _search(self, source: int) -> tuple[Floats, Floats]:
+        """Go through the graph in waves, all vertices that are one link farther at once."""
+        latency, bandwidth = np.full(self._vertices, np.inf), np.zeros(self._vertices)
+        latency[source], bandwidth[source] = 0.0, np.inf
+        reached = np.zeros(self._vertices, np.bool_)
+        reached[source] = True
+        wave = np.array([source], np.int64)
+        while len(wave):
+            origin, link = self._links_of(wave)
+            new = ~reached[self._target[link]]
+            origin, link = origin[new], link[new]
+            target = self._target[link]
+            seconds = latency[origin] + self._latency[link]
+            narrowest = np.minimum(bandwidth[origin], self._bandwidth[link])
+            order = np.lexsort((-narrowest, seconds, target))
+            best = order[np.flatnonzero(np.diff(target[order], prepend=-1))]
+            wave = target[best]
+            latency[wave], bandwidth[wave] = seconds[best], narrowest[best]
+            reached[wave] = True
+        return latency, bandwidth
+
+    def links_from(self, node: int) -> Ints:
+        """Return the number of links of the routes from a node to every node."""
+        links = np.zeros(self._vertices, np.int64)
+        reached = np.zeros(self._vertices, np.bool_)
+        reached[node] = True
+        wave, far = np.array([node], np.int64), 0
+        while len(wave):
+            links[wave] = far
+            target = self._target[self._links_of(wave)[1]]
+            wave, far = np.unique(target[~reached[target]]), far + 1
+            reached[wave] = True
+        return links[: self._nodes].copy()
+
+    def _links_of(self, vertices: Ints) -> tuple[Ints, Ints]:
+        """Return all links of some vertices, and for each link the vertex it leaves from."""
+        counts = self._begin[vertices + 1] - self._begin[vertices]
+        skipped = np.cumsum(counts) - counts
+        link = np.arange(counts.sum()) + np.repeat(self._begin[vertices] - skipped, counts)
+        return np.repeat(vertices, counts), link
+
+
+def _weights(data: dict[str, float]) -> tuple[float, float]:
+    return data["latency"], data["bandwidth"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +152,7 @@ class Network:
         routes = None
         if config.topology is not Topology.FULLY_CONNECTED:
             # Here, as only they load networkx.
-            from mlsim.platform.edges import edges_of, read_edges
-            from mlsim.platform.topologies import build_graph
+            from mlsim.platform.topologies import build_graph, edges_of, read_edges
 
             listed = edges_of(config.edges) if edges is None else read_edges(edges)
             routes = Routes(build_graph(config, names, listed), len(names))

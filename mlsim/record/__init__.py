@@ -1,9 +1,8 @@
 """Records of a run: tables of plain columns, and the writers of files."""
 
 from mlsim.record.chunk_store import ChunkStore, LoopChunks, StoredChunks
-from mlsim.record.codes import JobState, MessageKind, OutageKind, SolveStatus
-from mlsim.record.columns import empty
-from mlsim.record.tables import (
+from mlsim.record.column_types import JobState, MessageKind, OutageKind, SolveStatus, empty
+from mlsim.record.record_tables import (
     Attempts,
     Chunks,
     Jobs,

@@ -16,11 +16,9 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import OutputError
-from mlsim.record.columns import empty, stored_columns
-from mlsim.record.growing import let_go
-from mlsim.record.tables import Chunks, Int32s
-
-__all__ = ["BLOCK_ROWS", "ChunkStore", "LoopChunks", "StoredChunks"]
+from mlsim.record.column_types import empty, stored_columns
+from mlsim.record.growing_arrays import let_go
+from mlsim.record.record_tables import Chunks, Int32s
 
 HELD_ROWS = 1 << 16
 """So many rows are kept in memory."""
@@ -87,8 +85,9 @@ class LoopChunks:
     ) -> None:
         """Keep a block of the time step begun last.
 
-        Columns are those of :class:`~mlsim.record.tables.Chunks`, with times from the time step's begin. A
-        PE's chunks come in the order in which it executed them, from row to row and from block to block.
+        Columns are those of :class:`~mlsim.record.record_tables.Chunks`, with times from the time step's
+        begin.
+        A PE's chunks come in the order in which it executed them, from row to row and from block to block.
 
         Raises
         ------
@@ -112,7 +111,7 @@ class LoopChunks:
 
     def sizes(self) -> tuple[int, int]:
         """Return the least and the largest size of its chunks; there must be one."""
-        from mlsim.record.chunk_runs import LARGEST_SIZE, LEAST, SIZE
+        from mlsim.record.chunk_merge import LARGEST_SIZE, LEAST, SIZE
 
         words = self.store.words()
         least = min(int(words[run.at + LEAST + SIZE]) for run in self.runs)
@@ -164,8 +163,7 @@ class ChunkStore:
         self, pe: Int32s, step: Ints, first: Ints, size: Ints, requested: Floats, start: Floats, end: Floats
     ) -> tuple[int, int]:
         """Keep rows, one or more, as a run; return its place and its end."""
-        from mlsim.record.chunk_runs import in_views, most_words, pack
-        from mlsim.record.row_order import order_of
+        from mlsim.record.chunk_merge import in_views, most_words, order_of, pack
 
         if most_words(len(pe)) > len(self._packed):
             self._packed = np.empty(most_words(len(pe)), np.int64)
@@ -299,8 +297,7 @@ class _Merged:
     def __init__(
         self, words: Ints, runs: list[_Run], job: int, attempt: int, began: float, shift: _Shift
     ) -> None:
-        from mlsim.record.chunk_merge import Shift, heap_of
-        from mlsim.record.chunk_runs import in_views
+        from mlsim.record.chunk_merge import Shift, heap_of, in_views
 
         self._job, self._attempt = job, attempt
         self._memory = in_views(words)

@@ -1,10 +1,8 @@
 """What to simulate: the scenario file, its sections as frozen models, and how it is read."""
 
-from mlsim.scenario.files.dumping import dump, mapping_text, plain
-from mlsim.scenario.files.earlier import read_in
-from mlsim.scenario.files.loading import from_mapping, load, loads, overridden
 from mlsim.scenario.files.overrides import parse_override, parse_overrides
-from mlsim.scenario.files.paths import (
+from mlsim.scenario.files.scenario_loading import from_mapping, load, loads, overridden, read_in
+from mlsim.scenario.files.scenario_paths import (
     PLUGIN_KEYS,
     check_code,
     located_format,
@@ -15,53 +13,67 @@ from mlsim.scenario.files.paths import (
     located_writers,
     resolve_path,
 )
-from mlsim.scenario.jobs.batch import BatchConfig, FairshareConfig, WeightsConfig
-from mlsim.scenario.jobs.classifier import ClassifierConfig
-from mlsim.scenario.jobs.coordination import CoordinationConfig
-from mlsim.scenario.jobs.cp import CpConfig
-from mlsim.scenario.jobs.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
-from mlsim.scenario.jobs.generate import GenerateConfig
-from mlsim.scenario.jobs.resample import MOST_WEEKS as MOST_RESAMPLED_WEEKS
-from mlsim.scenario.jobs.resample import ResampleConfig
-from mlsim.scenario.jobs.workload import (
+from mlsim.scenario.files.scenario_text import dump, mapping_text, plain
+from mlsim.scenario.jobs.batch_section import (
+    REPLAY_NEEDS,
+    REPLAY_NEEDS_OF_JOBS,
+    BatchConfig,
+    CoordinationConfig,
+    FairshareConfig,
+    WeightsConfig,
+    replay_obstacle,
+)
+from mlsim.scenario.jobs.cp_section import ClassifierConfig, CpConfig
+from mlsim.scenario.jobs.generate_section import GenerateConfig
+from mlsim.scenario.jobs.workload_section import MOST_WEEKS as MOST_RESAMPLED_WEEKS
+from mlsim.scenario.jobs.workload_section import (
     CleaningConfig,
     DatesConfig,
+    ResampleConfig,
     SelectConfig,
     WeeksConfig,
     WindowConfig,
     WorkloadConfig,
 )
-from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
-from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
-from mlsim.scenario.loop.levels import RELEASING, TWO_LEVELS, properties_of, wrong_levels
-from mlsim.scenario.loop.selection import SelectionConfig, cannot_stop, learner_amid_loop
-from mlsim.scenario.loop.techniques import (
+from mlsim.scenario.loop.application_section import ApplicationConfig, ExecutionConfig, IterationsConfig
+from mlsim.scenario.loop.costs_section import (
+    CostsConfig,
+    ImageWindow,
+    SelectionConfig,
+    cannot_stop,
+    learner_amid_loop,
+)
+from mlsim.scenario.loop.technique_section import (
     AUTO,
+    RELEASING,
+    TWO_LEVELS,
     ParametersConfig,
     lacking_parameters,
+    properties_of,
     split_technique,
+    wrong_levels,
 )
-from mlsim.scenario.machine.failures import DrainConfig, FailureConfig, RandomFailureConfig
-from mlsim.scenario.machine.network import EdgeConfig, NetworkConfig
-from mlsim.scenario.machine.perturbation import PerturbationConfig
-from mlsim.scenario.machine.platform import NodeGroup, PlatformConfig
-from mlsim.scenario.machine.power import PowerConfig
-from mlsim.scenario.machine.request import RequestConfig
-from mlsim.scenario.machine.resources import CORES, MEMORY, megabytes
-from mlsim.scenario.values.amounts import Quantity
-from mlsim.scenario.values.lists import node_ranges
-from mlsim.scenario.values.plugins import (
+from mlsim.scenario.machine.network_section import EdgeConfig, NetworkConfig
+from mlsim.scenario.machine.platform_section import (
+    DrainConfig,
+    FailureConfig,
+    NodeGroup,
+    PerturbationConfig,
+    PlatformConfig,
+    RandomFailureConfig,
+)
+from mlsim.scenario.machine.resources_section import CORES, MEMORY, PowerConfig, RequestConfig, megabytes
+from mlsim.scenario.values.amount_types import Quantity
+from mlsim.scenario.values.list_types import node_ranges
+from mlsim.scenario.values.plugin_names import (
     CodeName,
     installed_names,
     parameters_of,
     user_function,
     with_parameters,
 )
-from mlsim.scenario.whole.catalogue import Option, dotted_keys, options
-from mlsim.scenario.whole.jsonschema import json_schema
-from mlsim.scenario.whole.output import OutputConfig
-from mlsim.scenario.whole.schema import Scenario
-from mlsim.scenario.whole.warnings import warnings_of
+from mlsim.scenario.whole.scenario_keys import Option, dotted_keys, json_schema, options, warnings_of
+from mlsim.scenario.whole.scenario_schema import OutputConfig, Scenario
 from mlsim.scenario.words import (
     Allocator,
     AnswerRule,
@@ -117,7 +129,7 @@ from mlsim.scenario.words import (
     WorkloadFormat,
     WorkloadModel,
 )
-from mlsim.scenario.words.application import ModelProperties
+from mlsim.scenario.words.application_words import ModelProperties
 
 __all__ = [
     "AUTO",

@@ -1,9 +1,7 @@
 """OTF2 traces, of mlsim or of others: what is in them, what is wrong with them, other formats, parts."""
 
-from mlsim.traces.checking import problems_of
-from mlsim.traces.converting import FORMATS, convert
-from mlsim.traces.cutting import cut
-from mlsim.traces.reading import anchor_of, opened
-from mlsim.traces.surveying import Survey, survey
+from mlsim.traces.trace_conversion import FORMATS, convert, cut
+from mlsim.traces.trace_facts import Survey, problems_of, survey
+from mlsim.traces.trace_reader import anchor_of, opened
 
 __all__ = ["FORMATS", "Survey", "anchor_of", "convert", "cut", "opened", "problems_of", "survey"]

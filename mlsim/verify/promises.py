@@ -1,27 +1,175 @@
-"""The promises of backfilling: nobody delays the head (EASY), nor anybody who came before (conservative).
-
-Both hold where no job outlives its estimate and a job needs nothing but units, any of them, and amounts that
-the machine has as a whole. EASY: since a job is the head, none that starts may delay it, so that it starts at
-the latest when it fits beside those that ran then, each until its expected end. Conservative, where jobs run
-exactly as long as estimated: a job starts at the latest at the first time at which it fits for as long as it
-lasts, beside all jobs that arrived before it.
-"""
+"""Promises of backfilling, the order of the queue, and laws of single jobs."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
-from mlsim.scenario import Allocator, Backfill, Contiguity, Dispatcher, EasyRule, Scenario, TieOrder
-from mlsim.verify.job_laws import first_of
-from mlsim.verify.queue_rank import RANKED, heads_of, ranks_of
-from mlsim.verify.schedule import Schedule
-from mlsim.verify.verdicts import Breach, Verdict, not_judged
+from mlsim.record import JobState
+from mlsim.scenario import (
+    Allocator,
+    Backfill,
+    Contiguity,
+    Dispatcher,
+    EasyRule,
+    Mapping,
+    OverrunRule,
+    Policy,
+    Scenario,
+    TieOrder,
+)
+from mlsim.verify.schedule import MOST_NAMED, Breach, Schedule, Verdict, not_judged
 
-__all__ = ["judge_conservative", "judge_easy"]
+RANKED = (
+    Policy.FCFS,
+    Policy.LCFS,
+    Policy.SPF,
+    Policy.LPF,
+    Policy.SQF,
+    Policy.LQF,
+    Policy.SAF,
+    Policy.LAF,
+    Policy.SRF,
+    Policy.LRF,
+    Policy.EDF,
+)
+"""Policies whose keys depend on a job's arrival, estimate and processors alone."""
+
+
+def _keys(policy: Policy, r: Floats, p: Floats, q: Floats, factor: float) -> Floats:
+    """Return the keys of jobs that arrive at r, with estimates p and q processors; smaller goes first."""
+    keys = {"FCFS": r, "SPF": p, "SQF": q, "SAF": p * q, "SRF": p / q, "EDF": r + factor * p}
+    reverse = {"LCFS": "FCFS", "LPF": "SPF", "LQF": "SQF", "LAF": "SAF", "LRF": "SRF"}
+    return keys[policy.value] if policy.value in keys else -keys[reverse[policy.value]]
+
+
+def ranks_of(run: Schedule) -> Ints:
+    """Return the place of each job in the order of the policy; equal keys go by the order of the log."""
+    jobs, batch = run.records.jobs, run.scenario.batch
+    processors = jobs.processors.astype(np.float64)
+    key = _keys(batch.ordering, run.arrival, jobs.prediction, processors, batch.deadline_factor)
+    ranks = np.empty(run.n_jobs, np.int64)
+    ranks[np.argsort(key, kind="stable")] = np.arange(run.n_jobs)
+    return ranks
+
+
+def heads_of(run: Schedule, ranks: Ints) -> tuple[Ints, Floats]:
+    """Find the jobs that waited as the head of the queue until they started, and since when they were it.
+
+    Returns
+    -------
+    heads, since
+        Rows of jobs, and times [s] before their starts: the later of the job's arrival and of the last start
+        of a job that goes before it.
+    """
+    start, arrival = run.records.jobs.start_time, run.arrival
+    ran = np.flatnonzero(run.ran)
+    by_start = ran[np.lexsort((ranks[ran], start[ran]))].tolist()
+    by_arrival = ran[np.argsort(arrival[ran], kind="stable")].tolist()
+    waiting: list[int] = []  # ranks of jobs that have arrived; one that has started leaves when it comes up
+    started = np.zeros(len(ranks), np.bool_)
+    before: list[int] = []  # jobs that have started, each of a lower rank than the next: the last are first
+    heads, since, coming = [], [], 0
+    for job in by_start:
+        while coming < len(by_arrival) and arrival[by_arrival[coming]] <= start[job]:
+            heapq.heappush(waiting, int(ranks[by_arrival[coming]]))
+            coming += 1
+        while before and ranks[before[-1]] > ranks[job]:
+            before.pop()
+        began = max(arrival[job], start[before[-1]] if before else -np.inf)
+        before.append(job)
+        while waiting and started[waiting[0]]:
+            heapq.heappop(waiting)
+        overtakes = bool(waiting) and waiting[0] < ranks[job]
+        started[ranks[job]] = True
+        if not overtakes and began < start[job]:
+            heads.append(job)
+            since.append(float(began))
+    return np.array(heads, np.int64), np.array(since, np.float64)
+
+
+def judge_arrivals(run: Schedule) -> Verdict:
+    """Judge that no job starts before it was submitted, or before it was eligible."""
+    jobs, attempts = run.records.jobs, run.records.attempts
+    first = jobs.start_time.copy()
+    np.fmin.at(first, attempts.job, attempts.start)
+    early = run.ran & ~(first >= run.arrival)
+    found = [
+        Breach(
+            int(jobs.job_id[row]),
+            float(first[row]),
+            f"starts before it may, at {run.arrival[row]:.17g} s; it was submitted at "
+            f"{jobs.submit_time[row]:.17g} s",
+        )
+        for row in first_of(early, first)
+    ]
+    return Verdict.of("arrival", f"{int(run.ran.sum())} starts", found, int(early.sum()))
+
+
+def judge_walltimes(run: Schedule) -> Verdict:
+    """Judge that jobs end after they start, and by their walltimes where these are limits."""
+    jobs = run.records.jobs
+    backwards = run.ran & ~(jobs.end_time >= jobs.start_time)
+    limit = jobs.start_time + jobs.walltime
+    kills = run.scenario.batch.on_overrun is OverrunRule.KILL
+    late = run.ran & (jobs.end_time > limit) & kills
+    found = [
+        Breach(
+            int(jobs.job_id[row]),
+            float(jobs.end_time[row]),
+            f"ends before its start at {jobs.start_time[row]:.17g} s"
+            if backwards[row]
+            else f"ends after its walltime, which is over at {limit[row]:.17g} s (on_overrun: kill)",
+        )
+        for row in first_of(backwards | late, jobs.end_time)
+    ]
+    return Verdict.of("walltime", f"{int(run.ran.sum())} jobs", found, int((backwards | late).sum()))
+
+
+def judge_stays(run: Schedule) -> Verdict:
+    """Judge that jobs hold nodes while they run and not otherwise, and as much as they asked for."""
+    jobs, stays = run.records.jobs, run.records.occupancy
+    outside = ~((run.row_starts <= stays.start) & (stays.start <= stays.end) & (stays.end <= run.row_ends))
+    outside |= jobs.state[stays.job] == JobState.REJECTED
+    found = [
+        Breach(
+            int(jobs.job_id[stays.job[row]]),
+            float(stays.start[row]),
+            f"holds node {stays.node[row]} until {stays.end[row]:.17g} s, and runs from "
+            f"{run.row_starts[row]:.17g} to {run.row_ends[row]:.17g} s ({_state(run, int(stays.job[row]))})",
+        )
+        for row in first_of(outside, stays.start)
+    ]
+    at_start = run.is_last & (stays.start == run.row_starts)
+    held = np.bincount(stays.job[at_start], (stays.count * stays.cores)[at_start], run.n_jobs)
+    asked = np.where(run.scenario.workload.mapping is Mapping.NODE, run.units, held) >= jobs.processors
+    wrong = run.ran & ~((held == jobs.cores) & asked)
+    found += [
+        Breach(
+            int(jobs.job_id[row]),
+            float(jobs.start_time[row]),
+            f"holds {int(held[row])} cores on {run.units[row]} {'nodes' if run.is_exclusive else 'cores'}; "
+            f"its row says {jobs.cores[row]} cores, and it asked for {jobs.processors[row]} processors",
+        )
+        for row in first_of(wrong, jobs.start_time)
+    ]
+    return Verdict.of("stays", f"{len(stays.job)} stays", found, int(outside.sum() + wrong.sum()))
+
+
+def _state(run: Schedule, job: int) -> str:
+    return JobState(int(run.records.jobs.state[job])).name.lower()
+
+
+def first_of(wrong: Mask, times: Floats) -> list[int]:
+    """Return the first rows that are wrong, in order of time."""
+    rows = np.flatnonzero(wrong)
+    chosen: list[int] = rows[np.argsort(times[rows], kind="stable")[:MOST_NAMED]].tolist()
+    return chosen
+
 
 _ROUNDING = 1e-6
 """Units by which a cap may be exceeded through rounding."""

@@ -1,8 +1,8 @@
-"""The schedule of a run as the laws see it: its tables, and what follows from them."""
+"""A schedule as laws see it, and verdicts on it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -10,8 +10,6 @@ import numpy as np
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.record import JobState, Records
 from mlsim.scenario import Mapping, Scenario
-
-__all__ = ["Schedule"]
 
 
 @dataclass(frozen=True)
@@ -106,3 +104,55 @@ class Schedule:
         names = self.records.shared.name
         columns = [np.asarray(self.records.own.of[f"request_{name}"], np.int64) for name in names]
         return np.stack(columns, axis=1) if columns else np.zeros((self.n_jobs, 0), np.int64)
+
+
+MOST_NAMED = 5
+"""Breaches of a law that are described; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One place in which a run breaks a law."""
+
+    job_id: int
+    """The job; -1 where none is concerned."""
+    time: float
+    """When, in seconds from the scenario's start."""
+    text: str
+    """What is wrong, with its numbers."""
+
+    def __str__(self) -> str:
+        job = f"job {self.job_id} " if self.job_id >= 0 else ""
+        return f"{job}at {self.time:.17g} s: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of one law."""
+
+    law: str
+    """Its name."""
+    judged: str = ""
+    """The number of facts that were judged, in words; empty where the law was not judged."""
+    reason: str = ""
+    """Why the law was not judged; empty where it was."""
+    count: int = 0
+    """How many breaches there are."""
+    breaches: tuple[Breach, ...] = field(default=())
+    """The first of them, in order of time."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the run does not break it."""
+        return self.count == 0
+
+    @classmethod
+    def of(cls, law: str, judged: str, found: list[Breach], count: int | None = None) -> Verdict:
+        """Return the verdict of a law that was judged; ``count`` where there are more than ``found``."""
+        found = sorted(found, key=lambda breach: breach.time)
+        return cls(law, judged, "", len(found) if count is None else count, tuple(found[:MOST_NAMED]))
+
+
+def not_judged(law: str, reason: str) -> Verdict:
+    """Return the verdict of a law that says nothing of a run, or cannot be judged."""
+    return Verdict(law, reason=reason)

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.workload.clean import count_marks
-    from mlsim.workload.csv_writer import write_csv
-    from mlsim.workload.describing.facts import Description, describe
-    from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload
-    from mlsim.workload.fields import Field
-    from mlsim.workload.fitting import fit
-    from mlsim.workload.generation import Generated, generate
-    from mlsim.workload.jobs import JobBlock
-    from mlsim.workload.names import names_of
-    from mlsim.workload.rates import Rates
-    from mlsim.workload.resampling import Resampled, resample
-    from mlsim.workload.scaling import Scaled, scale
-    from mlsim.workload.source import Workload, open_workload
-    from mlsim.workload.swf import SwfBlock, SwfReader, read_swf
-    from mlsim.workload.swf_writer import write_swf
+    from mlsim.workload.csv_logs import write_csv
+    from mlsim.workload.esp_workload import EspApplication, EspCalibration, EspWorkload
+    from mlsim.workload.generated_jobs import Generated, generate
+    from mlsim.workload.log_cleaning import count_marks
+    from mlsim.workload.log_facts import Description, describe
+    from mlsim.workload.log_names import names_of
+    from mlsim.workload.log_scaling import Scaled, scale
+    from mlsim.workload.log_source import Workload, open_workload
+    from mlsim.workload.log_times import Rates
+    from mlsim.workload.log_writers import write_swf
+    from mlsim.workload.models.model_fit import fit
+    from mlsim.workload.resampled_logs import Resampled, resample
+    from mlsim.workload.swf_fields import Field
+    from mlsim.workload.swf_reader import SwfBlock, SwfReader, read_swf
+    from mlsim.workload.workload_jobs import JobBlock
 
 __all__ = [
     "Description",
@@ -53,20 +53,20 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "clean": "count_marks",
-        "csv_writer": "write_csv",
-        "describing.facts": "Description describe",
-        "esp": "EspApplication EspCalibration EspWorkload",
-        "fields": "Field",
-        "fitting": "fit",
-        "generation": "Generated generate",
-        "jobs": "JobBlock",
-        "names": "names_of",
-        "rates": "Rates",
-        "resampling": "Resampled resample",
-        "scaling": "Scaled scale",
-        "source": "Workload open_workload",
-        "swf": "SwfBlock SwfReader read_swf",
-        "swf_writer": "write_swf",
+        "csv_logs": "write_csv",
+        "esp_workload": "EspApplication EspCalibration EspWorkload",
+        "generated_jobs": "generate Generated",
+        "log_cleaning": "count_marks",
+        "log_facts": "describe Description",
+        "log_names": "names_of",
+        "log_scaling": "scale Scaled",
+        "log_source": "open_workload Workload",
+        "log_times": "Rates",
+        "log_writers": "write_swf",
+        "models.model_fit": "fit",
+        "resampled_logs": "resample Resampled",
+        "swf_fields": "Field",
+        "swf_reader": "read_swf SwfBlock SwfReader",
+        "workload_jobs": "JobBlock",
     },
 )

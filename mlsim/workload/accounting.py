@@ -41,11 +41,9 @@ import polars as pl
 from mlsim._files import decode
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
-from mlsim.workload.header import Header
-from mlsim.workload.memory_units import pbs_size
-from mlsim.workload.parquet import ParquetLog, log_of_table
-
-__all__ = ["log_of_accounting", "read_pbs", "read_sge"]
+from mlsim.workload.parquet_logs import ParquetLog, log_of_table
+from mlsim.workload.resource_requests import pbs_size
+from mlsim.workload.swf_fields import Header
 
 _TIMES = ("submit_time", "withdraw_time")
 _CLOCK = re.compile(r"(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,9})(?:\.\d+)?")
@@ -76,7 +74,7 @@ def log_of_accounting(
     header
         What the log says about itself; its start is put in.
     lenient, own
-        As for :func:`mlsim.workload.parquet.read_parquet`.
+        As for :func:`mlsim.workload.parquet_logs.read_parquet`.
     broken, counts
         Lines that were skipped, and what else was passed over.
     """

@@ -58,20 +58,14 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Mask
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
-from mlsim.workload.columns import KNOWN, typed_column
 from mlsim.workload.compression import read_whole
-from mlsim.workload.exact import SURE_DIGITS, check_distinct
-from mlsim.workload.fields import N_COLUMNS, Field
-from mlsim.workload.header import Header, is_header
-from mlsim.workload.identifiers import Identifiers
-from mlsim.workload.log import LogBlock
+from mlsim.workload.log_columns import KNOWN, Identifiers, typed_column
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
-from mlsim.workload.named import NamedColumns, number_words, other_directives
-from mlsim.workload.rates import Rates
+from mlsim.workload.log_times import SURE_DIGITS, Rates, check_distinct
+from mlsim.workload.named_columns import NamedColumns, number_words, other_directives
 from mlsim.workload.request_columns import asking_columns, is_request, read_asked
-
-__all__ = ["BatsimLog", "check_jobs", "read_batsim", "write_batsim"]
-
+from mlsim.workload.swf_fields import N_COLUMNS, Field, Header, is_header
+from mlsim.workload.workload_jobs import LogBlock
 
 _DELAY = ("delay", "DelayProfile")
 _HOMOGENEOUS = (
@@ -368,7 +362,7 @@ def write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None
     file
         Open for writing.
     columns
-        As :func:`mlsim.workload.named.named_columns` makes them, with run times and processors known.
+        As :func:`mlsim.workload.named_columns.named_columns` makes them, with run times and processors known.
     header
         What the log says about itself; its MaxProcs or MaxNodes is ``nb_res``, else the largest job.
     """

@@ -2,7 +2,7 @@
 
 Published are, for such a machine, how many jobs there were, how they divide into classes by the resources
 they ask for and into lengths by their run time, the mean run time of each length, and how wrong walltimes
-were (:class:`mlsim.workload.mix.Mix`). This module makes jobs that have these figures. The rest is ours,
+were (:class:`mlsim.workload.job_mix.Mix`). This module makes jobs that have these figures. The rest is ours,
 because it is not published:
 
 - A *script* belongs to a user and fixes a class, the stem of its jobs' names and, in seven campaigns of ten,
@@ -13,7 +13,7 @@ because it is not published:
 - A user runs some campaigns in a session, which start within an hour of each other, so that jobs of
   different scripts alternate. Sessions start by a daily and weekly cycle. The jobs of a campaign come all at
   once, or each when the one before it has had the time to run. How many come at once, and in what sessions,
-  decides how long queues are (:class:`mlsim.workload.mix.Arrivals`).
+  decides how long queues are (:class:`mlsim.workload.job_mix.Arrivals`).
 - The run times of a length are lognormal, cut to its limits, with the median that gives the published mean.
 - A campaign's user asks for the limit of the queue, or for 1.2 to 3 times what its jobs need. The share of
   scripts of the first kind is what makes the published error of walltimes, where there is one.
@@ -29,15 +29,22 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.workload.header import Header
-from mlsim.workload.jobs import JobBlock
-from mlsim.workload.mix import HOUR, Arrivals, Mix
+from mlsim.workload.job_mix import (
+    HOUR,
+    STEMS,
+    Arrivals,
+    Mix,
+    Scripts,
+    Series,
+    Times,
+    campaign_levels,
+    job_times,
+    make_scripts,
+    make_series,
+)
 from mlsim.workload.resource_requests import ResourceRequests
-from mlsim.workload.run_times import Times, campaign_levels, job_times
-from mlsim.workload.series import STEMS, Scripts, Series, make_scripts, make_series
-
-__all__ = ["SyntheticWorkload", "campaigns"]
-
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import JobBlock
 
 _NUMBERED = 0.5
 _PAUSE = 120.0

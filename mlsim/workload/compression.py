@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 from mlsim._files import expanded, most_held, named, open_file, reason_of
-from mlsim._files.lines import bounded_lines
+from mlsim._files.decoding import bounded_lines
 from mlsim.errors import InputError
 
 if sys.version_info >= (3, 14):
@@ -25,7 +25,6 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = ["SUFFIXES", "compressed_writer", "compression_of", "read_chunks", "read_whole"]
 
 _READ_BYTES = 1 << 17  # compressed; typical logs grow about eightfold
 _PLAIN_BYTES = 1 << 20
@@ -175,7 +174,8 @@ def read_whole(path: str | Path, *, lines: bool = False, what: str = "workload")
     path
         The file.
     lines
-        Whether it is a text of lines, of which none is too long (:func:`mlsim._files.lines.bounded_lines`).
+        Whether it is a text of lines, of which none is too long
+        (:func:`~mlsim._files.decoding.bounded_lines`).
     what
         What it should be, for messages.
 

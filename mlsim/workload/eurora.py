@@ -21,9 +21,7 @@ from __future__ import annotations
 from typing import Final
 
 from mlsim.workload.campaigns import SyntheticWorkload, campaigns
-from mlsim.workload.mix import BURSTS, DAY, HOUR, JobClass, Length, Mix, Queue, Shape
-
-__all__ = ["EURORA", "MACHINE", "eurora"]
+from mlsim.workload.job_mix import BURSTS, DAY, HOUR, JobClass, Length, Mix, Queue, Shape
 
 MACHINE: Final = """\
 platform:

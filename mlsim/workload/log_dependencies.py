@@ -16,17 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints, Mask
-from mlsim.workload.exact import exact_id
-
-__all__ = [
-    "DEPENDENCIES",
-    "EXPECTED",
-    "LogDependencies",
-    "join_dependencies",
-    "parse_dependencies",
-    "with_preceding_jobs",
-]
-
+from mlsim.workload.log_times import exact_id
 
 DEPENDENCIES = "dependencies"
 """Name of the column."""

@@ -11,8 +11,6 @@ import numpy as np
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 
-__all__ = ["STEP_COLUMNS", "JobSteps", "read_steps"]
-
 STEP_COLUMNS: Final = ("job_id", "time", "power", "period")
 """Columns of the file; the last one may be missing."""
 

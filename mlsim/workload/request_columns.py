@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario import MEMORY
-from mlsim.workload.memory_units import MB, sized
-from mlsim.workload.resource_requests import NODE_COUNT, ResourceRequests
-
-__all__ = ["Complain", "asking_columns", "is_request", "read_asked"]
+from mlsim.workload.resource_requests import MB, NODE_COUNT, ResourceRequests, sized
 
 Complain = Callable[[str, Mask, str], None]
 """Is told a column, which of its cells make sense, and what would; may raise."""

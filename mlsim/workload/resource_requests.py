@@ -1,15 +1,17 @@
-"""Requests of jobs for units and resources, as a log states them."""
+"""Requests of jobs for units and resources, and units of memory."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NODE_COUNT", "ResourceRequests", "join_requests"]
+from mlsim.scenario.values.unit_types import SIZE, parse_value
 
 NODE_COUNT = "node_count"
 """Column of the number of nodes of a job."""
@@ -79,3 +81,66 @@ def _joined_exact(parts: Sequence[ResourceRequests]) -> NDArray[np.int64] | None
     return np.concatenate(
         [np.full(len(part.units), -1, np.int64) if part.exact is None else part.exact for part in parts]
     )
+
+
+MB = 1_000_000
+"""Bytes in the MB of columns ``request_memory``."""
+SWF_KB = 1024.0
+"""Bytes in the KB of SWF logs."""
+_SLURM = {"K": 1024, "": 1024**2, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+_PBS_SIZE = re.compile(r"(\d{1,15})([kmgtp]?)[bw]?", re.IGNORECASE)
+_SLURM_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGTP]?)")
+
+
+def slurm_size(text: str) -> int:
+    """Return the bytes of an amount of memory that Slurm printed.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> slurm_size("3174M"), slurm_size("1.5G")
+    (3328180224, 1610612736)
+    """
+    found = _SLURM_SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no amount of memory of Slurm")
+    return int(Decimal(found[1]) * _SLURM[found[2]])
+
+
+def pbs_size(text: str) -> int:
+    """Return the bytes of an amount of memory in accounting of PBS.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> pbs_size("4gb"), pbs_size("100"), pbs_size("1kw")
+    (4294967296, 100, 8192)
+    """
+    found = _PBS_SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no amount of memory of PBS")
+    factor: int = 1024 ** ("kmgtp".find(found[2].lower()) + 1 if found[2] else 0)
+    return int(found[1]) * factor * (8 if text.lower().endswith("w") else 1)
+
+
+def sized(text: str) -> int:
+    """Return the bytes of a text with a unit, rounded down; -1 where it is none.
+
+    Examples
+    --------
+    >>> sized("3174 MiB"), sized("2 GB"), sized("2 parsecs")
+    (3328180224, 2000000000, -1)
+    """
+    try:
+        value, _ = parse_value(text, SIZE)
+    except ValueError:
+        return -1
+    return int(value) if 0 <= value <= SIZE.most else -1

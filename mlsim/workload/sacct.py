@@ -45,15 +45,11 @@ from typing import Any, NamedTuple
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.accounting import log_of_accounting
-from mlsim.workload.columns import check_names
 from mlsim.workload.compression import read_chunks, read_whole
-from mlsim.workload.header import Header
-from mlsim.workload.memory_units import slurm_size
-from mlsim.workload.own_columns import check_own
-from mlsim.workload.parquet import ParquetLog
-from mlsim.workload.resource_requests import NODE_COUNT
-
-__all__ = ["read_sacct"]
+from mlsim.workload.log_columns import check_names, check_own
+from mlsim.workload.parquet_logs import ParquetLog
+from mlsim.workload.resource_requests import NODE_COUNT, slurm_size
+from mlsim.workload.swf_fields import Header
 
 _ASK = (
     "sacct --parsable2 --allocations --format=JobIDRaw,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,State,User,"

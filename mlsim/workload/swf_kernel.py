@@ -1,11 +1,4 @@
-"""The compiled part of the SWF reader: plain lines of bytes become rows of numbers.
-
-The kernel knows one easy case: a line of the expected number of columns whose first 18 are decimal
-numbers that float64 holds after one exact multiplication or division, with values that the columns
-allow. At any other line it stops and says where; :mod:`mlsim.workload.swf` then looks at that line
-with Python, which is slow, exact and can explain what is wrong. So there is one place that decides
-what is an error, and the kernel needs no error codes.
-"""
+"""The compiled part of the SWF reader."""
 
 from __future__ import annotations
 
@@ -14,10 +7,22 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
-from mlsim.workload.fields import LARGEST_WHOLE, SCHEDULED, Field
-from mlsim.workload.swf_state import COLUMNS, END, FULL, LINE, LOOK, POSITION, ROW, WIDTH
+from mlsim.workload.swf_fields import LARGEST_WHOLE, SCHEDULED, Field
 
-__all__ = ["scan"]
+COLUMNS = len(Field)
+
+# What `scan` answers.
+END = 0  # all bytes are used up
+FULL = 1  # the columns are full
+LOOK = 2  # the line at the position needs Python: header, broken, or a number of many digits
+
+# What the state array holds.
+POSITION = 0  # where the next line starts
+ROW = 1  # rows filled so far
+LINE = 2  # number of the next line, from 1
+WIDTH = 3  # columns a line must have; 0 until the first line of numbers was seen
+STATE_LENGTH = 4
+
 
 Bytes = NDArray[np.uint8]
 
@@ -28,7 +33,7 @@ _SEMICOLON, _PLUS, _MINUS, _DOT, _ZERO, _NINE = 59, 43, 45, 46, 48, 57
 _SMALL_E, _CAPITAL_E = 101, 69
 
 # A mantissa up to 2^53 and a power of ten up to 10^22 make one correctly rounded operation; mantissas up to
-# 2^52 of one power make different numbers, which :mod:`mlsim.workload.exact` relies on.
+# 2^52 of one power make different numbers, which :mod:`mlsim.workload.log_times` relies on.
 _MANTISSA_LIMIT = 2**52
 _EXPONENT_LIMIT = 22
 _POWERS = np.array([10.0**power for power in range(_EXPONENT_LIMIT + 1)])

@@ -11,8 +11,6 @@ import polars as pl
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.workload.compression import read_chunks, read_whole
 
-__all__ = ["read_table"]
-
 _PARQUET = b"PAR1"
 
 

@@ -12,11 +12,8 @@ import polars as pl
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, make_callable
 from mlsim.scenario import WorkloadFormat
-from mlsim.workload.columns import check_names
-from mlsim.workload.own_columns import check_own
-from mlsim.workload.parquet import ParquetLog, further_columns, log_of_table
-
-__all__ = ["READERS", "read_by_user"]
+from mlsim.workload.log_columns import check_names, check_own
+from mlsim.workload.parquet_logs import ParquetLog, further_columns, log_of_table
 
 READERS: Final = Family(
     "workload format",
@@ -47,7 +44,7 @@ def read_by_user(
         The log. The reader gets it, and returns a table with the columns of CSV workloads: a data frame, or
         a mapping of names to columns.
     lenient, own, shared
-        As for :func:`mlsim.workload.parquet.read_parquet`.
+        As for :func:`mlsim.workload.parquet_logs.read_parquet`.
 
     Raises
     ------

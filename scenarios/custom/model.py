@@ -1,27 +1,18 @@
 """An execution model of one's own: DCA, where every PE claims its chunks at a window at PE 0."""
 
-from mlsim.application.kit import (
-    BAD,
-    CALCULATES,
+from mlsim.application.event_queue import due_of, move
+from mlsim.application.kit import execution_model, inlined, np, shared
+from mlsim.application.models.chunk_execution import (
     FAR,
-    NOBODY,
     ask_first,
-    claim,
-    close_state,
-    due_of,
-    enter,
     execute,
-    execution_model,
-    inlined,
     message,
-    move,
     next_request,
     notify,
-    np,
-    open_state,
     report,
-    shared,
 )
+from mlsim.application.models.dca import BAD, CALCULATES, NOBODY, claim, enter
+from mlsim.application.models.loop_state import close_state, open_state
 
 BAD_SIZE = -1.0
 

@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from mlsim.analysis import summarize
-from mlsim.analysis.compare import COMPARED, compare_metrics, pair_jobs, pair_summary
-from mlsim.analysis.compare_tables import comparison_table, differences_table, pairs_table
+from mlsim.analysis.run_comparison import (
+    COMPARED,
+    compare_metrics,
+    comparison_table,
+    differences_table,
+    pair_jobs,
+    pair_summary,
+    pairs_table,
+)
 from tests.reference.runs import JOBS, STAYS, Job, jobs_of, records_of, rejected
 
 

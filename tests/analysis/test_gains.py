@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlsim.analysis.gains import explain_gains, gain_frame, started_on_released_nodes
-from mlsim.analysis.metrics.coordination import released_seconds
-from mlsim.record.derived import away_until
+from mlsim.analysis.metrics.machine_metrics import released_seconds
+from mlsim.analysis.rca_gains import explain_gains, gain_frame, started_on_released_nodes
+from mlsim.record.derived_times import away_until
 from tests.reference.runs import Job, Stay, records_of
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.analysis import metrics
-from mlsim.record import derived
+from mlsim.record import derived_times
 from tests.reference import metrics as slow
 from tests.reference.runs import JOBS, STAYS, Job, Stay, jobs_of, loops_of, records_of, rejected, stays_of
 
@@ -19,17 +19,17 @@ def known(values):
 
 def test_times_of_jobs():
     jobs = small().jobs
-    assert known(derived.run_time(jobs)) == [10, 20, 4, 0]
-    assert known(derived.wait_time(jobs)) == [0, 10, 25, 23]
-    assert known(derived.response_time(jobs)) == [10, 30, 29, 23]
+    assert known(derived_times.run_time(jobs)) == [10, 20, 4, 0]
+    assert known(derived_times.wait_time(jobs)) == [0, 10, 25, 23]
+    assert known(derived_times.response_time(jobs)) == [10, 30, 29, 23]
 
 
 def test_slowdowns_of_jobs():
     jobs = small().jobs
-    assert known(derived.slowdown(jobs)) == [1, 1.5, 29 / 4]  # none of the job of no length
-    assert known(derived.bounded_slowdown(jobs)) == [1, 1.5, 2.9, 2.3]
-    assert known(derived.bounded_slowdown(jobs, tau=1)) == [1, 1.5, 29 / 4, 23]
-    assert known(derived.per_processor_bounded_slowdown(jobs)) == [1, 1, 2.9, 2.3]
+    assert known(derived_times.slowdown(jobs)) == [1, 1.5, 29 / 4]  # none of the job of no length
+    assert known(derived_times.bounded_slowdown(jobs)) == [1, 1.5, 2.9, 2.3]
+    assert known(derived_times.bounded_slowdown(jobs, tau=1)) == [1, 1.5, 29 / 4, 23]
+    assert known(derived_times.per_processor_bounded_slowdown(jobs)) == [1, 1, 2.9, 2.3]
 
 
 def test_counts_of_jobs():
@@ -144,11 +144,13 @@ def runs(draw):
 @given(runs(), st.integers(1, 20))
 def test_jobs_against_the_obvious(rows, tau):
     jobs = jobs_of(rows)
-    assert known(derived.wait_time(jobs)) == slow.waits(rows)
-    assert known(derived.slowdown(jobs)) == pytest.approx(slow.slowdowns(rows))
-    assert known(derived.bounded_slowdown(jobs, tau)) == pytest.approx(slow.bounded_slowdowns(rows, tau))
+    assert known(derived_times.wait_time(jobs)) == slow.waits(rows)
+    assert known(derived_times.slowdown(jobs)) == pytest.approx(slow.slowdowns(rows))
+    assert known(derived_times.bounded_slowdown(jobs, tau)) == pytest.approx(
+        slow.bounded_slowdowns(rows, tau)
+    )
     by_processor = slow.bounded_slowdowns(rows, tau, by_processor=True)
-    assert known(derived.per_processor_bounded_slowdown(jobs, tau)) == pytest.approx(by_processor)
+    assert known(derived_times.per_processor_bounded_slowdown(jobs, tau)) == pytest.approx(by_processor)
 
 
 @settings(deadline=None)

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlsim.analysis.plots import gantt, utilization_over_time
-from mlsim.analysis.plots import outages as plots
-from mlsim.analysis.plots.outages import out_of_use_boxes
-from mlsim.analysis.plots.style import time_axis
-from mlsim.analysis.plots.utilization import capacity_share
+from mlsim.analysis.plots import utilization_plot as plots
+from mlsim.analysis.plots.chart_style import time_axis
+from mlsim.analysis.plots.utilization_plot import capacity_share, out_of_use_boxes
 from mlsim.record import OutageKind, Outages, empty
 from tests.analysis.test_plots import WHITE, Picture
 from tests.reference.runs import Job, Stay, records_of

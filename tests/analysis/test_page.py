@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import mlsim
 from mlsim.analysis.page import PageRun, page_text, wanted_jobs
-from mlsim.analysis.page.packing import packed
-from mlsim.analysis.page.transfers import transfers
+from mlsim.analysis.page.page_data import packed
+from mlsim.analysis.page.page_parts import transfers
 from mlsim.record import Loops, Records, empty
 
 QUICKSTART = "scenarios/quickstart.yaml"

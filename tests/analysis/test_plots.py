@@ -14,19 +14,16 @@ from mlsim.analysis.plots import (
     draw_gantt,
     draw_utilization,
     gantt,
-    utilization,
     utilization_over_time,
+    utilization_plot,
     write_picture,
 )
-from mlsim.analysis.plots.bins import binned_average
-from mlsim.analysis.plots.boxes import boxes
-from mlsim.analysis.plots.gantt import job_colours
-from mlsim.analysis.plots.raster import FAINTEST, Raster
-from mlsim.analysis.plots.style import DPI, job_palette, time_axis
-from mlsim.analysis.plots.utilization import allocated_share, busy_share, waiting_jobs
+from mlsim.analysis.plots.chart_style import DPI, job_palette, time_axis
+from mlsim.analysis.plots.gantt_plot import FAINTEST, Raster, boxes, job_colours
+from mlsim.analysis.plots.utilization_plot import allocated_share, binned_average, busy_share, waiting_jobs
 from mlsim.errors import OutputError
-from mlsim.record import Chunks, Jobs, Occupancy, Records, blocks
-from mlsim.record.blocks import rows_of
+from mlsim.record import Chunks, Jobs, Occupancy, Records, table_blocks
+from mlsim.record.table_blocks import rows_of
 from tests.reference import metrics as slow
 from tests.reference.runs import JOBS, STAYS, Job, Stay, loops_of, records_of, rejected
 
@@ -309,11 +306,11 @@ def test_many_jobs_are_drawn_some_after_the_other(monkeypatch):
         return axis, np.stack(shares), pixels.getvalue()
 
     # the package has a function of the module's name
-    monkeypatch.setattr(sys.modules["mlsim.analysis.plots.gantt"], "_BY_CORE_ROWS", 0)
+    monkeypatch.setattr(sys.modules["mlsim.analysis.plots.gantt_plot"], "_BY_CORE_ROWS", 0)
     axis, shares, pixels = drawn()
-    monkeypatch.setattr(blocks, "LONG_ROWS", 0)
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 37)
-    monkeypatch.setattr(utilization, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(table_blocks, "LONG_ROWS", 0)
+    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(utilization_plot, "BLOCK_ROWS", 37)
     assert drawn()[0] == axis
     np.testing.assert_allclose(drawn()[1], shares, atol=1e-12)
     assert drawn()[2] == pixels

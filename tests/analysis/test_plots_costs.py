@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from mlsim.analysis.plots import iteration_costs, write_picture
-from mlsim.analysis.plots.costs import cost_band, cost_bins, cost_facts
+from mlsim.analysis.plots.loop_plots import cost_band, cost_bins, cost_facts
 
 costs_of_any_sort = st.lists(st.floats(0, 1e6), min_size=1, max_size=200).map(np.array)
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.analysis.metrics import aggregate, queue_length
-from mlsim.analysis.metrics.streamed import percentiles, streamed_aggregate
-from mlsim.record import Attempts, Jobs, blocks, empty
-from mlsim.record.blocks import rows_of
+from mlsim.analysis.metrics.streamed_metrics import percentiles, streamed_aggregate
+from mlsim.record import Attempts, Jobs, empty, table_blocks
+from mlsim.record.table_blocks import rows_of
 
 numbers = st.lists(
     st.one_of(st.floats(-1e9, 1e9), st.sampled_from([0.0, 1.0, 1e-300, 5e8, np.nan])), max_size=40
@@ -84,8 +84,8 @@ def test_queue_length(jobs: list[tuple[int, float, int]], size: int) -> None:
     rows, attempts = run_of(jobs)
     expected = queue_length(rows, attempts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "LONG_ROWS", 0)
-        patch.setattr(blocks, "BLOCK_ROWS", size)
+        patch.setattr(table_blocks, "LONG_ROWS", 0)
+        patch.setattr(table_blocks, "BLOCK_ROWS", size)
         found = queue_length(rows, attempts)
     assert found == {
         name: value if value is None else pytest.approx(value, rel=1e-12, abs=1e-12)

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from mlsim.analysis import summarize
-from mlsim.analysis.report import summary_table
-from mlsim.analysis.summary import json_safe
+from mlsim.analysis.run_summary import json_safe
+from mlsim.analysis.terminal_summary import summary_table
 from tests.reference.runs import JOBS, STAYS, loops_of, records_of, rejected
 
 AGGREGATE = {"mean", "std", "median", "p90", "p99", "max"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlsim.application.answer_policy import AnswerPolicy
+from mlsim.application.application_simulator import AnswerPolicy
 from mlsim.scenario import AnswerRule
 
 

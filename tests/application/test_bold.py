@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mlsim.application import simulate
-from mlsim.application.catalogue import TECHNIQUES
-from mlsim.application.settings import MU, OVERHEAD, PARAMETERS, SIGMA
+from mlsim.application.technique_catalogue import TECHNIQUES
+from mlsim.application.technique_settings import MU, OVERHEAD, PARAMETERS, SIGMA
 from mlsim.application.techniques import new_rule, recursive_size, reset_rule, sequence
 from mlsim.application.techniques.adaptive import new_measurements
 from mlsim.errors import InputError

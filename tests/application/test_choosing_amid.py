@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mlsim.application import LoopOutcome, simulate, trial_by
-from mlsim.application.binding import Problem, bind
-from mlsim.application.choice import Choice, choose
-from mlsim.application.costs import CostSums, prefix_sums
-from mlsim.application.loop import _column, _simulate_with_stops
-from mlsim.application.perturbation import Perturbation
-from mlsim.application.selection.by_simulation import BySimulation
-from mlsim.application.selection.estimate import Estimate, when_free
-from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest
-from mlsim.application.timesteps import StepHistory
+from mlsim.application.iteration_costs import CostSums, prefix_sums
+from mlsim.application.loop_binding import Problem, bind
+from mlsim.application.loop_simulation import _column, _simulate_with_stops
+from mlsim.application.pe_speeds import Perturbation
+from mlsim.application.selection.measured_costs import Estimate, when_free
+from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest
+from mlsim.application.selection.simulation_selector import BySimulation
+from mlsim.application.technique_choice import Choice, choose
+from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
 from mlsim.scenario import (
     ApplicationConfig,

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mlsim._jit import INTERPRETED
 from mlsim.application import CostProfiles, LoopOutcome, simulate
-from mlsim.application.costs import CostSums, prefix_sums
+from mlsim.application.iteration_costs import CostSums, prefix_sums
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.scenario import CostsConfig, ExecutionConfig, IterationsConfig, ParametersConfig, SelectionConfig

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlsim._jit import INTERPRETED
 from mlsim.application import LoopOutcome, simulate
-from mlsim.application.costs import prefix_sums
+from mlsim.application.iteration_costs import prefix_sums
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
 
@@ -251,7 +251,7 @@ def test_remaining_counts_what_is_in_hand() -> None:
 def test_one_compiled_version_of_each_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     from mlsim.application.models import cca, dca, hdca, hmw, openmp, steal
 
-    monkeypatch.setattr("mlsim._jit.kept._Budget.left", 0)  # numba calls them, and counts
+    monkeypatch.setattr("mlsim._jit.object_cache._Budget.left", 0)  # numba calls them, and counts
     for model in ALL_MODELS:
         run([1.0] * 5, [1, 1], "GSS", model=model, pes_per_node=1)
         adaptive = "FAC2" if model == "steal" else for_model("AF", model)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mlsim.application import LoopOutcome, simulate
-from mlsim.application.costs import prefix_sums
-from mlsim.application.models.lock import lock_key, next_attempt
-from mlsim.application.perturbation import Perturbation
+from mlsim.application.iteration_costs import prefix_sums
+from mlsim.application.models.loop_state import lock_key, next_attempt
+from mlsim.application.pe_speeds import Perturbation
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig
 

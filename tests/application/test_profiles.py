@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application.profiles import PROFILES, Request, iteration_costs
-from mlsim.application.profiles.drawn import truncated_normal
+from mlsim.application.profiles.distributions import truncated_normal
 from mlsim.scenario import CostProfile, CostsConfig
-from mlsim.scenario.loop.costs import PROFILE_KEYS
+from mlsim.scenario.loop.costs_section import PROFILE_KEYS
 
 MANY = 400_000
 

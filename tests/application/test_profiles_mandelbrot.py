@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mlsim.application import CostProfiles
-from mlsim.application.profiles.escape import count_every_step
-from mlsim.application.profiles.mandelbrot import MandelbrotImage, escape_counts
+from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage, count_every_step, escape_counts
 from mlsim.scenario import CostsConfig, IterationsConfig
 from tests.reference import applications as slow
 

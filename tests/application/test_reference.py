@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate
-from mlsim.application.perturbation import Perturbation
-from mlsim.application.unavailability import unavailability_of
+from mlsim.application.pe_speeds import Perturbation, unavailability_of
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
 from tests.reference import cca, dca, hdca, hmw, openmp, steal
 from tests.reference.loops import Case, Log

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import simulate
-from mlsim.application.selection.overhead import waits_of
+from mlsim.application.selection.measured_costs import waits_of
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig
 from tests.application.test_models import full_cases, full_fine_case

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mlsim.application import simulate
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, ChunkStore, LoopChunks, StoredChunks
-from mlsim.record.blocks import chunk_blocks, n_rows
+from mlsim.record.table_blocks import chunk_blocks, n_rows
 from mlsim.scenario import ExecutionConfig
 
 COMBINATIONS = [

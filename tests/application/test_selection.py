@@ -12,16 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate, trial_by
-from mlsim.application.costs import CostSums, prefix_sums, sums_of_each
-from mlsim.application.perturbation import Perturbation
-from mlsim.application.selection.by_simulation import BySimulation
-from mlsim.application.selection.correction import Correction
-from mlsim.application.selection.estimate import Estimate, estimate, speeds_by_profile
-from mlsim.application.selection.expert import Expert, rungs
-from mlsim.application.selection.facts import ExecutedChunks, Rest, StepFacts, percent_imbalance
-from mlsim.application.selection.learning import Learner
-from mlsim.application.selection.selector import ByTrial, RandomSelector
-from mlsim.application.timesteps import StepHistory
+from mlsim.application.iteration_costs import CostSums, prefix_sums, sums_of_each
+from mlsim.application.pe_speeds import Perturbation
+from mlsim.application.selection.measured_costs import Estimate, estimate, speeds_by_profile
+from mlsim.application.selection.rule_selectors import Expert, Learner, rungs
+from mlsim.application.selection.selector import (
+    ByTrial,
+    ExecutedChunks,
+    RandomSelector,
+    Rest,
+    StepFacts,
+    percent_imbalance,
+)
+from mlsim.application.selection.simulation_selector import BySimulation, Correction
+from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
 from mlsim.scenario import (
     ExecutionConfig,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import CostProfiles
-from mlsim.application.simulator import LoopApplication, LoopJob, place_pes
+from mlsim.application.application_simulator import LoopApplication, LoopJob, place_pes
 from mlsim.coordination import Kill, NodeSet
 from mlsim.platform import Machine, build_machine
 from mlsim.record import Chunks, ChunkStore, StoredChunks

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import TECHNIQUES
-from mlsim.application.choice import choose
+from mlsim.application.technique_choice import choose
 from mlsim.application.techniques import (
     Form,
     new_rule,
@@ -22,18 +22,18 @@ from mlsim.application.techniques import (
     straightforward_size,
 )
 from mlsim.application.techniques.adaptive import RATE, RISK, learn_iterations, new_measurements
+from mlsim.application.techniques.factoring import learn_chunk
 from mlsim.application.techniques.guided import (
     FRACTION_WORDS,
     guided_straightforward_size,
     new_guide,
     reset_guide,
 )
-from mlsim.application.techniques.increasing import default_batches
-from mlsim.application.techniques.weighting import learn_chunk
+from mlsim.application.techniques.linear import default_batches
 from mlsim.errors import InputError
 from mlsim.scenario import ParametersConfig, Technique, options
-from mlsim.scenario.loop import levels
-from mlsim.scenario.loop.techniques import READERS
+from mlsim.scenario.loop import technique_section
+from mlsim.scenario.loop.technique_section import READERS
 from tests.reference import techniques as reference
 
 FORMS: list[Form] = ["recursive", "straightforward"]
@@ -465,6 +465,6 @@ def test_later_chunks_count_for_more_in_weights() -> None:
 
 
 def test_techniques_that_learn_are_the_same_to_scenarios_and_to_the_catalogue():
-    assert {str(word) for word in levels._LEARNING} == {
+    assert {str(word) for word in technique_section._LEARNING} == {
         name for name, entry in TECHNIQUES.items() if entry.adaptive
     }

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate
-from mlsim.application.costs import prefix_sums
-from mlsim.application.unavailability import unavailability_of
+from mlsim.application.iteration_costs import prefix_sums
+from mlsim.application.pe_speeds import unavailability_of
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig
 from tests.application.test_reference import REFERENCES, coarse_cases, fine_case

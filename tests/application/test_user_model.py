@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from mlsim._jit import INTERPRETED
 from mlsim.application import simulate, user_model
-from mlsim.application.unavailability import Unavailability
+from mlsim.application.pe_speeds import Unavailability
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.experiment import loop_from_mapping, run_loop
@@ -205,10 +205,12 @@ def test_kernels_run_as_python(tmp_path: Path) -> None:
 
 
 def test_installed_models_are_found_and_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.scenario.values import plugins
+    from mlsim.scenario.values import plugin_names
 
     point = EntryPoint("ours", "tests.application.installed_model:blocks", "mlsim.models")
-    monkeypatch.setattr(plugins, "installed_names", lambda group: ("ours",) if group == point.group else ())
+    monkeypatch.setattr(
+        plugin_names, "installed_names", lambda group: ("ours",) if group == point.group else ()
+    )
     monkeypatch.setattr(user_model, "entry_points", lambda group: [point] if group == point.group else [])
     assert run("ours").rows.size.tolist() == [100] * 7
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim.batch.columns.table import NUMBER, START, UNITS
-from mlsim.batch.events.failing import OutagePlan
-from mlsim.batch.room.power import PowerCap
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.simulator import BatchSystem
+from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.columns.job_table import NUMBER, START, UNITS
+from mlsim.batch.events.outages import OutagePlan
+from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.coordination import Forecast, MessageLog, NodeIdle
 from mlsim.platform import build_machine
-from mlsim.platform.power import power_of
+from mlsim.platform.machine import power_of
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig, CoordinationConfig, Mapping, PlatformConfig
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 
 def platform(nodes: int, cores: int = 1, power=None, **others) -> PlatformConfig:

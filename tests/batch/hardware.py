@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlsim.batch.events.failing import OutagePlan
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.simulator import BatchSystem
+from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.events.outages import OutagePlan
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.coordination import MessageLog
 from mlsim.platform import build_machine
 from mlsim.scenario import (

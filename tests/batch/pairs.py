@@ -16,17 +16,17 @@ from unittest import mock
 
 import numpy as np
 
-from mlsim.batch import simulator
-from mlsim.batch.clock.compiled import CompiledBatch
-from mlsim.batch.clock.replay_classes import class_obstacle, replay_classes
+from mlsim.batch import batch_system
+from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.clock.class_replay import class_obstacle, replay_classes
+from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
-from mlsim.batch.columns.table import LARGE, NUMBER
-from mlsim.batch.events.failing import OutagePlan
-from mlsim.batch.room.power import PowerCap
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.simulator import BatchSystem
-from mlsim.batch.state import choice
-from mlsim.platform.power import PowerColumns
+from mlsim.batch.columns.job_table import LARGE, NUMBER
+from mlsim.batch.events.outages import OutagePlan
+from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state import state_choice
+from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig, DrainConfig, FailureConfig, Mapping
 from tests.batch.builders import RigidApplications, block
@@ -291,10 +291,10 @@ def by_simpy(case: Case) -> list[tuple]:
     if case.caps:
         power = PowerColumns(*(np.array(column) for column in zip(*case.power, strict=True)))
         cap = PowerCap(power, hardware.cores, case.exclusive, case.caps)
-    needs = choice.needs_resources
+    needs = state_choice.needs_resources
     with (
-        mock.patch.object(choice, "needs_resources", lambda *given: case.matrix or needs(*given)),
-        mock.patch.object(simulator, "JobClasses", lambda table, *_: DrawnClasses(case, table)),
+        mock.patch.object(state_choice, "needs_resources", lambda *given: case.matrix or needs(*given)),
+        mock.patch.object(batch_system, "JobClasses", lambda table, *_: DrawnClasses(case, table)),
     ):
         batch = BatchSystem(
             hardware,

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.columns.columns import FREE
-from mlsim.batch.columns.runs import runs_of
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.simulator import BatchSystem
-from mlsim.platform.edges import edges_of
-from mlsim.platform.topologies import build_graph
+from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.columns.job_columns import FREE
+from mlsim.batch.columns.occupancy import runs_of
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.platform.topologies import build_graph, edges_of
 from mlsim.scenario import BatchConfig, Mapping, NetworkConfig
 from tests.batch.hardware import jobs_with_requests, machine, simulate
 from tests.effort import examples

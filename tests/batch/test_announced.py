@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.room.power import PowerCap
+from mlsim.batch.room.power_cap import PowerCap
 from mlsim.errors import InputError
-from mlsim.platform.power import PowerColumns
+from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState, OutageKind
 from mlsim.scenario import from_mapping
 from tests.batch import builders

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim._jit import kernel
-from mlsim.batch.clock.replay_classes import replay_classes
+from mlsim.batch.clock.class_replay import replay_classes
 from mlsim.batch.clock.replay_many import replay_many
-from mlsim.batch.order.class_keys import class_key
+from mlsim.batch.order.policies import class_key
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import block
 from tests.effort import examples

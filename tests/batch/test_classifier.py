@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
-from mlsim.batch.clock.replay_classes import replay_classes
+from mlsim.batch.clock.class_replay import replay_classes
 from mlsim.errors import InputError
-from mlsim.learning.classes import predict_classes
-from mlsim.learning.features import features_of
+from mlsim.learning.class_features import features_of
+from mlsim.learning.class_learning import predict_classes
 from mlsim.scenario import BatchConfig, from_mapping
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 from tests.effort import examples
 
 DAY = 86_400

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.events.dependencies import NEVER_ENDED, NEVER_SATISFIED
+from mlsim.batch.events.dependency_events import NEVER_ENDED, NEVER_SATISFIED
 from mlsim.record import JobState
-from mlsim.workload.dependencies import Dependencies
+from mlsim.workload.workload_dependencies import Dependencies
 from tests.batch.builders import RigidApplications, block, system
 from tests.batch.test_dispatch import KEYS
 from tests.effort import THOROUGH

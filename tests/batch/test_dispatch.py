@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.columns.columns import RESERVATIONS
-from mlsim.batch.order.fairshare import Accounts, usage_at
-from mlsim.batch.order.policies import CODES, parameters_of, policy_keys, queue_order
+from mlsim.batch.columns.job_columns import RESERVATIONS
+from mlsim.batch.order.policies import CODES, Accounts, parameters_of, policy_keys, queue_order, usage_at
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system

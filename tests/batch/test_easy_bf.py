@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 import mlsim
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.simulator import BatchSystem
-from mlsim.cosim.applications import RigidApplications
+from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.cosim.coupling import RigidApplications
 from mlsim.errors import InputError
 from mlsim.platform import build_machine
 from mlsim.record import Occupancy, Records

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import mlsim
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, failure_metrics, queue_length
-from mlsim.batch.events.failing import OutagePlan
-from mlsim.batch.state import choice
+from mlsim.batch.events.outages import OutagePlan
+from mlsim.batch.state import state_choice
 from mlsim.record import (
     Chunks,
     JobState,
@@ -25,7 +25,7 @@ from mlsim.record import (
     Records,
     empty,
 )
-from mlsim.record.derived import lost_core_seconds, running_spans
+from mlsim.record.derived_times import lost_core_seconds, running_spans
 from mlsim.scenario import RandomFailureConfig
 from tests.batch.builders import block, simulate
 from tests.reference.outages import Job, Machine, Outage, Rules
@@ -423,7 +423,7 @@ def test_both_states_do_the_same(study, backfill, ties):
     for general in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if general:
-                patch.setattr(choice, "needs_resources", lambda *_: True)
+                patch.setattr(state_choice, "needs_resources", lambda *_: True)
             runs.append(simulate(rows, rules.nodes, **(options(rules) | backfill), ties=ties))
     (pool, done, held), (nodes, done_there, held_there) = runs
     assert [type(batch.state.room).__name__ for batch in (pool, nodes)] == ["PoolRoom", "NodesRoom"]

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.columns.columns import KEPT, ROOM
-from mlsim.batch.columns.table import RESERVED
-from mlsim.batch.room.requests import Requests
+from mlsim.batch.columns.job_columns import KEPT, ROOM
+from mlsim.batch.columns.job_table import RESERVED
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state import batch_columns
-from mlsim.batch.state.choice import state_on_nodes, state_on_pool
+from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
 from mlsim.platform import Machine, build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig, RequestConfig
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 NOTHING = np.empty(0, np.int64)
 UNITS = 24

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mlsim.batch.clock.compiled import CompiledBatch
-from mlsim.batch.columns.columns import PLACES, QUEUED
-from mlsim.batch.order.blocks import BLOCK, GONE
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.state.choice import state_on_nodes, state_on_pool
+from mlsim.batch.clock.compiled_replay import CompiledBatch
+from mlsim.batch.columns.job_columns import PLACES, QUEUED
+from mlsim.batch.order.queue_blocks import BLOCK, GONE
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
 from mlsim.scenario import BatchConfig, Mapping
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 from tests.batch.builders import block, machine
 from tests.reference.batch import Job, ReferenceBatchSystem
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.columns.table import JobTable
-from mlsim.batch.recording.pass_log import DispatchTimes, PassLog
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.simulator import BatchSystem
+from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.columns.job_table import JobTable
+from mlsim.batch.job_recorder import DispatchTimes, PassLog
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.scenario import BatchConfig, Mapping
 from tests.batch.builders import RigidApplications, block, machine
 

@@ -11,7 +11,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from mlsim.batch import plugins
+from mlsim.batch import user_dispatch
 from mlsim.errors import InputError, StoppedError
 from mlsim.record import JobState
 from tests.batch.hardware import jobs_with_requests, machine, nodes_of, simulate
@@ -307,16 +307,16 @@ def test_entry_points(monkeypatch):
         ("twice", "tests.batch.hardware:Other"),
         ("SAF", "tests.batch.test_plugins:Shortest"),
     )
-    monkeypatch.setattr(plugins, "entry_points", found)
-    trouble = {name: why for name, _, why in plugins.installed("policy")}
+    monkeypatch.setattr(user_dispatch, "entry_points", found)
+    trouble = {name: why for name, _, why in user_dispatch.installed("policy")}
     assert trouble["mine"] == ""
     assert trouble["broken"].startswith("cannot be imported: ModuleNotFoundError")
     assert trouble["twice"].startswith("its name is there 2 times")
     assert trouble["SAF"] == "its name is one of mlsim's own"
-    assert isinstance(plugins.make_plugin("policy", "mine"), Shortest)
+    assert isinstance(user_dispatch.make_plugin("policy", "mine"), Shortest)
     for name in ("broken", "twice", "SAF"):
         with pytest.raises(InputError, match=f"policy {name}: "):
-            plugins.make_plugin("policy", name)
+            user_dispatch.make_plugin("policy", name)
 
 
 class Shortest:
@@ -347,7 +347,7 @@ def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, cap
 
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(
-        plugins,
+        user_dispatch,
         "entry_points",
         points(("mine", "tests.batch.test_plugins:Shortest"), ("broken", "tests.nowhere:Mine")),
     )
@@ -359,28 +359,28 @@ def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, cap
 
 
 def test_the_catalogue_names_every_word():
-    from mlsim.batch import catalogue
-    from mlsim.batch.cp.catalogue import MEANINGS
+    from mlsim.batch import batch_catalogue
+    from mlsim.batch.cp.planner_catalogue import MEANINGS
     from mlsim.scenario import Allocator, Dispatcher
 
-    assert [entry.name for entry in catalogue.ALLOCATORS] == list(Allocator)
-    assert [*(entry.name for entry in catalogue.DISPATCHERS), *MEANINGS] == list(Dispatcher)
+    assert [entry.name for entry in batch_catalogue.ALLOCATORS] == list(Allocator)
+    assert [*(entry.name for entry in batch_catalogue.DISPATCHERS), *MEANINGS] == list(Dispatcher)
 
 
 def test_kernels_know_each_entry_by_a_code_of_its_own():
-    from mlsim.application.catalogue import TECHNIQUES
-    from mlsim.application.settings import OF_USER
-    from mlsim.batch import catalogue
-    from mlsim.batch.allocators.nodes import OWN
+    from mlsim.application.technique_catalogue import TECHNIQUES
+    from mlsim.application.technique_settings import OF_USER
+    from mlsim.batch import batch_catalogue
+    from mlsim.batch.allocators.node_arrays import OWN
     from mlsim.scenario import Policy, Technique
 
-    assert {entry.name for entry in catalogue.POLICIES} == set(Policy)
+    assert {entry.name for entry in batch_catalogue.POLICIES} == set(Policy)
     assert set(TECHNIQUES) == set(Technique)
     own = {"techniques": OF_USER, "allocators": (OWN,), "policies": ()}
     entries = {
         "techniques": TECHNIQUES.values(),
-        "allocators": catalogue.ALLOCATORS,
-        "policies": catalogue.POLICIES,
+        "allocators": batch_catalogue.ALLOCATORS,
+        "policies": batch_catalogue.POLICIES,
     }
     for family, listed in entries.items():
         codes = [*(entry.code for entry in listed), *own[family]]

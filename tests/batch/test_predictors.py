@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.predictors import JobNames, SubmittedJob, make_predictor
-from mlsim.batch.predictors.variants.confident import Confident
-from mlsim.batch.predictors.variants.data_driven import DataDriven
-from mlsim.batch.predictors.variants.easy_plus_plus import STEPS, EasyPlusPlus
+from mlsim.batch.predictors.run_time_predictors import STEPS, Confident, DataDriven, EasyPlusPlus
 from mlsim.errors import InputError
 from mlsim.record import JobState
 from tests.batch.builders import RigidApplications, block, simulate, system

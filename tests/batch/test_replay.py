@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
-from mlsim.batch.columns.table import ESTIMATE, JobTable
-from mlsim.batch.columns.times import leave_time
-from mlsim.batch.room.requests import Requests
+from mlsim.batch.columns.job_table import ESTIMATE, JobTable
+from mlsim.batch.columns.running_jobs import leave_time
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.errors import InputError
 from mlsim.record import Jobs, JobState, Occupancy
 from mlsim.scenario import (

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim._jit import kernel
-from mlsim.batch.columns.columns import BLOCKS, RUNNING, Columns, columns_at
-from mlsim.batch.columns.running import (
+from mlsim.batch.columns.job_columns import BLOCKS, RUNNING, Columns, columns_at
+from mlsim.batch.columns.job_table import EXPECTED, NUMBER
+from mlsim.batch.columns.running_jobs import (
     add_running,
     end_of_running,
     expect_end,
@@ -20,7 +21,6 @@ from mlsim.batch.columns.running import (
     running_at,
     running_slots,
 )
-from mlsim.batch.columns.table import EXPECTED, NUMBER
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.scenario import BatchConfig
 from tests.effort import examples

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.columns.occupancy import COUNT, NODE, NODE_CORES
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.state.choice import state_on_pool
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.state_choice import state_on_pool
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
 from tests.batch.builders import block

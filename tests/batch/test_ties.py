@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.state import choice
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state import state_choice
 from mlsim.scenario import BatchConfig, Mapping
 from tests.batch.builders import block, machine, simulate
 from tests.effort import examples
@@ -45,7 +45,7 @@ def starts(rows, ties: str, rule: dict, engine: str) -> list[float]:
         return found.starts[0][0].tolist()
     with pytest.MonkeyPatch.context() as patch:
         if engine == "matrix":
-            patch.setattr(choice, "needs_resources", lambda *_: True)
+            patch.setattr(state_choice, "needs_resources", lambda *_: True)
         if engine == "announced":  # reservations are of nodes then
             options["drains"] = [{"nodes": "0", "start": 1e6, "end": 1e6 + 1, "announced": True}]
         return simulate(jobs, NODES, **options)[1].start_time.tolist()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.predictors.catalogue import PREDICTORS
 from mlsim.batch.predictors.offline import History, predictions
-from mlsim.batch.weekly.regression import RunTimeForest
+from mlsim.batch.predictors.predictor_catalogue import PREDICTORS
+from mlsim.batch.weekly.weekly_forests import RunTimeForest
 from mlsim.errors import InputError
 from tests.batch.test_classifier import DAY, WEEK, as_block, habits, rows, run
 from tests.effort import examples

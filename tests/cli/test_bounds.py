@@ -12,10 +12,10 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.experiment.study import load_study
-from mlsim.experiment.weekly import LogWeeks
-from mlsim.learning.functions import Trials, run_trials
+from mlsim.experiment.weekly_runs import LogWeeks
+from mlsim.learning.policy_functions import Trials, run_trials
 from mlsim.scenario import load
-from mlsim.workload.generation import generate
+from mlsim.workload.generated_jobs import generate
 
 from .conftest import COMMAND, REPOSITORY
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mlsim._jit.announcing import PATIENCE, Announcer
+from mlsim._jit.kernel_store import PATIENCE, Announcer
 
 
 class Clockwork:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from mlsim.cli.workload.esp import Application, Calibration
-from mlsim.workload.esp import EspApplication, EspCalibration
+from mlsim.cli.workload.derived_commands import Application, Calibration
+from mlsim.workload.esp_workload import EspApplication, EspCalibration
 
 
 def test_a_workload_that_can_be_run(mlsim, small: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsim.workload.generation import generate
+from mlsim.workload.generated_jobs import generate
 from tests.cli.conftest import COMMAND, JOBS, REPOSITORY, SMALL, uncounted
 
 _BYTES = 40_000

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mlsim.cli.main import app
-from mlsim.cli.workload.generate import Kinds
-from mlsim.workload.models.lublin import Kinds as JobKinds
+from mlsim.cli.workload.generation_commands import Kinds
+from mlsim.scenario import JobKinds as JobKinds
 
 
 def test_a_workload_that_can_be_run(mlsim, small: Path):

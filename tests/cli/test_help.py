@@ -14,13 +14,13 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import mlsim as package
-from mlsim.analysis.definitions import LOOP, SUMMARY, keys_of
-from mlsim.batch.cp import catalogue
+from mlsim.analysis.metric_definitions import LOOP, SUMMARY, keys_of
+from mlsim.batch.cp import planner_catalogue
 from mlsim.cli import init, listing
 from mlsim.cli.doctor import PURPOSES, pmi_of
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher, load
-from mlsim.scenario.files.source import parse_text
+from mlsim.scenario.files.scenario_text import parse_text
 from tests.cli.conftest import COMMAND, REPOSITORY
 
 EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -156,12 +156,12 @@ def test_several_values_for_one_key_point_to_studies(key: str, mlsim, small: Pat
 
 
 def test_without_ortools_its_dispatchers_are_refused_and_others_are_not(monkeypatch) -> None:
-    monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
+    monkeypatch.setattr(planner_catalogue, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'mlsim\[cp\]'"):
-        catalogue.make_planner(Dispatcher.HCP19, CpConfig())
+        planner_catalogue.make_planner(Dispatcher.HCP19, CpConfig())
     with pytest.raises(InputError, match="ortools is not installed"):
-        catalogue.make_planner(Dispatcher.CP, CpConfig(solve_jobs=3))
-    assert catalogue.make_planner(Dispatcher.LISTS, CpConfig())
+        planner_catalogue.make_planner(Dispatcher.CP, CpConfig(solve_jobs=3))
+    assert planner_catalogue.make_planner(Dispatcher.LISTS, CpConfig())
 
 
 _WITHOUT = """

@@ -13,13 +13,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import mlsim
-from mlsim.analysis.plots.kinds import KINDS
+from mlsim.analysis.plots.chart_style import time_axis
+from mlsim.analysis.plots.figure_kinds import KINDS
 from mlsim.analysis.plots.paper_runs import queue, utilization_lines
-from mlsim.analysis.plots.style import time_axis
 from mlsim.cli.main import app
-from mlsim.cli.plot import PlotKind
+from mlsim.cli.reports import PlotKind
 from mlsim.errors import InputError
-from mlsim.experiment.stored import read_run
+from mlsim.experiment.stored_runs import read_run
 
 
 def plot(*words: object) -> str:

@@ -63,7 +63,7 @@ def enter(page: Page, name: str, value: object, event: str) -> None:
 
 
 def rectangles(directory: Path) -> int:
-    return len(mlsim.experiment.stored.read_run(directory).records.occupancy.job)
+    return len(mlsim.experiment.stored_runs.read_run(directory).records.occupancy.job)
 
 
 def shown(page: Page) -> int:
@@ -118,7 +118,7 @@ def test_the_wheel_zooms_where_the_pointer_is_and_home_shows_all_again(page: Pag
 
 
 def test_a_click_on_a_job_shows_its_loop(page: Page, runs: Path) -> None:
-    records = mlsim.experiment.stored.read_run(runs / "coordinated").records
+    records = mlsim.experiment.stored_runs.read_run(runs / "coordinated").records
     page.evaluate("document.getElementById('gantt').scrollIntoView({block: 'center'})")
     place = page.evaluate("""(() => {
         const {gantt, run} = mlsimReport, boxes = run.boxes;
@@ -159,7 +159,7 @@ def test_keys_go_from_job_to_job_and_tell_what_they_are(page: Page) -> None:
 
 
 def test_the_table_of_jobs_is_sorted_and_filtered(page: Page, runs: Path) -> None:
-    jobs = mlsim.experiment.stored.read_run(runs / "coordinated").records.jobs
+    jobs = mlsim.experiment.stored_runs.read_run(runs / "coordinated").records.jobs
     waits = dict(zip(jobs.job_id.tolist(), (jobs.start_time - jobs.submit_time).tolist(), strict=True))
     ids = (
         "[...document.querySelectorAll('#jobs tbody td:first-child')].map((cell) => Number(cell.textContent))"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mlsim.cli import newfiles
+from mlsim.cli import new_files
 from mlsim.errors import printable
-from mlsim.experiment.owner import Owner
+from mlsim.experiment.manifest import Owner
 from mlsim.traces import opened
 
 WANDERS = """\
@@ -48,7 +48,7 @@ def test_a_plugin_that_changes_the_directory(small: Path, mlsim, command: str) -
 def test_what_a_killed_command_leaves_is_removed_by_the_next_one(tmp_path: Path, name: str) -> None:
     code = (
         "import os, sys, signal\n"
-        "import mlsim.workload.named as named\n"
+        "import mlsim.workload.named_columns as named\n"
         "def killed(block):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "named.log_of = killed\n"
@@ -60,7 +60,7 @@ def test_what_a_killed_command_leaves_is_removed_by_the_next_one(tmp_path: Path,
     )
     assert killed.returncode == -9, killed.stderr
     assert list(tmp_path.iterdir())
-    newfiles._clear(tmp_path / name)
+    new_files._clear(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
@@ -70,7 +70,7 @@ def test_names_that_a_writer_gives_meanwhile_are_removed(tmp_path: Path) -> None
     ended.wait()
     for left in (f".log.{token}.partial.csv", f"..log.{token}.partial.csv.{ended.pid}.partial"):
         (tmp_path / left).touch()
-    newfiles._clear(tmp_path / "log.csv")
+    new_files._clear(tmp_path / "log.csv")
     assert not list(tmp_path.iterdir())
 
 
@@ -98,7 +98,7 @@ def test_a_full_disk_names_what_is_written(tmp_path: Path, monkeypatch: pytest.M
             pass
 
     monkeypatch.setattr(otf2.reader, "open", lambda _: Trace())
-    monkeypatch.setattr("mlsim.traces.reading.Trace", lambda trace, _: trace)
+    monkeypatch.setattr("mlsim.traces.trace_reader.Trace", lambda trace, _: trace)
     with pytest.raises(OSError, match="No space left") as raised, opened(tmp_path / "t.otf2"):
         raise OSError(errno.ENOSPC, "No space left on device", "target.json")
     assert raised.value.filename == "target.json"

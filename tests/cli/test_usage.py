@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from mlsim.cli.commands import program
-from mlsim.cli.usage import Commands
+from mlsim.cli.usage_errors import Commands
 from mlsim.errors import InputError
 
 

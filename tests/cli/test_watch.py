@@ -18,7 +18,7 @@ import mlsim
 from mlsim.cli.main import app
 from mlsim.cli.watch import state_view
 from mlsim.errors import InputError, OutputError
-from mlsim.experiment import status
+from mlsim.experiment import run_status
 from mlsim.experiment.runner import Progress
 from mlsim.record import MessageKind
 from mlsim.scenario import Scenario, from_mapping
@@ -50,8 +50,8 @@ def test_what_is_reported_is_what_the_records_say_of_that_time(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs ended, waiting and running, and who holds which node, at the time of each report."""
-    monkeypatch.setattr("mlsim.batch.clock.compiled._REPORT_EVERY", 500)
-    monkeypatch.setattr("mlsim.batch.simulator._PROGRESS_EVERY", 500)
+    monkeypatch.setattr("mlsim.batch.clock.compiled_replay._REPORT_EVERY", 500)
+    monkeypatch.setattr("mlsim.batch.batch_system._PROGRESS_EVERY", 500)
     seen: list[tuple[Progress, str]] = []
     scenario = {**LONG, "batch": {"engine": engine}}
     result = mlsim.run(
@@ -84,11 +84,11 @@ def scenario() -> Scenario:
 
 
 def test_the_file_says_what_scripts_ask(tmp_path: Path) -> None:
-    file = status.StatusFile(tmp_path / "now.json", scenario(), at_once=True)
+    file = run_status.StatusFile(tmp_path / "now.json", scenario(), at_once=True)
     file.begin()
     assert json.loads((tmp_path / "now.json").read_text())["state"] == "running"
     file(progress())
-    found = status.read_status(tmp_path / "now.json")
+    found = run_status.read_status(tmp_path / "now.json")
     assert found is not None
     assert found["jobs"] == {"total": 100, "ended": 10, "running": 3, "waiting": 7, "to_come": 80}
     assert found["free_units"] == 4
@@ -101,7 +101,7 @@ def test_the_file_says_what_scripts_ask(tmp_path: Path) -> None:
 
 
 def test_the_last_messages_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlsim.batch.simulator._PROGRESS_EVERY", 3)
+    monkeypatch.setattr("mlsim.batch.batch_system._PROGRESS_EVERY", 3)
     seen: list[tuple[float, list[dict]]] = []
     result = mlsim.run(
         "scenarios/quickstart.yaml",
@@ -125,7 +125,7 @@ def test_the_last_messages_are_those_of_the_records(monkeypatch: pytest.MonkeyPa
 
 
 def test_messages_are_shown() -> None:
-    state = status.StateOf(scenario(), at_once=True)
+    state = run_status.StateOf(scenario(), at_once=True)
     said = [
         {"message": "node idle", "job": 3, "sent": 61.0, "received": 61.5, "nodes": [4]},
         {
@@ -159,8 +159,8 @@ def test_states_are_written_no_more_often_than_every_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
-    state, calls = status.StateOf(scenario(), at_once=False), []
+    monkeypatch.setattr(run_status.time, "monotonic", lambda: clock[0])
+    state, calls = run_status.StateOf(scenario(), at_once=False), []
 
     def nodes() -> str:
         calls.append(clock[0])
@@ -178,29 +178,29 @@ def test_a_file_that_cannot_be_written_is_told_at_the_beginning_alone(
     monkeypatch.setattr(logging.getLogger("mlsim"), "propagate", True)  # commands have it end with them
     caplog.set_level(logging.WARNING, logger="mlsim")  # a command with --quiet raises it
     with pytest.raises(OutputError, match="cannot be written"):
-        status.StatusFile(tmp_path / "nowhere" / "now.json", scenario()).begin()
-    file = status.StatusFile(tmp_path / "nowhere" / "now.json", scenario(), at_once=True)
+        run_status.StatusFile(tmp_path / "nowhere" / "now.json", scenario()).begin()
+    file = run_status.StatusFile(tmp_path / "nowhere" / "now.json", scenario(), at_once=True)
     file(progress())
     file.end("completed")
     assert caplog.text.count("the run goes on") == 1
 
 
 def test_a_run_keeps_no_state_in_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "_BETWEEN", 0.0)
-    monkeypatch.setattr("mlsim.batch.simulator._PROGRESS_EVERY", 20)
-    monkeypatch.setattr("mlsim.batch.clock.compiled._REPORT_EVERY", 20)
+    monkeypatch.setattr(run_status, "_BETWEEN", 0.0)
+    monkeypatch.setattr("mlsim.batch.batch_system._PROGRESS_EVERY", 20)
+    monkeypatch.setattr("mlsim.batch.clock.compiled_replay._REPORT_EVERY", 20)
     seen = []
 
     def look(_state: Progress) -> None:
-        found = status.find_status(tmp_path / "run")
+        found = run_status.find_status(tmp_path / "run")
         if found is not None:
-            seen.append(status.read_status(found))
+            seen.append(run_status.read_status(found))
 
     mlsim.run("scenarios/quickstart.yaml", {"output.trace": "jobs"}, out=tmp_path / "run", progress=look)
     assert seen
     assert seen[-1]["scenario"] == "quickstart"
     assert not list((tmp_path / "run").glob("*status*"))
-    assert status.find_status(tmp_path / "run") is None
+    assert run_status.find_status(tmp_path / "run") is None
     command("check", tmp_path / "run")
 
 
@@ -226,7 +226,7 @@ def test_what_is_no_run_is_told(tmp_path: Path) -> None:
 
 
 def test_the_view_shows_jobs_groups_and_nodes() -> None:
-    state = status.StateOf(scenario())
+    state = run_status.StateOf(scenario())
     found = state.due(progress())
     assert found is not None
     console = Console(width=100, file=io.StringIO())

@@ -12,8 +12,8 @@ import pytest
 
 import mlsim
 from mlsim import _jit
-from mlsim._jit.elsewhere import wait_for_room
-from mlsim.experiment import ahead
+from mlsim._jit.kernel_store import wait_for_room
+from mlsim.experiment import background_compile
 from mlsim.scenario import from_mapping
 
 RUN = """
@@ -56,7 +56,7 @@ def unused_kernels(monkeypatch):
 
 
 def rooms(mapping, **output):
-    return list(ahead._missing(from_mapping(mapping | {"output": output})))
+    return list(background_compile._missing(from_mapping(mapping | {"output": output})))
 
 
 def test_rooms_are_those_that_the_scenario_needs(tmp_path, unused_kernels):
@@ -97,10 +97,16 @@ def test_files_of_the_user_are_not_taken_for_modules(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # All but the last line, which compiles.
     seen = "\nimport json, mlsim, mine\nprint(json.dumps([json.__file__, mlsim.__file__]))"
-    monkeypatch.setattr(ahead, "_CODE", ahead._CODE[: ahead._CODE.index("compile_room(sys")] + seen)
+    monkeypatch.setattr(
+        background_compile,
+        "_CODE",
+        background_compile._CODE[: background_compile._CODE.index("compile_room(sys")] + seen,
+    )
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "elsewhere")])
     made = from_mapping(scenario(tmp_path))
-    done = subprocess.run(ahead._command("record", made), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        background_compile._command("record", made), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [json.__file__, mlsim.__file__]
 
@@ -114,12 +120,12 @@ def test_processes_end_with_the_run(tmp_path, unused_kernels, monkeypatch):
 
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", noted)
-    monkeypatch.setattr(ahead, "_CODE", "import signal; signal.pause()")
-    monkeypatch.setattr(ahead, "_may_start", lambda: True)
+    monkeypatch.setattr(background_compile, "_CODE", "import signal; signal.pause()")
+    monkeypatch.setattr(background_compile, "_may_start", lambda: True)
     made = from_mapping(scenario(tmp_path) | {"output": {"trace": "chunks"}})
 
     def interrupted():
-        with ahead.compiled_beside(made):
+        with background_compile.compiled_beside(made):
             assert [process.poll() for process in started] == [None, None]
             raise KeyboardInterrupt
 
@@ -132,12 +138,12 @@ def test_processes_end_with_the_run(tmp_path, unused_kernels, monkeypatch):
 
 def test_none_are_started_on_one_core_or_by_one_of_several_processes(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    assert ahead._may_start()
+    assert background_compile._may_start()
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
-    assert not ahead._may_start()
+    assert not background_compile._may_start()
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
-    assert not ahead._may_start()
+    assert not background_compile._may_start()
 
 
 def test_a_run_goes_on_where_no_process_can_be_started(tmp_path, unused_kernels, monkeypatch):
@@ -145,8 +151,8 @@ def test_a_run_goes_on_where_no_process_can_be_started(tmp_path, unused_kernels,
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(subprocess, "Popen", refused)
-    monkeypatch.setattr(ahead, "_may_start", lambda: True)
-    with ahead.compiled_beside(from_mapping(scenario(tmp_path))):
+    monkeypatch.setattr(background_compile, "_may_start", lambda: True)
+    with background_compile.compiled_beside(from_mapping(scenario(tmp_path))):
         assert not wait_for_room("application")
 
 
@@ -175,7 +181,11 @@ def test_what_writes_traces_can_be_compiled_without_a_run(tmp_path):
     made = from_mapping(scenario(tmp_path, time_steps=2, execution={"model": "cca"}))
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
     done = subprocess.run(
-        ahead._command("record", made), env=environment, capture_output=True, text=True, timeout=600
+        background_compile._command("record", made),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     kept = {path.name.split("-")[0] for path in (tmp_path / "kernels").glob("kernels-*/record.*.entry")}

@@ -11,7 +11,7 @@ import yaml
 
 import mlsim
 from mlsim.experiment import load_study, run_study
-from mlsim.workload.csv_writer import write_csv
+from mlsim.workload.csv_logs import write_csv
 from mlsim.workload.eurora import MACHINE, eurora
 
 STUDY = Path(__file__).parents[2] / "scenarios" / "studies" / "cp"

@@ -15,10 +15,9 @@ import pytest
 
 import mlsim.record.otf2
 from mlsim.errors import InputError, OutputError, StoppedError
-from mlsim.experiment import directories, rundir
-from mlsim.experiment.directories import KeptError, NextFree, complete_or_gone, reserved
-from mlsim.experiment.manifest import verify
-from mlsim.experiment.owner import Owner
+from mlsim.experiment import result_directories, run_directory
+from mlsim.experiment.manifest import Owner, verify
+from mlsim.experiment.result_directories import KeptError, NextFree, complete_or_gone, reserved
 from tests.cli.conftest import JOBS, SMALL
 
 PLAIN = {"output.trace": "none", "output.pictures": False}
@@ -95,7 +94,7 @@ def test_no_two_processes_get_the_same_number(tmp_path, locks, monkeypatch):
         def refuse(*_: object) -> None:
             raise OSError(errno.ENOLCK, "No locks available")
 
-        monkeypatch.setattr(directories.locks, "take", refuse)
+        monkeypatch.setattr(result_directories.locks, "take", refuse)
     with multiprocessing.get_context("fork").Pool(4) as pool:
         names = [name for part in pool.map(_reserve_some, [(tmp_path / "r", 15)] * 4) for name in part]
     assert sorted(names) == [f"a-{number:03d}" for number in range(1, 61)]
@@ -180,10 +179,10 @@ def test_what_a_run_needs_at_its_end_is_looked_at_before_it_begins(scenario, tmp
         pytest.fail("simulated")
 
     monkeypatch.setattr(cosim, "simulate", too_late)
-    monkeypatch.setitem(sys.modules, "mlsim.record.otf2.writer", None)
+    monkeypatch.setitem(sys.modules, "mlsim.record.otf2.trace_writer", None)
     with pytest.raises(InputError, match=r"output\.trace: chunks, but the OTF2 library cannot be used"):
         mlsim.run(scenario, out=tmp_path / "run")
-    monkeypatch.setattr(rundir, "find_spec", lambda _: None)
+    monkeypatch.setattr(run_directory, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"output\.pictures: on, but there is no matplotlib"):
         mlsim.run(scenario, {"output.trace": "none"}, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -206,10 +205,10 @@ def test_only_traces_need_the_otf2_library(scenario, tmp_path, monkeypatch):
 
 def test_libraries_without_metadata_have_unknown_versions(monkeypatch):
     def none(name: str) -> str:
-        raise rundir.PackageNotFoundError(name)
+        raise run_directory.PackageNotFoundError(name)
 
-    monkeypatch.setattr(rundir, "version", none)
-    found = rundir.versions()
+    monkeypatch.setattr(run_directory, "version", none)
+    found = run_directory.versions()
     assert found["mlsim"] == mlsim.__version__
     assert set(found.values()) - {found["python"], found["mlsim"]} == {"unknown"}
 
@@ -230,7 +229,7 @@ def test_a_picture_or_trace_that_fails_loses_nothing_else(
     scenario, tmp_path, monkeypatch, part, missing, failure, words
 ):
     if part == "trace":
-        monkeypatch.setattr(rundir, "_trace", lambda path, *_: (path.mkdir(), failure()))
+        monkeypatch.setattr(run_directory, "_trace", lambda path, *_: (path.mkdir(), failure()))
     else:
         monkeypatch.setattr("mlsim.analysis.plots.draw_gantt", failure)
     with pytest.raises(KeptError, match=rf"run/{missing}: cannot be written: {words}.*All else is in .*/run"):
@@ -244,8 +243,8 @@ def test_a_picture_or_trace_that_fails_loses_nothing_else(
 def test_a_run_whose_tables_cannot_be_written_is_kept_elsewhere(scenario, tmp_path, monkeypatch):
     """On a disk that fills up while tables are written, as long as there is another."""
     (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(directories, "gettempdir", lambda: str(tmp_path / "tmp"))
-    write = rundir.write_start
+    monkeypatch.setattr(result_directories, "gettempdir", lambda: str(tmp_path / "tmp"))
+    write = run_directory.write_start
     calls = []
 
     def full(directory: Path, *rest: object) -> None:
@@ -254,7 +253,7 @@ def test_a_run_whose_tables_cannot_be_written_is_kept_elsewhere(scenario, tmp_pa
             _no_space()
         write(directory, *rest)
 
-    monkeypatch.setattr(rundir, "write_start", full)
+    monkeypatch.setattr(run_directory, "write_start", full)
     with pytest.raises(KeptError, match=r"No space left.*The results are in .*/tmp/run-001"):
         mlsim.run(scenario, PLAIN, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -263,9 +262,9 @@ def test_a_run_whose_tables_cannot_be_written_is_kept_elsewhere(scenario, tmp_pa
 
 
 def test_nothing_half_written_is_left_where_nothing_can_be_written(scenario, tmp_path, monkeypatch):
-    monkeypatch.setattr("mlsim.record.writing.write_tables", _no_space)
+    monkeypatch.setattr("mlsim.record.table_writer.write_tables", _no_space)
     (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(directories, "gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setattr(result_directories, "gettempdir", lambda: str(tmp_path / "tmp"))
     with pytest.raises(OutputError, match=r"No space left on device\. Nothing was kept"):
         mlsim.run(scenario, PLAIN, out=tmp_path / "results" / "run")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["small.csv", "small.yaml", "tmp"]

@@ -11,8 +11,8 @@ import pytest
 
 import mlsim
 from mlsim.experiment import compare, loop_from_mapping, run_loop
-from mlsim.experiment.frames_of_others import to_pandas
-from mlsim.record.files import FILES
+from mlsim.experiment.pandas_compat import to_pandas
+from mlsim.record.table_files import FILES
 
 JOBS = pl.DataFrame(
     {

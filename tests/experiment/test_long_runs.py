@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 import mlsim
-from mlsim.batch.simulator import REJECTS_ALL
-from mlsim.record import blocks, growing, writing
+from mlsim.batch.batch_system import REJECTS_ALL
+from mlsim.record import growing_arrays, table_blocks, table_writer
 from mlsim.scenario import from_mapping
-from mlsim.workload import Field, source, write_swf
+from mlsim.workload import Field, log_source, write_swf
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def scenario(tmp_path: Path) -> dict:
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every run count as a long one, of blocks of odd sizes."""
-    monkeypatch.setattr(growing, "HELD_ROWS", 100)
-    monkeypatch.setattr(growing, "_COPIED_AT_ONCE", 33)
-    monkeypatch.setattr(blocks, "LONG_ROWS", 100)
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 91)
-    monkeypatch.setattr(writing, "_ROW_GROUP", 57)
-    monkeypatch.setattr(source, "HELD_JOBS", 0)
+    monkeypatch.setattr(growing_arrays, "HELD_ROWS", 100)
+    monkeypatch.setattr(growing_arrays, "_COPIED_AT_ONCE", 33)
+    monkeypatch.setattr(table_blocks, "LONG_ROWS", 100)
+    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 91)
+    monkeypatch.setattr(table_writer, "_ROW_GROUP", 57)
+    monkeypatch.setattr(log_source, "HELD_JOBS", 0)
 
 
 def same(found: object, expected: object, key: str = "summary") -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.experiment.machines import node_groups
+from mlsim.experiment.loops import node_groups
 
 
 def rows(pes, speeds=None):

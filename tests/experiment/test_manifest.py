@@ -13,7 +13,7 @@ import pytest
 import mlsim
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import MANIFEST, verify, write_manifest
-from mlsim.experiment.stored import read_run
+from mlsim.experiment.stored_runs import read_run
 from tests.cli.conftest import JOBS, SMALL
 from tests.effort import examples
 

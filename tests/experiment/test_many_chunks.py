@@ -31,9 +31,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def make_small() -> None:
         for module in ("alone", "applications"):
             monkeypatch.setattr(f"mlsim.cosim.{module}.ChunkStore", lambda: ChunkStore(20, 7))
-        monkeypatch.setattr("mlsim.record.blocks.CHUNK_ROWS", 11)
-        monkeypatch.setattr("mlsim.record.growing.HELD_ROWS", 5)
-        monkeypatch.setattr("mlsim.record.otf2.chunk_rows._ROWS_AT_ONCE", 30)
+        monkeypatch.setattr("mlsim.record.table_blocks.CHUNK_ROWS", 11)
+        monkeypatch.setattr("mlsim.record.growing_arrays.HELD_ROWS", 5)
+        monkeypatch.setattr("mlsim.record.otf2.trace_content._ROWS_AT_ONCE", 30)
 
     return make_small
 

@@ -34,7 +34,7 @@ def test_gives_frames_and_writes_nothing(scenario: Path):
 
 
 def test_every_table_is_there_by_the_name_of_its_file(scenario: Path):
-    from mlsim.record.files import FILES
+    from mlsim.record.table_files import FILES
 
     result = mlsim.run(scenario)
     assert result.table("jobs").equals(result.jobs)
@@ -52,9 +52,9 @@ def test_a_loaded_scenario_runs_too_and_overrides_go_with_files(scenario: Path):
 
 
 def test_progress_is_told(scenario: Path, monkeypatch):
-    from mlsim.batch import simulator
+    from mlsim.batch import batch_system
 
-    monkeypatch.setattr(simulator, "_PROGRESS_EVERY", 1)
+    monkeypatch.setattr(batch_system, "_PROGRESS_EVERY", 1)
     told = []
     mlsim.run(scenario, progress=told.append)
     assert [state.time for state in told] == sorted(state.time for state in told)

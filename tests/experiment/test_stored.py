@@ -11,8 +11,14 @@ import mlsim
 from mlsim.analysis.metrics import GROUPINGS
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.manifest import write_manifest
-from mlsim.experiment.measures import measure_run, summary_of
-from mlsim.experiment.stored import find_runs, name_runs, read_run, scenario_differences
+from mlsim.experiment.stored_runs import (
+    find_runs,
+    measure_run,
+    name_runs,
+    read_run,
+    scenario_differences,
+    summary_of,
+)
 from mlsim.scenario import from_mapping
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios" / "quickstart.yaml"

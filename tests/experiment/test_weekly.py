@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import mlsim
-from mlsim.analysis.metrics.jobs import JOB_METRICS
+from mlsim.analysis.metrics.job_metrics import JOB_METRICS
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
 from mlsim.experiment.study.axes import week_axis
-from mlsim.experiment.weekly import WEEKLY_AGGREGATES, empty_weekly, run_weekly
+from mlsim.experiment.weekly_runs import WEEKLY_AGGREGATES, empty_weekly, run_weekly
 from mlsim.scenario import from_mapping
 from mlsim.workload import generate
 

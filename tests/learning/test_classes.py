@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlsim.batch.weekly.job_history import FEATURE_NAMES
 from mlsim.errors import InputError
-from mlsim.learning.classes import VARIANTS, predict_classes, quality_of, run_variant
-from mlsim.learning.features import FEATURE_NAMES, features_of
+from mlsim.learning.class_features import features_of
+from mlsim.learning.class_learning import VARIANTS, predict_classes, quality_of, run_variant
 from mlsim.scenario import BatchConfig
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 DAY = 86_400.0
 WEEK = 7 * DAY

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import mlsim
-from mlsim.analysis.metrics.jobs import JOB_METRICS, backfilled_share
+from mlsim.analysis.metrics.job_metrics import JOB_METRICS, backfilled_share
 from mlsim.cli.main import app
-from mlsim.learning.delay_pictures import delay_pictures
-from mlsim.learning.delays import CURVES, DELAYS, Delays, delays_of
+from mlsim.learning.policy_delays import CURVES, DELAYS, Delays, delay_pictures, delays_of
 from mlsim.record import Jobs
-from mlsim.record.columns import empty
+from mlsim.record.column_types import empty
 from mlsim.workload import generate
 
 rows_of_jobs = st.lists(

@@ -31,7 +31,7 @@ from mlsim.learning.energy import (
     write_samples,
     write_steps,
 )
-from mlsim.learning.energy.made import KINDS
+from mlsim.learning.energy.energy_samples import KINDS
 from mlsim.workload.measured_power import read_steps
 from tests.effort import examples
 

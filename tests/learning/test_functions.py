@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.experiment.weekly import LogWeeks, weeks_of
-from mlsim.learning.functions import Trials, as_policy, fit_functions, run_trials
+from mlsim.experiment.weekly_runs import LogWeeks, weeks_of
+from mlsim.learning.policy_functions import Trials, as_policy, fit_functions, run_trials
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import generate
 from tests.batch.builders import block
@@ -50,7 +50,7 @@ def served(jobs, order):
 )
 def test_scores_are_those_of_plain_queues(jobs, seed):
     """Two jobs go first always, four in random orders; every order is served by a loop in plain words."""
-    from mlsim.learning.functions import _orders
+    from mlsim.learning.policy_functions import _orders
 
     submit, run, processors = (np.array(column) for column in zip(*jobs, strict=True))
     tried = Trials(sets=1, tasks=4, initial=2, trials=9, seed=seed)

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError, MlsimError
-from mlsim.experiment.study.store import Memory
-from mlsim.experiment.weekly import weeks_of
-from mlsim.learning.mixed import Searching, learn_mixed
-from mlsim.learning.parts import Part, Parts
-from mlsim.learning.searches import PROTOCOLS, PhaseSums, kept_searches
-from mlsim.learning.transfer import learn_transfer, transfer_phases
+from mlsim.experiment.study.study_store import Memory
+from mlsim.experiment.weekly_runs import weeks_of
+from mlsim.learning.learning_parts import Part, Parts
+from mlsim.learning.mixed_policies import Searching, learn_mixed
+from mlsim.learning.policy_phases import PROTOCOLS, PhaseSums, kept_searches
+from mlsim.learning.policy_transfer import learn_transfer, transfer_phases
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import generate
 

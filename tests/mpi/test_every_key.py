@@ -15,8 +15,8 @@ from mlsim.cosim import loop_costs
 from mlsim.errors import InputError
 from mlsim.experiment import load_loop, loop_from_mapping
 from mlsim.experiment.loops import run_loop, run_loops
-from mlsim.mpi.loop.options import LoopOptions
-from mlsim.mpi.reading import (
+from mlsim.mpi.loop.loop_options import LoopOptions
+from mlsim.mpi.scenario_keys_read import (
     RUN_KEYS,
     VALIDATE_KEYS,
     check_scenario,

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.application.catalogue import TECHNIQUES
-from mlsim.application.models.pacing import next_length
-from mlsim.application.outcome import ChunkRows
+from mlsim.application.loop_outcome import ChunkRows
+from mlsim.application.models.cca import next_length
+from mlsim.application.technique_catalogue import TECHNIQUES
 from mlsim.application.techniques import sequence
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
-from mlsim.application.techniques.rules import AF
-from mlsim.application.techniques.travelling import (
+from mlsim.application.techniques.rma_state import (
     ANY,
     EMPTY,
     KNOWN,
     LAST,
     NOT_YET,
+    NOTHING,
     draw_ticket,
     learn_done,
     release,
@@ -27,15 +27,14 @@ from mlsim.application.techniques.travelling import (
     take_shared,
     take_travelling,
 )
-from mlsim.application.timesteps import StepHistory
-from mlsim.mpi.loop.breaks import BREAK_EVERY, typical_break_after
-from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState, StraightforwardRule, needs_lock
-from mlsim.mpi.loop.options import LoopOptions, chosen
-from mlsim.mpi.loop.rank_times import RankTimes
-from mlsim.mpi.loop.requests import iterations_begun
-from mlsim.mpi.loop.selecting import Selecting, selection_of
-from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
-from mlsim.scenario.loop.techniques import NEEDS
+from mlsim.application.techniques.technique_rules import AF
+from mlsim.application.time_steps import StepHistory
+from mlsim.mpi.loop.chunk_rules import RecursiveRule, RuleState, StraightforwardRule, needs_lock
+from mlsim.mpi.loop.loop_context import RankTimes, iterations_begun
+from mlsim.mpi.loop.loop_options import BREAK_EVERY, LoopOptions, chosen, typical_break_after
+from mlsim.mpi.loop.loop_selection import Selecting, selection_of
+from mlsim.mpi.transport.rank_waiting import Patience, serve_while_waiting, stop_serving
+from mlsim.scenario.loop.technique_section import NEEDS
 from mlsim.scenario.words import Technique
 
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.platform import Network, build_machine
-from mlsim.platform.catalogue import TOPOLOGIES
-from mlsim.platform.edges import edges_of
-from mlsim.platform.routes import Routes
-from mlsim.platform.topologies import build_graph
+from mlsim.platform.network import Routes
+from mlsim.platform.topologies import build_graph, edges_of
+from mlsim.platform.topology_names import TOPOLOGIES
 from mlsim.scenario import NetworkConfig, PlatformConfig, Topology
 from tests.reference.routes import best_route
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from mlsim.application.alone import records_alone
-from mlsim.application.recorder import LoopRecorder, PERequests
+from mlsim.application.application_simulator import records_alone
+from mlsim.application.loop_recorder import LoopRecorder, PERequests
 from mlsim.record import ChunkStore
 from mlsim.record.otf2 import Service
-from mlsim.record.otf2.references import CHUNK_REQUEST
+from mlsim.record.otf2.trace_references import CHUNK_REQUEST
 from mlsim.traces import anchor_of, opened, problems_of
 from tests.application.test_reference import run
 from tests.record.traces import Message, Trace, read_trace, written

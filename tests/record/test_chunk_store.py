@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, ChunkStore, LoopChunks, StoredChunks
-from mlsim.record.blocks import chunk_blocks, size_range
-from mlsim.record.row_order import order_of
+from mlsim.record.chunk_merge import order_of
+from mlsim.record.table_blocks import chunk_blocks, size_range
 
 COLUMNS = ("pe", "step", "first", "size", "requested", "start", "end")
 SPANS = [0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**62]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mlsim.record import NodePower, Records
-from mlsim.record.columns import Derived, empty, stored_columns
-from mlsim.record.files import ALWAYS, FILES, columns_of
+from mlsim.record.column_types import Derived, empty, stored_columns
+from mlsim.record.table_files import ALWAYS, FILES, columns_of
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "column_pages.py"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import MlsimError
 from mlsim.record import Jobs, Nodes, Occupancy, Records, empty
-from mlsim.record.cores import number_cores
+from mlsim.record.node_sets import number_cores
 from tests.record.builders import random_records
 
 

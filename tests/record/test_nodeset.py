@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.record import Occupancy
-from mlsim.record.nodeset import format_nodes, job_node_sets, parse_nodes
+from mlsim.record.node_sets import format_nodes, job_node_sets, parse_nodes
 from tests.reference import metrics as slow
 from tests.reference.runs import Stay, stays_of
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.record import MessageKind, Records
-from mlsim.record.cores import number_cores
+from mlsim.record.node_sets import number_cores
 from mlsim.record.otf2 import Level
 from tests.record.builders import random_records
 from tests.record.traces import needs_otf2_print, node_locations, ns, printed, read_trace, traced, written

@@ -9,7 +9,7 @@ import pytest
 
 from mlsim.record import Nodes, Records
 from mlsim.record.otf2 import Level, write_otf2
-from mlsim.record.tables import Names
+from mlsim.record.record_tables import Names
 from tests.record.builders import random_records
 from tests.record.traces import read_trace
 
@@ -154,7 +154,7 @@ def test_groups_of_very_many_jobs_are_written_in_parts(
         }
 
     whole = members(tmp_path / "whole")
-    monkeypatch.setattr("mlsim.record.otf2.definitions._LARGEST_GROUP", 2)
+    monkeypatch.setattr("mlsim.record.otf2.trace_definitions._LARGEST_GROUP", 2)
     parts = members(tmp_path / "parts")
     joined: dict[str, list[str]] = {}
     for name, own in parts.items():

@@ -12,8 +12,8 @@ import pytest
 
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record import PEs, Records, empty
-from mlsim.record.blocks import rows_of
 from mlsim.record.otf2 import Level, write_otf2
+from mlsim.record.table_blocks import rows_of
 from tests.record.builders import random_records
 from tests.record.traces import read_trace
 

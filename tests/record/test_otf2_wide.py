@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlsim.record import Records
-from mlsim.record.otf2 import Level, Selection, write_otf2, writer
+from mlsim.record.otf2 import Level, Selection, trace_writer, write_otf2
 from mlsim.traces import anchor_of, cut, opened, problems_of
 from tests.record.builders import random_records
 from tests.record.traces import Span, Trace, events_of, needs_otf2_print, ns, printed, read_trace
@@ -64,7 +64,7 @@ def of_row(trace: Trace, row: int, depth: int) -> list[Span]:
 def test_a_row_of_several_cores_has_the_job_or_several(seed, level, most, tmp_path, monkeypatch):
     records = random_records(seed, jobs=40)
     if most is not None:
-        monkeypatch.setattr(writer, "MOST_ROWS", most)
+        monkeypatch.setattr(trace_writer, "MOST_ROWS", most)
     trace = merged(tmp_path, records, level, rows="nodes" if most is None else "auto")
     rows, names = rows_of(trace), records.nodes.name
     used = {
@@ -89,7 +89,7 @@ def test_a_row_of_several_cores_has_the_job_or_several(seed, level, most, tmp_pa
 def test_chunks_of_a_row_are_shown_together_and_none_is_lost(seed, most, tmp_path, monkeypatch):
     records = random_records(seed, jobs=40)
     if most is not None:
-        monkeypatch.setattr(writer, "MOST_ROWS", most)
+        monkeypatch.setattr(trace_writer, "MOST_ROWS", most)
     trace = merged(tmp_path, records, "chunks", rows="nodes" if most is None else "auto")
     write_otf2(tmp_path / "cores", records, "chunks", exclusive_nodes=False, rows="cores", **NAMES)
     cores, rows = read_trace(tmp_path / "cores"), rows_of(trace)
@@ -177,7 +177,7 @@ def test_a_part_of_merged_rows_is_that_part_of_their_trace(seed, span, level, tm
 @pytest.mark.parametrize("seed", SEEDS)
 def test_messages_of_nodes_in_one_row_find_their_other_side(seed, tmp_path, monkeypatch):
     records = random_records(seed, jobs=40)
-    monkeypatch.setattr(writer, "MOST_ROWS", 1)
+    monkeypatch.setattr(trace_writer, "MOST_ROWS", 1)
     trace = merged(tmp_path, records, "nodes", rows="auto")
     assert len(trace.sends) == len(trace.receives) == len(records.messages.kind) > 0
     sides = Counter((m.tag, tuple(sorted(m.attributes.items()))) for m in trace.sends)
@@ -188,7 +188,7 @@ def test_messages_of_nodes_in_one_row_find_their_other_side(seed, tmp_path, monk
 @pytest.mark.parametrize("level", LEVELS)
 def test_rows_of_some_jobs_are_those_that_they_are_on(level, most, tmp_path, monkeypatch):
     records = random_records(8, jobs=40)
-    monkeypatch.setattr(writer, "MOST_ROWS", most)
+    monkeypatch.setattr(trace_writer, "MOST_ROWS", most)
     job = int(records.jobs.job_id[np.isfinite(records.jobs.start_time)][4])
     where = tmp_path / "part"
     info = write_otf2(
@@ -212,14 +212,14 @@ def test_rows_of_some_jobs_are_those_that_they_are_on(level, most, tmp_path, mon
 @needs_otf2_print
 @pytest.mark.parametrize("level", LEVELS)
 def test_merged_rows_are_printed_without_a_complaint(level, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "MOST_ROWS", 2)
+    monkeypatch.setattr(trace_writer, "MOST_ROWS", 2)
     merged(tmp_path, random_records(8, jobs=40), level, rows="auto")
     printed(tmp_path)
 
 
 def test_requests_are_left_out_of_merged_rows_and_idle_rows_of_wide_machines(tmp_path, monkeypatch):
     records = random_records(8, jobs=40)
-    monkeypatch.setattr(writer, "MOST_ROWS", 2)
+    monkeypatch.setattr(trace_writer, "MOST_ROWS", 2)
     trace = merged(tmp_path, records, "messages", rows="auto")
     assert {region.name for region in trace.definitions.regions if not region.name.startswith("J")} == {
         "chunks",

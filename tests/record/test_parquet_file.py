@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.record.parquet.delta_packing import most_bytes, pack
-from mlsim.record.parquet.file import ParquetFile
-from mlsim.record.values import Known, Words
+from mlsim.record.parquet.parquet_file import ParquetFile
+from mlsim.record.parquet.parquet_pages import most_bytes, pack
+from mlsim.record.table_files import Known, Words
 
 LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 TYPES = {"long": np.dtype(np.int64), "short": np.dtype(np.int32), "real": np.dtype(np.float64)}

@@ -12,12 +12,11 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.experiment.advice.recorded import recorded_loop
 from mlsim.experiment.comparison import compare
 from mlsim.experiment.manifest import write_manifest
-from mlsim.experiment.pages import make_page
-from mlsim.experiment.stored import read_run
-from mlsim.experiment.stored_summary import read_summary
+from mlsim.experiment.recorded_loop import recorded_loop
+from mlsim.experiment.report_pages import make_page
+from mlsim.experiment.stored_runs import read_run, read_summary
 
 SCENARIO = {
     "platform": {

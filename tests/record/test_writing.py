@@ -8,9 +8,9 @@ import pytest
 
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, JobState, Messages, PEs, Records
-from mlsim.record.frames import frame, job_frame
-from mlsim.record.parquet.file import ParquetFile
-from mlsim.record.writing import write_tables
+from mlsim.record.parquet.parquet_file import ParquetFile
+from mlsim.record.table_frames import frame, job_frame
+from mlsim.record.table_writer import write_tables
 from tests.reference.runs import Job, Stay, loops_of, records_of, rejected
 
 JOBS = [
@@ -202,7 +202,7 @@ def test_a_full_disk_is_an_output_error(tmp_path):
 
 
 def test_many_chunks_on_a_full_disk_name_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("mlsim.record.blocks.LONG_ROWS", 1)
+    monkeypatch.setattr("mlsim.record.table_blocks.LONG_ROWS", 1)
 
     write = ParquetFile.write
 
@@ -211,15 +211,15 @@ def test_many_chunks_on_a_full_disk_name_the_file(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         write(file, columns)
 
-    monkeypatch.setattr("mlsim.record.parquet.file.ParquetFile.write", full)
+    monkeypatch.setattr("mlsim.record.parquet.parquet_file.ParquetFile.write", full)
     with pytest.raises(OutputError, match=r"cannot write .*chunks\.parquet: No space left on device$"):
         write_tables(tmp_path, whole_run(), "GSS")
 
 
 def test_many_chunks_are_read_as_few_are(tmp_path, monkeypatch):
     write_tables(tmp_path / "few", whole_run(), "GSS", csv=True)
-    monkeypatch.setattr("mlsim.record.blocks.LONG_ROWS", 1)
-    monkeypatch.setattr("mlsim.record.blocks.CHUNK_ROWS", 1)
+    monkeypatch.setattr("mlsim.record.table_blocks.LONG_ROWS", 1)
+    monkeypatch.setattr("mlsim.record.table_blocks.CHUNK_ROWS", 1)
     written = write_tables(tmp_path / "many", whole_run(), "GSS", csv=True)
     assert [path.name for path in written if path.stem == "chunks"] == ["chunks.parquet", "chunks.csv"]
     few, many = (pl.read_parquet(tmp_path / which / "chunks.parquet") for which in ("few", "many"))

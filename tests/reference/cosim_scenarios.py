@@ -13,7 +13,7 @@ import numpy as np
 
 from mlsim import cosim as simulator
 from mlsim.record import JobState, MessageKind, Messages, Records
-from mlsim.record.derived import restarts
+from mlsim.record.derived_times import restarts
 from mlsim.scenario import from_mapping
 from tests.reference import cosim
 from tests.reference.cosim_data import Job, Message, Platform, Rules, Run

@@ -8,9 +8,8 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.scenario import from_mapping
-from mlsim.scenario.files.foreign_words import _WORDS
-from mlsim.scenario.files.problems import look_up
-from mlsim.scenario.values.section import split_key
+from mlsim.scenario.files.scenario_problems import _WORDS, look_up
+from mlsim.scenario.values.section_base import split_key
 
 
 def told(**changes: Any) -> str:

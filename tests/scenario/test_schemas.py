@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from mlsim.experiment.schemas import schema_of
+from mlsim.experiment.result_schemas import schema_of
 from mlsim.scenario import Choice, Policy, Predictor, dotted_keys, dump, loads, words
-from mlsim.scenario.files.source import parse_text
+from mlsim.scenario.files.scenario_text import parse_text
 from mlsim.scenario.values.field_types import ChoiceType
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError
-from mlsim.scenario.files.code import check_definition
+from mlsim.scenario.files.scenario_paths import check_definition
 
 LOUD = """\
 import pathlib
@@ -179,16 +179,16 @@ def test_a_technique_is_a_function(tmp_path: Path) -> None:
 def test_installed_plugins_are_checked_by_name_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.metadata import EntryPoint
 
-    from mlsim.batch import plugins
+    from mlsim.batch import user_dispatch
     from mlsim.scenario import BatchConfig
 
     def entry_points(group: str) -> list[EntryPoint]:
         return [EntryPoint(name, "tests.nowhere:Mine", group) for name in ("mine", "twice", "twice")]
 
-    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    monkeypatch.setattr(user_dispatch, "entry_points", entry_points)
     config = BatchConfig()
-    plugins.check_plugins(config.model_copy(update={"policy": "mine"}), execute=False)
+    user_dispatch.check_plugins(config.model_copy(update={"policy": "mine"}), execute=False)
     with pytest.raises(InputError, match="policy twice: its name is there 2 times"):
-        plugins.check_plugins(config.model_copy(update={"policy": "twice"}), execute=False)
+        user_dispatch.check_plugins(config.model_copy(update={"policy": "twice"}), execute=False)
     with pytest.raises(InputError, match="policy gone: no installed package offers it"):
-        plugins.check_plugins(config.model_copy(update={"policy": "gone"}), execute=False)
+        user_dispatch.check_plugins(config.model_copy(update={"policy": "gone"}), execute=False)

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.scenario import CleaningRule, Policy, Quantity, Technique
-from mlsim.scenario.values.amounts import WorkAmount
+from mlsim.scenario.values.amount_types import WorkAmount
 from mlsim.scenario.values.field_types import ChoiceType, Number, OnOff, Text, Whole
-from mlsim.scenario.values.hints import nearest, shown
-from mlsim.scenario.values.units import (
+from mlsim.scenario.values.unit_types import (
     BANDWIDTH,
     DIMENSIONS,
     FLOP,
@@ -22,7 +21,9 @@ from mlsim.scenario.values.units import (
     TIME,
     Dimension,
     format_value,
+    nearest,
     parse_value,
+    shown,
 )
 
 PINT_SPELLINGS = {"B": "byte", "b": "bit", "d": "day", "w": "week", "s": "second"}

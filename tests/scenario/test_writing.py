@@ -21,8 +21,8 @@ from mlsim.scenario import (
     options,
     plain,
 )
-from mlsim.scenario.files import dumping
-from mlsim.scenario.files.source import parse_text
+from mlsim.scenario.files import scenario_text
+from mlsim.scenario.files.scenario_text import parse_text
 from tools.site import reference
 
 LEAST: dict[str, Any] = {
@@ -249,7 +249,7 @@ batch:
 application:
   technique: GSS
 """
-    with pytest.raises(mlsim.scenario.files.loading.InputError) as info:
+    with pytest.raises(mlsim.scenario.files.scenario_loading.InputError) as info:
         loads(text, "study.yaml")
     assert str(info.value) in PAGE
 
@@ -264,7 +264,7 @@ def test_writing_that_is_interrupted_prints_nothing_and_can_begin_anew(monkeypat
     scenario = from_mapping(LEAST)
     whole = dump(scenario)
     with monkeypatch.context() as patched:
-        patched.setattr(dumping.io, "StringIO", Interrupted)
+        patched.setattr(scenario_text.io, "StringIO", Interrupted)
         with pytest.raises(StoppedError):
             dump(scenario)
     assert capsys.readouterr().out == ""

@@ -19,10 +19,10 @@ import pytest
 from mlsim.errors import MlsimError
 from mlsim.mpi.launch import find_launchers
 from mlsim.mpi.rca.wire import IdleNode, Message, pack
-from mlsim.slurm.building import build_plugin
-from mlsim.slurm.cluster import Cluster
-from mlsim.slurm.cluster import start as start_cluster
-from mlsim.slurm.programs import find_program
+from mlsim.slurm.plugin_build import build_plugin
+from mlsim.slurm.slurm_programs import find_program
+from mlsim.slurm.trial_cluster import Cluster
+from mlsim.slurm.trial_cluster import start as start_cluster
 
 PROGRAMS = Path(__file__).parent / "programs"
 REPOSITORY = Path(__file__).resolve().parent.parent.parent

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mlsim.cli.slurm import build_plugin, down, give_back, status, up
+from mlsim.cli.cluster import build_plugin, down, give_back, status, up
 from mlsim.errors import InputError
-from mlsim.slurm import building
-from mlsim.slurm import programs as slurm_programs
+from mlsim.slurm import plugin_build, slurm_programs
 
 
 @pytest.fixture
@@ -52,11 +51,19 @@ def test_without_a_compiler_or_sources_it_says_so(no_programs: Path, tmp_path: P
 def test_a_plugin_that_is_built_is_taken_again(no_programs: Path) -> None:
     put(no_programs, "slurmctld", "echo slurm-wlm 99.11.3")
     put(no_programs, "cc", "exit 1")
-    made = no_programs / "cache" / "mlsim" / "slurm" / "99.11.3" / building._digest_of_code() / building.NAME
+    made = (
+        no_programs
+        / "cache"
+        / "mlsim"
+        / "slurm"
+        / "99.11.3"
+        / plugin_build._digest_of_code()
+        / plugin_build.NAME
+    )
     made.parent.mkdir(parents=True)
     made.write_bytes(b"built")
-    assert building.build_plugin() == made
-    copy = building.build_plugin(no_programs / "plugins")
+    assert plugin_build.build_plugin() == made
+    copy = plugin_build.build_plugin(no_programs / "plugins")
     assert copy == no_programs / "plugins" / "slurmctld_rca.so"
     assert copy.read_bytes() == b"built"
 
@@ -67,7 +74,7 @@ def test_a_plugin_whose_sources_change_meanwhile_is_not_kept_as_theirs(
     code = tmp_path / "code"
     code.mkdir()
     (code / "plugin.c").write_text("int before;\n")
-    monkeypatch.setattr(building, "_CODE", code)
+    monkeypatch.setattr(plugin_build, "_CODE", code)
     put(no_programs, "slurmctld", "echo slurm-wlm 99.11.3")
     put(no_programs, "sh", "exit 0")
     put(no_programs, "cc", f'for last; do :; done; echo built > "$last"; echo > {code}/plugin.c')
@@ -76,7 +83,7 @@ def test_a_plugin_whose_sources_change_meanwhile_is_not_kept_as_theirs(
     with pytest.raises(InputError, match="were changed while it was compiled"):
         build_plugin(source=tmp_path)
     assert not list((no_programs / "cache").rglob("*.so"))
-    assert building.build_plugin(source=tmp_path).read_text() == "built\n"
+    assert plugin_build.build_plugin(source=tmp_path).read_text() == "built\n"
 
 
 def test_where_there_is_no_cluster(tmp_path: Path) -> None:

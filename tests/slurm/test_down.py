@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mlsim.slurm import cluster as trial_clusters
-from mlsim.slurm.cluster import Cluster
+from mlsim.slurm import trial_cluster as trial_clusters
+from mlsim.slurm.trial_cluster import Cluster
 
 PAUSE = [sys.executable, "-c", "import signal; signal.pause()"]
 

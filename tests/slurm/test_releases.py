@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import mlsim
-from mlsim.cli.slurm import jobs
+from mlsim.cli.cluster import jobs
 from mlsim.errors import InputError
 from mlsim.mpi.rca.wire import Listening, pack, signed_by
 from mlsim.scenario import from_mapping
-from mlsim.slurm.giving_back import give_back
+from mlsim.slurm.slurm_programs import give_back
 from tests.slurm.conftest import LIMIT, SECRET, Trial, until
 
 pytestmark = pytest.mark.slurm

@@ -17,13 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 from mlsim.cli.main import app
-from mlsim.cosim.checks import check_traceable
+from mlsim.cosim.scenario_inputs import check_traceable
 from mlsim.errors import InputError, OutputError
 from mlsim.record import Records
 from mlsim.record.otf2 import Selection, Service
 from mlsim.scenario import TraceLevel
 from mlsim.traces import anchor_of, convert, cut, opened, problems_of, survey
-from mlsim.traces.reading import Trace
+from mlsim.traces.trace_reader import Trace
 from tests.record.builders import random_records, with_requests
 from tests.record.loop_traces import HOW
 from tests.record.traces import events_of, read_trace, written

@@ -7,7 +7,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.workload.batsim import BatsimLog, read_batsim
-from mlsim.workload.rates import Rates
+from mlsim.workload.log_times import Rates
 
 RATES = Rates(speed=1e9, bandwidth=8e9)  # 1 GFLOP/s, 1 GB/s
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mlsim.scenario import CleaningConfig, CleaningRule, EstimateSource
-from mlsim.workload.clean import Cleaner
-from mlsim.workload.jobs import JobBlock
-from mlsim.workload.log import LogBlock
+from mlsim.workload.log_cleaning import Cleaner
+from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
 MACHINE = 16
 NORMAL = {"submit_time": 5, "run_time": 60, "requested_processors": 4, "requested_time": 90, "status": 1}

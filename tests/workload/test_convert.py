@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload import Field, JobBlock, open_workload, read_swf, write_swf
-from mlsim.workload.convert import convert, format_of_name
-from mlsim.workload.formats import LogReader, format_of
-from mlsim.workload.log import LogBlock
-from mlsim.workload.parquet import read_parquet
+from mlsim.workload.log_conversion import convert
+from mlsim.workload.log_formats import LogReader, format_of, format_of_name
+from mlsim.workload.parquet_logs import read_parquet
+from mlsim.workload.workload_jobs import LogBlock
 
 FORMATS = {"swf": ".swf", "csv": ".csv", "parquet": ".parquet", "batsim": ".json"}
 NAMES = [field.name for field in dataclasses.fields(LogBlock) if field.name not in ("asked", "after", "own")]

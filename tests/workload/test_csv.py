@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.workload.csv import CsvLog, read_csv
+from mlsim.workload.csv_logs import CsvLog, read_csv
 
 NAMES = "job_id,submit_time,run_time,walltime,processors"
 

@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.record.reading import read_tables
+from mlsim.record.table_reader import read_tables
 from mlsim.scenario import WorkloadConfig
-from mlsim.workload.convert import convert, format_of_name
-from mlsim.workload.dependencies import dependencies_of
+from mlsim.workload.log_conversion import convert
 from mlsim.workload.log_dependencies import (
     LogDependencies,
     join_dependencies,
     parse_dependencies,
     with_preceding_jobs,
 )
-from mlsim.workload.source import open_workload
+from mlsim.workload.log_formats import format_of_name
+from mlsim.workload.log_source import open_workload
+from mlsim.workload.workload_dependencies import dependencies_of
 
 HEAD = "job_id,submit_time,run_time,walltime,processors,user,dependencies\n"
 
@@ -184,9 +185,9 @@ def test_a_long_log_is_resolved_as_a_short_one(tmp_path, monkeypatch):
     path = tmp_path / "log.swf"
     path.write_text("\n".join(lines) + "\n")
     short, _ = edges(path)
-    monkeypatch.setattr("mlsim.workload.source.HELD_JOBS", 50)
-    monkeypatch.setattr("mlsim.workload.source.LOOK_AHEAD", 20)
-    monkeypatch.setattr("mlsim.workload.swf.BLOCK_JOBS", 64)
+    monkeypatch.setattr("mlsim.workload.log_source.HELD_JOBS", 50)
+    monkeypatch.setattr("mlsim.workload.log_source.LOOK_AHEAD", 20)
+    monkeypatch.setattr("mlsim.workload.swf_reader.BLOCK_JOBS", 64)
     assert edges(path)[0] == short
     assert len(short) > 150
     assert all(think >= 0 for *_, think in short)

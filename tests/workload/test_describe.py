@@ -12,10 +12,8 @@ import polars as pl
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.workload import Field, generate, write_swf
-from mlsim.workload.describing import facts
-from mlsim.workload.describing.facts import describe
-from mlsim.workload.describing.tally import Tally
+from mlsim.workload import Field, generate, log_facts, write_swf
+from mlsim.workload.log_facts import Tally, describe
 
 START = 1_000_000_123
 ZONE = "Europe/Stockholm"
@@ -123,14 +121,14 @@ def test_cycles_are_on_the_clocks_of_the_log(log: Path, frame: pl.DataFrame):
 
 def test_blocks_are_of_no_account(log: Path, monkeypatch: pytest.MonkeyPatch):
     whole = describe(log).facts
-    monkeypatch.setattr("mlsim.workload.formats._BLOCK_JOBS", 77)
-    monkeypatch.setattr("mlsim.workload.describing.tally._WAITING", 500)
+    monkeypatch.setattr("mlsim.workload.log_formats._BLOCK_JOBS", 77)
+    monkeypatch.setattr("mlsim.workload.log_facts._WAITING", 500)
     again = describe(log).facts
     assert again == whole | {
         "work": pytest.approx(whole["work"]),
         **{key: again[key] for key in ("load", "weekly_load", "most_active_users", "distributions")},
     }
-    for name in facts.DISTRIBUTIONS:
+    for name in log_facts.DISTRIBUTIONS:
         assert again["distributions"][name] == pytest.approx(whole["distributions"][name])
 
 

@@ -16,10 +16,18 @@ from typer.testing import CliRunner
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.workload import JobBlock, fit, generate
-from mlsim.workload.fitting import calendar_counts
-from mlsim.workload.from_log import SourceLog
-from mlsim.workload.models.learned import Learned, read_model
-from mlsim.workload.models.slots import DAY, N_COUNTS, SLOT, SLOTS, arrivals, weight_at
+from mlsim.workload.models.learned_model import (
+    DAY,
+    N_COUNTS,
+    SLOT,
+    SLOTS,
+    Learned,
+    arrivals,
+    read_model,
+    weight_at,
+)
+from mlsim.workload.models.model_fit import calendar_counts
+from mlsim.workload.resampled_logs import SourceLog
 
 ROOT = Path(__file__).resolve().parents[2]
 

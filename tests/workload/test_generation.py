@@ -14,7 +14,7 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload import JobBlock, generate
-from mlsim.workload.convert import convert
+from mlsim.workload.log_conversion import convert
 
 COLUMNS = ("submit_time", "run_time", "walltime", "processors", "queue")
 OWN = """
@@ -163,7 +163,7 @@ def test_a_run_on_drawn_jobs_is_that_on_a_file_of_them(tmp_path: Path):
 def test_a_long_drawn_workload_is_not_held(monkeypatch: pytest.MonkeyPatch):
     given = scenario({"model": "poisson", "duration": "40 d", "load": 0.6})
     held = mlsim.run(given).jobs
-    monkeypatch.setattr("mlsim.workload.source.HELD_JOBS", 100)
+    monkeypatch.setattr("mlsim.workload.log_source.HELD_JOBS", 100)
     assert mlsim.run(given).jobs.equals(held)
 
 
@@ -333,17 +333,17 @@ def test_the_year_of_the_example():
 
 
 def test_runs_of_a_study_share_what_is_drawn(own: Path, monkeypatch: pytest.MonkeyPatch):
-    from mlsim import _shared
-    from mlsim.workload import generation
+    from mlsim import _memory
+    from mlsim.workload import generated_jobs
 
     made = []
-    real = generation.MadeReader.__init__
+    real = generated_jobs.MadeReader.__init__
     monkeypatch.setattr(
-        generation.MadeReader, "__init__", lambda self, of: made.append(of.plan) or real(self, of)
+        generated_jobs.MadeReader, "__init__", lambda self, of: made.append(of.plan) or real(self, of)
     )
     given = scenario({"model": "poisson", "jobs": 50})
     of_own = scenario({"model": f"{own}:Steady", "jobs": 50})
-    with _shared.sharing():
+    with _memory.sharing():
         try:
             for policy in ("FCFS", "SPF"):
                 mlsim.run(given, {"batch.policy": policy})
@@ -355,4 +355,4 @@ def test_runs_of_a_study_share_what_is_drawn(own: Path, monkeypatch: pytest.Monk
                 mlsim.run(of_own)
             assert len(made) == 5
         finally:
-            _shared.forget()
+            _memory.forget()

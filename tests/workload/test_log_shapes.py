@@ -16,9 +16,9 @@ from mlsim.scenario import NeverRan, WorkloadConfig, WorkloadFormat
 from mlsim.verify.promises import judge_easy
 from mlsim.verify.schedule import Schedule
 from mlsim.workload import JobBlock, open_workload
-from mlsim.workload.convert import convert
-from mlsim.workload.formats import LogReader, format_of
-from mlsim.workload.log import LogBlock
+from mlsim.workload.log_conversion import convert
+from mlsim.workload.log_formats import LogReader, format_of
+from mlsim.workload.workload_jobs import LogBlock
 
 HEAD = "JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|User"
 ROW = "7|2026-03-01T08:00:00|3600|120|64|COMPLETED|ada"
@@ -280,7 +280,7 @@ def test_parts_of_an_interrupted_job_are_no_jobs(tmp_path: Path) -> None:
 
 
 def test_parts_in_the_next_block_are_no_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlsim.workload.formats._BLOCK_JOBS", 2)
+    monkeypatch.setattr("mlsim.workload.log_formats._BLOCK_JOBS", 2)
     reader, log = read(written(tmp_path, BURSTS, "log.swf"))
     assert log.job_id.tolist() == [1, 2, 3]
     assert reader.counts == {"bursts": 2}

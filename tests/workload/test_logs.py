@@ -10,7 +10,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
-from mlsim.workload import Field, JobBlock, SwfReader, open_workload, read_swf, source, write_swf
+from mlsim.workload import Field, JobBlock, SwfReader, log_source, open_workload, read_swf, write_swf
 from tests.reference.swf import parse
 
 pytestmark = pytest.mark.logs
@@ -119,7 +119,7 @@ def test_streaming_gives_what_holding_gives(
 ) -> None:
     path = log(logs_dir, name)
     held = open_workload(config_of(), path, 240)
-    monkeypatch.setattr(source, "HELD_JOBS", 1_000)
+    monkeypatch.setattr(log_source, "HELD_JOBS", 1_000)
     streamed = open_workload(config_of(), path, 240)
     assert (streamed.n_jobs, streamed.notes, streamed.origin) == (held.n_jobs, held.notes, held.origin)
     one, other = (JobBlock.concatenate(list(workload.blocks())) for workload in (held, streamed))

@@ -11,11 +11,11 @@ import mlsim
 from mlsim.analysis.metrics import accuracy
 from mlsim.batch.predictors.offline import History, predictions, read_history
 from mlsim.errors import InputError
-from mlsim.workload import series
-from mlsim.workload.csv_writer import write_csv
+from mlsim.workload import job_mix
+from mlsim.workload.csv_logs import write_csv
 from mlsim.workload.eurora import EURORA, MACHINE, eurora
-from mlsim.workload.kit import KIT, kit
-from mlsim.workload.mix import HOUR
+from mlsim.workload.forhlr2 import KIT, kit
+from mlsim.workload.job_mix import HOUR
 
 N = 60_000
 
@@ -209,9 +209,9 @@ def test_jobs_queue_as_in_the_models_of_the_thesis(tmp_path):
 def test_even_sizes_add_up_and_differ_little(like_eurora):
     rng = np.random.default_rng(5)
     for jobs, mean in ((0, 10.0), (1, 10.0), (7, 200.0), (5000, 10.0)):
-        sizes = series._even_sizes(jobs, mean, rng)
+        sizes = job_mix._even_sizes(jobs, mean, rng)
         assert sizes.sum() == jobs
         assert (sizes > 0).all()
-    largest = [series._even_sizes(5000, 10.0, rng).max() for _ in range(20)]
-    drawn = [series._sizes(5000, 10.0, rng).max() for _ in range(20)]
+    largest = [job_mix._even_sizes(5000, 10.0, rng).max() for _ in range(20)]
+    drawn = [job_mix._sizes(5000, 10.0, rng).max() for _ in range(20)]
     assert np.std(largest) < np.std(drawn)

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
-from mlsim.batch.columns.table import JobTable
-from mlsim.batch.recording.recorder import JobRecorder
-from mlsim.batch.room.requests import Requests
+from mlsim.batch.columns.job_table import JobTable
+from mlsim.batch.job_recorder import JobRecorder
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.errors import InputError
-from mlsim.record.reading import read_tables
+from mlsim.record.table_reader import read_tables
 from mlsim.scenario import Mapping, WorkloadConfig, WorkloadFormat
 from mlsim.workload import names_of
-from mlsim.workload.convert import convert, format_of_name
-from mlsim.workload.formats import LogReader
-from mlsim.workload.names import directives_of
+from mlsim.workload.log_conversion import convert
+from mlsim.workload.log_formats import LogReader, format_of_name
+from mlsim.workload.log_names import directives_of
 from tests.batch.builders import block, machine
 
 CSV = """job_id,submit_time,run_time,walltime,processors,user,group,executable,queue,partition,qos

@@ -11,7 +11,7 @@ import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
-from mlsim.workload.formats import LogReader, format_of
+from mlsim.workload.log_formats import LogReader, format_of
 from mlsim.workload.sacct import read_sacct
 
 RAW = """\

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.workload import JobBlock, generate, scale
-from mlsim.workload.from_log import SourceLog
-from mlsim.workload.resampling import WEEK
+from mlsim.workload.resampled_logs import WEEK, SourceLog
 
 PROCESSORS = 64
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.workload.jobs import JobBlock
-from mlsim.workload.order import TooDisorderedError, in_order
-from mlsim.workload.select import WEEK, Selection, Span, find_span, rows_in
+from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.job_selection import Selection, Span, TooDisorderedError, find_span, in_order, rows_in
+from mlsim.workload.workload_jobs import JobBlock
 
 times = st.lists(st.one_of(st.integers(0, 20).map(float), st.floats(0, 30)), max_size=30)
 cuts = st.lists(st.integers(0, 30), max_size=5)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlsim._shared import sharing
+from mlsim._memory import sharing
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
-from mlsim.workload import Field, JobBlock, Workload, formats, open_workload, source, write_swf
+from mlsim.workload import Field, JobBlock, Workload, log_formats, log_source, open_workload, write_swf
 
 DAY = 86_400
 WEEK = 7 * DAY
@@ -110,9 +110,9 @@ def test_against_a_plain_filter(
     path = write(tmp_path, log)
     select = stretch | other
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "_BLOCK_JOBS", block)
-        for held in (source.HELD_JOBS, 0):
-            patch.setattr(source, "HELD_JOBS", held)
+        patch.setattr(log_formats, "_BLOCK_JOBS", block)
+        for held in (log_source.HELD_JOBS, 0):
+            patch.setattr(log_source, "HELD_JOBS", held)
             if not expected(log, select):
                 with pytest.raises(InputError, match="none is left"):
                     open_workload(config_of(select=select), path, 4)
@@ -175,11 +175,11 @@ def test_users_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [1, 3, 100])
 def test_duplicate_ids_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(formats, "_BLOCK_JOBS", block)
+    monkeypatch.setattr(log_formats, "_BLOCK_JOBS", block)
     ids = [7, 2**40, 8, 7, 2**40, 0, 7, 2**28, 2**28 - 1, 2**28]
     path = write(tmp_path, [(float(row), number, 0.0, 60.0, 1) for row, number in enumerate(ids)])
-    for held in (source.HELD_JOBS, 0):
-        monkeypatch.setattr(source, "HELD_JOBS", held)
+    for held in (log_source.HELD_JOBS, 0):
+        monkeypatch.setattr(log_source, "HELD_JOBS", held)
         assert open_workload(config_of(), path, 4).notes["duplicate_ids"] == 4
 
 
@@ -199,7 +199,7 @@ def test_duplicate_ids_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_wrong_selections(select: dict, message: str) -> None:
-    from mlsim.scenario.files.loading import from_mapping
+    from mlsim.scenario.files.scenario_loading import from_mapping
 
     scenario = {
         "name": "a",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
-from mlsim.workload import Field, JobBlock, Workload, formats, open_workload, source, write_swf
+from mlsim.workload import Field, JobBlock, Workload, log_formats, log_source, open_workload, write_swf
 
 MACHINE = 16
 COLUMNS = [
@@ -100,19 +100,19 @@ def test_streaming_gives_what_holding_gives(
     )
     config = config_of(select=select)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "_BLOCK_JOBS", block)
+        patch.setattr(log_formats, "_BLOCK_JOBS", block)
         try:
             held = open_workload(config, path, MACHINE)
         except InputError as error:
             held_error = str(error)
-            patch.setattr(source, "HELD_JOBS", 0)
-            patch.setattr(source, "LOOK_AHEAD", look_ahead)
+            patch.setattr(log_source, "HELD_JOBS", 0)
+            patch.setattr(log_source, "LOOK_AHEAD", look_ahead)
             with pytest.raises(InputError) as caught:
                 open_workload(config, path, MACHINE)
             assert str(caught.value) == held_error
             return
-        patch.setattr(source, "HELD_JOBS", 0)
-        patch.setattr(source, "LOOK_AHEAD", look_ahead)
+        patch.setattr(log_source, "HELD_JOBS", 0)
+        patch.setattr(log_source, "LOOK_AHEAD", look_ahead)
         streamed = open_workload(config, path, MACHINE)
         assert all_jobs(streamed) == all_jobs(held)
         assert all_jobs(streamed) == all_jobs(held)  # a second walk is the same
@@ -123,9 +123,9 @@ def test_streaming_gives_what_holding_gives(
 
 
 def test_long_logs_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "_BLOCK_JOBS", 10)
-    monkeypatch.setattr(source, "HELD_JOBS", 100)
-    monkeypatch.setattr(source, "LOOK_AHEAD", 20)
+    monkeypatch.setattr(log_formats, "_BLOCK_JOBS", 10)
+    monkeypatch.setattr(log_source, "HELD_JOBS", 100)
+    monkeypatch.setattr(log_source, "LOOK_AHEAD", 20)
     path = write_log(tmp_path, list(range(1000)))
     sizes = [len(block) for block in open_workload(config_of(), path, MACHINE).blocks()]
     assert sum(sizes) == 1000
@@ -133,7 +133,7 @@ def test_long_logs_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_held_logs_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "BLOCK_JOBS", 4)
+    monkeypatch.setattr(log_source, "BLOCK_JOBS", 4)
     path = write_log(tmp_path, list(range(10)))
     assert [len(block) for block in open_workload(config_of(), path, MACHINE).blocks()] == [4, 4, 2]
 

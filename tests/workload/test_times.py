@@ -12,7 +12,7 @@ import pytest
 import mlsim
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat, from_mapping
-from mlsim.workload.formats import LogReader
+from mlsim.workload.log_formats import LogReader
 
 NAMES = "job_id,submit_time,run_time,walltime,processors"
 HUGE = 10**18

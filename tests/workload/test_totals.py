@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 import mlsim
-from mlsim.batch.room.requests import Requests
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.platform import build_machine
 from mlsim.scenario import Mapping, PlatformConfig, WorkloadConfig, from_mapping
 from mlsim.workload import JobBlock, open_workload
-from mlsim.workload.memory_units import pbs_size, sized, slurm_size
+from mlsim.workload.resource_requests import pbs_size, sized, slurm_size
 
 
 class Job(NamedTuple):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.workload.jobs import JobBlock
 from mlsim.workload.models.tsafrir import Walltimes, _head_ranks, _head_times, distribution
+from mlsim.workload.workload_jobs import JobBlock
 from tests.reference.tsafrir import dealt
 
 H = 3600

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.scenario import WeeksConfig, WorkloadConfig
-from mlsim.workload.jobs import JobBlock
-from mlsim.workload.source import open_workload
-from mlsim.workload.weeks import WEEK, WeekCut, split_weeks, week_cut
+from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.job_selection import WeekCut, split_weeks, week_cut
+from mlsim.workload.log_source import open_workload
+from mlsim.workload.workload_jobs import JobBlock
 
 DAY = 86_400.0
 

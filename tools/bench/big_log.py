@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mlsim.cli.newfiles import new_files
+from mlsim.cli.new_files import new_files
 from mlsim.workload import Field, read_swf
 from mlsim.workload.compression import compressed_writer
-from mlsim.workload.header import header_lines
+from mlsim.workload.swf_fields import header_lines
 
 _ROWS = 16_384
 

@@ -14,11 +14,11 @@ import time
 
 import numpy as np
 
-from mlsim.batch.clock.compiled import CompiledBatch
-from mlsim.batch.room.requests import Requests
+from mlsim.batch.clock.compiled_replay import CompiledBatch
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 UNITS = 512
 DISPATCHERS = {

@@ -20,7 +20,7 @@ from unittest import mock
 import numpy as np
 
 import mlsim
-from mlsim.batch.cp.dispatcher import CpDispatcher
+from mlsim.batch.cp.planning_dispatcher import CpDispatcher
 from mlsim.batch.view import Start, StateView
 
 MACHINES = {"eurora": 4, "kit": 16}

@@ -18,9 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlsim.batch.cp.catalogue import MEANINGS, make_planner
+from mlsim.batch.cp.planner_catalogue import MEANINGS, make_planner
 from mlsim.batch.cp.problem.instance import Instance, Queued, Running
-from mlsim.batch.cp.problem.power import PowerPart
+from mlsim.batch.cp.problem.plan_power import PowerPart
 from mlsim.scenario import CpConfig, Dispatcher
 
 WAITING = (10, 50, 100, 300)

@@ -31,13 +31,13 @@ from dataclasses import dataclass
 import numpy as np
 import synthetic
 
-from mlsim.batch.clock.compiled import CompiledBatch
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.simulator import BatchSystem
-from mlsim.cosim.applications import RigidApplications
+from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.clock.compiled_replay import CompiledBatch
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.cosim.coupling import RigidApplications
 from mlsim.platform import Machine, build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig, RequestConfig
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 UNITS, LOAD = 256, 0.8
 WIDE_UNITS = 512

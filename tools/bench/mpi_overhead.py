@@ -48,8 +48,8 @@ MOST_LOOPS = 1_000
 def on_ranks(claims: int, techniques: list[str], by_parts: bool) -> None:
     from mpi4py import MPI
 
-    from mlsim.application.catalogue import TECHNIQUES
-    from mlsim.mpi.loop.context import Context
+    from mlsim.application.technique_catalogue import TECHNIQUES
+    from mlsim.mpi.loop.loop_context import Context
 
     comm = MPI.COMM_WORLD
     window = Context.of(comm, None).window(2)
@@ -141,8 +141,8 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
     from mpi4py import MPI
 
     from mlsim.mpi import LoopScheduler
-    from mlsim.mpi.transport.waiting import Patience
-    from mlsim.mpi.transport.window import bare_pair
+    from mlsim.mpi.transport.rank_waiting import Patience
+    from mlsim.mpi.transport.rma_window import bare_pair
 
     patience = Patience("spin", comm.size)
     options = NEEDED.get(technique, {})

@@ -20,18 +20,18 @@ from typing import Any
 import numpy as np
 
 from mlsim._jit import by_numba, kernel
-from mlsim.batch.columns.columns import PLACES, POLICY, columns_at
-from mlsim.batch.columns.running import running_slots
-from mlsim.batch.columns.table import KEY
-from mlsim.batch.order.blocks import GONE
+from mlsim.batch.columns.job_columns import PLACES, POLICY, columns_at
+from mlsim.batch.columns.job_table import KEY
+from mlsim.batch.columns.running_jobs import running_slots
 from mlsim.batch.order.policies import is_live
 from mlsim.batch.order.queue import key_of
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.state.choice import state_on_nodes, state_on_pool
-from mlsim.batch.state.state import BatchState
+from mlsim.batch.order.queue_blocks import GONE
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.batch_state import BatchState
+from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 UNITS, PASSES = 512, 200
 NOTHING = np.empty(0, np.int64)  # nodes released early

@@ -36,7 +36,7 @@ import synthetic
 from children import Cost, FailedError, least, measure
 
 from mlsim.workload import Field, read_swf
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 ROOT = Path(__file__).resolve().parents[2]
 REPEATS = 3

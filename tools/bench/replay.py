@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
-from mlsim.batch.room.requests import Requests
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.platform import machine_of
 from mlsim.scenario import BatchConfig, load, resolve_path
 from mlsim.workload import open_workload
@@ -57,7 +57,7 @@ def whole_log() -> None:
 
 def weeks() -> None:
     """Weeks of a busy machine of 256 units: offered load about 0.95."""
-    from mlsim.workload.jobs import JobBlock
+    from mlsim.workload.workload_jobs import JobBlock
 
     rng = np.random.default_rng(1)
     unknown = np.full(1000, -1, np.int64)

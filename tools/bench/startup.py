@@ -35,14 +35,14 @@ ROOT = Path(__file__).resolve().parents[2]
 LOG = "lublin_256.swf"
 
 STEPS = {
-    ("mlsim.scenario.files.loading", "load"): "reading the scenario",
-    ("mlsim.cosim.inputs", "open_jobs"): "opening the workload",
-    ("mlsim.cosim.running", "simulate"): "simulating",
-    ("mlsim.analysis.summary", "summarize"): "summing up",
-    ("mlsim.experiment.rundir", "write_start"): "scenario and versions",
-    ("mlsim.record.writing", "write_tables"): "tables",
-    ("mlsim.experiment.rundir", "_draw"): "pictures",
-    ("mlsim.experiment.tracing", "write_trace"): "trace",
+    ("mlsim.scenario.files.scenario_loading", "load"): "reading the scenario",
+    ("mlsim.cosim.scenario_inputs", "open_jobs"): "opening the workload",
+    ("mlsim.cosim.simulation", "simulate"): "simulating",
+    ("mlsim.analysis.run_summary", "summarize"): "summing up",
+    ("mlsim.experiment.run_directory", "write_start"): "scenario and versions",
+    ("mlsim.record.table_writer", "write_tables"): "tables",
+    ("mlsim.experiment.run_directory", "_draw"): "pictures",
+    ("mlsim.experiment.run_directory", "write_trace"): "trace",
     ("mlsim.experiment.manifest", "write_manifest"): "checksums",
     ("mlsim.cli.run", "_print_summary"): "printing",
 }

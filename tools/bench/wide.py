@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from mlsim.batch.clock.compiled import CompiledBatch
-from mlsim.batch.room.requests import Requests
-from mlsim.batch.simulator import BatchSystem
-from mlsim.cosim.applications import RigidApplications
+from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.clock.compiled_replay import CompiledBatch
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.cosim.coupling import RigidApplications
 from mlsim.platform import Machine, build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 NODES = (100, 1_000, 10_000, 100_000)
 WIDTHS = {"1/10": 0.1, "1/100": 0.01, "1 node": 0.0, "mixed": -1.0}

@@ -145,7 +145,7 @@ def _kind(annotation: Any) -> str:
 
 
 def _techniques() -> str:
-    from mlsim.application.catalogue import TECHNIQUES
+    from mlsim.application.technique_catalogue import TECHNIQUES
 
     intro = """# Techniques
 

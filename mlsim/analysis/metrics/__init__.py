@@ -5,45 +5,60 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlsim._late import late
-from mlsim.analysis.metrics.accuracy import accuracy, estimate_metrics
-from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
-from mlsim.analysis.metrics.coordination import coordination_metrics, released_nodes, released_seconds
-from mlsim.analysis.metrics.energy import energy_metrics
-from mlsim.analysis.metrics.failures import failure_metrics, out_of_use_seconds
-from mlsim.analysis.metrics.groups import CLASSES, CODED, GROUPINGS, WEEK, Groups, group_jobs
-from mlsim.analysis.metrics.histogram import SLOWDOWN_BINS, slowdown_histogram
-from mlsim.analysis.metrics.jobs import JOB_METRICS, JobMetric, backfilled_share
-from mlsim.analysis.metrics.loops import (
-    coefficient_of_variation,
-    loop_metrics,
-    max_over_mean,
-    percent_imbalance,
-    selection_metrics,
+from mlsim.analysis.metrics.group_metrics import (
+    CLASSES,
+    CODED,
+    GROUPINGS,
+    WEEK,
+    Groups,
+    Weekly,
+    group_jobs,
+    weekly,
 )
-from mlsim.analysis.metrics.passes import pass_metrics
-from mlsim.analysis.metrics.queue import (
+from mlsim.analysis.metrics.job_metrics import (
+    JOB_METRICS,
+    SLOWDOWN_BINS,
+    Aggregate,
+    JobMetric,
+    accuracy,
+    aggregate,
+    backfilled_share,
+    estimate_metrics,
+    slowdown_histogram,
+)
+from mlsim.analysis.metrics.machine_metrics import (
+    busy_seconds,
+    coefficient_of_variation,
+    coordination_metrics,
+    energy_metrics,
+    failure_metrics,
+    job_counts,
+    loop_metrics,
+    machine_cores,
+    makespan,
+    makespan_from_submit,
+    max_over_mean,
+    out_of_use_seconds,
+    percent_imbalance,
+    rejected_because,
+    released_nodes,
+    released_seconds,
+    selection_metrics,
+    throughput,
+    utilization,
+)
+from mlsim.analysis.metrics.pass_metrics import (
+    pass_metrics,
     queue_length,
     queue_length_at_passes,
     queue_quantiles,
     queue_shares,
 )
-from mlsim.analysis.metrics.streamed import aggregate_jobs
-from mlsim.analysis.metrics.system import (
-    busy_seconds,
-    job_counts,
-    machine_cores,
-    makespan,
-    makespan_from_submit,
-    rejected_because,
-    throughput,
-    utilization,
-)
-from mlsim.analysis.metrics.weekly import Weekly, weekly
-from mlsim.record.derived import allocated_seconds
+from mlsim.analysis.metrics.streamed_metrics import aggregate_jobs
+from mlsim.record.derived_times import allocated_seconds
 
 if TYPE_CHECKING:
-    from mlsim.analysis.metrics.by_group import breakdown
-    from mlsim.analysis.metrics.pass_times import pass_time_by_queue_length
+    from mlsim.analysis.metrics.breakdowns import breakdown, pass_time_by_queue_length
 
 __all__ = [
     "CLASSES",
@@ -94,4 +109,9 @@ __all__ = [
 ]
 
 # Summaries, which every run makes, need no Polars.
-__getattr__ = late(__name__, {"by_group": "breakdown", "pass_times": "pass_time_by_queue_length"})
+__getattr__ = late(
+    __name__,
+    {
+        "breakdowns": "breakdown pass_time_by_queue_length",
+    },
+)

@@ -10,7 +10,7 @@ its canvas (2.7 s and more with its WebGL); with 5 x 10^5, 83 to 100 ms against 
 rectangles but shapes, an SVG element each. The still pictures are matplotlib's, as everywhere.
 """
 
-from mlsim.analysis.page.loops import PageLoops, wanted_jobs
-from mlsim.analysis.page.whole import PageRun, PageStudy, page_text
+from mlsim.analysis.page.page_data import PageLoops, wanted_jobs
+from mlsim.analysis.page.report_page import PageRun, PageStudy, page_text
 
 __all__ = ["PageLoops", "PageRun", "PageStudy", "page_text", "wanted_jobs"]

@@ -1,15 +1,330 @@
-"""CCA, centralized chunk calculation: a master, PE 0, sizes all chunks (Eleliemy 2021, §4.1)."""
+"""CCA, centralized chunk calculation, and the master of masters' models (Eleliemy 2021, §4.1)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import kernel, shared
-from mlsim.application.models.levels import ask_first
-from mlsim.application.models.master import BAD_SIZE, DONE, attend, end_master
-from mlsim.application.models.state import Inputs, State, close_state, open_state
+from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared
+from mlsim.application.event_queue import due_lowest_rank, move
+from mlsim.application.models.chunk_execution import (
+    NEAR,
+    ask_first,
+    back_at,
+    cost_of,
+    execute,
+    keep_row,
+    leave,
+    message,
+    next_request,
+    part_length,
+    present_at,
+    report,
+    slowed,
+    take,
+)
+from mlsim.application.models.loop_state import PE, Inputs, Queue, State, close_state, open_state
+from mlsim.application.techniques.fixed import begin_of_part, ceil_div
+from mlsim.application.techniques.technique_rules import STATIC
+from mlsim.application.techniques.technique_state import note_bad_size, size_from_rest
 
-__all__ = ["resume", "run"]
+
+def next_length(length: int, part: int, seconds: float, every: float) -> int:
+    """Return how many iterations the next part may have.
+
+    Parameters
+    ----------
+    length
+        How many the last part might have had.
+    part, seconds
+        How many it had, and how long they took, in s.
+    every
+        How long a part is to take, in s.
+
+    Returns
+    -------
+    int
+        As many as take ``every`` at that rate, 1 or more; at most twice ``length``, so that a few quick
+        iterations do not lead to a long part of slow ones.
+    """
+    most = 2 * length
+    if seconds * most <= every * part:
+        return most
+    return max(int(part * every / seconds), 1)
+
+
+paced = leaf_kernel(next_length)
+"""The same for kernels."""
+
+
+GOES_ON, ATTENTION, REFILL, DONE, BAD_SIZE, CHOOSE = 0, 1, 2, 3, 4, 5
+_EXECUTING = 2
+
+
+@inner_kernel
+def attend(s: State, m: Queue, attention: float) -> int:
+    """Follow a master until it needs another: its queue is empty, or a reply comes at ``attention`` (s).
+
+    Or until a technique is to be chosen: the request that led to it is served when it goes on.
+    """
+    while True:
+        due = np.inf if m.awaiting != 0 else s.matches[m.tree + 1].time
+        if m.clock >= s.until:
+            return DONE
+        if attention <= m.clock and (due > m.clock or (not s.costs.lowest_rank and due > attention)):
+            return ATTENTION
+        if due <= m.clock:
+            doing = _serve(s, m)
+            if doing != GOES_ON:
+                return doing
+        elif m.own_position < m.own_end:
+            _execute_own(s, m, min(due, attention))
+        elif min(due, attention) < np.inf:
+            m.clock = min(due, attention)
+        else:
+            return DONE
+
+
+@inlined
+def _serve(s: State, m: Queue) -> int:
+    """Answer the request that is first in the order of service."""
+    rank = s.matches[m.tree + 1].rank
+    if s.costs.lowest_rank:
+        rank = due_lowest_rank(s.matches, m.tree, m.width, m.clock)
+    pe = m.first_pe + rank
+    me = s.pes[pe]
+    if _report(s, m, me, pe):
+        return CHOOSE
+    step, size, back = m.earlier + m.step, 0, np.inf
+    if m.number == 0:
+        size = assign(s, m, rank, pe)
+        step = m.earlier + (rank - m.masters) if s.outer.code == STATIC else step
+    elif m.position < m.end:
+        size = take(s, m, pe)
+    else:
+        back = back_at(s, m, m.clock)
+        if back == m.clock:
+            return REFILL
+        if back >= s.until and m.exhausted == 0:  # the global master need not tell it
+            m.exhausted = 1
+            s.queues[0].exhausted += 1
+    if size < 0:
+        return BAD_SIZE
+    if size == 0:
+        asked = leave(s, me, max(m.clock + message(me, NEAR), me.since), back)
+        move(s.matches, m.tree, m.width, rank, asked + message(me, NEAR))
+        return GOES_ON
+    spend_serving(s, m)
+    following = np.inf
+    # A PE that asked ahead may still execute the chunk before.
+    start = max(m.clock + message(me, NEAR), me.since)
+    if pe == m.first_pe:
+        m.own_position, m.own_end = m.first, m.first + size
+        m.own_step, m.own_begun = step, 0
+    elif start < s.until:
+        if s.costs.ahead > 0:
+            following = _execute_and_ask(s, me, pe, step, m.first, size, start) + message(me, NEAR)
+        else:
+            end = execute(s, me, pe, step, m.first, size, start)
+            following = next_request(s, me, pe, end) + message(me, NEAR)
+    move(s.matches, m.tree, m.width, rank, following)
+    return GOES_ON
+
+
+@leaf_kernel
+def _report(s: State, m: Queue, me: PE, pe: int) -> bool:
+    """Learn from the chunks that a PE had executed when it asked; return whether a choice is due.
+
+    Loops whose PEs ask ahead do not stop for choices.
+    """
+    who = pe - m.first_pe - m.masters
+    if s.costs.ahead > 0 and s.learns:
+        report(s, m, s.before[pe], who)
+        if me.unreported == _EXECUTING:
+            return False
+    return bool(report(s, m, me, who))
+
+
+@leaf_kernel
+def _execute_and_ask(s: State, me: PE, pe: int, step: int, first: int, size: int, start: float) -> float:
+    """Execute a chunk; return when its PE asks for the next one: before the last iterations, if it can."""
+    if s.learns and me.unreported == _EXECUTING:
+        _keep_chunk(me, s.before[pe])
+    end = execute(s, me, pe, step, first, size, start)
+    asks = start
+    if size > s.costs.ahead:
+        before = size - s.costs.ahead
+        cost = cost_of(s, first, first + before)
+        if s.costs.piece_time > 0.0:
+            cost += s.costs.piece_time * ceil_div(before, me.last_part)
+        asks = start + slowed(s, cost / me.speed, start, pe)
+    if asks >= s.until:
+        return np.inf
+    if len(s.pe_unavailability.begin) > 0 and present_at(s, pe, asks) > asks:
+        return next_request(s, me, pe, end)  # its node is to leave: the PE does when its chunk has ended
+    me.asked = asks
+    if s.learns:
+        me.unreported = _EXECUTING
+    return asks
+
+
+@leaf_kernel
+def _keep_chunk(me: PE, before: PE) -> None:
+    """Keep what is to be learned from a PE's last chunk until it asks again."""
+    before.pace, before.spent, before.waited, before.took = me.pace, me.spent, me.waited, me.took
+    before.finish, before.last_start, before.last_step = me.finish, me.last_start, me.last_step
+    before.last_first, before.last_size, before.last_part = me.last_first, me.last_size, me.last_part
+    before.unreported = 1
+
+
+@inlined
+def assign(s: State, q: Queue, rank: int, named: int) -> int:
+    """Assign a chunk of the loop; 0 if nothing is left, −1 if the technique is wrong for ``named``."""
+    t, seat, who = s.outer, s.seats[rank], rank - q.masters
+    q.first = q.position
+    if t.code == STATIC:
+        q.first = begin_of_part(q.begun, q.end, who, q.constant) if seat.taken == 0 else q.end
+    seat.taken += 1
+    if q.first >= q.end:
+        return 0
+    size = min(q.constant, q.end - q.first)
+    if size == 0:
+        size = size_from_rest(t, 0, t.weights, q.step, q.end - q.first, who, q.clock)
+        if size < 1:
+            note_bad_size(t, q.step, named, size)
+            return -1
+    q.position = q.first + size
+    q.step += 1
+    return size
+
+
+@leaf_kernel
+def spend_serving(s: State, m: Queue) -> None:
+    """Spend a master's time on a chunk's size: overhead amid a chunk of its own, or as its only work."""
+    me = s.pes[m.first_pe]
+    done = m.clock + (me.calculation + s.costs.assignment)
+    if m.masters > 0 or m.own_begun != 0:
+        me.overhead += min(done, s.until) - m.clock
+    m.clock = done
+
+
+@leaf_kernel
+def _execute_own(s: State, m: Queue, request: float) -> None:
+    """Execute a master's chunk up to the first break at which a request waits, or to its end."""
+    me = s.pes[m.first_pe]
+    if m.own_begun == 0:
+        m.own_begun, m.own_seconds = 1, 0.0
+        me.chunks += 1
+        me.last_first, me.last_size = m.own_position, m.own_end - m.own_position
+        if _as_real(s):
+            m.own_parts, m.own_squares = 0, 0.0
+            me.last_part = part_length(s, me.last_size)
+        me.last_start = m.clock
+        me.overhead += m.clock - me.since
+    request = min(request, s.until)
+    if s.costs.break_time > 0.0 or _as_real(s):
+        _execute_with_long_breaks(s, m, me, request)
+    else:
+        reached, time = m.own_position, 0.0
+        if s.costs.block == 0:
+            reached = _last_break_before(s, m, me, request)
+        while True:
+            reached = min(reached + s.costs.break_after, m.own_end)
+            seconds = cost_of(s, m.own_position, reached) / me.speed
+            time = m.clock + slowed(s, seconds, m.clock, m.first_pe)
+            if reached == m.own_end or time >= request:
+                break
+        m.own_position = reached
+        m.own_seconds += min(time, s.until) - m.clock
+        m.clock = time
+    if m.own_position == m.own_end and m.clock < s.until:
+        _finish_own(s, m, me)
+
+
+@inner_kernel
+def _last_break_before(s: State, m: Queue, me: PE, request: float) -> int:
+    """Return where a master is at the last break of its chunk before a request, where costs are linear.
+
+    These loops may be too long for a look at each break.
+    """
+    every, begin = s.costs.break_after, m.own_position
+    low, high = 0, (m.own_end - 1 - begin) // every  # breaks; the last one before the end
+    while low < high:
+        middle = high - (high - low) // 2
+        seconds = cost_of(s, begin, begin + middle * every) / me.speed
+        if m.clock + slowed(s, seconds, m.clock, m.first_pe) < request:
+            low = middle
+        else:
+            high = middle - 1
+    return begin + low * every
+
+
+@leaf_kernel
+def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> None:
+    """Execute a master's chunk up to the break at whose end a request waits, where breaks take time."""
+    timed = me.last_part if _as_real(s) else m.own_end - m.own_position
+    while True:
+        length = max(m.own_length, 1) if s.costs.break_every > 0.0 else s.costs.break_after
+        reached = min(m.own_position + min(length, timed), m.own_end)
+        seconds = (cost_of(s, m.own_position, reached) + s.costs.piece_time) / me.speed
+        end = m.clock + slowed(s, seconds, m.clock, m.first_pe)
+        part, took = reached - m.own_position, end - m.clock
+        m.own_parts += 1
+        m.own_squares += took * took / part
+        if s.costs.break_every > 0.0:
+            # Longer than the loop is as long as it, and stays clear of the integers' end.
+            m.own_length = min(paced(length, part, took, s.costs.break_every), s.costs.iterations + 1)
+        m.own_seconds += min(end, s.until) - m.clock
+        m.own_position, m.clock = reached, end
+        if reached == m.own_end or end >= s.until:
+            return
+        m.clock = end + s.costs.break_time
+        me.overhead += min(m.clock, s.until) - end
+        if m.clock >= request:
+            return
+
+
+@inlined
+def _as_real(s: State) -> bool:
+    """Whether a master executes its chunks in the parts in which real ones do, of which each is a call."""
+    return bool(s.costs.piece_time > 0.0 or s.costs.break_every > 0.0)
+
+
+@leaf_kernel
+def _finish_own(s: State, m: Queue, me: PE) -> None:
+    """End a master's own chunk, after which it asks at once."""
+    keep_row(s, me, m.first_pe, m.own_step, m.clock)
+    cost = cost_of(s, me.last_first, m.own_end)
+    if _as_real(s):
+        cost += s.costs.piece_time * m.own_parts
+        me.parts, me.squares = m.own_parts, m.own_squares
+    seconds = cost / me.speed
+    if len(s.perturbation.slow_time) > 0:
+        me.pace = me.speed * (seconds / m.own_seconds) if seconds > 0.0 else me.speed
+        seconds = m.own_seconds
+    me.busy += seconds
+    me.finish = m.clock
+    me.spent, me.took = seconds, m.clock - me.since
+    me.waited = me.took - seconds
+    me.last_step, me.unreported = m.own_step, 1
+    me.asked, me.since = m.clock, m.clock
+    m.own_begun = 0
+    move(s.matches, m.tree, m.width, 0, m.clock)
+
+
+@leaf_kernel
+def end_master(s: State, m: Queue, ended: bool) -> None:
+    """Close what a master did; ``ended``: the loop was, before it had notified all others."""
+    me = s.pes[m.first_pe]
+    if m.own_begun != 0:  # amid its own chunk
+        keep_row(s, me, m.first_pe, m.own_step, s.until)
+        me.busy += m.own_seconds
+        me.finish = s.until
+        me.asked, me.since = s.until, s.until
+    if m.masters > 0:
+        for pe in range(m.first_pe + 1, m.first_pe + m.members):
+            ended = ended or s.pes[pe].notified_at < 0.0
+        me.notified_at = s.until if ended else min(m.clock, s.until)
+        me.idle = me.notified_at - me.overhead
 
 
 @kernel

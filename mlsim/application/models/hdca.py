@@ -10,12 +10,23 @@ import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.execution import FAR, NEAR, WRONG, execute, message, notify, report
-from mlsim.application.models.levels import ask_first, ask_nodes, back_at, leave, refill, take
-from mlsim.application.models.state import Inputs, Queue, State, close_state, open_state
-from mlsim.application.models.window import BAD, NOBODY, answer_node, enter
-
-__all__ = ["run"]
+from mlsim.application.models.chunk_execution import (
+    FAR,
+    NEAR,
+    WRONG,
+    ask_first,
+    ask_nodes,
+    back_at,
+    execute,
+    leave,
+    message,
+    notify,
+    refill,
+    report,
+    take,
+)
+from mlsim.application.models.dca import BAD, NOBODY, answer_node, enter
+from mlsim.application.models.loop_state import Inputs, Queue, State, close_state, open_state
 
 
 @kernel

@@ -10,12 +10,9 @@ import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_lowest_rank, move
-from mlsim.application.models import master
-from mlsim.application.models.execution import FAR, message
-from mlsim.application.models.levels import ask_first, ask_nodes, publish_node, refill
-from mlsim.application.models.state import Inputs, State, close_state, open_state
-
-__all__ = ["run"]
+from mlsim.application.models import cca
+from mlsim.application.models.chunk_execution import FAR, ask_first, ask_nodes, message, publish_node, refill
+from mlsim.application.models.loop_state import Inputs, State, close_state, open_state
 
 
 @kernel
@@ -33,7 +30,7 @@ def run(inputs: Inputs) -> int:
         return error
     for v in range(loop.members):
         # ``exhausted``, of the loop's queue: how many nodes will not ask the global master again.
-        master.end_master(s, s.queues[1 + v], v == 0 and loop.exhausted < loop.members)
+        cca.end_master(s, s.queues[1 + v], v == 0 and loop.exhausted < loop.members)
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
@@ -47,22 +44,22 @@ def _follow_masters(s: State) -> int:
     attention = np.inf  # when the reply reaches a local master
     while True:
         m = s.queues[1 + v]
-        doing = master.attend(s, m, s.matches[loop.tree + 1].time if v == 0 else attention)
-        if doing == master.BAD_SIZE:
+        doing = cca.attend(s, m, s.matches[loop.tree + 1].time if v == 0 else attention)
+        if doing == cca.BAD_SIZE:
             return -1
-        if doing == master.DONE and (v == 0 or closing > 0):
+        if doing == cca.DONE and (v == 0 or closing > 0):
             # PE 0 acts no more; where the loop was ended, other masters may be amid a chunk.
             closing += 1
             if closing >= loop.members:
                 return 0
             v, attention = closing, np.inf
             continue
-        if doing == master.REFILL:
+        if doing == cca.REFILL:
             m.awaiting = 1
             move(s.matches, loop.tree, loop.width, v, m.clock + message(s.pes[m.first_pe], FAR))
             if v == 0:
                 continue
-        if doing != master.ATTENTION:
+        if doing != cca.ATTENTION:
             if begun < loop.members:
                 begun += 1
             v = begun if begun < loop.members else 0
@@ -91,11 +88,11 @@ def _serve_node(s: State) -> int:
     move(s.matches, loop.tree, loop.width, asker, np.inf)
     publish_node(s, asker)
     loop.clock = m.clock
-    got = master.assign(s, loop, asker, asker)
+    got = cca.assign(s, loop, asker, asker)
     if got < 0:
         return -1
     if got > 0:
-        master.spend_serving(s, m)
+        cca.spend_serving(s, m)
     else:
         loop.exhausted += 1
     s.queues[1 + asker].reply_first, s.queues[1 + asker].got = loop.first, got

@@ -11,15 +11,22 @@ import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.execution import FAR, execute, message, notify, report
-from mlsim.application.models.levels import ask_first, ask_nodes, back_at, leave
-from mlsim.application.models.state import Inputs, Queue, State, close_state, open_state
-from mlsim.application.models.window import BAD, answer_node
+from mlsim.application.models.chunk_execution import (
+    FAR,
+    ask_first,
+    ask_nodes,
+    back_at,
+    execute,
+    leave,
+    message,
+    notify,
+    report,
+)
+from mlsim.application.models.dca import BAD, answer_node
+from mlsim.application.models.loop_state import Inputs, Queue, State, close_state, open_state
 from mlsim.application.techniques.fixed import begin_of_part, static_size
 from mlsim.application.techniques.guided import guided_recursive_size
-from mlsim.application.techniques.rules import GSS, STATIC
-
-__all__ = ["run"]
+from mlsim.application.techniques.technique_rules import GSS, STATIC
 
 
 @kernel

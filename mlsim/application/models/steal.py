@@ -10,14 +10,10 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel, shared, zeros
-from mlsim.application.event_queue import due_of, move, play
-from mlsim.application.models.execution import WRONG, execute, notify
-from mlsim.application.models.levels import refill, take
-from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
-from mlsim.application.records import Records, dtype_of
+from mlsim.application.event_queue import Records, dtype_of, due_of, move, play
+from mlsim.application.models.chunk_execution import WRONG, execute, notify, refill, take
+from mlsim.application.models.loop_state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.application.techniques.fixed import begin_of_part
-
-__all__ = ["run"]
 
 ASKS, TAKES, DEPARTS, ARRIVES, STEALS, RETURNS = 0, 1, 2, 3, 4, 5
 

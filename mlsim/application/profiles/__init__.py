@@ -3,10 +3,9 @@
 Importing this package loads no kernel; the profiles that need one do when they are computed.
 """
 
-from mlsim.application.profiles.files import read_costs
-from mlsim.application.profiles.making import fixed_length, image_size, iteration_costs
-from mlsim.application.profiles.registry import PROFILES, ProfileEntry
-from mlsim.application.profiles.request import Request
+from mlsim.application.profiles.cost_files import read_costs
+from mlsim.application.profiles.profile_costs import fixed_length, image_size, iteration_costs
+from mlsim.application.profiles.profile_requests import PROFILES, ProfileEntry, Request
 
 __all__ = [
     "PROFILES",

@@ -1,7 +1,12 @@
 """Techniques: the rules for chunk sizes, as compiled functions, one module a family."""
 
-from mlsim.application.techniques.rules import new_rule, recursive_size, reset_rule, straightforward_size
 from mlsim.application.techniques.sequence import Form, sequence
+from mlsim.application.techniques.technique_rules import (
+    new_rule,
+    recursive_size,
+    reset_rule,
+    straightforward_size,
+)
 
 __all__ = [
     "Form",

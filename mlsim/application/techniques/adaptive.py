@@ -14,22 +14,8 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
-from mlsim.application.linear_costs import cost_between, is_linear, spread_of_line
+from mlsim.application.iteration_costs import cost_between, is_linear, spread_of_line
 from mlsim.application.techniques.fixed import ceil_div
-
-__all__ = [
-    "adaptive_size",
-    "learn_iterations",
-    "learn_pieces",
-    "learn_timed",
-    "learn_waiting",
-    "new_measurements",
-    "put",
-    "spread_of_parts",
-    "timed_length",
-    "variance",
-]
-
 
 COUNT, MEAN, SPREAD = 0, 1, 2
 # Two more where chunks are timed by pieces.

@@ -19,8 +19,6 @@ from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel
 from mlsim.application.techniques.adaptive import put
 
-__all__ = ["bold_size", "note_assigned", "note_finished"]
-
 SIZE = 0
 SPEED, HEAD = 0, 1
 ROUNDING = 1e-9

@@ -1,19 +1,13 @@
-"""Factoring: batches of P chunks, each batch a share of what is left: FAC, FAC2 and WF."""
+"""Factoring, FAC, FAC2 and WF, and weights learned within a loop, AWF-B to AWF-E."""
 
 from __future__ import annotations
 
 import math
 
-from mlsim._jit import inner_kernel
+from mlsim._arrays import Floats
+from mlsim._jit import inner_kernel, kernel
+from mlsim.application.techniques.adaptive import RATE, put
 from mlsim.application.techniques.fixed import ceil_div, round_up
-
-__all__ = [
-    "factoring_each_size",
-    "factoring_recursive_size",
-    "factoring_size",
-    "factoring_straightforward_size",
-    "weighted_size",
-]
 
 _BITS = 62
 _NOISE = 1e-9
@@ -84,3 +78,36 @@ def weighted_size(size: int, weight: float, n: int) -> int:
     if value * _NOISE >= 1.0:
         return int(value) if value < n else n
     return math.ceil(value * (1.0 - _NOISE)) if value < n else n
+
+
+CHUNKS, SECONDS, ITERATIONS = 0, 1, 2
+
+
+@kernel
+def learn_chunk(measured: Floats, sums: Floats, weights: Floats, pe: int, size: int, seconds: float) -> None:
+    """Add an executed chunk (size >= 1) to a PE's rate; chunks that took no time count as none."""
+    had_none = measured[SECONDS, pe] == 0.0
+    measured[CHUNKS, pe] += 1.0
+    k = measured[CHUNKS, pe]
+    measured[SECONDS, pe] += k * seconds
+    measured[ITERATIONS, pe] += k * size
+    if measured[SECONDS, pe] > 0.0:
+        if had_none:
+            sums[0, 0] += 1.0
+            sums[1, 0] += weights[pe]
+        put(sums, RATE, pe, measured[ITERATIONS, pe] / measured[SECONDS, pe])
+
+
+@inner_kernel
+def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> float:
+    """Return the weight of a PE from all that has been measured so far (AWF-C, AWF-E)."""
+    if measured[SECONDS, pe] == 0.0:
+        return float(weights[pe])
+    return float(sums[1, 0] * (measured[ITERATIONS, pe] / measured[SECONDS, pe]) / sums[RATE, 1])
+
+
+@inner_kernel
+def learn_weights(measured: Floats, sums: Floats, weights: Floats) -> None:
+    """Adopt all weights measured so far (AWF-B, AWF-D)."""
+    for pe in range(len(weights)):
+        weights[pe] = learned_weight(measured, sums, weights, pe)

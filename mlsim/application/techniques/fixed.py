@@ -1,22 +1,12 @@
-"""Techniques whose chunk size does not change over the loop: STATIC, SS, FSC and mFSC."""
+"""Techniques of fixed chunk sizes, STATIC, SS, FSC and mFSC, and of random ones."""
 
 from __future__ import annotations
 
 import math
 
-from mlsim._jit import inner_kernel
+import numpy as np
 
-__all__ = [
-    "ROUNDING",
-    "begin_of_part",
-    "ceil_div",
-    "fixed_size",
-    "modified_fixed_size",
-    "round_up",
-    "self_scheduling_size",
-    "share_size",
-    "static_size",
-]
+from mlsim._jit import inner_kernel
 
 ROUNDING = 1e-12
 
@@ -91,3 +81,35 @@ def modified_fixed_size(n: int, p: int) -> int:
     """
     t = ceil_div(n, p)
     return int(0.55 + t * math.log(2.0) / math.log(t)) if t > 1 else 1
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+@inner_kernel
+def _mixed(state: int) -> int:
+    """Mix the bits of a 64-bit number (SplitMix64; Steele, Lea and Flood 2014)."""
+    z = np.uint64(state)
+    z = (z ^ (z >> np.uint64(30))) * _FIRST
+    z = (z ^ (z >> np.uint64(27))) * _SECOND
+    return np.int64(z ^ (z >> np.uint64(31)))  # type: ignore[return-value]  # an int to kernels
+
+
+@inner_kernel
+def random_key(low: int, high: int) -> int:
+    """Return the key of a loop's random numbers, from the lower 32 and the upper bits of the seed."""
+    return _mixed(_mixed(low + 1) ^ high)
+
+
+@inner_kernel
+def random_size(i: int, low: int, high: int, key: int) -> int:
+    """Return RND's chunk, uniform in ``low`` … ``high`` (Ciorba, Iwainsky and Buder 2018).
+
+    Both are shares of N/P; 1 and ⌈N/P⌉ are those of Eleliemy 2021, Eq. 2.12. 63 random bits modulo the number
+    of sizes, so sizes differ in probability by at most (high − low + 1) / 2^63. The generator is SplitMix64,
+    whose i-th number needs none of those before it.
+    """
+    bits = np.uint64(_mixed(np.int64(np.uint64(key) + np.uint64(i + 1) * _GOLDEN)))  # type: ignore[arg-type]  # as above
+    return int(np.int64(bits >> np.uint64(1))) % (high - low + 1) + low

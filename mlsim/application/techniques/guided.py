@@ -21,17 +21,6 @@ from mlsim._arrays import Ints
 from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.application.techniques.fixed import ROUNDING, ceil_div
 
-__all__ = [
-    "FRACTION_WORDS",
-    "guided_recursive_size",
-    "guided_straightforward_size",
-    "new_guide",
-    "reset_guide",
-    "taper_size",
-    "taper_straightforward_size",
-]
-
-
 FRACTION_WORDS = 4
 STEP = 0
 ROUNDED = 1

@@ -16,18 +16,6 @@ from mlsim.application.techniques.adaptive import MEAN, RATE, RISK, put, varianc
 from mlsim.application.techniques.factoring import factoring_each_size
 from mlsim.application.techniques.fixed import ceil_div
 
-__all__ = [
-    "ROUNDING",
-    "batch_chunk",
-    "forget_chunks",
-    "library_adaptive_size",
-    "library_slope",
-    "library_weight",
-    "new_batch",
-    "note_deviation",
-    "rounded",
-]
-
 ROUNDING = 0.55
 _NOISE = 1e-9
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from mlsim.application.choice import WEIGHTED, Choice, canonical, choose
+from mlsim.application.technique_choice import WEIGHTED, Choice, canonical, choose
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
-from mlsim.application.techniques.rules import (
+from mlsim.application.techniques.technique_rules import (
     is_adaptive,
     needs_remaining,
     new_rule,
@@ -19,8 +19,6 @@ from mlsim.application.techniques.rules import (
 )
 from mlsim.errors import InputError
 from mlsim.scenario import ParametersConfig, Statistics, split_technique
-
-__all__ = ["Form", "sequence"]
 
 Form = Literal["recursive", "straightforward"]
 

@@ -3,8 +3,8 @@
 The profile is kept too, but where drains are announced, nodes have gone back to a job, or the allocator is
 the user's own: a pass in which nothing came back early forgets what is past, and finds places for new jobs.
 Where a job ends early, what it leaves is added. After all else that changes what is free, or what is expected
-to be, the room has another version (:mod:`mlsim.batch.columns.versions`), and the profile is made anew, with
-the reservations there are.
+to be, the room has another version (:mod:`mlsim.batch.columns.job_columns`), and the profile is made anew,
+with the reservations there are.
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.backfill.classes import size_of
-from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, list_jobs, next_due
-from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
-from mlsim.batch.backfill.node_gaps import compress_on_nodes
-from mlsim.batch.backfill.profile import (
+from mlsim.batch.backfill.free_profile import (
     END,
     begin_at,
     forget_past,
@@ -25,8 +21,11 @@ from mlsim.batch.backfill.profile import (
     sort_segments,
     stop_using,
 )
-from mlsim.batch.backfill.searches import begin_searches, earliest
-from mlsim.batch.columns.columns import (
+from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
+from mlsim.batch.backfill.node_gaps import compress_on_nodes
+from mlsim.batch.backfill.recheck import NONE, begin_looks, have_all_looked_at, list_jobs, next_due
+from mlsim.batch.backfill.reservations import begin_searches, earliest, size_of
+from mlsim.batch.columns.job_columns import (
     EARLY,
     FIRST,
     FREE,
@@ -39,15 +38,19 @@ from mlsim.batch.columns.columns import (
     RUNNING,
     UNSEEN,
     Columns,
+    FloatColumns,
+    IntColumn,
+    forget_profile,
+    is_profile_kept,
+    keep_profile,
 )
-from mlsim.batch.columns.packing import FloatColumns, Ints
-from mlsim.batch.columns.running import running_at
-from mlsim.batch.columns.table import BEGIN_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
-from mlsim.batch.columns.versions import forget_profile, is_profile_kept, keep_profile
-from mlsim.batch.order.blocks import GONE
+from mlsim.batch.columns.job_table import BEGIN_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
+from mlsim.batch.columns.running_jobs import running_at
 from mlsim.batch.order.queue import drop_started, sort_slots
+from mlsim.batch.order.queue_blocks import GONE
 from mlsim.batch.room.room import (
     Room,
+    begin,
     bring_plan,
     counts_only_units,
     counts_units,
@@ -60,13 +63,10 @@ from mlsim.batch.room.room import (
     place_reserved,
     plan_holds,
 )
-from mlsim.batch.room.steps import begin
-
-__all__ = ["backfill_conservative", "next_reservation"]
 
 
 @kernel(forceinline=True)
-def next_reservation(now: float, n: int, queue: Ints, floats: FloatColumns) -> float:
+def next_reservation(now: float, n: int, queue: IntColumn, floats: FloatColumns) -> float:
     """Return the first reservation after now of the jobs in ``n`` places; infinity if there is none."""
     time = np.inf
     for k in range(n):

@@ -1,10 +1,4 @@
-"""Backfilling with no reservation (greedy) or with one (EASY).
-
-EASY is that of Mu'alem and Feitelson 2001, with an order of its own for the walk of backfilling as in Zrigui
-2021, Algorithm 1. What other simulators mean by EASY, and where it is here: accasim and batsched keep the
-head's reservation from pass to pass and are in this module; cqsim is in
-:mod:`mlsim.batch.backfill.reservations`.
-"""
+"""Backfilling with no reservation (greedy) or with one (EASY)."""
 
 from __future__ import annotations
 
@@ -13,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel
-from mlsim.batch.columns.before import goes_before
-from mlsim.batch.columns.columns import (
+from mlsim.batch.columns.job_columns import (
     ACCASIM,
     BACKFILL,
     BATSCHED,
@@ -30,29 +23,39 @@ from mlsim.batch.columns.columns import (
     QUEUED,
     UNSORTED,
     Columns,
+    IntColumn,
+    goes_before,
 )
-from mlsim.batch.columns.running import end_of_running, first_after, is_due, next_running, running_at
-from mlsim.batch.columns.table import ESTIMATE, EXPECTED, KEY, PLACE, RESERVED, UNITS, WALK_KEY
-from mlsim.batch.columns.times import overdue_end
-from mlsim.batch.order.blocks import next_fitting
-from mlsim.batch.order.queue import compute_walk_keys, leave, sort_slots
+from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, KEY, PLACE, RESERVED, UNITS, WALK_KEY
+from mlsim.batch.columns.running_jobs import (
+    end_of_running,
+    first_after,
+    is_due,
+    next_running,
+    overdue_end,
+    running_at,
+)
+from mlsim.batch.order.queue import compute_walk_keys, find_next_head, leave, sort_slots
+from mlsim.batch.order.queue_blocks import GONE, next_fitting
 from mlsim.batch.room.room import (
     Room,
+    begin,
     begin_future,
+    begin_on_part,
     could_start,
     find_room,
+    find_room_in_part,
+    fits_beside,
     forget_found,
     go_to,
     head_fits,
     in_room,
     let_go,
+    measure_part,
     most_beside,
     next_change,
     take_beside,
 )
-from mlsim.batch.room.steps import begin
-
-__all__ = ["backfill", "find_reservation", "is_put_off", "keep_reservation"]
 
 _CHOSEN_SINGLY: Final = 8
 """Candidates that are found one by one in the order of backfilling, before all others are sorted."""
@@ -64,8 +67,8 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
 
     Running jobs are let go in the order of their expected ends, all of one time together. What a job has
     released early is not expected a second time. A job that ends at this very time is expected now, one that
-    outlived its estimate at :func:`mlsim.batch.columns.times.overdue_end`; the ends of announced drains are
-    looked at as ends of jobs are.
+    outlived its estimate at :func:`mlsim.batch.columns.running_jobs.overdue_end`; the ends of announced
+    drains are looked at as ends of jobs are.
 
     Parameters
     ----------
@@ -286,3 +289,47 @@ def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
     if columns.counts[UNSORTED] or columns.rules[ORDER] != columns.rules[POLICY]:
         return _start_by_key(n_started, place, now, time, is_kept, columns, room)
     return _start_by_place(n_started, place, now, time, is_kept, columns, room)
+
+
+@apart_kernel
+def _shortest(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
+    """Find the place in the queue of the shortest job that may start on a part of what is free; -1: none."""
+    head, best, time = columns.queue[columns.counts[HEAD]], -1, np.inf
+    if columns.rules[BACKFILL] == EASY:
+        time = find_reservation(head, now, columns, room)
+    for k in range(columns.counts[FRONT], columns.counts[PLACES]):
+        slot = columns.queue[k]
+        if slot == GONE:
+            continue
+        if best >= 0 and not goes_before(slot, columns.queue[best], ESTIMATE, columns.ints, columns.floats):
+            continue
+        if not find_room_in_part(slot, part, now, columns, room):
+            continue
+        in_time = slot == head or now + columns.floats[ESTIMATE, slot] <= time
+        if in_time or fits_beside(slot, head, columns, room):
+            best = k
+        forget_found(room)
+    return best
+
+
+@apart_kernel
+def start_short_jobs(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
+    """Start the shortest jobs that fit on what was released since the last pass; return how many.
+
+    ``part`` is what is free of it, as the room counts; it is updated.
+    """
+    measure_part(part, columns, room)
+    n_started = 0
+    while columns.counts[QUEUED] > 0:
+        k = _shortest(part, now, columns, room)
+        if k < 0:
+            break
+        slot, overtakes = columns.queue[k], k != columns.counts[HEAD]
+        leave(k, columns)
+        if not overtakes and columns.counts[UNSORTED]:
+            find_next_head(columns)
+        find_room_in_part(slot, part, now, columns, room)
+        begin_on_part(slot, part, now, overtakes, columns, room)
+        columns.started[n_started] = slot
+        n_started += 1
+    return n_started

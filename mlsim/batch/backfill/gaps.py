@@ -8,7 +8,7 @@ t; and, as there was none when it was last looked at, only if that run overlaps 
 earliest of these runs is where it moves. (No run that begins earlier is missed: it would overlap no younger
 gap, and the job would have moved there before.)
 
-So who may move is known when a gap is made (:mod:`mlsim.batch.backfill.due`): of the run that a job moves
+So who may move is known when a gap is made (:mod:`mlsim.batch.backfill.recheck`): of the run that a job moves
 into, the youngest gap is the last part that became wide enough for it. The job asks for more units than were
 free there before, and for no more than now; and either it begins where that part ends, or runs around the gap
 are long enough for it. How long these are is found out class of size by class of size, only as far as there
@@ -22,8 +22,8 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.backfill.classes import least_of, size_of
-from mlsim.batch.backfill.due import (
+from mlsim.batch.backfill.free_profile import END, begin_at, begin_before, stop_using
+from mlsim.batch.backfill.recheck import (
     ANYWHERE,
     NONE,
     begin_with,
@@ -34,13 +34,11 @@ from mlsim.batch.backfill.due import (
     shortest_after,
     take_gap,
 )
-from mlsim.batch.backfill.profile import END, begin_at, begin_before, stop_using
-from mlsim.batch.columns.columns import FIRST, GAPS, GREATEST_SIZE, LEAST_SIZE, MOST_UNITS, Columns
-from mlsim.batch.columns.table import BEGIN_SEGMENT, DUE, END_SEGMENT, RESERVED, SIZE, UNITS
-from mlsim.batch.columns.times import reserved_time, stay_end
+from mlsim.batch.backfill.reservations import least_of, size_of
+from mlsim.batch.columns.job_columns import FIRST, GAPS, GREATEST_SIZE, LEAST_SIZE, MOST_UNITS, Columns
+from mlsim.batch.columns.job_table import BEGIN_SEGMENT, DUE, END_SEGMENT, RESERVED, SIZE, UNITS
+from mlsim.batch.columns.running_jobs import reserved_time, stay_end
 from mlsim.batch.room.room import Room, change_segments, counts_only_units, fits_segment, in_room
-
-__all__ = ["close_gaps", "earlier_place", "length_of_run", "move", "note_gap"]
 
 _ROUNDED_UP: Final = 1.0 + 2.0**-52
 

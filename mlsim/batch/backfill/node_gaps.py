@@ -19,11 +19,11 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel
-from mlsim.batch.backfill.classes import least_of, size_of
-from mlsim.batch.backfill.due import ANYWHERE, NONE, begin_looks, have_all_looked_at, make_due, next_due
+from mlsim.batch.backfill.free_profile import END, earliest_in, reserve_from, stop_using
 from mlsim.batch.backfill.gaps import length_of_run
-from mlsim.batch.backfill.profile import END, earliest_in, reserve_from, stop_using
-from mlsim.batch.columns.columns import (
+from mlsim.batch.backfill.recheck import ANYWHERE, NONE, begin_looks, have_all_looked_at, make_due, next_due
+from mlsim.batch.backfill.reservations import least_of, size_of
+from mlsim.batch.columns.job_columns import (
     EARLY,
     FIRST,
     GREATEST_SIZE,
@@ -32,8 +32,9 @@ from mlsim.batch.columns.columns import (
     QUEUED,
     UNSEEN,
     Columns,
+    is_profile_kept,
 )
-from mlsim.batch.columns.table import (
+from mlsim.batch.columns.job_table import (
     ASKED,
     BEGIN_SEGMENT,
     DUE,
@@ -43,8 +44,7 @@ from mlsim.batch.columns.table import (
     RESERVED,
     SIZE,
 )
-from mlsim.batch.columns.times import reserved_time, stay_end
-from mlsim.batch.columns.versions import is_profile_kept
+from mlsim.batch.columns.running_jobs import reserved_time, stay_end
 from mlsim.batch.room.room import (
     Room,
     asked,
@@ -56,8 +56,6 @@ from mlsim.batch.room.room import (
     is_planned,
     keep_plan,
 )
-
-__all__ = ["compress_on_nodes"]
 
 # Rows of the reach of gaps, of which there is one at a time here: for each class of size, how long (s) runs
 # around the gap are at most, when the last one ends, and for how long jobs of the class ask at most.

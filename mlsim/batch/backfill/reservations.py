@@ -1,19 +1,24 @@
-"""Backfilling with several reservations: the first k jobs that do not fit have one, in each pass anew.
-
-What a pass reserves is forgotten at its end. So it reserves only while there is a job that it might keep from
-starting: a *candidate*, for which enough is free now, and stays free for as long as the job asks for room. As
-less and less is free, a job that is no candidate any more never is one again in the same pass.
-"""
+"""Backfilling with reservations for the first k jobs."""
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 import numpy as np
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.backfill.easy import next_behind
-from mlsim.batch.backfill.profile import END, fits_now, make_profile, short_of, take
-from mlsim.batch.backfill.searches import begin_searches, earliest
-from mlsim.batch.columns.columns import (
+from mlsim.batch.backfill.free_profile import (
+    END,
+    earliest_counted,
+    earliest_in,
+    fits_now,
+    make_profile,
+    short_of,
+    take,
+)
+from mlsim.batch.columns.job_columns import (
     CQSIM,
     EASY_AS,
     FIRST,
@@ -25,21 +30,84 @@ from mlsim.batch.columns.columns import (
     RESERVATIONS,
     Columns,
 )
-from mlsim.batch.columns.table import PLACE
-from mlsim.batch.columns.times import reserved_time, stay_end
-from mlsim.batch.order.blocks import GONE
+from mlsim.batch.columns.job_table import PLACE
+from mlsim.batch.columns.running_jobs import reserved_time, stay_end
 from mlsim.batch.order.queue import leave, order_walk
-from mlsim.batch.room.room import (
-    Room,
-    asked,
-    could_start,
-    counts_units,
-    forget_found,
-    in_room,
-)
-from mlsim.batch.room.steps import begin
+from mlsim.batch.order.queue_blocks import GONE
+from mlsim.batch.room.room import Room, asked, begin, could_start, counts_units, forget_found, in_room
 
-__all__ = ["backfill_several"]
+_FINE: Final = 2
+"""Classes of sizes in which numbers of units double."""
+N_SIZES: Final = 64
+"""Classes; the last one has no end."""
+N_DURATIONS: Final = 63
+"""Classes of durations, two in which they double, one bit of a word each; the last one has no end."""
+
+_LONG: Final = 2.0**31
+
+
+@leaf_kernel
+def size_of(units: int) -> int:
+    """Return the class of a number of units, 0 of them or more."""
+    doubled = 0
+    while units >= 2 * _FINE:
+        units >>= 1
+        doubled += 1
+    return min(_FINE * doubled + units, N_SIZES - 1)
+
+
+@leaf_kernel
+def least_of(size: int) -> int:
+    """Return the smallest number of units of a class."""
+    doubled = max(size // _FINE - 1, 0)
+    return (size - _FINE * doubled) << doubled
+
+
+@leaf_kernel
+def duration_class(seconds: float) -> int:
+    """Return the class of a duration (s), 0 or more."""
+    if seconds >= _LONG:
+        return N_DURATIONS - 1
+    fraction, exponent = math.frexp(seconds)
+    return int(min(max(2 * exponent + (1 if fraction >= 0.75 else 0), 0), N_DURATIONS - 1))
+
+
+@leaf_kernel
+def shortest_of(lasts: int) -> float:
+    """Return the shortest duration (s) of a class."""
+    if lasts == 0:
+        return 0.0
+    return math.ldexp(0.75 if lasts & 1 else 0.5, lasts >> 1)
+
+
+@leaf_kernel
+def begin_searches(columns: Columns) -> None:
+    """Begin to look for places in a profile in which only less will be free."""
+    columns.searched_classes[:] = 0
+
+
+@leaf_kernel
+def _least_place(units: int, duration: float, columns: Columns) -> int:
+    """Find the first segment with which the least job fits that is in the class of such a one."""
+    size, lasts = size_of(units), duration_class(duration)
+    bit = np.int64(1) << np.int64(lasts)
+    first = columns.counts[FIRST]
+    if columns.searched_classes[size] & bit:
+        first = columns.searched[size, lasts]
+    columns.searched_classes[size] |= bit
+    first = earliest_counted(least_of(size), shortest_of(lasts), first, columns)
+    columns.searched[size, lasts] = first
+    return int(first)
+
+
+@in_room
+def earliest(slot: int, columns: Columns, room: Room) -> int:
+    """Find the first segment from which on a job fits for as long as it asks for room; END if never.
+
+    The room notes the units.
+    """
+    first = _least_place(asked(slot, columns, room), reserved_time(slot, columns), columns)
+    return earliest_in(slot, first, np.inf, columns, room)
 
 
 @in_room

@@ -1,7 +1,8 @@
 """Thousands of small simulations in one compiled call: every workload under every weight vector.
 
 For studies and learning that need start times or sums of slowdowns and nothing else: no nodes are
-chosen, units are only counted. Start times are those of :class:`mlsim.batch.clock.compiled.CompiledBatch`.
+chosen, units are only counted. Start times are those of
+:class:`mlsim.batch.clock.compiled_replay.CompiledBatch`.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from mlsim._arrays import Mask
+from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
-from mlsim.batch.clock.replay_kernel import N_PROGRESS, replay
-from mlsim.batch.columns.columns import FREE, N_COUNTS, Columns, columns_at
-from mlsim.batch.columns.packing import pack_pointers
-from mlsim.batch.columns.running import running_arrays
-from mlsim.batch.columns.table import (
+from mlsim.batch.clock.compiled_replay import N_PROGRESS, replay
+from mlsim.batch.columns.job_columns import FREE, N_COUNTS, Columns, columns_at, pack_pointers
+from mlsim.batch.columns.job_table import (
     BACKFILLED,
     END,
     ESTIMATE,
@@ -33,19 +32,14 @@ from mlsim.batch.columns.table import (
     WALLTIME,
     WITHDRAWAL,
 )
+from mlsim.batch.columns.running_jobs import running_arrays
 from mlsim.batch.dispatch.passes import Reserving, reserving
-from mlsim.batch.order.fairshare import N_SHARES
-from mlsim.batch.order.policies import WEIGHTS, parameters_of
-from mlsim.batch.order.withdrawals import withdrawals_in_order
+from mlsim.batch.order.policies import N_SHARES, WEIGHTS, parameters_of
+from mlsim.batch.order.queue import withdrawals_in_order
 from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
 from mlsim.batch.state.batch_columns import block_arrays, profile_arrays, rules_of
 from mlsim.scenario import BatchConfig, Policy
-from mlsim.workload.jobs import JobBlock
-
-__all__ = ["ReplayMemory", "Replays", "replay_many"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mlsim.workload.workload_jobs import JobBlock
 
 _N_INTS, _N_FLOATS = len(INTS), len(FLOATS)
 _UNLIMITED = 1 << 62

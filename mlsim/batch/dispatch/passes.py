@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 from mlsim._jit import apart_kernel, by_last_type, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import backfill_conservative
-from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation
+from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation, start_short_jobs
 from mlsim.batch.backfill.reservations import backfill_several
-from mlsim.batch.backfill.short_jobs import start_short_jobs
-from mlsim.batch.columns.columns import (
+from mlsim.batch.columns.job_columns import (
     ALLOW_BACKFILL,
     BACKFILL,
     CONSERVATIVE,
@@ -26,45 +25,29 @@ from mlsim.batch.columns.columns import (
     RESERVATIONS,
     UNSORTED,
     Columns,
+    IntColumn,
     columns_at,
 )
-from mlsim.batch.columns.packing import Ints
-from mlsim.batch.columns.running import first_after, next_running, running_at
-from mlsim.batch.columns.table import PLANNED
+from mlsim.batch.columns.job_table import PLANNED
+from mlsim.batch.columns.running_jobs import first_after, next_running, running_at
 from mlsim.batch.order.queue import enqueue, find_head, find_next_head, leave, order_queue, sort_by_keys, tidy
-from mlsim.batch.room import steps
+from mlsim.batch.room import room as steps
 from mlsim.batch.room.pool import Pool
 from mlsim.batch.room.room import Room, begin_pass, find_room, in_room
-
-__all__ = [
-    "ManyReservations",
-    "OneReservation",
-    "Reserving",
-    "arrive",
-    "begin",
-    "bring_head",
-    "enter_queue",
-    "has_work",
-    "make_pass",
-    "process_timestamp",
-    "queue_arrivals",
-    "reserving",
-]
-
 
 _HEADS_FOUND_SINGLY: Final = 8
 """Starts from the head after which a queue that is not in the order of its keys is sorted."""
 
 
 @leaf_kernel
-def enter_queue(now: float, first: int, last: int, arrivals: Ints, columns: Columns) -> None:
+def enter_queue(now: float, first: int, last: int, arrivals: IntColumn, columns: Columns) -> None:
     """Put the jobs ``arrivals[first:last]`` into the queue."""
     for k in range(first, last):
         enqueue(arrivals[k], now, columns)
 
 
 @kernel
-def queue_arrivals(now: float, first: int, last: int, arrivals: Ints, columns: int) -> None:
+def queue_arrivals(now: float, first: int, last: int, arrivals: IntColumn, columns: int) -> None:
     """Do what :func:`enter_queue` does, for Python, which gives the address of the columns."""
     enter_queue(now, first, last, arrivals, columns_at(columns))
 
@@ -116,10 +99,10 @@ def _free_what_is_due(now: float, columns: Columns, room: Room) -> None:
 def arrive(
     now: float,
     n_ended: int,
-    ended: Ints,
+    ended: IntColumn,
     first: int,
     last: int,
-    arrivals: Ints,
+    arrivals: IntColumn,
     columns: Columns,
     room: Room,
 ) -> None:
@@ -164,7 +147,7 @@ class ManyReservations(NamedTuple):
 Reserving = OneReservation | ManyReservations
 
 
-def reserving(rules: Ints) -> Reserving:
+def reserving(rules: IntColumn) -> Reserving:
     """Return which passes these rules ask for."""
     many = rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1
     return (ManyReservations if many else OneReservation)(int(rules[RESERVATIONS]))
@@ -223,11 +206,11 @@ def begin(now: float, ordered: bool, columns: Columns, room: Room) -> None:
 def process_timestamp(
     now: float,
     n_ended: int,
-    ended: Ints,
+    ended: IntColumn,
     first: int,
     last: int,
-    arrivals: Ints,
-    released: Ints,
+    arrivals: IntColumn,
+    released: IntColumn,
     columns: Columns,
     pool: Pool,
     reserving: Reserving,

@@ -1,4 +1,4 @@
 """What happens beside submissions and ends.
 
-The handlers know the simulator as :class:`mlsim.batch.events.system.System` and no more than that.
+The handlers know the simulator as :class:`mlsim.batch.events.event_context.System` and no more than that.
 """

@@ -1,21 +1,116 @@
-"""Nodes that go out of use and come back: failures, listed or random, and drains, announced or not."""
+"""Outages of nodes, random failures, and restarts of jobs."""
 
 from __future__ import annotations
 
+import math
 from array import array
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlsim.batch.clock.clock import Event, Order
-from mlsim.batch.events.failing import FailureProcess, OutagePlan
+from mlsim.batch.clock.event_clock import Event, Order
+from mlsim.batch.columns.job_table import BACKFILLED, CORES, END, ESTIMATE, RUN, START, STATE, WALLTIME
+from mlsim.batch.events.event_context import System
 from mlsim.batch.events.releases import Releases
-from mlsim.batch.events.system import System
-from mlsim.batch.room.announced import AnnouncedDrain
-from mlsim.record import OutageKind, Outages
-from mlsim.scenario import DrainConfig, FailureConfig
+from mlsim.batch.room.pool import AnnouncedDrain
+from mlsim.record import Attempts, JobState, OutageKind, Outages, empty
+from mlsim.scenario import (
+    BatchConfig,
+    DrainConfig,
+    FailureConfig,
+    FailureRule,
+    PlatformConfig,
+    RandomFailureConfig,
+    node_ranges,
+)
 
-__all__ = ["OutageCalendar"]
+# Keeps these random numbers apart from others that are keyed by the seed.
+_STREAM = 0xFA11
+
+
+class FailureProcess:
+    """Failures and repairs of one node: time in use by Weibull, time to repair exponential.
+
+    The random numbers are keyed by the seed, the entry of the scenario and the node, and drawn in order of
+    time, so what happens to other nodes and to jobs changes nothing.
+
+    Parameters
+    ----------
+    node
+        Number of the node.
+    config
+        Means and shape.
+    key
+        Key of its random numbers.
+    """
+
+    def __init__(self, node: int, config: RandomFailureConfig, key: np.random.SeedSequence) -> None:
+        self.node = node
+        self._shape = config.shape
+        # The mean of the Weibull distribution is scale · Γ(1 + 1 / shape).
+        self._scale = config.mtbf / math.gamma(1.0 + 1.0 / config.shape)
+        self._mean_repair = config.mttr
+        self._random = np.random.default_rng(key)
+
+    def time_in_use(self) -> float:
+        """Draw how long the node is in use until it fails, in s."""
+        return self._scale * float(self._random.weibull(self._shape))
+
+    def time_to_repair(self) -> float:
+        """Draw how long its repair takes, in s."""
+        return self._mean_repair * float(self._random.standard_exponential())
+
+
+@dataclass(frozen=True, slots=True)
+class OutagePlan:
+    """What is known beforehand of nodes that will be out of use.
+
+    Attributes
+    ----------
+    failures, random_failures, drains
+        The entries of the scenario.
+    groups
+        Name and number of nodes of every node group.
+    seed
+        Seed of the scenario.
+    """
+
+    failures: tuple[FailureConfig, ...] = ()
+    random_failures: tuple[RandomFailureConfig, ...] = ()
+    drains: tuple[DrainConfig, ...] = ()
+    groups: tuple[tuple[str, int], ...] = ()
+    seed: int = 0
+
+    @classmethod
+    def from_config(cls, config: PlatformConfig, seed: int) -> OutagePlan:
+        """Take over the entries of a scenario."""
+        groups = tuple((group.name, group.count) for group in config.nodes)
+        return cls(config.failures, config.random_failures, config.drains, groups, seed)
+
+    def __bool__(self) -> bool:
+        return bool(self.failures or self.random_failures or self.drains)
+
+    @property
+    def announces(self) -> bool:
+        """Whether any drain is announced to dispatchers."""
+        return any(drain.announced for drain in self.drains)
+
+    def announced(self, drain: DrainConfig) -> AnnouncedDrain:
+        """Return a drain as it is announced to dispatchers."""
+        end = math.inf if drain.end is None else drain.end
+        return AnnouncedDrain(drain.start, end, tuple(self.nodes_of(drain.nodes)))
+
+    def processes(self) -> Iterator[FailureProcess]:
+        """Yield the failure process of every node, in order of entry and node."""
+        for entry, config in enumerate(self.random_failures):
+            for node in self.nodes_of(config.nodes):
+                key = np.random.SeedSequence(self.seed, spawn_key=(_STREAM, entry, node))
+                yield FailureProcess(node, config, key)
+
+    def nodes_of(self, choice: str | None) -> list[int]:
+        """Return the numbers of the nodes that an entry names, each once, ascending."""
+        return sorted({node for part in node_ranges(choice, list(self.groups)) for node in part})
 
 
 class OutageCalendar:
@@ -175,3 +270,136 @@ class OutageCalendar:
         if self._releases is not None:
             holders |= self._releases.holders_of_returned(node)
         return holders
+
+
+NO_NODE = -1
+"""In place of the node that failed, where none did: the safeguard ended the attempt."""
+
+_SHRINKING = (RUN, ESTIMATE, WALLTIME)
+"""Columns from which an attempt takes what it got done."""
+
+_NODE = 1
+"""Place of the node in an attempt."""
+
+_SHORTEST_ESTIMATE = 1.0
+"""Seconds that a job which has outlived its estimate is expected to need when it goes on."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """What a job that started again was like: its row of the table, and its attempts."""
+
+    number: int
+    run_time: float
+    estimate: float
+    walltime: float
+    attempts: list[tuple[float, ...]]
+    cores: int = 0
+    backfilled: int = 0
+
+
+class Restarts:
+    """Sends jobs back to the queue, and notes their attempts.
+
+    Parameters
+    ----------
+    system
+        The batch system.
+    config
+        What becomes of a job whose node fails, how often, and what its checkpoints save.
+    """
+
+    def __init__(self, system: System, config: BatchConfig) -> None:
+        self._system = system
+        self._rule = config.on_failure
+        self._most = config.most_restarts
+        self._checkpoint = config.checkpoint
+        self._pasts: dict[int, _Past] = {}  # by slot, of jobs in the system
+        self._ended: list[tuple[float, ...]] = []
+
+    def count(self, slot: int) -> int:
+        """How often a job has started again."""
+        past = self._pasts.get(slot)
+        return 0 if past is None else len(past.attempts)
+
+    def may_go_on(self, slot: int) -> bool:
+        """Whether a job that loses a node goes back to the queue."""
+        past = self._pasts.get(slot)
+        failures = 0 if past is None else sum(attempt[_NODE] != NO_NODE for attempt in past.attempts)
+        return self._rule is not FailureRule.DIE and failures < self._most
+
+    def record_attempt(self, slot: int, now: float, node: int, busy: float, core_seconds: float) -> None:
+        """Record the end of an attempt, before the job goes back to the queue.
+
+        Parameters
+        ----------
+        slot
+            The job; it still has the times of its attempt.
+        now
+            When its node failed, in s, or the safeguard killed it.
+        node
+            The node; :data:`NO_NODE` for the safeguard.
+        busy
+            PE-seconds it computed.
+        core_seconds
+            What it held in this attempt.
+        """
+        floats, ints = self._system.state.table.floats, self._system.state.table.ints
+        past = self._pasts.get(slot)
+        if past is None:
+            number = self._system.state.number(slot)
+            run_time, estimate, walltime = (float(floats[column, slot]) for column in _SHRINKING)
+            past = _Past(number, run_time, estimate, walltime, [])
+            self._pasts[slot] = past
+        past.cores, past.backfilled = int(ints[CORES, slot]), int(ints[BACKFILLED, slot])
+        start = float(floats[START, slot])
+        kept = 0.0 if node == NO_NODE else self._kept(now - start)
+        floats[RUN, slot] -= kept
+        for column in (ESTIMATE, WALLTIME):
+            time = float(floats[column, slot])
+            floats[column, slot] = time - kept if time > kept else min(time, _SHORTEST_ESTIMATE)
+        # A job that can keep work holds all its nodes to its end.
+        lost = core_seconds - kept * past.cores
+        past.attempts.append((past.number, node, start, now, kept, lost, busy))
+
+    def _kept(self, ran: float) -> float:
+        """Seconds of an attempt that need not be done again."""
+        if self._rule is not FailureRule.RESUME:
+            return 0.0
+        if self._checkpoint is None:
+            return ran
+        return min(math.floor(ran / self._checkpoint + 1e-9) * self._checkpoint, ran)
+
+    def forget(self, slots: list[int]) -> None:
+        """Keep the attempts of jobs that leave, and restore the run times and walltimes of the workload."""
+        for slot in slots if self._pasts else ():
+            past = self._pasts.pop(slot, None)
+            if past is not None:
+                table = self._system.state.table
+                table.floats[_SHRINKING, slot] = past.run_time, past.estimate, past.walltime
+                self._ended += past.attempts
+
+    def strand(self, slot: int) -> bool:
+        """Mark a job that can never start again as failed, if it ran before; return whether it did.
+
+        It gets the times of its last attempt.
+        """
+        past = self._pasts.get(slot)
+        if past is None:
+            return False
+        table = self._system.state.table
+        _, _, start, end, *_ = past.attempts.pop()
+        table.floats[START, slot], table.floats[END, slot] = start, end
+        table.ints[CORES, slot], table.ints[BACKFILLED, slot] = past.cores, past.backfilled
+        table.ints[STATE, slot] = JobState.FAILED
+        return True
+
+    def record(self) -> Attempts:
+        """Return the ended attempts of jobs that have left, by job, then start."""
+        if not self._ended:
+            return empty(Attempts)
+        job, node, *others = (np.array(column) for column in zip(*self._in_order(), strict=True))
+        return Attempts(job.astype(np.int64), node.astype(np.int64), *others)
+
+    def _in_order(self) -> list[tuple[float, ...]]:
+        return sorted(self._ended, key=lambda row: (row[0], row[2]))

@@ -1,16 +1,4 @@
-"""Scheduling policies: the keys by which the queue is ordered, smaller first.
-
-With submission time r, estimate p, processors q and wait w = now - r. Ties go by places in the log,
-(submit time of the log, job id). The functions F1 to F4 were found by regression over simulations
-(Carastan-Santos and de Camargo, "Obtaining Dynamic Scheduling Policies with Simulation and Machine
-Learning", SC 2017).
-
-``linear`` is the weighted sum over (q, p, -w, p / q, -(w + p) / p, p q): a positive weight prefers
-few processors, a short estimate, a long wait, a small ratio, a large expansion factor, a small area
-(Zrigui 2021, ch. 5, with one sign convention). A job that has waited longer than the threshold has the
-key minus infinity, so such jobs go first, in the order in which they came to the queue (Zrigui 2021, §4.2):
-of a job that had to wait for others r is the eligible time.
-"""
+"""Scheduling policies: keys of the queue, keys of classes, fairshare."""
 
 from __future__ import annotations
 
@@ -21,10 +9,9 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import apart_kernel, kernel
-from mlsim.batch.catalogue import POLICIES
-from mlsim.scenario import BatchConfig, Policy
-
-__all__ = ["CODES", "is_live", "parameters_of", "policy_key", "policy_keys", "queue_order"]
+from mlsim.batch.batch_catalogue import POLICIES
+from mlsim.scenario import BatchConfig, FairshareConfig, Policy, ShareOwner
+from mlsim.workload.workload_jobs import JobBlock
 
 CODES = {policy.name: policy.code for policy in POLICIES}
 _LIVE = tuple(policy.code for policy in POLICIES if policy.live)
@@ -144,7 +131,7 @@ def policy_key(
     Parameters
     ----------
     policy
-        Code of the policy; see :data:`mlsim.batch.catalogue.POLICIES`.
+        Code of the policy; see :data:`mlsim.batch.batch_catalogue.POLICIES`.
     now, r, p
         Current time, submission time and estimate, in seconds.
     q
@@ -218,7 +205,7 @@ def queue_order(
     submit, estimate, processors
         Columns of the waiting jobs, in order of (submission time, job id); times in seconds.
     used
-        Decayed usage of each job's owner, from :func:`mlsim.batch.order.fairshare.usage_at`; needed by
+        Decayed usage of each job's owner, from :func:`mlsim.batch.order.policies.usage_at`; needed by
         fairshare only.
     policy
         The policy to order by; default: that of the queue. Give ``config.backfill_order`` for the walk of
@@ -239,3 +226,110 @@ def queue_order(
         parameters_of(config),
     )
     return np.argsort(keys, kind="stable").astype(np.int64)
+
+
+_WIDEST: Final = 200
+"""Sizes of keys are from 2^-200 to 2^200, or 0; beyond, they are equal."""
+_UP: Final = 600
+_ZERO: Final = 2.0**300
+
+
+@apart_kernel
+def _above_zero(key: float) -> float:
+    """Return a number above 0 that is in the order of the keys, equal for equal ones, without rounding.
+
+    With |key| = m 2^e and m in [0.5, 1): above 0 the exponent is raised, beyond what stands for 0; below, the
+    larger |key| is the smaller is (1.5 - m) 2^-e, which is exact.
+    """
+    if key == 0.0:
+        return _ZERO
+    mantissa, exponent = math.frexp(abs(key))
+    exponent = min(max(exponent, -_WIDEST), _WIDEST)
+    if key > 0.0:
+        return math.ldexp(mantissa, exponent + _UP)
+    return math.ldexp(1.5 - mantissa, -exponent)
+
+
+@apart_kernel
+def class_key(key: float, large: bool) -> float:
+    """Return the key of a job among those of both classes (Zrigui 2021, Algorithm 3).
+
+    Every small job's is below 0 and every large one's above; within a class they are in the order of the
+    policy's keys, and equal where these are.
+    """
+    return _above_zero(key) if large else -_above_zero(-key)
+
+
+USAGE, RATE, AS_OF, FOUND, FOUND_AT = range(5)
+N_SHARES: Final = 5
+
+
+@kernel
+def usage_at(account: int, now: float, half_life: float, shares: Floats) -> float:
+    """Return the decayed usage of an account in processor-seconds.
+
+    Parameters
+    ----------
+    account
+        Column of ``shares``.
+    now
+        Time in seconds, not before the account's last change.
+    half_life
+        Seconds after which usage counts half.
+    shares
+        See :class:`Accounts`; what is found is written down there.
+    """
+    if shares[FOUND_AT, account] != now:
+        rate = math.log(2.0) / half_life
+        decayed = rate * (now - shares[AS_OF, account])
+        shares[FOUND, account] = (
+            shares[USAGE, account] * math.exp(-decayed) - shares[RATE, account] * math.expm1(-decayed) / rate
+        )
+        shares[FOUND_AT, account] = now
+    return float(shares[FOUND, account])
+
+
+@kernel
+def change_rate(account: int, processors: int, now: float, half_life: float, shares: Floats) -> None:
+    """Raise the processors in use by an account from ``now`` on (lower them, if negative)."""
+    # A new rate changes nothing at the time of the change itself, so what was found for it stays right.
+    shares[USAGE, account] = usage_at(account, now, half_life, shares)
+    shares[AS_OF, account] = now
+    shares[RATE, account] += processors
+
+
+class Accounts:
+    """The accounts of all owners seen so far.
+
+    Parameters
+    ----------
+    config
+        Whose usage adds up, and the half-life.
+
+    Attributes
+    ----------
+    shares : ndarray of float64, shape (5, capacity)
+        Usage [processor-seconds], processors in use, time of both [s]; the usage that was last asked for,
+        and for which time [s]; one column an account.
+    """
+
+    def __init__(self, config: FairshareConfig) -> None:
+        self._by = config.by
+        self._half_life = config.half_life
+        self._account_of: dict[int, int] = {}
+        self.shares: Floats = np.zeros((N_SHARES, 64))
+
+    def of(self, block: JobBlock) -> Ints:
+        """Return the account of each job's owner, opened for new owners. Unknown owners (-1) share one."""
+        owners = block.user if self._by is ShareOwner.USER else block.group
+        distinct, place = np.unique(owners, return_inverse=True)
+        known = [self._account_of.setdefault(owner, len(self._account_of)) for owner in distinct.tolist()]
+        if len(self._account_of) > self.shares.shape[1]:
+            grown = np.zeros((N_SHARES, 2 * len(self._account_of)))
+            grown[:, : self.shares.shape[1]] = self.shares
+            self.shares = grown
+        return np.array(known, np.int64)[place]
+
+    def change(self, account: int, processors: int, now: float) -> None:
+        """Count that a job of this account has started, or with a negative number ended."""
+        change_rate(account, processors, now, self._half_life, self.shares)

@@ -1,14 +1,14 @@
-"""The queue: waiting jobs in the order of their keys, and how it is kept that way."""
+"""The queue, kept in the order of its keys, and jobs that are withdrawn from it."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import apart_kernel, leaf_kernel
-from mlsim.batch.columns.before import goes_before
-from mlsim.batch.columns.columns import (
+from mlsim._jit import apart_kernel, kernel, leaf_kernel
+from mlsim.batch.columns.job_columns import (
     CLASSES,
+    EARLY,
     FREE,
     FRONT,
     HEAD,
@@ -20,10 +20,38 @@ from mlsim.batch.columns.columns import (
     QUEUED,
     UNSORTED,
     Columns,
+    FloatColumns,
+    IntColumn,
+    columns_at,
+    copy_ints,
+    forget_profile,
+    goes_before,
 )
-from mlsim.batch.columns.copying import copy_ints
-from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, LARGE, PROCESSORS, START, SUBMIT, WALK_KEY
-from mlsim.batch.order.blocks import (
+from mlsim.batch.columns.job_table import (
+    ACCOUNT,
+    ESTIMATE,
+    KEY,
+    LARGE,
+    PROCESSORS,
+    RESERVED,
+    START,
+    STATE,
+    SUBMIT,
+    WALK_KEY,
+    WITHDRAWAL,
+)
+from mlsim.batch.order.policies import (
+    FAIRSHARE,
+    FCFS,
+    HALF_LIFE,
+    THRESHOLD,
+    class_key,
+    is_live,
+    is_starved,
+    policy_key,
+    usage_at,
+)
+from mlsim.batch.order.queue_blocks import (
     BLOCK,
     GONE,
     OLDEST,
@@ -35,25 +63,7 @@ from mlsim.batch.order.blocks import (
     measure,
     next_fitting,
 )
-from mlsim.batch.order.class_keys import class_key
-from mlsim.batch.order.fairshare import usage_at
-from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
-
-__all__ = [
-    "compute_walk_keys",
-    "drop_started",
-    "enqueue",
-    "find_head",
-    "find_next_head",
-    "insert",
-    "leave",
-    "order_queue",
-    "order_walk",
-    "sort_by_keys",
-    "sort_slots",
-    "tidy",
-]
-
+from mlsim.record import JobState
 
 _MOVES_PER_JOB = 8
 """Insertion sort is abandoned after so many moves a job; an order that has hardly changed needs fewer."""
@@ -424,3 +434,51 @@ def _merge_sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, flo
                     b += 1
         copy_ints(slots, scratch, n)
         width *= 2
+
+
+_WITHDRAWN = int(JobState.WITHDRAWN)
+
+
+@leaf_kernel
+def skip_started(first: int, withdrawals: IntColumn, columns: Columns) -> int:
+    """Return the place of the first withdrawal, from a place on, of a job that has not started."""
+    while first < len(withdrawals) and not np.isnan(columns.floats[START, withdrawals[first]]):
+        first += 1
+    return first
+
+
+@leaf_kernel
+def next_withdrawal(first: int, withdrawals: IntColumn, columns: Columns) -> float:
+    """Return when the job at a place is withdrawn [s]; infinity if there is none."""
+    return float(columns.floats[WITHDRAWAL, withdrawals[first]]) if first < len(withdrawals) else np.inf
+
+
+@apart_kernel
+def withdrawals_in_order(slots: IntColumn, floats: FloatColumns) -> IntColumn:
+    """Return the slots of the jobs that are withdrawn if they wait for too long, in order of that time."""
+    coming = slots[floats[WITHDRAWAL][slots] < np.inf]
+    ordered: IntColumn = coming[np.argsort(floats[WITHDRAWAL][coming], kind="mergesort")]
+    return ordered
+
+
+@apart_kernel
+def withdraw(slot: int, columns: Columns) -> None:
+    """Take a waiting job out of the queue for good; what was reserved for it is free."""
+    place = columns.counts[FRONT]
+    while place < columns.counts[PLACES] and columns.queue[place] != slot:
+        place += 1
+    if place < columns.counts[PLACES]:
+        leave(place, columns)
+        if columns.counts[UNSORTED]:
+            find_next_head(columns)
+    if columns.floats[RESERVED, slot] < np.inf:
+        columns.counts[EARLY] = 1
+        forget_profile(columns)
+    columns.floats[RESERVED, slot] = np.nan
+    columns.ints[STATE, slot] = _WITHDRAWN
+
+
+@kernel
+def withdraw_one(slot: int, columns: int) -> None:
+    """Do what :func:`withdraw` does, for Python, which gives the address of the columns."""
+    withdraw(slot, columns_at(columns))

@@ -1,8 +1,7 @@
 """Predictors: the estimates of run times that the dispatcher sees."""
 
-from mlsim.batch.predictors.base import CorrectingPredictor, Predictor
-from mlsim.batch.predictors.catalogue import PREDICTORS, PredictorEntry, make_predictor
-from mlsim.batch.predictors.job import JobNames, SubmittedJob
+from mlsim.batch.predictors.predictor import CorrectingPredictor, JobNames, Predictor, SubmittedJob
+from mlsim.batch.predictors.predictor_catalogue import PREDICTORS, PredictorEntry, make_predictor
 
 __all__ = [
     "PREDICTORS",

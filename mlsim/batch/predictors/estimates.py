@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.columns.table import ESTIMATE, NUMBER, RUN, START, WALLTIME
-from mlsim.batch.predictors.base import SHORTEST, Predictor
-from mlsim.batch.predictors.catalogue import make_predictor
-from mlsim.batch.predictors.job import JobNames, SubmittedJob, submitted_jobs
-from mlsim.batch.predictors.weekly import WEEKLY, RunTimeLearner, WeeklyEstimates
+from mlsim.batch.columns.job_table import ESTIMATE, NUMBER, RUN, START, WALLTIME
+from mlsim.batch.predictors.forest_predictor import WEEKLY, RunTimeLearner, WeeklyEstimates
+from mlsim.batch.predictors.predictor import SHORTEST, JobNames, Predictor, SubmittedJob, submitted_jobs
+from mlsim.batch.predictors.predictor_catalogue import make_predictor
 from mlsim.scenario import BatchConfig, OverrunRule
 from mlsim.scenario import Predictor as Word
-from mlsim.workload.jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock
 
 if TYPE_CHECKING:
-    from mlsim.batch.columns.table import JobTable
-
-__all__ = ["Estimates", "LearnedEstimates", "cut", "estimates_for"]
+    from mlsim.batch.columns.job_table import JobTable
 
 
 def cut(prediction: float, walltime: float) -> float:

@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.batch.predictors.base import SHORTEST
-from mlsim.batch.predictors.catalogue import make_predictor
 from mlsim.batch.predictors.estimates import cut
-from mlsim.batch.predictors.job import JobNames, SubmittedJob, submitted_jobs
-from mlsim.batch.predictors.weekly import WEEKLY, RunTimeLearner
+from mlsim.batch.predictors.forest_predictor import WEEKLY, RunTimeLearner
+from mlsim.batch.predictors.predictor import SHORTEST, JobNames, SubmittedJob, submitted_jobs
+from mlsim.batch.predictors.predictor_catalogue import make_predictor
 from mlsim.scenario import BatchConfig, CleaningConfig, Predictor, WorkloadFormat
-from mlsim.workload.clean import Cleaner
-from mlsim.workload.dates import local_times
-from mlsim.workload.formats import LogReader
-from mlsim.workload.jobs import JobBlock
-from mlsim.workload.weeks import WEEK
-
-__all__ = ["History", "predictions", "read_history"]
-
+from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.log_cleaning import Cleaner
+from mlsim.workload.log_formats import LogReader
+from mlsim.workload.log_times import local_times
+from mlsim.workload.workload_jobs import JobBlock
 
 _ANY_SIZE = 1 << 62
 _END, _SUBMISSION, _END_OF_NO_LENGTH = range(3)

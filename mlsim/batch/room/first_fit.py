@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import leaf_kernel
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_rows
-from mlsim.batch.columns.runs import begin_run, join_run, next_run, run_of
-
-__all__ = ["add_free", "first_fit", "free_of", "take_back"]
-
-Ints = NDArray[np.int64]
+from mlsim.batch.columns.occupancy import (
+    COUNT,
+    FINISH,
+    NODE,
+    NODE_CORES,
+    begin_run,
+    join_run,
+    next_run,
+    run_of,
+    write_rows,
+)
 
 
 @leaf_kernel

@@ -1,24 +1,29 @@
-"""A pool of equal units, whole nodes or cores, as a room: the answers to :mod:`mlsim.batch.room.room`.
-
-All that counts is how many units are free. Which nodes a job gets, by first-fit, matters to nobody else.
-"""
+"""A pool of equal units as a room, and the drains that it knows of."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import apart_kernel, leaf_kernel
-from mlsim.batch.columns import counted
-from mlsim.batch.columns.columns import EXCLUSIVE, FREE, MERGE, NODES, USED_ROWS, Columns
+from mlsim.batch.columns import running_jobs
+from mlsim.batch.columns.job_columns import (
+    EXCLUSIVE,
+    FREE,
+    MERGE,
+    NODES,
+    USED_ROWS,
+    Columns,
+    IntColumn,
+    IntColumns,
+    by_address,
+)
+from mlsim.batch.columns.job_table import CORES, FIRST_ROW, HELD, NUMBER, ROWS, UNITS
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES
-from mlsim.batch.columns.packing import IntColumns, Ints, by_address
-from mlsim.batch.columns.table import CORES, FIRST_ROW, HELD, NUMBER, ROWS, UNITS
 from mlsim.batch.room.first_fit import add_free, first_fit, free_of, take_back
-
-__all__ = ["N_POOL_COUNTS", "Pool", "pool_at"]
 
 # Places in the array of counts.
 HINT, EXTRA, PART = range(3)
@@ -26,7 +31,7 @@ N_POOL_COUNTS: Final = 3
 
 
 class Pool(NamedTuple):
-    """A pool of equal units. It goes with :class:`mlsim.batch.columns.columns.Columns`.
+    """A pool of equal units. It goes with :class:`mlsim.batch.columns.job_columns.Columns`.
 
     There, ``counts[FREE]`` are the free units, and ``profile_free`` those expected to be free.
 
@@ -36,7 +41,7 @@ class Pool(NamedTuple):
         Free cores of the nodes of each run, at its first node; all cores of each node.
     starts : int64, shape (3, any)
         Where runs of nodes begin that have as many cores, free and in all;
-        :mod:`mlsim.batch.columns.runs`.
+        :mod:`mlsim.batch.columns.occupancy`.
     no_starts : int64, shape (3, 0)
         Each node by itself, as what was released is counted.
     counts : int64
@@ -44,11 +49,11 @@ class Pool(NamedTuple):
         units left of what was released since the last pass.
     """
 
-    free: Ints
-    cores: Ints
+    free: IntColumn
+    cores: IntColumn
     starts: IntColumns
     no_starts: IntColumns
-    counts: Ints
+    counts: IntColumn
 
 
 pool_at = by_address(Pool)
@@ -244,19 +249,19 @@ def fits_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
 @leaf_kernel
 def open_profile(segment: int, columns: Columns, _pool: Pool) -> None:
     """Begin with what is free now."""
-    counted.open_profile(segment, columns)
+    running_jobs.open_profile(segment, columns)
 
 
 @leaf_kernel
 def copy_segment(segment: int, source: int, columns: Columns, _pool: Pool) -> None:
     """Have as many units free in a segment as in another."""
-    counted.copy_segment(segment, source, columns)
+    running_jobs.copy_segment(segment, source, columns)
 
 
 @leaf_kernel
 def expect_held(slot: int, segment: int, columns: Columns, _pool: Pool) -> None:
     """Expect back in a segment what a job still holds."""
-    counted.expect_held(slot, segment, columns)
+    running_jobs.expect_held(slot, segment, columns)
 
 
 @leaf_kernel
@@ -296,13 +301,13 @@ def narrow_window(_segment: int, _pool: Pool) -> bool:
 @leaf_kernel
 def fits_window(slot: int, segment: int, columns: Columns, _pool: Pool) -> bool:
     """Whether a job fits in the last segment of the stretch."""
-    return counted.fits_segment(slot, segment, columns)
+    return running_jobs.fits_segment(slot, segment, columns)
 
 
 @leaf_kernel
 def fits_segment(slot: int, segment: int, columns: Columns, _pool: Pool) -> bool:
     """Whether a job fits in a segment."""
-    return counted.fits_segment(slot, segment, columns)
+    return running_jobs.fits_segment(slot, segment, columns)
 
 
 @leaf_kernel
@@ -320,13 +325,13 @@ def place_at_once(_slot: int, _columns: Columns, _pool: Pool) -> bool:
 @leaf_kernel
 def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, _pool: Pool) -> None:
     """Add the units of a job to segments (sign 1), or take them (-1)."""
-    counted.change_segments(slot, first, last, sign, columns)
+    running_jobs.change_segments(slot, first, last, sign, columns)
 
 
 @leaf_kernel
 def is_sound(segment: int, columns: Columns, _pool: Pool) -> bool:
     """Whether a segment is non-negative."""
-    return counted.is_sound(segment, columns)
+    return running_jobs.is_sound(segment, columns)
 
 
 @leaf_kernel
@@ -390,3 +395,23 @@ def place_reserved(_slot: int, _columns: Columns, _pool: Pool) -> None:
 def is_free_now(slot: int, columns: Columns, _pool: Pool) -> bool:
     """Whether enough units are free for a job that starts as it has reserved."""
     return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedDrain:
+    """A drain that dispatchers know of.
+
+    Attributes
+    ----------
+    start, end
+        From when and until when the nodes are promised to maintenance, in s; infinity: for good.
+    nodes
+        Numbers of the nodes, ascending.
+    has_begun
+        Whether the nodes are out of use for it.
+    """
+
+    start: float
+    end: float
+    nodes: tuple[int, ...]
+    has_begun: bool = False

@@ -9,24 +9,24 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.backfill.classes import N_DURATIONS, N_SIZES
-from mlsim.batch.backfill.due import N_PARTS
-from mlsim.batch.columns import columns as at
-from mlsim.batch.columns.columns import (
+from mlsim._arrays import Ints
+from mlsim.batch.backfill.recheck import N_PARTS
+from mlsim.batch.backfill.reservations import N_DURATIONS, N_SIZES
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import (
     ALLOW_BACKFILL,
     N_COUNTS,
     N_RULES,
     QUEUED,
     USED_ROWS,
     Columns,
+    pack_pointers,
 )
+from mlsim.batch.columns.job_table import JobTable
 from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
-from mlsim.batch.columns.packing import pack_pointers
-from mlsim.batch.columns.running import expect_end, running_arrays, running_slots
-from mlsim.batch.columns.table import JobTable
-from mlsim.batch.order.blocks import GONE, N_BLOCK_TIMES, UNKNOWN, blocks_of
-from mlsim.batch.order.fairshare import N_SHARES, Accounts
-from mlsim.batch.order.policies import CODES, parameters_of
+from mlsim.batch.columns.running_jobs import expect_end, running_arrays, running_slots
+from mlsim.batch.order.policies import CODES, N_SHARES, Accounts, parameters_of
+from mlsim.batch.order.queue_blocks import GONE, N_BLOCK_TIMES, UNKNOWN, blocks_of
 from mlsim.scenario import (
     Backfill,
     BatchConfig,
@@ -36,10 +36,6 @@ from mlsim.scenario import (
     Policy,
     TieOrder,
 )
-
-__all__ = ["BatchColumns", "block_arrays", "profile_arrays", "rules_of"]
-
-Ints = NDArray[np.int64]
 
 _BACKFILL = {
     Backfill.NONE: at.NONE,
@@ -227,7 +223,7 @@ LISTED_GAPS: Final = 4
 def profile_arrays(
     rules: Ints, capacity: int, more_segments: int = 0, old: Mapping[str, NDArray[Any]] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the profile that are fields of :class:`mlsim.batch.columns.columns.Columns`.
+    """Return the arrays of the profile that are fields of :class:`mlsim.batch.columns.job_columns.Columns`.
 
     Parameters
     ----------

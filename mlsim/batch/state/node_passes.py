@@ -6,28 +6,32 @@ import heapq
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim.batch.allocators.user_allocator import asked_in_kernels
-from mlsim.batch.columns.columns import QUEUED, RUNNING
-from mlsim.batch.columns.table import KEY, NUMBER, START, SUBMIT
-from mlsim.batch.dispatch.answers import Answers, AskedAllocator, keys_of
-from mlsim.batch.dispatch.on_nodes import arrive_at_nodes, make_pass, start_short
+from mlsim._arrays import Ints
+from mlsim.batch.allocators.node_choice import asked_in_kernels
+from mlsim.batch.columns.job_columns import QUEUED, RUNNING
+from mlsim.batch.columns.job_table import KEY, NUMBER, START, SUBMIT
+from mlsim.batch.dispatch.compiled_calls import arrive_at_nodes, make_pass, start_short
+from mlsim.batch.dispatch.dispatcher_answers import (
+    Answers,
+    AskedAllocator,
+    OwnOfJobs,
+    by_arrival,
+    keys_of,
+    view_of,
+    waiting_jobs,
+)
 from mlsim.batch.dispatch.passes import ManyReservations, reserving
-from mlsim.batch.dispatch.viewing import OwnOfJobs, by_arrival, view_of, waiting_jobs
-from mlsim.batch.plugins import make_plugin, shielded
-from mlsim.batch.room.requests import Requests
+from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
-from mlsim.batch.state.nodes_room import NodesRoom
+from mlsim.batch.state.node_state import NodesRoom
+from mlsim.batch.user_dispatch import make_plugin
 from mlsim.errors import InputError
 from mlsim.platform import Machine
+from mlsim.plugins import shielded
 from mlsim.record import Solves
 from mlsim.scenario import Allocator, Backfill, BatchConfig, Dispatcher, Policy
 from mlsim.workload import JobBlock
-
-__all__ = ["NodePasses", "expanded"]
-
-Ints = NDArray[np.int64]
 
 _MOST_IDLE_WAKES = 1_000_000
 
@@ -93,7 +97,7 @@ class NodePasses:
         if not isinstance(config.dispatcher, Dispatcher):
             self._dispatcher = make_plugin("dispatcher", config.dispatcher)
         elif config.dispatcher.solves:
-            from mlsim.batch.cp.dispatcher import CpDispatcher  # here, as it loads the solver
+            from mlsim.batch.cp.planning_dispatcher import CpDispatcher  # here, as it loads the solver
 
             self._dispatcher = self._planning = CpDispatcher.of(config.dispatcher, config.cp, seed)
         if not isinstance(config.policy, Policy):

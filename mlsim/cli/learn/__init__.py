@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from mlsim.cli.learn.classes import classes
-from mlsim.cli.learn.energy import energy, profiles
-from mlsim.cli.learn.function import function
-from mlsim.cli.learn.mixed import mixed
-from mlsim.cli.learn.policies import policies
-from mlsim.cli.learn.transfer import transfer
-from mlsim.cli.usage import Commands
+from mlsim.cli.learn.learn_classes import classes, energy, profiles
+from mlsim.cli.learn.learn_policies import function, mixed, policies, transfer
+from mlsim.cli.usage_errors import Commands
 
 __all__ = ["learn"]
 

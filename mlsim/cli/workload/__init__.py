@@ -2,17 +2,11 @@
 
 import typer
 
-from mlsim.cli.usage import Commands
-from mlsim.cli.workload.convert import convert
-from mlsim.cli.workload.describe import describe
-from mlsim.cli.workload.esp import esp
-from mlsim.cli.workload.fit import fit
-from mlsim.cli.workload.generate import generate
-from mlsim.cli.workload.machines import eurora, kit
-from mlsim.cli.workload.predict import predict
-from mlsim.cli.workload.profile import profile
-from mlsim.cli.workload.resample import resample
-from mlsim.cli.workload.scale import scale
+from mlsim.cli.usage_errors import Commands
+from mlsim.cli.workload.cost_commands import profile
+from mlsim.cli.workload.derived_commands import esp, eurora, kit, resample, scale
+from mlsim.cli.workload.generation_commands import fit, generate
+from mlsim.cli.workload.log_commands import convert, describe, predict
 
 __all__ = ["workload"]
 

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.experiment.study.engine import run_study
-    from mlsim.experiment.study.loading import load_study
-    from mlsim.experiment.study.model import Study
-    from mlsim.experiment.study.reading import StudyTables, read_study
-    from mlsim.experiment.study.rows import StudyRow
+    from mlsim.experiment.study.study_engine import run_study
+    from mlsim.experiment.study.study_loading import load_study
+    from mlsim.experiment.study.study_model import Study
+    from mlsim.experiment.study.study_plan import StudyRow
+    from mlsim.experiment.study.study_results import StudyTables, read_study
 
 __all__ = ["Study", "StudyRow", "StudyTables", "load_study", "read_study", "run_study"]
 
 __getattr__ = late(
     __name__,
     {
-        "engine": "run_study",
-        "loading": "load_study",
-        "model": "Study",
-        "reading": "StudyTables read_study",
-        "rows": "StudyRow",
+        "study_engine": "run_study",
+        "study_loading": "load_study",
+        "study_model": "Study",
+        "study_plan": "StudyRow",
+        "study_results": "read_study StudyTables",
     },
 )

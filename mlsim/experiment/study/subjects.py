@@ -13,10 +13,9 @@ from mlsim._files import expanded
 from mlsim.scenario import Scenario, loads, overridden
 
 if TYPE_CHECKING:
-    from mlsim.experiment.directories import Place
+    from mlsim.experiment.result_directories import Place
     from mlsim.record import Records
 
-__all__ = ["SUBJECTS", "Base", "Simulated", "Subject"]
 
 _PLUGINS = ("batch.dispatcher", "batch.policy", "batch.allocator", "batch.predictor")
 """Keys of the batch level that may name code of the user's own."""
@@ -109,7 +108,7 @@ class _Runs(Subject):
         survey(scenario)
 
     def empty(self) -> Mapping[str, Any]:
-        from mlsim.analysis.summary import summary_without_jobs
+        from mlsim.analysis.run_summary import summary_without_jobs
 
         return summary_without_jobs()
 
@@ -127,7 +126,7 @@ class _Run(Simulated):
     def write(self, place: Place, whole: bool) -> None:
         from dataclasses import replace
 
-        from mlsim.experiment.rundir import write_files
+        from mlsim.experiment.run_directory import write_files
 
         result = self.result if whole else replace(self.result, scenario=_no_pictures(self.scenario))
         write_files(place, place.partial, result)
@@ -189,24 +188,24 @@ class _Weeks(_Runs):
     metrics: ClassVar = {"sum of weekly mean bounded slowdowns": "bounded_slowdown.sum"}
 
     def check(self, scenario: Scenario) -> None:
-        from mlsim.experiment.weekly import weeks_of
+        from mlsim.experiment.weekly_runs import weeks_of
 
         weeks_of(scenario)
 
     def empty(self) -> Mapping[str, Any]:
-        from mlsim.experiment.weekly import empty_weekly
+        from mlsim.experiment.weekly_runs import empty_weekly
 
         return empty_weekly()
 
     def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
-        from mlsim.experiment.weekly import run_weekly
+        from mlsim.experiment.weekly_runs import run_weekly
 
         return _WeeksDone(scenario, run_weekly(scenario))
 
 
 class _WeeksDone(Simulated):
     def __init__(self, scenario: Scenario, summary: dict[str, Any]) -> None:
-        from mlsim.experiment.weekly import NO_RECORDS
+        from mlsim.experiment.weekly_runs import NO_RECORDS
 
         self.scenario, self.summary, self.records = scenario, summary, NO_RECORDS
 

@@ -4,10 +4,18 @@
 (``workload.power``), ``made`` makes profiles of known classes, on which thresholds are tried.
 """
 
-from mlsim.learning.energy.made import MadeProfiles, made_profiles
-from mlsim.learning.energy.samples import Measured, Samples, read_samples, write_samples
-from mlsim.learning.energy.steps import JobPower, power_steps, write_steps
-from mlsim.learning.energy.tree import Cleaning, EnergyClass, Profile, Tree, classify, cleaned
+from mlsim.learning.energy.energy_classes import Cleaning, EnergyClass, Profile, Tree, classify, cleaned
+from mlsim.learning.energy.energy_samples import (
+    JobPower,
+    MadeProfiles,
+    Measured,
+    Samples,
+    made_profiles,
+    power_steps,
+    read_samples,
+    write_samples,
+    write_steps,
+)
 
 __all__ = [
     "Cleaning",

@@ -18,14 +18,11 @@ from numpy.typing import NDArray
 
 from mlsim._memory import without_colours
 from mlsim.errors import InputError, MlsimError
-from mlsim.mpi.reading import scenario_options
-from mlsim.mpi.results.report import LoopTotals
+from mlsim.mpi.results.loop_report import LoopTotals
+from mlsim.mpi.scenario_keys_read import scenario_options
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.mpi.transport.last_words import abort_with_words, ending_all
-from mlsim.mpi.transport.waiting import Patience
+from mlsim.mpi.transport.rank_waiting import Patience, abort_with_words, ending_all
 from mlsim.scenario import KnownCosts, Scenario, SelectionConfig
-
-__all__ = ["Application", "facts", "in_turns", "main", "summed", "text_options"]
 
 
 class Application(ABC):
@@ -238,8 +235,8 @@ def text_options(texts: list[str]) -> dict[str, Any]:
 
 
 def _seconds(text: str) -> float:
-    from mlsim.scenario.values.amounts import Amount
-    from mlsim.scenario.values.units import TIME
+    from mlsim.scenario.values.amount_types import Amount
+    from mlsim.scenario.values.unit_types import TIME
 
     try:
         return float(Amount(TIME).parse(text))

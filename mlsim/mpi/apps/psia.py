@@ -1,7 +1,4 @@
-"""The parallel spin-image algorithm, one image an iteration; the result is all images.
-
-The cloud is generated (see ``mlsim.application.profiles.cloud``), the same on every rank.
-"""
+"""The parallel spin-image algorithm, one image per iteration."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ import math
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
-from mlsim.application.profiles.cloud import generate_cloud
-from mlsim.application.profiles.psia import SpinImage
+from mlsim._arrays import Floats
+from mlsim._jit import kernel
+from mlsim.application.profiles.psia_costs import SpinImage, generate_cloud
 from mlsim.errors import InputError
 from mlsim.mpi.apps.common import Application, main, summed
 from mlsim.scenario import Scenario
-
-__all__ = ["Psia"]
 
 
 class Psia(Application):
@@ -36,8 +33,6 @@ class Psia(Application):
     name = "psia"
 
     def __init__(self, n: int, points: int, seed: int, image: SpinImage) -> None:
-        from mlsim.mpi.apps.spin_images import make_images
-
         self.n, self._points, self._seed, self._image = n, points, seed, image
         self._make = make_images
         cloud = generate_cloud(points, seed)
@@ -90,3 +85,46 @@ def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Psia:
 
 if __name__ == "__main__":
     main("Spin images of a cloud of points, self-scheduled.", _add, _make)
+
+
+@kernel
+def make_images(
+    position: Floats,
+    normal: Floats,
+    first: int,
+    width: int,
+    bin_size: float,
+    cosine: float,
+    images: NDArray[np.int32],
+) -> None:
+    """Fill the images of the points ``first``, ``first + 1`` … of a cloud, modulo its points.
+
+    Parameters
+    ----------
+    position, normal
+        float64[3, points].
+    first
+        The first iteration.
+    width, bin_size
+        Bins along an axis, and their width in the cloud's unit.
+    cosine
+        Of the largest angle between the normals of two points of one image.
+    images
+        int32[size, width, width], filled: how many points are in each bin.
+    """
+    points = position.shape[1]
+    for row in range(len(images)):
+        images[row] = 0
+        own = (first + row) % points
+        px, py, pz = position[0, own], position[1, own], position[2, own]
+        u, v, w = normal[0, own], normal[1, own], normal[2, own]
+        for k in range(points):
+            if u * normal[0, k] + v * normal[1, k] + w * normal[2, k] < cosine:
+                continue
+            dx, dy, dz = position[0, k] - px, position[1, k] - py, position[2, k] - pz
+            height = u * dx + v * dy + w * dz
+            distance2 = max(dx * dx + dy * dy + dz * dz - height * height, 0.0)
+            line = math.ceil(0.5 * width - height / bin_size)
+            column = math.ceil(math.sqrt(distance2) / bin_size)
+            if 0 <= line < width and 0 <= column < width:
+                images[row, line, column] += 1

@@ -18,8 +18,6 @@ from mlsim.errors import InputError
 from mlsim.mpi.apps.common import Application, main, summed
 from mlsim.scenario import Scenario
 
-__all__ = ["Synthetic"]
-
 
 class Synthetic(Application):
     """Passes the time that iterations cost; the result is which were executed, and how often.
@@ -108,7 +106,7 @@ def _given_costs(arguments: argparse.Namespace, scenario: Scenario | None) -> ND
     others = (arguments.size, arguments.profile, arguments.mean, arguments.std, scenario)
     if any(other is not None for other in others):
         raise InputError("--costs: says all; it goes with no other option of the loop, and no scenario")
-    from mlsim._files.npy import read_npy
+    from mlsim._files.decoding import read_npy
 
     costs = read_npy(arguments.costs, "costs of iterations")
     if costs.ndim != 1 or costs.dtype.kind not in "iuf" or not np.isfinite(costs).all() or (costs < 0).any():

@@ -15,12 +15,27 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import by_numba
-from mlsim.application.catalogue import TECHNIQUES
-from mlsim.application.choice import WEIGHTED, Choice
-from mlsim.application.settings import ADDRESS
-from mlsim.application.techniques.at_work import publish, refill_rule, take_refilled
+from mlsim.application.technique_catalogue import TECHNIQUES
+from mlsim.application.technique_choice import WEIGHTED, Choice
+from mlsim.application.technique_settings import ADDRESS
+from mlsim.application.techniques.adaptive import ROWS
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
-from mlsim.application.techniques.rules import (
+from mlsim.application.techniques.rma_state import (
+    KNOWN,
+    LAST,
+    NOTHING,
+    Asker,
+    Done,
+    draw_ticket,
+    is_turn,
+    learn_done,
+    release,
+    seize,
+    spread_of,
+    take_shared,
+    take_travelling,
+)
+from mlsim.application.techniques.technique_rules import (
     CONSTANT,
     ITERATIONS,
     MEMORY,
@@ -41,55 +56,14 @@ from mlsim.application.techniques.rules import (
     straightforward_size,
     straightforward_sizes,
 )
-from mlsim.application.techniques.travelling import (
-    ANY,
-    EMPTY,
-    KNOWN,
-    LAST,
-    NOT_YET,
-    NOTHING,
-    ROWS,
-    Asker,
-    Done,
-    draw_ticket,
-    is_turn,
-    learn_done,
-    release,
-    seize,
-    spread_of,
-    take_shared,
-    take_travelling,
-)
-from mlsim.application.techniques.user import (
+from mlsim.application.techniques.technique_state import publish, refill_rule, take_refilled
+from mlsim.application.techniques.user_calls import (
     begin_object,
     gather_chunk,
     learn_object,
     memory_words,
     tell_of_node,
 )
-
-__all__ = [
-    "ANY",
-    "DONE",
-    "EMPTY",
-    "KNOWN",
-    "LAST",
-    "NOTHING",
-    "NOT_YET",
-    "Chunk",
-    "Done",
-    "RecursiveRule",
-    "RuleState",
-    "StraightforwardRule",
-    "delay",
-    "is_ordered",
-    "is_static",
-    "learns",
-    "learns_from_breaks",
-    "needs_lock",
-    "warm_up",
-]
-
 
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""
@@ -281,7 +255,7 @@ class RecursiveRule:
         Parameters
         ----------
         kernel, memory
-            ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.techniques.travelling`, and its
+            ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.techniques.rma_state`, and its
             first argument.
         pe
             The PE that requests chunks.
@@ -426,7 +400,7 @@ def delay(seconds: float) -> None:
 @cache
 def warm_up() -> None:
     """Load, or compile, every kernel that a loop may call, so that none is compiled while one runs."""
-    from mlsim.application.settings import PARAMETERS
+    from mlsim.application.technique_settings import PARAMETERS
 
     by_numba()  # a loop's calls are many, and they are timed
     parameters = np.ones(PARAMETERS)

@@ -14,9 +14,10 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._arrays import Floats
-from mlsim.application.choice import Choice
+from mlsim.application.technique_choice import Choice
 from mlsim.mpi.loop.chunk_rules import (
     DONE,
+    Chunk,
     RecursiveRule,
     RuleState,
     delay,
@@ -24,12 +25,9 @@ from mlsim.mpi.loop.chunk_rules import (
     learns,
     learns_from_breaks,
 )
-from mlsim.mpi.loop.requests import RequestLog
-from mlsim.mpi.loop.watching import Watch
-from mlsim.mpi.models.model import Chunk, Model, Setting
-
-__all__ = ["CentralizedModel", "Desk", "MasterQueue", "Worker"]
-
+from mlsim.mpi.loop.loop_context import RequestLog
+from mlsim.mpi.loop.loop_selection import Watch
+from mlsim.mpi.models.real_model import Model, Setting
 
 _REQUEST, _REPLY = 1, 2
 _LEAVES = -1.0

@@ -1,9 +1,4 @@
-"""The agent of ``mlsim rca listen``: takes messages of real runs, records them, calls a hook for idle nodes.
-
-One line a connection. A line that is too long, malformed, forged, too old or sent a second time is refused
-and logged; nothing of it is executed. The hook is started without a shell, with job and node as arguments of
-their own, whose characters were checked.
-"""
+"""The agent of ``mlsim rca listen``: messages, connections, its process."""
 
 from __future__ import annotations
 
@@ -11,20 +6,119 @@ import asyncio
 import contextlib
 import json
 import logging
+import signal
 import stat
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from mlsim.errors import InputError
-from mlsim.mpi.rca.connections import Connection, Connections, most_connections
-from mlsim.mpi.rca.hooks import Hooks
-from mlsim.mpi.rca.limited_log import LimitedLog
+from mlsim.mpi.rca.agent_hooks import Hooks, LimitedLog
 from mlsim.mpi.rca.wire import BUSY, LONGEST, SENT_BEFORE, IdleNode, Listening, Message, RefusedError, unpack
 
-__all__ = ["Agent"]
+_MOST = 1024
+_SPARE_FILES = 64
+
+
+def most_connections() -> int:
+    """Return how many connections may be open at once: 1024, or fewer where few files may be open."""
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if files == resource.RLIM_INFINITY else max(1, min(_MOST, files - _SPARE_FILES))
+
+
+class Connection:
+    """One connection.
+
+    Attributes
+    ----------
+    peer
+        Address and port of the other side, for the log.
+    address
+        Its address alone.
+    silent
+        Whether it has not yet sent a whole line.
+    dropped
+        Whether it was closed to make room, and answered already.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        place = writer.get_extra_info("peername") or ("unknown",)
+        self.peer, self.address = str(place), str(place[0])
+        self.silent, self.dropped = True, False
+        self._writer = writer
+
+    def drop(self, reason: str) -> None:
+        """Close it, with an answer; its reader sees the end of the stream."""
+        self.dropped = True
+        self._writer.write(f"refused: {reason}\n".encode())
+        self._writer.close()
+
+
+class Connections:
+    """Connections in order of arrival.
+
+    Parameters
+    ----------
+    most, most_of_one
+        How many there may be, in all and of one address.
+    """
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        self._most, self._most_of_one = most, most_of_one
+        self._open: dict[Connection, None] = {}
+        self._of: Counter[str] = Counter()
+
+    def add(self, connection: Connection) -> None:
+        """Add a connection; at the limit, the oldest silent one is dropped.
+
+        It is one of the same address if that has too many, else one of the address that has most.
+
+        Raises
+        ------
+        RefusedError
+            If all are busy with a line.
+        """
+        if self._of[connection.address] >= self._most_of_one:
+            self._drop_oldest(self._silent(connection.address), "of this address")
+        elif len(self._open) >= self._most:
+            silent = {other.address for other in self._silent()}
+            fullest = max(silent, key=self._of.__getitem__, default="")
+            self._drop_oldest(self._silent(fullest), "in all")
+        self._open[connection] = None
+        self._of[connection.address] += 1
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection that is closed."""
+        if connection in self._open:
+            del self._open[connection]
+            self._of[connection.address] -= 1
+            if not self._of[connection.address]:
+                del self._of[connection.address]
+
+    def drop_silent(self, reason: str) -> None:
+        """Close all that have sent no line."""
+        for connection in list(self._silent()):
+            connection.drop(reason)
+
+    def _silent(self, address: str | None = None) -> Iterator[Connection]:
+        """Yield the silent connections, the oldest first."""
+        for connection in self._open:
+            same = address is None or connection.address == address
+            if same and connection.silent and not connection.dropped:
+                yield connection
+
+    def _drop_oldest(self, silent: Iterator[Connection], whose: str) -> None:
+        oldest = next(silent, None)
+        if oldest is None:
+            raise RefusedError(f"{BUSY}: too many connections {whose}")
+        oldest.drop(f"{BUSY}: silent, and too many connections {whose}")
+        self.remove(oldest)
+
 
 _READ_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
@@ -227,3 +321,83 @@ def _check_records(file: Path) -> None:
             pass
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror}") from error
+
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def serve(
+    agent: Agent, host: str, port: int, count: int | None, listening: Callable[[str, int], None]
+) -> int:
+    """Run an agent in the main thread.
+
+    The event loop itself handles signals: an exception of a signal handler would come up in whatever
+    callback runs at that moment, and the loop logs those of callbacks and goes on.
+
+    Parameters
+    ----------
+    agent
+        Which.
+    host, port
+        Where it listens; port 0: any free one.
+    count
+        Messages to take; None: until a signal.
+    listening
+        Called with the address once it listens.
+
+    Returns
+    -------
+    int
+        Number of the signal that ended it; 0: it has taken ``count`` messages.
+
+    Raises
+    ------
+    InputError
+        If the address cannot be used.
+    """
+    with asyncio.Runner() as runner, _signals(runner.get_loop()) as signalled:
+        return runner.run(_serve(agent, host, port, count, listening, signalled))
+
+
+async def _serve(
+    agent: Agent,
+    host: str,
+    port: int,
+    count: int | None,
+    listening: Callable[[str, int], None],
+    signalled: asyncio.Future[int],
+) -> int:
+    listening(*await agent.listen(host, port))
+    enough = asyncio.create_task(agent.has_taken(count))
+    await asyncio.wait((enough, signalled), return_when=asyncio.FIRST_COMPLETED)
+    enough.cancel()
+    stopped = signalled.done()
+    closing = asyncio.create_task(agent.close(end_hooks=stopped))
+    if not stopped:
+        # Hooks may take their time, but not against a signal.
+        await asyncio.wait((closing, signalled), return_when=asyncio.FIRST_COMPLETED)
+        if signalled.done() and not closing.done():
+            await agent.close(end_hooks=True)
+    await closing
+    return signalled.result() if signalled.done() else 0
+
+
+@contextmanager
+def _signals(loop: asyncio.AbstractEventLoop) -> Iterator[asyncio.Future[int]]:
+    """Handle signals that end a process in the event loop; yield a future of the first one's number."""
+    signalled: asyncio.Future[int] = loop.create_future()
+
+    def came(number: int) -> None:
+        if not signalled.done():
+            signalled.set_result(number)
+
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    handled = [number for number in _ENDING if before[number] is not signal.SIG_IGN]  # such as by nohup
+    for number in handled:
+        loop.add_signal_handler(number, came, number)
+    try:
+        yield signalled
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])

@@ -25,32 +25,6 @@ from typing import Any, ClassVar
 
 from mlsim.errors import InputError
 
-__all__ = [
-    "ADDRESS",
-    "ANSWER",
-    "BUSY",
-    "LONGEST",
-    "SECRET",
-    "SECRET_FILE",
-    "SENT_BEFORE",
-    "IdleNode",
-    "JobCompleted",
-    "Listening",
-    "Message",
-    "NodeReturned",
-    "RefusedError",
-    "ReleaseAccepted",
-    "ReleaseRejected",
-    "ReleaseRequest",
-    "address_of",
-    "find_proof",
-    "find_secret",
-    "pack",
-    "signed_by",
-    "signed_by_munge",
-    "unpack",
-]
-
 ADDRESS, SECRET, SECRET_FILE = "MLSIM_RCA_ADDRESS", "MLSIM_RCA_SECRET", "MLSIM_RCA_SECRET_FILE"
 AUTH, ANSWER, MUNGE_SOCKET = "MLSIM_RCA_AUTH", "MLSIM_RCA_ANSWER", "MLSIM_RCA_MUNGE_SOCKET"
 LONGEST = 4096

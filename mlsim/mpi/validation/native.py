@@ -14,12 +14,10 @@ from mpi4py import MPI
 from mlsim.mpi.apps.common import facts
 from mlsim.mpi.apps.synthetic import Synthetic
 from mlsim.mpi.calibrate import calibrate, piece_time
-from mlsim.mpi.loop.context import Context
+from mlsim.mpi.loop.loop_context import Context
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.mpi.transport.waiting import Patience
-from mlsim.mpi.validation.middle import unsureness
-
-__all__ = ["execute_plan"]
+from mlsim.mpi.transport.rank_waiting import Patience
+from mlsim.mpi.validation.validate import unsureness
 
 _PIECE = 100e-6
 _SURE = 0.02

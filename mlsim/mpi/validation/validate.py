@@ -1,30 +1,139 @@
-"""Simulation against reality: the same loops executed on MPI and simulated, side by side."""
+"""Loops executed on MPI and simulated, compared."""
 
 from __future__ import annotations
 
 import json
+import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mlsim._arrays import Floats
+from mlsim._files import read_json
+from mlsim.application.selection.measured_costs import has_masters
 from mlsim.errors import InputError
 from mlsim.mpi.launch import Launcher, launch
-from mlsim.mpi.loop.breaks import BREAK_EVERY, typical_break_after
 from mlsim.mpi.loop.chunk_rules import is_ordered
-from mlsim.mpi.loop.options import LoopOptions, chosen, parameters_of
-from mlsim.mpi.validation.charges import charges_of
-from mlsim.mpi.validation.middle import mean_of_middle
-from mlsim.scenario import ExecutionConfig
+from mlsim.mpi.loop.loop_options import BREAK_EVERY, LoopOptions, chosen, parameters_of, typical_break_after
+from mlsim.scenario import ExecutionConfig, ExecutionModel
 
 if TYPE_CHECKING:
     from mlsim.application import LoopOutcome
 
-__all__ = ["Pair", "Row", "simulated", "validate"]
+
+_NUMBERS = ("atomic", "break", "message", "noticed", "recursive", "straightforward")
+
+
+class Charges(NamedTuple):
+    """Costs of handing out a chunk [s].
+
+    Attributes
+    ----------
+    latency
+        Of a message, one way.
+    chunk_calculation, atomic_service
+        As the scenario's keys.
+    """
+
+    latency: float
+    chunk_calculation: float
+    atomic_service: float
+
+
+def charges_of(machine: Mapping[str, Any], model: str, ordered: bool) -> Charges:
+    """Return what a chunk costs on a machine that :func:`mlsim.mpi.calibrate.calibrate` has measured.
+
+    ``ordered``: whether the technique sizes chunks by the step alone.
+
+    Masters: a request is there after ``message``, and a rank that waits knows of the reply after
+    ``noticed``; the simulator has one latency for both, so it gets their mean. Windows: an atomic with its
+    flush takes ``atomic`` altogether, which is charged as the window's service; no latency comes on top.
+    Where one atomic is enough, each of the simulator's two is charged half of it.
+    """
+    if has_masters(model):
+        return Charges((machine["message"] + machine["noticed"]) / 2.0, machine["recursive"], 0.0)
+    one_atomic = model == ExecutionModel.DCA and ordered
+    return Charges(0.0, machine["straightforward"], machine["atomic"] / (2.0 if one_atomic else 1.0))
+
+
+def keys_of(machine: Mapping[str, Any], technique: str, model: str, mean: float) -> dict[str, object]:
+    """Return the keys of a scenario by which a loop is charged; ``mean`` is what an iteration costs [s].
+
+    Raises
+    ------
+    InputError
+        If real runs do not have the technique, or the model.
+    """
+    options = LoopOptions(n=1, technique=technique, model=model).checked()
+    charges = charges_of(machine, options.model, is_ordered(chosen(options, 2)[0]))
+    keys: dict[str, object] = {
+        "application.execution.chunk_calculation": f"{charges.chunk_calculation!r} s",
+        "application.execution.chunk_assignment": "0 s",
+        "application.execution.atomic_service": f"{charges.atomic_service!r} s",
+        "platform.network.latency": f"{charges.latency!r} s",
+        "platform.network.intra_node_latency": f"{charges.latency!r} s",
+    }
+    if options.has_master:
+        keys["application.execution.break_after"] = typical_break_after(mean)
+        keys["application.execution.break_time"] = f"{machine['break']!r} s"
+    return keys
+
+
+def read_machine(path: Path) -> dict[str, Any]:
+    """Read what ``mlsim mpi calibrate --json`` has printed.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is another one.
+    """
+    machine = read_json(path, "calibration")
+    if not isinstance(machine, dict):
+        raise InputError(f"{path}: not what mlsim mpi calibrate --json prints")
+    for name in _NUMBERS:
+        value = machine.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value < 1e3:
+            raise InputError(
+                f"{path}: {name}: {'missing' if value is None else value}; allowed: seconds, 0 or more, as "
+                "mlsim mpi calibrate --json prints on two ranks or more"
+            )
+    return machine
+
+
+_QUANTILE = 2.0
+"""Of a standard error, for an interval of 95 %."""
+
+
+def mean_of_middle(values: Sequence[float]) -> float:
+    """Return the mean of the middle half of some values, one or more; of three the median."""
+    cut = _cut(values)
+    return float(np.mean(sorted(values)[cut : len(values) - cut]))
+
+
+def unsureness(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of the mean of all values, as a share of it.
+
+    Parameters
+    ----------
+    values
+        Independent, more than 0. Of fewer than four it is infinite.
+
+    Notes
+    -----
+    The middle half alone does not tell how sure its own mean is: of times with two modes, most of a few
+    repetitions may be of one, and all of their middle half.
+    """
+    if len(values) < 4:
+        return math.inf
+    return float(_QUANTILE * np.std(values, ddof=1) / (math.sqrt(len(values)) * np.mean(values)))
+
+
+def _cut(values: Sequence[float]) -> int:
+    return (len(values) + 1) // 4
 
 
 _SECONDS_A_LOOP = 120.0

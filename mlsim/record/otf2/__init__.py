@@ -8,11 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlsim._late import late
-from mlsim.record.otf2.layout import LATEST
+from mlsim.record.otf2.trace_layout import LATEST
 
 if TYPE_CHECKING:
-    from mlsim.record.otf2.writer import Level, Rows, Selection, Service, TraceInfo, write_otf2
+    from mlsim.record.otf2.trace_content import Selection
+    from mlsim.record.otf2.trace_references import Level, Rows
+    from mlsim.record.otf2.trace_requests import Service
+    from mlsim.record.otf2.trace_writer import TraceInfo, write_otf2
 
 __all__ = ["LATEST", "Level", "Rows", "Selection", "Service", "TraceInfo", "write_otf2"]
 
-__getattr__ = late(__name__, {"writer": "Level Rows Selection Service TraceInfo write_otf2"})
+__getattr__ = late(
+    __name__,
+    {
+        "trace_writer": "Level Rows Selection Service TraceInfo write_otf2",
+    },
+)

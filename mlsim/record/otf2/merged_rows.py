@@ -13,15 +13,13 @@ import numpy as np
 
 from mlsim._arrays import Ints
 from mlsim._jit import kernel, shared
-from mlsim.record.otf2.calls import Api, add_double, add_uint, close_writer, enter, get_writer, leave
-from mlsim.record.otf2.content import Content
-from mlsim.record.otf2.events import END_OF_TIME, TOLERANCE, begin_location, enter_job, ticks
-from mlsim.record.otf2.layout import Layout
-from mlsim.record.otf2.progress import Progress, Target, messages_until, stamp, wrote
-from mlsim.record.otf2.references import CHUNK_REGION, CHUNKS, FIRST_ROW, ITERATIONS, PE_TIME
-from mlsim.record.tables import Nodes
-
-__all__ = ["Work", "work_space", "write_merged_rows"]
+from mlsim.record.otf2.event_pass import END_OF_TIME, TOLERANCE, begin_location, enter_job, ticks
+from mlsim.record.otf2.otf2_library import Api, add_double, add_uint, close_writer, enter, get_writer, leave
+from mlsim.record.otf2.row_events import Progress, Target, messages_until, stamp, wrote
+from mlsim.record.otf2.trace_content import Content
+from mlsim.record.otf2.trace_layout import Layout
+from mlsim.record.otf2.trace_references import CHUNK_REGION, CHUNKS, FIRST_ROW, ITERATIONS, PE_TIME
+from mlsim.record.record_tables import Nodes
 
 # What a cursor waits for; at the ends, whether its interval counts as one with work, without, or as neither.
 _BEGIN, _STOP, _TOLD, _END_AT_WORK, _END_IDLE, _END_OTHER = range(6)
@@ -70,7 +68,7 @@ def write_merged_rows(
     low: int,
     high: int,
 ) -> tuple[int, int]:
-    """Write some rows, as :func:`mlsim.record.otf2.events.write_rows` does where a row is one core."""
+    """Write some rows, as :func:`mlsim.record.otf2.event_pass.write_rows` does where a row is one core."""
     known, at_hand = shared(content), shared(work)
     for row in range(low, high):
         if not known.intervals.shown[row]:

@@ -1,7 +1,4 @@
-"""Kinds of values: what a key of the scenario file accepts, and how that is read, written and told.
-
-A kind is put on a field with ``Annotated[int, Whole(1)]``; the aliases at the end name the usual ones.
-"""
+"""Kinds of values that keys accept."""
 
 from __future__ import annotations
 
@@ -14,26 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from mlsim.scenario.values.hints import nearest, shown
-from mlsim.scenario.values.units import nearest_float
+from mlsim.scenario.values.unit_types import nearest, nearest_float, shown
 from mlsim.scenario.words import Choice
-
-__all__ = [
-    "ChoiceType",
-    "Count",
-    "FieldType",
-    "Line",
-    "Name",
-    "Natural",
-    "Number",
-    "OnOff",
-    "OneOf",
-    "Paragraph",
-    "Switch",
-    "Text",
-    "Whole",
-    "literal",
-]
 
 T = TypeVar("T")
 _LARGEST = 2**63 - 1

@@ -3,7 +3,7 @@
 Uses nothing of the scenario's other rooms.
 """
 
-from mlsim.scenario.words.application import (
+from mlsim.scenario.words.application_words import (
     ApplicationModel,
     Calibration,
     Compat,
@@ -23,41 +23,45 @@ from mlsim.scenario.words.application import (
     WeighedSize,
     WeightSource,
 )
-from mlsim.scenario.words.batch import (
+from mlsim.scenario.words.batch_words import (
     Allocator,
     Backfill,
     ClassSource,
+    CleaningRule,
     Compression,
     Contiguity,
+    CrossingRule,
     Dispatcher,
     EasyRule,
     Engine,
-    OverrunRule,
-    PlanGoal,
-    Policy,
-    Predictor,
-    ShareOwner,
-    TieOrder,
-)
-from mlsim.scenario.words.choice import Choice
-from mlsim.scenario.words.coordination import AnswerRule, ReleasedNodes, RequestRule
-from mlsim.scenario.words.machine import FailureRule, Topology
-from mlsim.scenario.words.output import TraceLevel, TraceRows
-from mlsim.scenario.words.workload import (
-    CleaningRule,
-    CrossingRule,
     EstimateModel,
     EstimateSource,
     JobKinds,
     Mapping,
     MemorySource,
     NeverRan,
+    OverrunRule,
+    PlanGoal,
+    Policy,
+    Predictor,
     ResampledBy,
+    ShareOwner,
+    TieOrder,
     WeekBegin,
     WeekEvent,
     WorkloadFormat,
     WorkloadModel,
 )
+from mlsim.scenario.words.machine_words import (
+    AnswerRule,
+    FailureRule,
+    ReleasedNodes,
+    RequestRule,
+    Topology,
+    TraceLevel,
+    TraceRows,
+)
+from mlsim.scenario.words.word_set import Choice
 
 __all__ = [
     "Allocator",

@@ -4,8 +4,7 @@
 seen, ``twin`` simulates the same, ``comparison`` puts the two side by side, ``trial`` does it all.
 """
 
-from mlsim.slurm.esp.comparison import COLUMNS, Row, cells_of
-from mlsim.slurm.esp.plan import Plan, Work
-from mlsim.slurm.esp.trial import Trial, run_trial
+from mlsim.slurm.esp.esp_plan import Plan, Work
+from mlsim.slurm.esp.esp_trial import COLUMNS, Row, Trial, cells_of, run_trial
 
 __all__ = ["COLUMNS", "Plan", "Row", "Trial", "Work", "cells_of", "run_trial"]

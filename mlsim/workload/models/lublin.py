@@ -23,11 +23,9 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.scenario import JobKinds as Kinds
-from mlsim.scenario.values.hints import nearest
-from mlsim.workload.header import Header
-from mlsim.workload.jobs import JobBlock
-from mlsim.workload.mix import DAY
-from mlsim.workload.models.drawing import (
+from mlsim.scenario.values.unit_types import nearest
+from mlsim.workload.job_mix import DAY
+from mlsim.workload.models.model_base import (
     DRAWN,
     MOST_PROCESSORS,
     base_header,
@@ -37,18 +35,8 @@ from mlsim.workload.models.drawing import (
     factor_words,
     factored,
 )
-
-__all__ = [
-    "PARAMETERS",
-    "JobKind",
-    "Kinds",
-    "Lublin",
-    "Parameters",
-    "arrival_weights",
-    "moved",
-    "run_times_of",
-    "sizes_of",
-]
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import JobBlock
 
 _SOURCE: Final = "the model of Lublin and Feitelson 2003"
 LARGEST_LOG_RUN_TIME: Final = 12.0

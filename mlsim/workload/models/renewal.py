@@ -14,9 +14,8 @@ from typing import Final
 import numpy as np
 
 from mlsim.errors import InputError
-from mlsim.scenario.values.hints import nearest
-from mlsim.workload.jobs import JobBlock
-from mlsim.workload.models.drawing import (
+from mlsim.scenario.values.unit_types import nearest
+from mlsim.workload.models.model_base import (
     DRAWN,
     MOST_PROCESSORS,
     base_header,
@@ -25,8 +24,7 @@ from mlsim.workload.models.drawing import (
     factor_words,
     factored,
 )
-
-__all__ = ["DEFAULTS", "Renewal"]
+from mlsim.workload.workload_jobs import JobBlock
 
 DEFAULTS: Final = {"interval": 300.0, "shape": 0.5, "run_time": 3600.0, "largest": math.inf}
 """Mean time between arrivals [s], shape of the Weibull distribution of them (1: Poisson arrivals; less: more

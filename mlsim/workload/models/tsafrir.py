@@ -27,9 +27,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.workload.jobs import JobBlock
-
-__all__ = ["FEWEST_JOBS", "LEAST_LARGEST", "Walltimes", "distribution"]
+from mlsim.workload.workload_jobs import JobBlock
 
 _MINUTE, _HOUR = 60, 3600
 _HEAD = 20

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from mlsim.application.profiles.mandelbrot import MandelbrotImage
-from mlsim.application.profiles.psia import SpinImage
+from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage
+from mlsim.application.profiles.psia_costs import SpinImage
 from mlsim.mpi import LoopScheduler
 from mlsim.mpi.apps.common import Application, in_turns
 from mlsim.mpi.apps.mandelbrot import Mandelbrot

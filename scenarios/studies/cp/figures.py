@@ -32,9 +32,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from mlsim.experiment import read_study
-from mlsim.experiment.study.statistics import mean_interval
+from mlsim.experiment.study.study_tables import mean_interval
 from mlsim.scenario import Backfill, BatchConfig, Dispatcher, Scenario, load
-from mlsim.scenario.files.paths import resolve_path
+from mlsim.scenario.files.scenario_paths import resolve_path
 
 HOUR = 3600.0
 CLASSES = {"short": (0.0, HOUR), "medium": (HOUR, 5 * HOUR), "long": (5 * HOUR, np.inf)}

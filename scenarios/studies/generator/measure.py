@@ -23,11 +23,11 @@ from statistics import mean
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim import _matplotlib
+from mlsim import _late
 from mlsim.workload import JobBlock, fit, generate
-from mlsim.workload.dates import local_times
-from mlsim.workload.fitting import calendar_counts, work_of
-from mlsim.workload.from_log import SourceLog
+from mlsim.workload.log_times import local_times
+from mlsim.workload.models.model_fit import calendar_counts, work_of
+from mlsim.workload.resampled_logs import SourceLog
 
 LOGS = {
     "Seth": ("HPC2N-2002-2.2-cln.swf.gz", 3.33),
@@ -117,7 +117,7 @@ def table(found: Mapping[str, tuple[Seen, Sequence[Seen], Sequence[Seen]]]) -> s
 
 def draw(path: Path, log: str, real: Seen, generated: Seen) -> None:
     """Draw shares by hour, weekday and month, and the work of jobs."""
-    _matplotlib.load()
+    _late.load()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 6.0), layout="constrained")

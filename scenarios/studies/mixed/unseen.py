@@ -21,10 +21,10 @@ from pathlib import Path
 import polars as pl
 
 import mlsim
-from mlsim.experiment.study.statistics import spread_of
-from mlsim.experiment.weekly import weeks_of
-from mlsim.learning.mixed import Searching, learn_mixed
-from mlsim.learning.vectors import FEATURES
+from mlsim.experiment.study.study_tables import spread_of
+from mlsim.experiment.weekly_runs import weeks_of
+from mlsim.learning.mixed_policies import Searching, learn_mixed
+from mlsim.learning.weight_search import FEATURES
 from mlsim.scenario import load
 
 BASE = Path(__file__).with_name("sdsc-sp2.yaml")

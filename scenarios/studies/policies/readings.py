@@ -18,8 +18,8 @@ from pathlib import Path
 
 import polars as pl
 
-from mlsim.experiment.weekly import LogWeeks, weeks_of
-from mlsim.learning.mixed import pure_means
+from mlsim.experiment.weekly_runs import LogWeeks, weeks_of
+from mlsim.learning.mixed_policies import pure_means
 from mlsim.scenario import load
 
 HERE = Path(__file__).parent

@@ -20,14 +20,13 @@ import numpy as np
 import polars as pl
 
 from mlsim.application import simulate
-from mlsim.application.perturbation import Perturbation
-from mlsim.application.slowdowns import loop_perturbation
+from mlsim.application.pe_speeds import Perturbation, loop_perturbation
 from mlsim.coordination import NodeSet
-from mlsim.cosim.alone import loop_costs
+from mlsim.cosim.single_loop import loop_costs
 from mlsim.experiment.loops import load_loop
-from mlsim.experiment.study.statistics import mean_interval
+from mlsim.experiment.study.study_tables import mean_interval
 from mlsim.platform import machine_of
-from mlsim.scenario.files.source import parse_value_text
+from mlsim.scenario.files.scenario_text import parse_value_text
 
 HERE = Path(__file__).parent
 PORTFOLIO = ("STATIC", "GSS", "TSS", "FAC2", "mFSC", "AF", "SS")

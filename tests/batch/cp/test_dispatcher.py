@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import mlsim
-from mlsim.batch.cp.catalogue import MEANINGS, control_for
-from mlsim.batch.cp.dispatcher import CpDispatcher
+from mlsim.batch.cp.planner_catalogue import MEANINGS, control_for
+from mlsim.batch.cp.planning_dispatcher import CpDispatcher
 from mlsim.batch.cp.problem.instance import instance_of
-from mlsim.batch.cp.problem.learning import Experience
+from mlsim.batch.cp.problem.plan_learning import Experience
 from mlsim.batch.view import RunningJobs, StateView, WaitingJobs
 from mlsim.errors import InputError
 from mlsim.record import SolveStatus

@@ -10,17 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.cp.catalogue import MEANINGS, make_planner
-from mlsim.batch.cp.easy import easy
+from mlsim.batch.cp.instance_replay import Group, Replayed, group_of
+from mlsim.batch.cp.planner_catalogue import MEANINGS, make_planner
 from mlsim.batch.cp.planners.planner import Solve
-from mlsim.batch.cp.problem.area import least_makespan
-from mlsim.batch.cp.problem.filter import reduce
+from mlsim.batch.cp.planning_dispatcher import easy
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.learning import Experience
 from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
-from mlsim.batch.cp.problem.shared import SharedPart
-from mlsim.batch.cp.replay import Group, Replayed, group_of
-from mlsim.batch.cp.solver.solving import Control, Status, solve
+from mlsim.batch.cp.problem.plan_learning import Experience, least_makespan, reduce
+from mlsim.batch.cp.problem.plan_power import SharedPart
+from mlsim.batch.cp.solver.cp_solve import Control, Status, solve
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher, PlanGoal
 from tests.batch.cp.instances import arrival, best_cost, instance, worked_example

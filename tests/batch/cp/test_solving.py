@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from ortools.sat.python import cp_model
 
-from mlsim.batch.cp.solver import solving
-from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
+from mlsim.batch.cp.solver import cp_solve
+from mlsim.batch.cp.solver.cp_solve import Answer, Control, Status, solve
 
 
 class Script:
@@ -44,7 +44,7 @@ class Script:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, script: Script, **control: float) -> Answer:
-    monkeypatch.setattr(solving, "_solver", script.solver)
+    monkeypatch.setattr(cp_solve, "_solver", script.solver)
     model = cp_model.CpModel()
     model.minimize(model.new_int_var(0, 99, "x"))
     return solve(model, Control(**({"limit": 1.0, "last_limit": 16.0, "patience": 2} | control)), False)
@@ -99,8 +99,8 @@ def test_what_is_known_is_kept_where_an_extension_finds_nothing(monkeypatch):
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_what_is_infeasible_is_not_tried_again(monkeypatch, deterministic: bool):
     made = []
-    make = solving._solver
-    monkeypatch.setattr(solving, "_solver", lambda *args: made.append(1) or make(*args))
+    make = cp_solve._solver
+    monkeypatch.setattr(cp_solve, "_solver", lambda *args: made.append(1) or make(*args))
     model = cp_model.CpModel()
     model.add(model.new_int_var(0, 3, "x") + model.new_int_var(0, 3, "y") == 7)
     answer = solve(model, Control(1.0, 16.0, deterministic=deterministic), False)

@@ -11,15 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.cp.catalogue import MEANINGS, make_planner
-from mlsim.batch.cp.easy import easy
-from mlsim.batch.cp.problem.filter import reduce
+from mlsim.batch.cp.planner_catalogue import MEANINGS, make_planner
+from mlsim.batch.cp.planning_dispatcher import easy
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.learning import Experience
-from mlsim.batch.cp.problem.levels import pool_limits
-from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
-from mlsim.batch.cp.problem.power import NO_PLACE, PowerPart
-from mlsim.batch.cp.solver.solving import Status
+from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan, pool_limits
+from mlsim.batch.cp.problem.plan_learning import Experience, reduce
+from mlsim.batch.cp.problem.plan_power import NO_PLACE, PowerPart
+from mlsim.batch.cp.solver.cp_solve import Status
 from mlsim.errors import InputError
 from mlsim.record import JobState
 from mlsim.scenario import CpConfig, Dispatcher, from_mapping

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.solver.solving import Answer, Control, Status
-from mlsim.batch.cp.solver.window import Window, solve_window
+from mlsim.batch.cp.solver.cp_solve import Answer, Control, Status, Window, solve_window
 from tests.batch.cp.instances import instance
 
 

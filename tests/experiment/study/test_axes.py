@@ -10,7 +10,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, read_study, run_study
-from mlsim.experiment.schemas import study_schema
+from mlsim.experiment.result_schemas import study_schema
 from mlsim.experiment.study.axes import axes_of
 
 RUN = "platform: {nodes: [{name: n, count: 4, cores: 1}]}\nworkload: {path: jobs.csv, mapping: node}\n"

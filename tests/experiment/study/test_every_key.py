@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mlsim.experiment import load_study, run_study
-from mlsim.experiment.study.file import KEYS
+from mlsim.experiment.study.study_file import KEYS
 from tests.effort import THOROUGH
 
 PLATFORM = {"nodes": [{"name": "n", "count": 2, "cores": 2}]}

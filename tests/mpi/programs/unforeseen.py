@@ -7,7 +7,7 @@ import time
 from mpi4py import MPI
 
 from mlsim.mpi import LoopScheduler
-from mlsim.mpi.loop import context
+from mlsim.mpi.loop import loop_context
 
 comm = MPI.COMM_WORLD
 
@@ -17,7 +17,7 @@ def fail() -> None:
 
 
 if comm.rank == 0:
-    context.warm_up = fail
+    loop_context.warm_up = fail
     print("now", time.time(), flush=True)
 with LoopScheduler(comm, n=10) as loop:
     for _ in loop:

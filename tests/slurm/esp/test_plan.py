@@ -13,8 +13,8 @@ import pytest
 from mlsim.errors import InputError
 from mlsim.mpi.apps.mandelbrot import Mandelbrot
 from mlsim.scenario.words import Technique
-from mlsim.slurm.esp.plan import Plan, image_of, job_table, jobs_of, write_costs, write_loop
-from mlsim.workload.esp import CATEGORIES, EspApplication, esp, nodes_of
+from mlsim.slurm.esp.esp_plan import Plan, image_of, job_table, jobs_of, write_costs, write_loop
+from mlsim.workload.esp_workload import CATEGORIES, EspApplication, esp, nodes_of
 
 PLAN = Plan(nodes=8, scale=0.01, jobs=60, techniques=(Technique.STATIC, Technique.GSS), size=32)
 

@@ -12,7 +12,7 @@ import mlsim
 from mlsim.errors import InputError, MlsimError
 from mlsim.scenario.words import ExecutionModel, Technique
 from mlsim.slurm.esp import Plan, Work, run_trial
-from mlsim.slurm.esp import batch as executing
+from mlsim.slurm.esp import esp_batch as executing
 from mlsim.traces import anchor_of, opened, problems_of
 
 pytestmark = pytest.mark.slurm

@@ -23,15 +23,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.planner import Solve, place_by_best_fit
-from mlsim.batch.cp.problem.area import least_makespan
-from mlsim.batch.cp.problem.filter import Reduced, needed_resources
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.kinds import Kinds, kinds_of
-from mlsim.batch.cp.problem.learning import Experience
-from mlsim.batch.cp.problem.packing import first_that_fit
-from mlsim.batch.cp.problem.plan import LATER, Plan
-from mlsim.batch.cp.problem.pooling import is_pool, pool_of
-from mlsim.batch.cp.problem.profiles import (
+from mlsim.batch.cp.problem.class_profiles import (
     NEVER,
     Demands,
     Profiles,
@@ -44,10 +36,11 @@ from mlsim.batch.cp.problem.profiles import (
     whole_of,
     work_space,
 )
-from mlsim.batch.cp.solver.solving import Control, Status
-
-__all__ = ["CpOptions", "Found", "Goal", "Lists", "Task"]
-
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.plan import LATER, Plan, is_pool, pool_of
+from mlsim.batch.cp.problem.plan_learning import Experience, Reduced, least_makespan, needed_resources
+from mlsim.batch.cp.problem.unit_packing import Kinds, first_that_fit, kinds_of
+from mlsim.batch.cp.solver.cp_solve import Control, Status
 
 _SHORTEST = 10.0
 """Seconds below which bounded slowdown does not count how short a job is."""

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.problem.filter import Reduced, reduce
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.packing import Placing
 from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
-from mlsim.batch.cp.solver.effort import SECONDS_A_PART, building
-from mlsim.batch.cp.solver.model import SAME_COST, Scheduling, overstated
-from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
+from mlsim.batch.cp.problem.plan_learning import Reduced, reduce
+from mlsim.batch.cp.problem.unit_packing import Placing
+from mlsim.batch.cp.solver.cp_model import SAME_COST, SECONDS_A_PART, Scheduling, building, overstated
+from mlsim.batch.cp.solver.cp_solve import Answer, Control, Status, solve
 
 if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Queued
 
-__all__ = ["AnyPlanner", "Built", "Planner", "ReadNodes", "Solve", "place_by_best_fit"]
 
 ReadNodes = Callable[[Ints], tuple[Ints | None, ...]]
 """Returns the nodes of each job from the values of all variables."""

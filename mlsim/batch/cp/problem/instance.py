@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.problem.power import PowerPart, power_of
-from mlsim.batch.cp.problem.reading import MOST, names_of, seconds, section_of, whole_numbers, whole_rows
-from mlsim.batch.cp.problem.shared import SharedPart, shared_of
+from mlsim.batch.cp.problem.plan_power import (
+    MOST,
+    PowerPart,
+    SharedPart,
+    names_of,
+    power_of,
+    seconds,
+    section_of,
+    shared_of,
+    whole_numbers,
+    whole_rows,
+)
 from mlsim.batch.view import StateView
 from mlsim.errors import InputError
-
-__all__ = ["Instance", "Queued", "Running", "instance_of"]
-
 
 NODE = "node"
 """The resource of which every node has one where nodes are given whole."""

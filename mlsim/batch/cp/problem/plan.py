@@ -1,16 +1,16 @@
-"""A plan: when each queued job starts and where; and a checker that trusts nothing else of this room."""
+"""A plan, its checker, and bounds on plans."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from mlsim._arrays import Ints
+from mlsim.batch.cp.problem.class_profiles import Profiles, profiles_of
 from mlsim.batch.cp.problem.instance import Instance
-
-__all__ = ["LATER", "Plan", "check_plan", "objective_of"]
-
 
 LATER = -1
 """Start of a job that the plan says nothing about: it goes back to the queue."""
@@ -128,3 +128,108 @@ def _check_power(instance: Instance, plan: Plan) -> list[str]:
         if used > most:
             wrong.append(f"after {at} s: {used / 1e6:g} of {most / 1e6:g} W that jobs may add")
     return wrong
+
+
+def is_pool(instance: Instance) -> bool:
+    """Return whether every plan on the pool of all nodes can be placed on nodes.
+
+    It can where there is one resource type and all queued jobs ask for the same g of it a unit: a node
+    with x free has x // g slots, a slot serves any unit, and running jobs only ever free slots. At
+    each start enough slots are then free on some nodes, whichever units hold the others.
+    """
+    request = instance.queued.request
+    return (
+        request.shape[1] == 1
+        and request.size > 0
+        and bool(request[0, 0] > 0 and (request == request[0]).all())
+    )
+
+
+def pool_of(instance: Instance, remaining: Ints) -> Profiles:
+    """Return the free slots of all nodes over time as the profile of one big node.
+
+    Parameters
+    ----------
+    instance
+        For which :func:`is_pool` holds.
+    remaining
+        Seconds until each running box is expected to end.
+    """
+    size = int(instance.queued.request[0, 0])
+    if size == 1:
+        free = int(instance.free.sum())
+        ends, place = np.unique(remaining, return_inverse=True)
+        held = instance.running.request[:, 0] * instance.running.units
+        more = np.bincount(place, weights=held, minlength=len(ends)).astype(np.int64)
+    else:
+        nodes = profiles_of(instance, remaining, np.zeros(instance.n_nodes, np.int64))
+        slots = nodes.room[:, :, 0] // size
+        used = np.arange(slots.shape[1]) < nodes.n_steps[:, None]
+        rises = np.diff(slots, axis=1, prepend=0) * nodes.sizes[:, None]
+        free = int(rises[:, 0].sum())
+        used[:, 0] = False
+        ends, place = np.unique(nodes.times[used], return_inverse=True)
+        more = np.bincount(place, weights=rises[used], minlength=len(ends)).astype(np.int64)
+    times = np.concatenate(([0], ends)).astype(np.int64)
+    room = np.cumsum(np.concatenate(([free], more))).astype(np.int64)
+    one = np.ones(1, np.int64)
+    return Profiles(
+        one, np.zeros(1, np.int64), one * len(times), times[None, :], room[None, :, None], one * 0, one * 0
+    )
+
+
+_MOST_LEVELS = 8
+"""Powers that limits are made for; of more, these are spread evenly."""
+
+
+class PoolLimit(NamedTuple):
+    """So much of something at every time, wherever jobs are placed."""
+
+    asked: Ints
+    """int64[n]: what each queued job takes."""
+    held: Ints
+    """int64[b]: what is held already."""
+    remaining: Ints
+    """int64[b]: for how many seconds."""
+    total: int
+    """How much there is."""
+
+
+def pool_limits(instance: Instance, horizon: int) -> Iterator[PoolLimit]:
+    """Yield limits on the power of jobs whose nodes are not known, in a measure of each, rounded down.
+
+    Parameters
+    ----------
+    instance
+        With a cap on unequal power.
+    horizon
+        Seconds that plans may take.
+    """
+    power, queued, running = instance.power, instance.queued, instance.running
+    measure = power.measure(horizon)
+    yield PoolLimit(power.least // measure, power.held // measure, power.remaining, power.capacity // measure)
+    # A type of which each unit takes no less than it counts for power says how many fit on a node.
+    counting = np.flatnonzero((queued.request >= power.counts[:, None]).all(axis=0))
+    if not len(counting):
+        return
+    sizes, amounts = instance.capacity[:, counting[0]], running.request[:, counting[0]] * running.units
+    counts = queued.units * power.counts
+    for level in _levels(power.of_node[sizes > 0]):
+        overstated = np.where(sizes > 0, np.maximum(level - power.of_node, 0), 0)
+        more = int(overstated @ sizes)
+        measure = power.measure(horizon, more)
+        yield PoolLimit(
+            np.maximum(power.least, level * counts) // measure,
+            np.concatenate((power.held, overstated[running.node] * amounts)) // measure,
+            np.concatenate((power.remaining, running.remaining)),
+            (power.capacity + more) // measure,
+        )
+
+
+def _levels(of_node: Ints) -> list[int]:
+    """Return the powers above the least, or some of them."""
+    above = np.unique(of_node)[1:]
+    if len(above) > _MOST_LEVELS:
+        above = above[np.linspace(0, len(above) - 1, _MOST_LEVELS).astype(np.int64)]
+    levels: list[int] = above.tolist()
+    return levels

@@ -1,0 +1,135 @@
+"""Operations inside kernels that Python lacks: borrowed arrays, atomics, bits, C functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from importlib import import_module
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+
+from mlsim import _interpreted
+from mlsim._jit.mode import INTERPRETED, Late, for_kernels
+
+Array = TypeVar("Array")
+
+borrowed: Callable[[Array], Array] = for_kernels("borrowed", _interpreted.borrowed)
+"""Return an array inside a kernel as one that is not reference-counted; its owner must outlive the call.
+
+Kernels count the references to every array that they hand to each other, with atomic additions. Where
+many small kernels share many arrays, that costs more than their work; borrowed arrays are not counted.
+"""
+
+zeros: Callable[..., Any] = for_kernels("zeros", np.zeros)
+"""Return a new array of zeros inside a kernel, as ``numpy.zeros(shape, dtype)`` does.
+
+For that, numba compiles three functions for each number of dimensions and each type, a quarter of a second
+of work.
+"""
+
+
+load_acquire: Callable[[int], int] = for_kernels("load_acquire", _interpreted.refuse_atomics)
+"""Read, in a kernel, an int64 at an address that another process may write; see :data:`store_release`."""
+store_release: Callable[[int, int], None] = for_kernels("store_release", _interpreted.refuse_atomics)
+"""Write an int64 at an address; who reads it with :data:`load_acquire` sees all that was written before."""
+exchange: Callable[[int, int], int] = for_kernels("exchange", _interpreted.refuse_atomics)
+"""Replace atomically an int64 at an address, and return its former value."""
+fetch_add: Callable[[int, int], int] = for_kernels("fetch_add", _interpreted.refuse_atomics)
+"""Add atomically to an int64 at an address, and return its former value."""
+
+
+next_bit: Callable[[int, int], int] = for_kernels("next_bit", _interpreted.next_bit)
+"""Return the place of the first bit set of an int64 above a place (0 to 63); 64 if there is none."""
+last_bit: Callable[[int, int], int] = for_kernels("last_bit", _interpreted.last_bit)
+"""Return the place of the last bit set of an int64 up to a place (0 to 63); -1 if there is none."""
+
+
+def c_function(result: str, *parameters: str) -> Callable[..., int]:
+    """Make ``call(address, argument, ...)`` of a C function that gives a whole number, for use in kernels.
+
+    The address is an argument and no constant, so that compiled code can be kept on disk although the
+    function lies elsewhere in every process.
+
+    Parameters
+    ----------
+    result, *parameters
+        Names of types: whole numbers of any width (``int32``) and, for parameters, ``float64``. Handles and
+        pointers are ``intp``.
+        Arguments are converted to the widths of the C parameters.
+    """
+    in_python = _interpreted.c_function(result, parameters)
+    return cast(Callable[..., int], for_kernels("c_function", in_python, result, tuple(parameters)))
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def by_last_type(answers: Mapping[type, Callable[..., Any]]) -> Callable[[F], F]:
+    """Have a declared function answered, in kernels, by the kernel for the type of its last argument.
+
+    The choice is made when the calling kernel is compiled, and costs nothing when it runs.
+
+    Parameters
+    ----------
+    answers
+        Kernels by type of named tuple; all take what the declaration does.
+
+    Returns
+    -------
+    callable
+        A decorator for the declaration, whose body is never run.
+    """
+
+    def declare(declared: F) -> F:
+        if INTERPRETED:
+
+            @wraps(declared)
+            def ask(*arguments: Any) -> Any:
+                return answers[type(arguments[-1])](*arguments)
+
+            return cast(F, ask)
+
+        def register() -> Any:
+            return import_module("mlsim._jit.numba_intrinsics").type_of_choice(declared, answers)
+
+        return cast(F, Late(register, answers))
+
+    return declare
+
+
+Content = TypeVar("Content", bound=tuple[Any, ...])
+
+PACKED_WORDS: Final = 4
+"""Numbers by which an array is written down: its address, and lengths of up to three dimensions."""
+
+
+def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Callable[[int], Content]:
+    """Make the function by which a kernel reads a named tuple of arrays whose places are written down.
+
+    Arrays are looked up where they are used, so a tuple of many is one word to every kernel that takes it.
+    They are borrowed: the caller goes on owning them, and what is written down.
+
+    Parameters
+    ----------
+    kind
+        The named tuple.
+    fields
+        Name, dtype and number of dimensions of its arrays.
+
+    Returns
+    -------
+    callable
+        It takes the address of ``int64[len(fields), PACKED_WORDS]``: each array's address and shape.
+    """
+    in_python = _interpreted.unpacker(kind, fields)
+    return cast(Callable[[int], Content], for_kernels("unpacker", in_python, kind, fields))
+
+
+shared: Callable[[Content], Content] = for_kernels("shared", _interpreted.borrowed)
+"""Put a named tuple inside a kernel where kernels that it calls find it, by one address.
+
+A tuple of many arrays is many arguments, each of several words, and each array's references are counted.
+Fields of what this returns, and of named tuples in it, are read as those of the tuple, and arrays in it
+are borrowed: the caller must go on owning the tuple, and use it once more when all is done.
+"""

@@ -1,0 +1,176 @@
+"""Passes of Numba's compilation that kernels need, change or leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numba.core import ir as numba_ir
+from numba.core import types as numba_types
+from numba.core.compiler_machinery import FunctionPass, PassManager, _pass_registry, register_pass
+from numba.core.ir_utils import find_build_sequence, find_const, guard
+from numba.core.transforms import canonicalize_cfg
+from numba.core.typed_passes import AnnotateTypes, NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes
+
+ir: Any = numba_ir  # it is not typed itself
+_PARTS = {"getattr", "getitem", "static_getitem", "build_tuple", "cast", "exhaust_iter", "phi"}
+_PARTS |= {"getiter", "iternext", "pair_first", "pair_second"}
+"""Expressions whose value is part of what they are made of."""
+
+
+def owns_nothing(state: Any) -> bool:
+    """Whether all arrays of a kernel come from its arguments, and it returns none; its types are known."""
+    models = state.targetctx.data_model_manager
+    known: dict[Any, bool] = {}
+
+    def is_counted(kind: Any) -> bool:
+        if kind not in known:
+            known[kind] = models[kind].contains_nrt_meminfo()
+        return known[kind]
+
+    if state.func_ir.is_generator or is_counted(state.return_type):
+        return False
+    for block in state.func_ir.blocks.values():
+        for statement in block.body:
+            made = type(statement) is ir.Assign and type(statement.value) is ir.Expr
+            if made and statement.value.op not in _PARTS and is_counted(state.typemap[statement.target.name]):
+                return False
+    return True
+
+
+types: Any = numba_types
+
+_PACKAGE = __name__.partition(".")[0] + "."
+
+
+def is_of_package(state: Any) -> bool:
+    """Whether what is compiled is a function of this package, not one of the user's or of Numba's own."""
+    return bool(state.func_id.modname.startswith(_PACKAGE))
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class NaturalIndices(FunctionPass):
+    """The pass that takes indices of arrays for natural numbers.
+
+    Python counts a negative index from the end of an array, so that wherever an item is read or written the
+    sign is looked at, and the length added to the index or not. Numba does neither where an index has no
+    sign. Kernels of the user's keep Python's rule. A negative index that is not a constant reads beside the
+    array: tests under ``NUMBA_BOUNDSCHECK=1`` find one.
+    """
+
+    _name = "mlsim_natural_indices"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        if not is_of_package(state):
+            return False
+        for place, index in _indexed(state.func_ir):
+            described = state.calltypes[place]
+            of_array = described is not None and isinstance(described.args[0], types.Array)
+            if of_array and not _is_from_end(index, state.func_ir):
+                array, kind, *value = described.args
+                del state.calltypes[place]  # what is there cannot be replaced
+                state.calltypes[place] = described.replace(args=(array, _without_sign(kind), *value))
+        return True
+
+
+def _indexed(func_ir: Any) -> Iterator[tuple[Any, Any]]:
+    """List what reads or writes items, and the variable, or None, that says which."""
+    for block in func_ir.blocks.values():
+        for statement in block.body:
+            if isinstance(statement, ir.SetItem):
+                yield statement, statement.index
+            elif isinstance(statement, ir.StaticSetItem):
+                yield statement, statement.index_var
+            elif isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Expr):
+                if statement.value.op == "getitem":
+                    yield statement.value, statement.value.index
+                elif statement.value.op == "static_getitem" and statement.value.index_var is not None:
+                    yield statement.value, statement.value.index_var
+
+
+def _is_from_end(index: Any, func_ir: Any) -> bool:
+    """Whether an index, or a part of it, is a negative constant."""
+    found = guard(find_build_sequence, func_ir, index)
+    constants = [guard(find_const, func_ir, part) for part in (found[0] if found else [index])]
+    parts = [part for one in constants for part in (one if isinstance(one, tuple) else (one,))]
+    return any(isinstance(part, int) and part < 0 for part in parts)
+
+
+def _without_sign(kind: Any) -> Any:
+    """Return the type of an index with natural numbers for integers."""
+    if isinstance(kind, types.BaseTuple):
+        return types.Tuple([_without_sign(part) for part in kind])
+    return types.uintp if isinstance(kind, types.Integer) else kind
+
+
+_CLOSURES = {"make_function", "build_list"}
+_OVER_ARRAYS = {"unary", "binop", "inplace_binop", "call"}
+
+
+class QuickPasses(PassManager):
+    """Numba's passes over a kernel, without word of each, and without those that change nothing of it."""
+
+    def _runPass(self, _index: int, one: Any, state: Any) -> None:  # noqa: N802 - Numba's name
+        one.analysis = self._analysis
+        one.run_initialization(state)
+        one.run_pass(state)
+        one.run_finalizer(state)
+        if _pass_registry.get(type(one)).mutates_CFG:
+            state.func_ir.blocks = canonicalize_cfg(state.func_ir.blocks)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _NoAnnotation(AnnotateTypes):
+    """Stands for the pass that writes down, with the source, which types were found."""
+
+    _name = "mlsim_no_annotation"
+
+    def run_pass(self, state: Any) -> bool:
+        state.type_annotation = ""
+        return False
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Closures(InlineClosureLikes):
+    """Put functions inside a kernel, and lists of its comprehensions, in their places, if there are any."""
+
+    _name = "mlsim_closures"
+
+    def run_pass(self, state: Any) -> bool:
+        found = any(expression.op in _CLOSURES for _, expression in _expressions(state.func_ir))
+        return (
+            bool(super().run_pass(state)) if found or _names(state.func_ir, {"reduce", "stencil"}) else False
+        )
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _ArrayExpressions(NopythonRewrites):
+    """Join expressions over whole arrays to one loop, if there are any."""
+
+    _name = "mlsim_array_expressions"
+
+    def run_pass(self, state: Any) -> bool:
+        for target, expression in _expressions(state.func_ir):
+            if expression.op in _OVER_ARRAYS and isinstance(state.typemap.get(target), types.Array):
+                return bool(super().run_pass(state))
+        return False
+
+
+QUICK = {AnnotateTypes: _NoAnnotation, InlineClosureLikes: _Closures, NopythonRewrites: _ArrayExpressions}
+"""What stands for passes of Numba's."""
+
+
+def _expressions(function: Any) -> Any:
+    """Yield what is assigned in a function, with the name that it is assigned to."""
+    for block in function.blocks.values():
+        for statement in block.body:
+            if type(statement) is ir.Assign and type(statement.value) is ir.Expr:
+                yield statement.target.name, statement.value
+
+
+def _names(function: Any, names: set[str]) -> bool:
+    return not names.isdisjoint(function.func_id.code.co_names)

@@ -1,0 +1,52 @@
+"""Places on disk: the user's cache directory, and files that are being written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+
+def user_cache() -> Path | None:
+    """Return the directory for mlsim in $XDG_CACHE_HOME or ~/.cache; None where no home directory is known.
+
+    A container's user may have neither the variable HOME nor an entry among the system's users.
+    """
+    place = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    found = os.path.expanduser(place)
+    return Path(found, "mlsim") if os.path.isabs(found) else None
+
+
+_unfinished: dict[object, Path] = {}
+
+
+@contextmanager
+def unfinished(*paths: Path) -> Iterator[None]:
+    """Note that files or directories of these hidden names are not finished while the block runs."""
+    keys = [object() for _ in paths]
+    _unfinished.update(zip(keys, paths, strict=True))
+    try:
+        yield
+    finally:
+        for key in keys:
+            _unfinished.pop(key, None)
+
+
+def remove_unfinished() -> None:
+    """Remove all that is not finished, and temporary files, for the process ends now.
+
+    A writer may have given a file one more hidden name, which begins with its own.
+    """
+    for path in list(_unfinished.values()):
+        with suppress(OSError):
+            for left in (path, *path.parent.glob(f".{path.name}.*")):
+                if left.is_dir() and not left.is_symlink():
+                    shutil.rmtree(left, ignore_errors=True)
+                else:
+                    left.unlink(missing_ok=True)
+    finalize: Any = weakref.finalize
+    finalize._exitfunc()  # temporary directories, which only the end of the interpreter would remove

@@ -1,0 +1,248 @@
+"""Metrics by class, by size and by week, and groups of jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim.record import Jobs, Records
+from mlsim.record.derived_times import bounded_slowdown, run_time
+from mlsim.record.table_blocks import rows_of
+
+WEEK = 7 * 86400.0
+"""Seconds in a week."""
+HOUR = 3600.0
+
+CLASSES = ("short", "medium", "long")
+"""Classes by run time p in this run: p < 1 h, 1 h <= p <= 5 h, p > 5 h (Galleguillos 2020, §2.1.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which group each job is in."""
+
+    labels: list[str]
+    """The groups in their order; each has a job."""
+    code: Ints
+    """Place of each job's group in ``labels``; -1 for jobs that never started, which are in none."""
+
+
+def group_jobs(jobs: Jobs, by: str, names: Mapping[int, str] | None = None) -> Groups:
+    """Put the jobs that started into groups.
+
+    Parameters
+    ----------
+    jobs
+        Of a run.
+    by
+        ``class``: see :data:`CLASSES`. ``size``: processors q between powers of two: 1, 2, 3-4, 5-8 …
+        ``week``: in which it ended, from 1, counted from the scenario's start. ``user`` and the others of
+        :data:`CODED`: as in the workload.
+    names
+        Names of the numbers that users, or what else jobs are grouped by, have in the workload; a group is
+        called by its name if it has one, with the number if another number has it too, else by the number.
+    """
+    started = np.flatnonzero(~np.isnan(jobs.start_time))
+    numbers, name = _RULES[by](jobs) if by in _RULES else (_codes(jobs, by), _namer(names or {}))
+    found, places = np.unique(numbers[started], return_inverse=True)
+    code = np.full(len(numbers), -1, np.int64)
+    code[started] = places
+    return Groups([name(int(number)) for number in found], code)
+
+
+def _classes(jobs: Jobs) -> Ints:
+    length = run_time(jobs)
+    return (length >= HOUR).astype(np.int64) + (length > 5 * HOUR)
+
+
+def _size_exponents(jobs: Jobs) -> Ints:
+    """Return k for sizes in (2^(k-1), 2^k]; exact, unlike the ceiling of a logarithm."""
+    _, exponent = np.frexp((np.maximum(jobs.processors, 1) - 1).astype(np.float64))
+    return exponent.astype(np.int64)
+
+
+def _size_name(exponent: int) -> str:
+    low, high = 2 ** (exponent - 1) + 1 if exponent else 1, 2**exponent
+    return str(high) if exponent < 2 else f"{low}-{high}"
+
+
+def _weeks(jobs: Jobs) -> Ints:
+    return np.floor(np.nan_to_num(jobs.end_time) / WEEK).astype(np.int64)
+
+
+def _codes(jobs: Jobs, column: str) -> Ints:
+    codes: Ints | None = getattr(jobs, column)
+    return np.full(len(jobs.job_id), -1, np.int64) if codes is None else codes
+
+
+def _namer(names: Mapping[int, str]) -> Callable[[int], str]:
+    """Return the function that maps a code to its label."""
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+
+    def label(code: int) -> str:
+        name = names.get(code)
+        if name is None:
+            return "unknown" if code < 0 else str(code)
+        return f"{name} ({code})" if name in shared else name
+
+    return label
+
+
+_RULES: dict[str, Callable[[Jobs], tuple[Ints, Callable[[int], str]]]] = {
+    "class": lambda jobs: (_classes(jobs), CLASSES.__getitem__),
+    "size": lambda jobs: (_size_exponents(jobs), _size_name),
+    "week": lambda jobs: (_weeks(jobs), lambda week: str(week + 1)),
+}
+
+CODED = ("user", "group", "executable", "queue", "partition", "qos")
+"""Columns of numbers that the workload has given to what may have names."""
+
+GROUPINGS = ("class", "size", *CODED, "week")
+"""What jobs can be grouped by."""
+
+
+def class_quality(truth: Mask, said: Mask) -> dict[str, float]:
+    """Compare what jobs were taken for with what they were; small is the positive class.
+
+    Parameters
+    ----------
+    truth, said : ndarray of bool
+        Whether each job was small, and was taken for it.
+
+    Returns
+    -------
+    dict
+        ``accuracy``, ``precision``, ``recall`` (Zrigui 2021, Eqs. 6.1 to 6.3); ``false_small``,
+        ``false_large``: shares of all jobs. NaN where undefined.
+    """
+
+    def share(part: Mask, of: int) -> float:
+        return float(np.count_nonzero(part)) / of if of else float("nan")
+
+    n = len(truth)
+    return {
+        "accuracy": share(said == truth, n),
+        "precision": share(said & truth, int(said.sum())),
+        "recall": share(said & truth, int(truth.sum())),
+        "false_small": share(said & ~truth, n),
+        "false_large": share(~said & truth, n),
+    }
+
+
+def class_metrics(records: Records, tau: float) -> dict[str, Any]:
+    """Measure classes over the jobs that ran and had a divider.
+
+    Parameters
+    ----------
+    records
+        Of a run with a classifier.
+    tau
+        The bound of bounded slowdowns, in seconds.
+
+    Returns
+    -------
+    dict
+        ``jobs``, ``small`` (of them), what :func:`class_quality` says; ``bounded_slowdown_small`` and
+        ``bounded_slowdown_large``, means of both true classes; ``killed``: attempts that the safeguard ended;
+        ``lost_core_seconds``: what these held.
+    """
+    jobs, attempts = records.jobs, records.attempts
+    assert jobs.divider is not None
+    assert jobs.taken_for_small is not None
+    judged = ~np.isnan(jobs.divider) & ~np.isnan(jobs.start_time)
+    truth = (run_time(jobs) < jobs.divider)[judged]
+    slowdown = bounded_slowdown(jobs, tau)[judged]
+    recalled = rows_of(attempts, np.flatnonzero(attempts.node < 0))
+    return {
+        "jobs": len(truth),
+        "small": int(truth.sum()),
+        **class_quality(truth, jobs.taken_for_small[judged].astype(bool)),
+        "bounded_slowdown_small": _mean(slowdown[truth]),
+        "bounded_slowdown_large": _mean(slowdown[~truth]),
+        "killed": len(recalled.job),
+        "lost_core_seconds": float(recalled.lost.sum()),
+    }
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Weekly:
+    """One metric of jobs, week by week; one row a week, from the first to the last in which a job ended.
+
+    Attributes
+    ----------
+    week
+        The week's number; week 1 is the first of the scenario.
+    count, total
+        How many jobs that have the metric ended in it, and the sum of their values.
+    mean
+        total / count; NaN where no such job ended in it.
+    cumulative_mean
+        Mean over all jobs that ended by its end: Σ total / Σ count (Zrigui 2021, Fig. 4.1).
+    band_low, band_high
+        10th and 90th percentile, interpolated linearly, of ``mean`` over the weeks up to it: how much weeks
+        differ. The source's band is over resampled workloads; one run has its weeks for samples.
+    """
+
+    week: NDArray[np.int64]
+    count: NDArray[np.int64]
+    total: Floats
+    mean: Floats
+    cumulative_mean: Floats
+    band_low: Floats
+    band_high: Floats
+
+
+def weekly(jobs: Jobs, values: Floats) -> Weekly:
+    """Gather a metric by the weeks in which jobs ended.
+
+    Parameters
+    ----------
+    jobs
+        Of a run.
+    values
+        One value a job; NaN where the metric is undefined.
+    """
+    ended = np.flatnonzero(~np.isnan(jobs.end_time))
+    weeks = np.floor(jobs.end_time[ended] / WEEK).astype(np.int64)
+    first, n = (int(weeks.min()), int(np.ptp(weeks)) + 1) if len(weeks) else (0, 0)
+    mine = values[ended]
+    known = ~np.isnan(mine)
+    count = np.bincount(weeks[known] - first, minlength=n)
+    total = np.bincount(weeks[known] - first, weights=mine[known], minlength=n).astype(np.float64)
+    mean = total / _or_nan(count)
+    low, high = _band(mean)
+    return Weekly(
+        week=np.arange(n) + first + 1,
+        count=count,
+        total=total,
+        mean=mean,
+        cumulative_mean=np.cumsum(total) / _or_nan(np.cumsum(count)),
+        band_low=low,
+        band_high=high,
+    )
+
+
+def _or_nan(count: NDArray[np.int64]) -> Floats:
+    return np.where(count > 0, count, np.nan)
+
+
+def _band(mean: Floats) -> tuple[Floats, Floats]:
+    """Return the 10th and the 90th percentile of the known values so far."""
+    band = np.full((2, len(mean)), np.nan)
+    known: list[float] = []
+    for week, value in enumerate(mean.tolist()):
+        if value == value:
+            known.append(value)
+        if known:
+            band[:, week] = np.percentile(known, [10, 90])
+    return band[0], band[1]

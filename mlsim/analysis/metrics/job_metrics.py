@@ -1,0 +1,181 @@
+"""Metrics of jobs: aggregates, distributions, accuracy of estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mlsim._arrays import Floats
+from mlsim.record import Jobs, JobState
+from mlsim.record.derived_times import (
+    bounded_slowdown,
+    per_processor_bounded_slowdown,
+    response_time,
+    run_time,
+    slowdown,
+    wait_time,
+)
+from mlsim.record.table_blocks import blocks_of
+
+
+@dataclass(frozen=True, slots=True)
+class JobMetric:
+    """A metric that each job has one value of; less is better for all of them."""
+
+    title: str
+    """The metric in words."""
+    unit: str
+    """``s``, or ``1`` for a ratio."""
+    values: Callable[[Jobs, float], Floats]
+    """One value a job from the jobs and τ (s); NaN where it is undefined."""
+
+
+JOB_METRICS: dict[str, JobMetric] = {
+    "wait_time": JobMetric("wait", "s", lambda jobs, _: wait_time(jobs)),
+    "response_time": JobMetric("response", "s", lambda jobs, _: response_time(jobs)),
+    "slowdown": JobMetric("slowdown", "1", lambda jobs, _: slowdown(jobs)),
+    "bounded_slowdown": JobMetric("bounded slowdown", "1", bounded_slowdown),
+    "per_processor_bounded_slowdown": JobMetric(
+        "per-processor bounded slowdown", "1", per_processor_bounded_slowdown
+    ),
+}
+"""By their keys in ``summary.json``."""
+
+
+def backfilled_share(jobs: Jobs) -> float | None:
+    """Return the share of started jobs that were backfilled, in [0, 1] (Zrigui 2021, §4.3.4, counts them)."""
+    started = backfilled = 0
+    for block in blocks_of(jobs):
+        started += int(np.count_nonzero(~np.isnan(block.start_time)))
+        backfilled += int(np.count_nonzero(block.backfilled))
+    return backfilled / started if started else None
+
+
+Aggregate = dict[str, float | None]
+"""``mean``, ``std``, ``median``, ``p90``, ``p99``, ``max``, in the values' unit; None without values."""
+
+NAMES = ("mean", "std", "median", "p90", "p99", "max")
+PERCENTILES = (50.0, 90.0, 99.0)
+
+
+def aggregate(values: ArrayLike) -> Aggregate:
+    """Return mean, population standard deviation, median, 90th and 99th percentile and maximum.
+
+    Percentiles interpolate linearly between the two nearest values.
+
+    Parameters
+    ----------
+    values
+        Numbers; NaN stands for an undefined value and is left out.
+    """
+    numbers = np.asarray(values, np.float64)
+    defined = numbers[~np.isnan(numbers)]
+    if not len(defined):
+        return dict.fromkeys(NAMES)
+    median, p90, p99 = np.percentile(defined, PERCENTILES)
+    results = (defined.mean(), defined.std(), median, p90, p99, defined.max())
+    return {name: float(result) for name, result in zip(NAMES, results, strict=True)}
+
+
+SLOWDOWN_BINS = ("1", "(1,10]", "(10,100]", ">100")
+"""Jobs that never waited, that waited a little, and that were scheduled badly (Zrigui 2021, Fig. 4.3)."""
+
+
+def slowdown_histogram(values: NDArray[np.float64]) -> dict[str, int]:
+    """Count the jobs whose slowdown is 1, in (1, 10], in (10, 100], above 100.
+
+    Parameters
+    ----------
+    values
+        Slowdowns, bounded or not, all at least 1; NaN stands for an undefined one and is in no bin.
+
+    Returns
+    -------
+    dict
+        Bin of :data:`SLOWDOWN_BINS` to number of jobs.
+    """
+    defined = values[~np.isnan(values)]
+    places = np.searchsorted([1.0, 10.0, 100.0], defined, side="left")
+    return dict(zip(SLOWDOWN_BINS, np.bincount(places, minlength=4).tolist(), strict=True))
+
+
+WITHIN = 0.25
+"""How far from 1 the accuracy A may be to count as near (Galleguillos 2020, §4.1.2)."""
+
+
+def accuracy(predicted: Floats, actual: Floats) -> dict[str, Any]:
+    """Compare estimates with run times.
+
+    Parameters
+    ----------
+    predicted, actual
+        One value a job [s]; ``predicted`` above 0.
+
+    Returns
+    -------
+    dict
+        ``jobs``; ``mae``, the mean of abs(predicted - actual) [s]; ``under`` and ``over``: ``share`` of the
+        jobs whose estimate is too short or too long, and the ``mean`` [s] by how much, over these; ``exact``:
+        share of the others; ``within_25``: share of the jobs with 0.75 <= A <= 1.25, where A = actual /
+        predicted (Galleguillos 2020, §4.1.2). None where there is no job to take a share or mean of.
+    """
+    errors = _Errors()
+    errors.add(predicted, actual)
+    return errors.summary()
+
+
+class _Errors:
+    """Sums of errors over jobs, block by block."""
+
+    def __init__(self) -> None:
+        self._jobs = self._under = self._over = self._exact = self._near = 0
+        self._error = self._too_short = self._too_long = 0.0
+
+    def add(self, predicted: Floats, actual: Floats) -> None:
+        """Add some jobs."""
+        error = predicted - actual
+        under, over = error < 0, error > 0
+        self._jobs += len(error)
+        self._under += int(np.count_nonzero(under))
+        self._over += int(np.count_nonzero(over))
+        self._exact += int(np.count_nonzero(error == 0))
+        self._near += int(np.count_nonzero(np.abs(actual / predicted - 1.0) <= WITHIN))
+        self._error += float(np.sum(np.abs(error)))
+        self._too_short += float(np.sum(-error[under]))
+        self._too_long += float(np.sum(error[over]))
+
+    def summary(self) -> dict[str, Any]:
+        """Return what :func:`accuracy` returns."""
+        return {
+            "jobs": self._jobs,
+            "mae": _mean(self._error, self._jobs),
+            "under": {
+                "share": _mean(self._under, self._jobs),
+                "mean": _mean(self._too_short, self._under),
+            },
+            "over": {"share": _mean(self._over, self._jobs), "mean": _mean(self._too_long, self._over)},
+            "exact": _mean(self._exact, self._jobs),
+            "within_25": _mean(self._near, self._jobs),
+        }
+
+
+def estimate_metrics(jobs: Jobs) -> dict[str, Any]:
+    """Compare predictions, and walltimes, with the run times of a run.
+
+    Over jobs that completed or were killed; how long a failed job would have run is not known.
+    """
+    prediction, walltime = _Errors(), _Errors()
+    for block in blocks_of(jobs):
+        ended = (block.state == JobState.COMPLETED) | (block.state == JobState.KILLED)
+        actual = run_time(block)[ended]
+        prediction.add(block.prediction[ended], actual)
+        walltime.add(block.walltime[ended], actual)
+    return {"prediction": prediction.summary(), "walltime": walltime.summary()}
+
+
+def _mean(total: float, count: int) -> float | None:
+    return total / count if count else None

@@ -1,0 +1,361 @@
+"""Metrics of the machine and its loops: utilization, energy, failures, shared resources, coordination."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats
+from mlsim.analysis.metrics.job_metrics import Aggregate, aggregate
+from mlsim.analysis.metrics.streamed_metrics import aggregate_values, streamed_aggregate, total
+from mlsim.record import (
+    Attempts,
+    Jobs,
+    JobState,
+    Loops,
+    Nodes,
+    Occupancy,
+    OutageKind,
+    Outages,
+    Records,
+    Rejections,
+    Selections,
+)
+from mlsim.record.derived_times import (
+    allocated_seconds,
+    away_until,
+    lost_core_seconds,
+    run_time,
+    running_spans,
+)
+from mlsim.record.run_energy import job_energy, max_power, run_energy, run_span
+from mlsim.record.table_blocks import blocks_of, is_long, rows_of, value_blocks
+from mlsim.record.timelines import Spans, out_of_use_spans, step_function
+
+
+def job_counts(jobs: Jobs) -> dict[str, int]:
+    """Count the jobs that were submitted, that ended in each state, and that were backfilled."""
+    ends = np.zeros(len(JobState), np.int64)
+    backfilled = 0
+    for block in blocks_of(jobs):
+        backfilled += int(np.count_nonzero(block.backfilled))
+        ends += np.bincount(block.state, minlength=len(JobState))
+    withdrawn = int(ends[JobState.WITHDRAWN])
+    return {
+        "submitted": len(jobs.job_id),
+        "completed": int(ends[JobState.COMPLETED]),
+        "killed": int(ends[JobState.KILLED]),
+        "failed": int(ends[JobState.FAILED]),
+        "rejected": int(ends[JobState.REJECTED]),
+        **({"withdrawn": withdrawn} if withdrawn else {}),
+        "backfilled": backfilled,
+    }
+
+
+def rejected_because(rejections: Rejections) -> dict[str, int]:
+    """Count the rejected jobs by reason."""
+    counts = np.zeros(len(rejections.reasons), np.int64)
+    for reasons in value_blocks(rejections.reason):
+        counts += np.bincount(reasons, minlength=len(counts))
+    return dict(zip(rejections.reasons, counts.tolist(), strict=True))
+
+
+def makespan(jobs: Jobs) -> float | None:
+    """Return T_batch = last end - first start, in seconds (Eleliemy 2021, Eq. 2.17)."""
+    return _span(jobs, "start_time", "end_time")
+
+
+def makespan_from_submit(jobs: Jobs) -> float | None:
+    """Return last end - first submission, in seconds."""
+    return _span(jobs, "submit_time", "end_time")
+
+
+def throughput(jobs: Jobs) -> float | None:
+    """Return the completed jobs per hour of makespan (Eleliemy 2021, §2.2.5)."""
+    span = makespan(jobs)
+    completed = sum(int(np.count_nonzero(block.state == JobState.COMPLETED)) for block in blocks_of(jobs))
+    return completed / span * 3600.0 if span else None
+
+
+def machine_cores(nodes: Nodes) -> int:
+    """Return P: the PEs of the machine, which are its cores."""
+    return int(np.sum(nodes.cores))
+
+
+def busy_seconds(records: Records) -> Floats:
+    """Return T of Eq. 6.1 for each job: the PE-seconds it computed.
+
+    For a job that executed a loop, the time its PEs executed chunks. For any other, its run time on the
+    cores that its processors fill: working · run time. 0 if rejected. Attempts that a failure ended count as
+    well: their PEs computed, even if for nothing.
+    """
+    jobs, attempts = records.jobs, records.attempts
+    seconds = np.nan_to_num(jobs.working * run_time(jobs))
+    seconds[records.loops.job] = records.loops.busy
+    if len(attempts.job):
+        seconds += np.bincount(attempts.job, weights=attempts.busy, minlength=len(seconds))
+    return seconds
+
+
+def utilization(records: Records) -> dict[str, float | None]:
+    """Return shares of the machine's core-seconds in the makespan, in [0, 1]: Σ_k T_k / (P · T_batch).
+
+    ``busy``: T_k is the time PE k computed (Eleliemy 2021, Eq. 6.1; see :func:`busy_seconds`).
+    ``allocated``: T_k is the time core k was held by a job.
+    """
+    jobs = records.jobs
+    capacity = machine_cores(records.nodes) * (makespan(jobs) or 0.0)
+    if not capacity:
+        return {"busy": None, "allocated": None}
+    return {"busy": _busy_sum(records) / capacity, "allocated": _allocated_sum(records) / capacity}
+
+
+def _busy_sum(records: Records) -> float:
+    if not is_long(records.jobs) or len(records.loops.job):
+        return float(np.sum(busy_seconds(records)))
+    of_jobs = sum(float(np.nansum(block.working * run_time(block))) for block in blocks_of(records.jobs))
+    return of_jobs + float(np.sum(records.attempts.busy))
+
+
+def _allocated_sum(records: Records) -> float:
+    if not is_long(records.occupancy):
+        return float(np.sum(allocated_seconds(records.occupancy, len(records.jobs.job_id))))
+    return sum(
+        float(np.sum(block.count * block.cores * (block.end - block.start)))
+        for block in blocks_of(records.occupancy)
+    )
+
+
+def _span(jobs: Jobs, begin: str, end: str) -> float | None:
+    """Return last end - first begin [s]; None where no job has both."""
+    first, last, found = np.inf, -np.inf, False
+    for block in blocks_of(jobs):
+        begins, ends = getattr(block, begin), getattr(block, end)
+        found = found or bool(np.any(ends >= begins))
+        first = float(np.fmin(first, np.fmin.reduce(begins, initial=np.inf)))
+        last = float(np.fmax(last, np.fmax.reduce(ends, initial=-np.inf)))
+    return last - first if found else None
+
+
+def out_of_use_seconds(outages: Outages, begin: float, end: float) -> float:
+    """Return the node-seconds between two times in which nodes were out of use; overlaps count once."""
+    _, start, stop = out_of_use_spans(outages, begin, end)
+    return float(np.sum(stop - start))
+
+
+def failure_metrics(records: Records) -> dict[str, Any]:
+    """Count failures, drains and restarts, and sum up lost work and downtime; not those of the safeguard.
+
+    Returns
+    -------
+    dict
+        ``node_failures``, ``node_drains``: outages that began before the last job ended, of either kind;
+        announced drains are drains.
+        ``restarts``: how often jobs started again, in sum; ``jobs_restarted``: how many jobs did.
+        ``lost_core_seconds``: see :func:`mlsim.record.derived_times.lost_core_seconds`.
+        ``node_downtime``: node-seconds out of use, from the first submission to the last end of a job.
+        ``availability``: 1 - downtime / (nodes · that time); None where that has no length.
+    """
+    records = replace(records, attempts=rows_of(records.attempts, np.flatnonzero(records.attempts.node >= 0)))
+    outages, attempts = records.outages, records.attempts
+    begin, end = run_span(records)
+    within = outages.start <= end
+    downtime = out_of_use_seconds(outages, begin, end)
+    capacity = len(records.nodes.name) * (end - begin)
+    return {
+        "node_failures": int(np.count_nonzero(within & (outages.kind == OutageKind.FAILED))),
+        "node_drains": int(np.count_nonzero(within & (outages.kind != OutageKind.FAILED))),
+        "restarts": len(attempts.job),
+        "jobs_restarted": len(np.unique(attempts.job)),
+        "lost_core_seconds": total(lost_core_seconds(records)),
+        "node_downtime": downtime,
+        "availability": 1.0 - downtime / capacity if capacity > 0 else None,
+    }
+
+
+def energy_metrics(records: Records) -> dict[str, Any] | None:
+    """Return energy [J] by use, and power [W]; None where the power of nodes is unknown.
+
+    Returns
+    -------
+    dict
+        ``total``, ``jobs``, ``idle``, ``off`` (J): see :class:`~mlsim.record.run_energy.Energy`.
+        ``mean_power``:
+        total / (last end - first submission), and ``max_power`` in that time (W; None where no job ran).
+        ``per_job``: aggregate of the energy of the jobs that started (J). ``measured_jobs``: how many jobs'
+        power over time is their own.
+    """
+    energy, of_jobs = run_energy(records), job_energy(records)
+    if energy is None or of_jobs is None:
+        return None
+    begin, end = run_span(records)
+    return {
+        "total": energy.total,
+        "jobs": energy.jobs,
+        "idle": energy.idle,
+        "off": energy.off,
+        "mean_power": energy.total / (end - begin) if end > begin else None,
+        "max_power": max_power(records),
+        "per_job": _per_job(of_jobs, records),
+        "measured_jobs": len(np.unique(records.power_steps.job)),
+    }
+
+
+def _per_job(energy: NDArray[np.float64], records: Records) -> Aggregate:
+    """Aggregate the energy of the jobs that started."""
+
+    def started() -> Iterator[NDArray[np.float64]]:
+        starts = (block.start_time for block in blocks_of(records.jobs))
+        for values, start in zip(value_blocks(energy), starts, strict=True):
+            yield values[np.isfinite(start)]
+
+    return streamed_aggregate(started) if is_long(records.jobs) else aggregate(next(started()))
+
+
+def shared_spans(records: Records, name: str) -> Spans:
+    """Return from when to when jobs held how much of it, each attempt by itself [s]; NaN where none ran."""
+    asked: NDArray[np.float64] = records.own.of[f"request_{name}"].astype(np.float64)
+    begin, end = running_spans(records.jobs, records.attempts)
+    return begin, end, np.concatenate([asked, asked[records.attempts.job]])
+
+
+def shared_metrics(records: Records) -> dict[str, Any]:
+    """Return how much of each there is, and how it was used, by name.
+
+    ``utilization``: ∫ held dt / (capacity · T_batch), in [0, 1]. ``max``: the most that was held at a time.
+    """
+    shared, span = records.shared, makespan(records.jobs)
+    metrics = {}
+    for name, unit, capacity in zip(shared.name, shared.unit, shared.capacity.tolist(), strict=True):
+        times, held = step_function(*shared_spans(records, name))
+        used = float(np.sum(held[:-1] * np.diff(times)))
+        metrics[name] = {
+            "capacity": capacity,
+            "unit": unit,
+            "utilization": used / (capacity * span) if capacity and span else None,
+            "max": round(float(held.max(initial=0.0))),
+        }
+    return metrics
+
+
+def released_nodes(occupancy: Occupancy) -> int:
+    """Return the number of nodes released before their job's end; one that two jobs released counts twice."""
+    return int(occupancy.count[occupancy.released].sum())
+
+
+def released_seconds(
+    occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None
+) -> tuple[float, float]:
+    """Return released node-seconds and core-seconds: Σ (return or end of the job - release)."""
+    row = occupancy.released
+    if not row.any():
+        return 0.0, 0.0
+    early = (away_until(occupancy, jobs, attempts) - occupancy.end)[row]
+    nodes = early * occupancy.count[row]
+    return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))
+
+
+def coordination_metrics(records: Records) -> dict[str, Any]:
+    """Return the metrics of coordination: messages, releases, released node-seconds.
+
+    Returns
+    -------
+    dict
+        ``messages``, ``releases`` (nodes given back early), ``jobs_releasing`` (jobs that gave back at
+        least one), ``released_node_seconds``, ``released_core_seconds``.
+    """
+    occupancy = records.occupancy
+    node_seconds, core_seconds = released_seconds(occupancy, records.jobs, records.attempts)
+    return {
+        "messages": len(records.messages.kind),
+        "releases": released_nodes(occupancy),
+        "jobs_releasing": len(np.unique(occupancy.job[occupancy.released])),
+        "released_node_seconds": node_seconds,
+        "released_core_seconds": core_seconds,
+    }
+
+
+def coefficient_of_variation(loops: Loops) -> Floats:
+    """Return c.o.v. = σ / μ, without unit; 0 is balanced (Eleliemy 2021, Eq. 2.15)."""
+    return _ratio(loops.std_finish, loops.mean_finish)
+
+
+def percent_imbalance(loops: Loops) -> Floats:
+    """Return (1 - μ / max) · 100, in percent; 0 is balanced (Eleliemy 2021, Eq. 2.16)."""
+    return (1.0 - _ratio(loops.mean_finish, loops.max_finish)) * 100.0
+
+
+def max_over_mean(loops: Loops) -> Floats:
+    """Return max / μ, without unit; 1 is balanced (Eleliemy 2021, §2.1.3)."""
+    return _ratio(loops.max_finish, loops.mean_finish)
+
+
+def loop_metrics(loops: Loops) -> dict[str, Any]:
+    """Sum counts and PE-seconds over all loops, and aggregate what each loop has one value of.
+
+    Returns
+    -------
+    dict
+        ``count``, ``iterations``, ``steps``: loops, their iterations, the chunks handed out.
+        ``t_loop`` (s), ``cov``, ``imbalance`` (percent), ``max_over_mean``: aggregates over the loops.
+        ``busy``, ``overhead``, ``idle``: PE-seconds, summed over the loops.
+    """
+    return {
+        "count": len(loops.job),
+        "iterations": int(loops.iterations.sum()),
+        "steps": int(loops.steps.sum()),
+        "t_loop": aggregate(loops.t_loop),
+        "cov": aggregate(coefficient_of_variation(loops)),
+        "imbalance": aggregate(percent_imbalance(loops)),
+        "max_over_mean": aggregate(max_over_mean(loops)),
+        "busy": float(loops.busy.sum()),
+        "overhead": float(loops.overhead.sum()),
+        "idle": float(loops.idle.sum()),
+    }
+
+
+def selection_metrics(selections: Selections) -> dict[str, Any]:
+    """Count which techniques were chosen; empty where none were.
+
+    Returns
+    -------
+    dict
+        ``selected``: technique -> how often it was chosen, the most frequent first; ``selection_time``: what
+        the choices took, summed (s).
+    """
+    counts = Counter(selections.technique)
+    if not counts:
+        return {}
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {"selected": dict(ordered), "selection_time": float(selections.spent.sum())}
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """Divide; NaN where the divisor is 0."""
+    return above / np.where(below > 0, below, np.nan)
+
+
+def dependency_metrics(jobs: Jobs) -> dict[str, Any]:
+    """Count the jobs that were held by dependencies, and aggregate for how long.
+
+    Parameters
+    ----------
+    jobs
+        With the times at which they became eligible.
+
+    Returns
+    -------
+    dict
+        ``held``: jobs that came to the queue at another time than they were submitted; ``held_time``:
+        aggregate of eligible - submit over these, in s (below 0 where feedback let them come earlier than in
+        the log); ``never``: jobs that never came to it.
+    """
+    assert jobs.eligible_time is not None
+    later = jobs.eligible_time - jobs.submit_time
+    held = later[(later != 0) & ~np.isnan(later)]
+    return {"held": len(held), "never": int(np.isnan(later).sum()), "held_time": aggregate_values(held)}

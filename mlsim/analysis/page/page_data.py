@@ -1,0 +1,350 @@
+"""The data that the report page draws."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim.analysis.formatting import count, duration, share
+from mlsim.analysis.metrics import machine_cores, utilization
+from mlsim.analysis.plots.chart_style import BLUE, GREEN, INK, SKY, VERMILION, TimeAxis, time_axis
+from mlsim.analysis.plots.gantt_plot import Boxes, boxes
+from mlsim.analysis.plots.utilization_plot import (
+    allocated_share,
+    busy_share,
+    out_of_use_boxes,
+    shared_share,
+    waiting_jobs,
+)
+from mlsim.record import Chunks, Loops, OutageKind, Outages, PEs, Records, empty
+from mlsim.record.derived_times import bounded_slowdown, wait_time, waiting_spans
+from mlsim.record.table_blocks import n_rows, rows_of
+from mlsim.record.timelines import out_of_use_spans, step_function
+
+Packed = dict[str, Any]
+
+_KINDS = {"float64": "f8", "float32": "f4", "int32": "i4", "uint8": "u1"}
+_LEVEL = 6
+
+
+def packed(values: NDArray[Any]) -> Packed:
+    """Return a column as ``type``, ``n`` and ``data``; integers of 64 bits become the narrowest that fits."""
+    narrow = _narrow(np.ascontiguousarray(values))
+    planes = narrow.view(np.uint8).reshape(len(narrow), narrow.itemsize).T
+    data = base64.b64encode(zlib.compress(planes.tobytes(), _LEVEL)).decode("ascii")
+    return {"type": _KINDS[narrow.dtype.name], "n": len(narrow), "data": data}
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    if values.dtype.name in _KINDS:
+        return values
+    if values.dtype == np.bool_ or values.dtype == np.int8:
+        return values.astype(np.uint8)
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    limits = np.iinfo(np.int32)
+    fits = limits.min <= low and high <= limits.max
+    return values.astype(np.int32 if fits else np.float64)
+
+
+def packed_columns(columns: Mapping[str, NDArray[Any]]) -> dict[str, Packed]:
+    """Return columns by name; see :func:`packed`."""
+    return {name: packed(values) for name, values in columns.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PageLoops:
+    """Chunks and PEs of some jobs of a run, grouped by job; ``job`` are rows of the run's jobs."""
+
+    chunks: Chunks
+    pes: PEs
+    recorded: bool = True
+    """Whether the run recorded chunks at all."""
+
+    @staticmethod
+    def none(recorded: bool = True) -> PageLoops:
+        """Return tables without rows."""
+        return PageLoops(empty(Chunks), empty(PEs), recorded)
+
+
+def wanted_jobs(loops: Loops, most_chunks: int) -> Ints:
+    """Return rows of the jobs whose chunks go into a page: those whose PEs lost most time first.
+
+    Parameters
+    ----------
+    loops
+        Of a run.
+    most_chunks
+        How many chunks there is room for.
+    """
+    lost = loops.overhead + loops.idle
+    order = np.lexsort((np.arange(len(lost)), -lost))
+    fits = np.cumsum(loops.steps[order]) <= most_chunks
+    rows: Ints = np.sort(loops.job[order[fits]])
+    return rows
+
+
+def loop_data(records: Records, some: PageLoops) -> dict[str, Any]:
+    """Return ``loops``, ``chunks`` and ``pes`` as the page reads them; times from the job's start."""
+    loops, jobs = records.loops, records.jobs
+    chunks = rows_of(some.chunks, np.lexsort((some.chunks.start, some.chunks.job)))
+    pes = rows_of(some.pes, np.lexsort((some.pes.pe, some.pes.job)))
+    first, count = _ranges(loops.job, chunks.job)
+    first_pe, _ = _ranges(loops.job, pes.job)
+    spread, mean, last = loops.std_finish, loops.mean_finish, loops.max_finish
+    return {
+        "loops": packed_columns(
+            {
+                "job": loops.job,
+                "pes": loops.pes,
+                "iterations": loops.iterations,
+                "steps": loops.steps,
+                "t_loop": loops.t_loop,
+                "busy": loops.busy,
+                "overhead": loops.overhead,
+                "idle": loops.idle,
+                "imbalance": _ratio(last - mean, last) * 100.0,
+                "cov": _ratio(spread, mean),
+                "first": first,
+                "count": count,
+                "first_pe": first_pe,
+            }
+        ),
+        "chunks": packed_columns(
+            {
+                "pe": chunks.pe,
+                "step": chunks.step,
+                "first": chunks.first,
+                "size": chunks.size,
+                "start": chunks.start - jobs.start_time[chunks.job],
+                "end": chunks.end - jobs.start_time[chunks.job],
+            }
+        ),
+        "pes": packed_columns({"finish": pes.finish - jobs.start_time[pes.job]}),
+        "unread": _why_unread(some.recorded),
+    }
+
+
+def _why_unread(recorded: bool) -> str:
+    if not recorded:
+        return "Its chunks were not recorded: run the scenario with --set output.trace=chunks."
+    return (
+        "Its chunks are left out to keep the page small; mlsim report --chunks N has room for more, and "
+        "mlsim plot loop-timeline RUN --job ID draws them."
+    )
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    found: Floats = np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return found
+
+
+def _ranges(wanted: Ints, job: Ints) -> tuple[Ints, Ints]:
+    """Return where the rows of each wanted job begin, -1 for none, and how many there are."""
+    order = np.argsort(job, kind="stable")  # grouped by job: whole groups move
+    at = np.searchsorted(job[order], wanted, "left")
+    count = np.searchsorted(job[order], wanted, "right") - at
+    first = np.full(len(wanted), -1, np.int64)
+    first[count > 0] = order[at[count > 0]]
+    return first, count
+
+
+MOST_BOXES = 1_000_000
+"""More rectangles than these would make the page larger than what browsers open gladly."""
+_BY_CORE_ROWS = 250_000
+"""Up to so many stays cores are numbered: rectangles show which of them a job held."""
+_MOST_STEPS = 200_000
+"""Step functions of more changes are averaged over ``_BINS`` equal parts of the time."""
+_BINS = 16_384
+_MOST_NAMES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """The rectangles in the page; ``left``: how many are not, ``area``: their share of the node-seconds."""
+
+    boxes: Boxes
+    left: int
+    area: float
+
+
+def run_data(records: Records, loops: PageLoops, most_boxes: int = MOST_BOXES) -> dict[str, Any]:
+    """Return what the page's script reads of a run, as plain values.
+
+    Parameters
+    ----------
+    records
+        Of the run.
+    loops
+        Chunks and PEs of the jobs whose loops can be looked at.
+    most_boxes
+        Of more rectangles the largest are kept, and the page says how many are left out.
+    """
+    axis, nodes = time_axis(records.jobs), records.nodes
+    drawn = _boxes(records, most_boxes)
+    return {
+        "begin": axis.begin,
+        "end": axis.end,
+        "nodes": {
+            "count": len(nodes.name),
+            "names": nodes.name if len(nodes.name) <= _MOST_NAMES else None,
+        },
+        "jobs": _jobs(records),
+        "boxes": _box_columns(records, drawn.boxes),
+        "outages": _outages(records, axis),
+        "tracks": [_shares(records, axis), _queue(records, axis)],
+        "alternative": _words(records, axis, drawn),
+        **loop_data(records, loops),
+    }
+
+
+def _boxes(records: Records, most: int) -> _Drawn:
+    found = boxes(records, by_core=n_rows(records.occupancy) <= _BY_CORE_ROWS)
+    n = len(found.row)
+    if n <= most:
+        return _Drawn(found, 0, 0.0)
+    held = records.occupancy
+    area = (held.end - held.start)[found.row] * (found.bottom - found.top) * found.weight
+    kept = np.sort(np.argpartition(-area, most)[:most])
+    part = Boxes(found.row[kept], found.top[kept], found.bottom[kept], found.weight[kept])
+    return _Drawn(part, n - most, 1.0 - float(area[kept].sum()) / float(area.sum()))
+
+
+def _box_columns(records: Records, drawn: Boxes) -> dict[str, Packed]:
+    held = records.occupancy
+    columns: dict[str, Any] = {
+        "job": held.job[drawn.row],
+        "start": held.start[drawn.row],
+        "end": held.end[drawn.row],
+        "top": drawn.top.astype(np.float32),
+        "bottom": drawn.bottom.astype(np.float32),
+        "released": held.released[drawn.row],
+    }
+    if np.any(drawn.weight < 1.0):
+        columns["weight"] = drawn.weight.astype(np.float32)
+    return packed_columns(columns)
+
+
+def _jobs(records: Records) -> dict[str, Packed]:
+    jobs = records.jobs
+    return packed_columns(
+        {
+            "id": jobs.job_id,
+            "submit": jobs.submit_time,
+            "start": jobs.start_time,
+            "end": jobs.end_time,
+            "walltime": jobs.walltime,
+            "wait": wait_time(jobs),
+            "slowdown": bounded_slowdown(jobs),
+            "processors": jobs.processors,
+            "state": jobs.state,
+            "backfilled": jobs.backfilled,
+            "user": jobs.user,
+        }
+    )
+
+
+def _outages(records: Records, axis: TimeAxis) -> dict[str, Packed] | None:
+    outages, parts = records.outages, []
+    for kind in OutageKind:
+        here = outages.kind == kind
+        some = Outages(*(getattr(outages, name)[here] for name in ("node", "kind", "start", "end")))
+        found = out_of_use_boxes(some, axis.begin, axis.end)
+        parts.append((found, np.full(len(found), list(OutageKind).index(kind), np.uint8)))
+    if not any(len(found) for found, _ in parts):
+        return None
+    start, end, first, last = np.concatenate([found for found, _ in parts]).T
+    columns = {"start": start, "end": end, "first": first.astype(np.int64), "last": last.astype(np.int64)}
+    return packed_columns({**columns, "kind": np.concatenate([kinds for _, kinds in parts])})
+
+
+def _steps(times: Floats, values: Floats) -> dict[str, Packed]:
+    return packed_columns({"time": times, "value": values.astype(np.float32)})
+
+
+def _exact_or_averaged(
+    spans: tuple[Floats, Floats, Any], scale: float, axis: TimeAxis, averaged: Callable[[int], Floats]
+) -> dict[str, Packed]:
+    """Return a step function over [begin, end] of the axis: as it is, or where it is long its averages."""
+    if len(spans[0]) * 2 > _MOST_STEPS:
+        return _steps(np.linspace(axis.begin, axis.end, _BINS + 1)[:-1], averaged(_BINS))
+    times, values = step_function(*spans)
+    return _steps(times, values / scale)
+
+
+def _shares(records: Records, axis: TimeAxis) -> dict[str, Any]:
+    """Return the track of allocated, busy and available cores, as shares of the machine."""
+    held, cores = records.occupancy, max(machine_cores(records.nodes), 1)
+    means = utilization(records)
+    allocated = _exact_or_averaged(
+        (held.start, held.end, held.count * held.cores), cores, axis,
+        lambda bins: allocated_share(records, axis, bins),
+    )  # fmt: skip
+    series: list[dict[str, Any]] = [
+        {"label": f"allocated ({share(means['allocated'])})", "colour": SKY, "steps": allocated}
+    ]
+    if means["busy"] is not None and abs(means["busy"] - (means["allocated"] or 0.0)) > 5e-4:
+        edges = np.linspace(axis.begin, axis.end, _BINS // 4 + 1)[:-1]
+        busy = _steps(edges, busy_share(records, axis, _BINS // 4))
+        series.append({"label": f"busy ({share(means['busy'])})", "colour": BLUE, "steps": busy})
+    if len(records.outages.node):
+        series.append(_capacity(records, axis, cores))
+    for name in records.shared.name:
+        steps = _steps(
+            np.linspace(axis.begin, axis.end, _BINS // 4 + 1)[:-1],
+            shared_share(records, name, axis, _BINS // 4),
+        )
+        series.append({"label": name, "colour": GREEN, "line": True, "steps": steps})
+    return {"title": "share of cores", "share": True, "most": 1.0, "series": series}
+
+
+def _capacity(records: Records, axis: TimeAxis, cores: int) -> dict[str, Any]:
+    node, start, stop = out_of_use_spans(records.outages, axis.begin, axis.end)
+    times, missing = step_function(start, stop, records.nodes.cores[node])
+    if not len(times) or times[0] > axis.begin:
+        times, missing = np.append(axis.begin, times), np.append(0.0, missing)
+    look: dict[str, Any] = {
+        "label": "capacity (hatched: out of use)",
+        "colour": INK,
+        "line": True,
+        "hatched": True,
+    }
+    return {**look, "steps": _steps(times, 1.0 - missing / cores)}
+
+
+def _queue(records: Records, axis: TimeAxis) -> dict[str, Any]:
+    begin, end = waiting_spans(records.jobs, records.attempts)
+    steps = _exact_or_averaged(
+        (begin, end, np.ones(len(begin))), 1.0, axis, lambda bins: waiting_jobs(records, axis, bins)
+    )
+    waiting = {"label": "waiting", "colour": VERMILION, "steps": steps}
+    return {"title": "queue length (jobs)", "share": False, "series": [waiting]}
+
+
+def _words(records: Records, axis: TimeAxis, drawn: _Drawn) -> str:
+    """Return what the picture shows, for those who do not see it."""
+    used, nodes = utilization(records), records.nodes
+    started: Ints = np.flatnonzero(~np.isnan(records.jobs.start_time))
+    words = (
+        f"{count(len(started), 'job')} on {count(len(nodes.name), 'node')} over "
+        f"{duration(axis.end - axis.begin)}, "
+        f"drawn as {count(len(drawn.boxes.row), 'rectangle')}; {share(used['allocated'])} of the "
+        f"core-seconds between the first start and the last end were allocated, {share(used['busy'])} busy."
+    )
+    released = int(records.occupancy.count[records.occupancy.released].sum())
+    if released:
+        words += f" Triangles mark {count(released, 'node')} that jobs gave back before their end."
+    if len(records.outages.node):
+        words += f" Hatched: {count(len(records.outages.node), 'outage')} of nodes."
+    if drawn.left:
+        words += (
+            f" Left out are the {count(drawn.left, 'rectangle')} that are smallest, with "
+            f"{share(drawn.area)} of the allocated node-seconds."
+        )
+    return words

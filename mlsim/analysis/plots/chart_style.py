@@ -1,0 +1,352 @@
+"""Style that all pictures share: sizes, fonts, colours, axes, legends, and thinning of curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import NDArray
+
+from mlsim._arrays import Ints
+from mlsim._jit import kernel
+from mlsim.errors import OutputError
+from mlsim.record import Jobs
+from mlsim.record.table_blocks import value_blocks
+
+DPI = 150
+WIDTH = 1500
+"""Width of a picture, in pixels."""
+
+_COMPRESSION = 3
+"""Of PNG, from 0 to 9; the usual 6 takes half as long again and saves a sixth of the bytes."""
+
+INK = "#222222"
+BLUE, SKY, VERMILION = "#0072B2", "#56B4E9", "#D55E00"
+GREEN, PURPLE, YELLOW = "#009E73", "#CC79A7", "#F0E442"
+
+_HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+"""The colours of Okabe and Ito (2008), which people with any colour vision can tell apart."""
+
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # told, it need not be found out from where all ticks are
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.borderaxespad": 0.0,
+    "savefig.dpi": DPI,
+    "svg.hashsalt": "mlsim",  # names of its parts are drawn by lot otherwise
+    "text.parse_math": False,
+}
+
+_NOT_OF_PICTURES = (
+    "backend", "date.epoch", "docstring", "figure.max_open", "figure.raise", "interactive",
+    "savefig.directory", "timezone", "tk", "toolbar", "webagg",
+)  # fmt: skip
+"""How settings begin that say nothing of how pictures look; they stay the user's."""
+
+_UNITS = (
+    (1e-3, "µs", 1e-6), (1.0, "ms", 1e-3), (180.0, "s", 1.0), (3 * 3600.0, "min", 60.0),
+    (3 * 86400.0, "h", 3600.0), (np.inf, "d", 86400.0),
+)  # fmt: skip
+
+
+class TimeAxis(NamedTuple):
+    """The span of time a picture shows, and the unit it is labelled in."""
+
+    begin: float
+    end: float
+    unit: str
+    seconds: float
+    """Seconds in the unit."""
+
+    def label(self, axes: Axes) -> None:
+        """Set the limits and the label of the x axis, whose data are in the unit."""
+        axes.set_xlim(self.begin / self.seconds, self.end / self.seconds)
+        axes.set_xlabel(f"time ({self.unit})")
+
+
+def picture_style() -> AbstractContextManager[None]:
+    """Draw under our settings, whatever the user's are."""
+    return matplotlib.rc_context(_settings())
+
+
+@cache
+def _settings() -> Any:  # matplotlib types the names one by one
+    """Return matplotlib's own settings, with ours in place of some."""
+    own = matplotlib.rcParamsDefault.items()
+    return {name: value for name, value in own if not name.startswith(_NOT_OF_PICTURES)} | _STYLE
+
+
+def time_axis(jobs: Jobs) -> TimeAxis:
+    """Return the axis from the first submission to the last end, in a unit that fits."""
+    first, last = np.inf, -np.inf
+    for times in chain(value_blocks(jobs.submit_time), value_blocks(jobs.end_time)):
+        # NaN where a job was turned away
+        first = float(np.fmin.reduce(times, initial=first))
+        last = float(np.fmax.reduce(times, initial=last))
+    begin = first if first < np.inf else 0.0
+    end = last if last > begin else begin + 1.0
+    return TimeAxis(begin, end, *_unit_of(end - begin))
+
+
+def part_axis(begin: float, end: float) -> TimeAxis:
+    """Return the axis from ``begin`` to ``end``, in s: a part of a picture's time, as in other pictures."""
+    return TimeAxis(begin, end, "s", 1.0)
+
+
+def span_axis(end: float) -> TimeAxis:
+    """Return the axis from 0 to ``end``, in a unit that fits, down to microseconds."""
+    shown = end if end > 0.0 else 1e-6
+    return TimeAxis(0.0, shown, *_unit_of(shown))
+
+
+def _unit_of(span: float) -> tuple[str, float]:
+    """Return the unit for a span of seconds, and the seconds in it."""
+    return next((unit, seconds) for limit, unit, seconds in _UNITS if span < limit)
+
+
+def canvas(height: int) -> Figure:
+    """Make a picture :data:`WIDTH` pixels wide."""
+    figure = Figure(figsize=(WIDTH / DPI, height / DPI), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def axes_at(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
+    """Add axes whose data area is exactly these pixels, counted from the upper left corner."""
+    full = round(figure.get_figheight() * DPI)
+    box = (left / WIDTH, 1 - (top + height) / full, width / WIDTH, height / full)
+    return figure.add_axes(box)
+
+
+def job_palette() -> NDArray[np.float64]:
+    """Return colours for jobs, (21, 3) RGB in [0, 1]: seven hues, each plain, lighter and darker."""
+    hues = np.array([_rgb(hue) for hue in _HUES])
+    return np.concatenate([hues, 1 - (1 - hues) * 0.55, hues * 0.65])
+
+
+def scale_palette() -> NDArray[np.float64]:
+    """Return colours for a scale, (256, 3) RGB in [0, 1], from light to dark; perceptually uniform."""
+    scale: NDArray[np.float64] = matplotlib.colormaps["viridis_r"](np.arange(256))[:, :3]
+    return scale
+
+
+def write_picture(
+    figure: Figure,
+    path: Path,
+    dpi: float = DPI,
+    style: Callable[[], AbstractContextManager[None]] = picture_style,
+) -> Path:
+    """Write a picture as PDF or SVG if the file's name says so, else PNG.
+
+    The same picture gives the same bytes.
+
+    Parameters
+    ----------
+    figure, path
+        The picture and its file.
+    dpi
+        Of what is not drawn as lines.
+    style
+        Settings that it was drawn under.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written; the message names it.
+    """
+    try:
+        with style():
+            kind = next((word for word in ("pdf", "svg") if str(path).endswith(f".{word}")), "png")
+            options: dict[str, dict[str, Any]] = {
+                "pdf": {"metadata": {"CreationDate": None}},
+                "svg": {"metadata": {"Date": None}},
+                "png": {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": _COMPRESSION}},
+            }
+            figure.savefig(path, format=kind, dpi=dpi, **options[kind])
+    except OSError as err:
+        raise OutputError(f"cannot write {path}: {err.strerror or err}") from err
+    return path
+
+
+def _rgb(code: str) -> tuple[float, ...]:
+    return tuple(int(code[place : place + 2], 16) / 255 for place in (1, 3, 5))
+
+
+_LEFT = 110
+_LINE = 26
+"""Height of a line of a legend, in pixels."""
+_LETTERS = 130
+"""So many letters have room in a line of a legend."""
+
+
+def colour_of(place: int) -> Any:
+    """Return the colour of the run with this index."""
+    palette = job_palette()
+    return palette[place % len(palette)]
+
+
+def write_title(figure: Figure, title: str) -> None:
+    """Write the title of a picture."""
+    figure.text(_LEFT / WIDTH, 1 - 26 / _height(figure), title, fontsize=10)
+
+
+def legend(figure: Figure, handles: Sequence[Any], columns: int | None = None) -> None:
+    """Write a legend below the title."""
+    figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(_LEFT / WIDTH, 1 - 36 / _height(figure)),
+        ncols=columns or len(handles),
+    )
+
+
+def name_lines(figure: Figure, labels: Sequence[str]) -> None:
+    """Say which run has which colour."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=colour_of(place), linewidth=2.5, label=label)
+        for place, label in enumerate(labels)
+    ]
+    legend(figure, handles, _per_line(labels))
+
+
+def legend_height(labels: Collection[str]) -> int:
+    """Return the height in pixels of what :func:`name_lines` writes."""
+    return _LINE * -(-len(labels) // _per_line(labels))
+
+
+def _per_line(labels: Collection[str]) -> int:
+    return max(min(len(labels), _LETTERS // (max(map(len, labels)) + 6)), 1)
+
+
+def _height(figure: Figure) -> float:
+    return float(figure.get_figheight() * figure.dpi)
+
+
+def differ_much(values: Iterable[float], factor: float = 10.0) -> bool:
+    """Whether some values would vanish beside others on a linear axis."""
+    positive = [value for value in values if value > 0]
+    return len(positive) > 1 and max(positive) > factor * min(positive)
+
+
+def plain_log(axes: Axes, which: str) -> None:
+    """Write plain numbers at 1, 2 and 5 times powers of ten, or at these alone where there are many."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = axis.get_view_interval()
+    many = high > 300 * max(low, 1e-12)
+    axis.set_major_locator(LogLocator(subs=(1.0,) if many else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+_PER_DECADE = 400
+"""So many sizes between 1 and 10 are told apart."""
+
+
+class Thinned:
+    """Points of a curve of chunks, the first of those that look the same.
+
+    Parameters
+    ----------
+    n
+        How many chunks there are.
+    columns
+        Steps are told apart down to this part of the axis.
+    """
+
+    def __init__(self, n: int, columns: int) -> None:
+        self._n, self._columns = max(n, 1), min(n, columns)
+        self._key = self._step = self._size = np.empty(0, np.int64)
+        self._rows = self._key
+
+    def add(self, step: Ints, size: Ints) -> None:
+        """Add chunks that follow those added before: of neighbours that look the same, the first."""
+        if len(self._rows) < len(step):
+            self._rows = np.empty(len(step), np.int64)
+        changes = self._rows[: _changes(step, size, self._n, self._columns, self._rows)]
+        step, size = step[changes], size[changes]
+        row = np.rint(np.log10(np.maximum(size, 1)) * _PER_DECADE).astype(np.int64)
+        key = np.concatenate([self._key, self._columns * step // self._n * (1 << 20) + row])
+        self._key, kept = np.unique(key, return_index=True)
+        self._step = np.concatenate([self._step, step])[kept]
+        self._size = np.concatenate([self._size, size])[kept]
+
+    def points(self) -> tuple[Ints, Ints]:
+        """Return step and size of each point."""
+        return self._step, self._size
+
+
+@kernel
+def _changes(step: Ints, size: Ints, n: int, columns: int, rows: Ints) -> int:
+    """Write down the rows of another size, or another column of the picture, than the one before."""
+    count = low = high = 0  # steps of the column of the row before: from low on, before high
+    for row in range(len(step)):
+        here = step[row]
+        if low <= here < high and size[row] == size[row - 1]:
+            continue
+        rows[count] = row
+        count += 1
+        column = columns * here // n
+        low, high = -(-column * n // columns), -(-(column + 1) * n // columns)
+    return count
+
+
+@kernel
+def are_new(steps: Ints, seen: NDArray[np.uint8]) -> bool:
+    """Note steps, a bit each; return whether none had been noted."""
+    are_new = True
+    for row in range(len(steps)):
+        place, bit = steps[row] >> 3, np.uint8(1 << (steps[row] & 7))
+        are_new &= seen[place] & bit == 0
+        seen[place] |= bit
+    return are_new
+
+
+class Pixels(Artist):
+    """Draws bytes without resampling: exact, and in a tenth of the memory that ``imshow`` takes.
+
+    Parameters
+    ----------
+    image
+        RGB bytes, (height, width, 3), from the top.
+    left, bottom
+        Where in the picture its lower left corner is, in pixels.
+    """
+
+    def __init__(self, image: NDArray[np.uint8], left: float, bottom: float) -> None:
+        super().__init__()
+        height, width, _ = image.shape
+        self._place = left, bottom
+        self._bytes = np.full((height, width, 4), 255, np.uint8)
+        self._bytes[:, :, :3] = image[::-1]
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Copy the bytes into the picture."""
+        context = renderer.new_gc()
+        renderer.draw_image(context, *self._place, self._bytes)
+        context.restore()

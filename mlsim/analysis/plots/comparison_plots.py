@@ -1,0 +1,210 @@
+"""Pictures of runs beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from mlsim._arrays import Floats
+from mlsim.analysis.formatting import number, share
+from mlsim.analysis.metrics import JOB_METRICS, Weekly, pass_time_by_queue_length, utilization, weekly
+from mlsim.analysis.plots.chart_style import (
+    WIDTH,
+    TimeAxis,
+    axes_at,
+    canvas,
+    colour_of,
+    differ_much,
+    legend_height,
+    name_lines,
+    picture_style,
+    plain_log,
+    time_axis,
+    write_picture,
+    write_title,
+)
+from mlsim.analysis.plots.distribution_plots import queue_boxes, slowdown_boxes
+from mlsim.analysis.plots.utilization_plot import allocated_share, busy_share, draw_line
+from mlsim.record import Records
+
+Runs = Mapping[str, Records]
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 110, 30, 60, 80
+_BINS = 160
+"""Parts of the time that utilization is averaged over: fewer than pixels, so that lines can be followed."""
+
+
+def draw_comparison(directory: Path, runs: Runs, tau: float) -> list[Path]:
+    """Write all pictures that compare runs, as PNG and PDF.
+
+    Parameters
+    ----------
+    directory
+        Where; exists.
+    runs
+        Name to records.
+    tau
+        The bound of bounded slowdowns, in seconds.
+
+    Returns
+    -------
+    list of Path
+        ``slowdown``, ``queue-length``, ``utilization``; ``weekly`` where a run is longer than a week, and
+        ``pass-time`` where all runs recorded passes.
+    """
+    figures: dict[str, Callable[[], Figure]] = {
+        "slowdown": lambda: slowdown_boxes(runs, tau),
+        "queue-length": lambda: queue_boxes(runs),
+        "utilization": lambda: utilization_lines(runs),
+    }
+    if any(len(weekly(run.jobs, run.jobs.submit_time).week) > 1 for run in runs.values()):
+        figures["weekly"] = lambda: weekly_bands(runs, tau)
+    if all(len(records.passes.time) for records in runs.values()):
+        figures["pass-time"] = lambda: pass_times(runs)
+    written = []
+    for name, make in figures.items():
+        figure = make()
+        written += [write_picture(figure, directory / f"{name}{suffix}") for suffix in (".png", ".pdf")]
+    return written
+
+
+def weekly_bands(runs: Runs, tau: float) -> Figure:
+    """Draw the cumulative weekly mean of wait, bounded slowdown and that per processor.
+
+    A line is the mean over all jobs that ended by the end of a week; its band the 10th to the 90th percentile
+    of the means of the single weeks up to it (Zrigui 2021, Fig. 4.1; see
+    :class:`mlsim.analysis.metrics.Weekly`). The axis is logarithmic where runs differ by more than a factor
+    of ten.
+    """
+    names = ("wait_time", "bounded_slowdown", "per_processor_bounded_slowdown")
+    height, gap = 330, 90
+    width = (WIDTH - _LEFT - _RIGHT - 2 * gap) // 3
+    with picture_style():
+        top = _TOP + legend_height(runs) + 40
+        figure = canvas(top + height + _BOTTOM)
+        for place, name in enumerate(names):
+            metric = JOB_METRICS[name]
+            axes = axes_at(figure, _LEFT + place * (width + gap), top, width, height)
+            weeks = [weekly(run.jobs, metric.values(run.jobs, tau)) for run in runs.values()]
+            _draw_weeks(axes, weeks, 3600.0 if metric.unit == "s" else 1.0)
+            axes.set_title(f"{metric.title} (h)" if metric.unit == "s" else metric.title)
+            axes.set_xlabel("week")
+        write_title(figure, "Mean over all jobs so far; bands: 10 % to 90 % of the means of the weeks so far")
+        name_lines(figure, list(runs))
+    return figure
+
+
+def _draw_weeks(axes: Axes, weeks: list[Weekly], scale: float) -> None:
+    highest = 0.0
+    for place, found in enumerate(weeks):
+        low, mean, high = (found.band_low / scale, found.cumulative_mean / scale, found.band_high / scale)
+        axes.fill_between(found.week, low, high, color=colour_of(place), alpha=0.16, linewidth=0)
+        # One week alone is a point, not a line.
+        marker = "o" if len(found.week) < 3 else ""
+        axes.plot(found.week, mean, color=colour_of(place), linewidth=1.4, marker=marker, markersize=4)
+        highest = max(highest, float(np.nanmax(np.concatenate([mean, high, [0.0]]))))
+    if differ_much(float(found.cumulative_mean[-1]) for found in weeks if len(found.week)):
+        axes.set_yscale("log")
+        plain_log(axes, "y")
+    else:
+        axes.set_ylim(0, highest * 1.05 or 1.0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    weeks_shown = np.concatenate([found.week for found in weeks])
+    axes.set_xlim(weeks_shown.min() - 0.5, weeks_shown.max() + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+
+
+def utilization_lines(runs: Runs) -> Figure:
+    """Draw the busy share of each run's cores over time, and the allocated one where it is another.
+
+    Values are exact averages over equal parts of the time. All runs have the same time axis; each is drawn
+    from its first submission to its last end.
+    """
+    axis = _common_axis(runs)
+    panels = {"busy": busy_share}
+    if any(_differs(utilization(records)) for records in runs.values()):
+        panels["allocated"] = allocated_share
+    height, gap = 300, 50
+    with picture_style():
+        top = _TOP + legend_height(runs) + 30
+        figure = canvas(top + len(panels) * height + (len(panels) - 1) * gap + _BOTTOM)
+        for place, (name, shares) in enumerate(panels.items()):
+            below = top + place * (height + gap)
+            axes = axes_at(figure, _LEFT, below, WIDTH - _LEFT - _RIGHT, height)
+            _draw_shares(axes, axis, [_while_running(shares, run, axis) for run in runs.values()])
+            means = ", ".join(f"{label} {share(utilization(run)[name])}" for label, run in runs.items())
+            axes.set_title(f"{name}: {means}" if len(means) < 110 else name)
+            axes.set_ylabel("share of cores")
+            if place < len(panels) - 1:
+                axes.set_xlabel("")
+                axes.tick_params(labelbottom=False)
+        write_title(figure, "Utilization")
+        name_lines(figure, list(runs))
+    return figure
+
+
+def _while_running(
+    shares: Callable[[Records, TimeAxis, int], Floats], records: Records, axis: TimeAxis
+) -> Floats:
+    """Return shares over time, NaN before the run has begun and after its end."""
+    own = time_axis(records.jobs)
+    edges = np.linspace(axis.begin, axis.end, _BINS + 1)
+    values = shares(records, axis, _BINS)
+    values[(edges[:-1] > own.end) | (edges[1:] < own.begin)] = np.nan
+    return values
+
+
+def _differs(used: Mapping[str, float | None]) -> bool:
+    busy, allocated = used["busy"], used["allocated"]
+    return busy is not None and allocated is not None and abs(busy - allocated) > 5e-4
+
+
+def _common_axis(runs: Runs) -> TimeAxis:
+    axes = [time_axis(records.jobs) for records in runs.values()]
+    longest = max(axes, key=lambda axis: axis.end - axis.begin)
+    return longest._replace(begin=min(axis.begin for axis in axes), end=max(axis.end for axis in axes))
+
+
+def _draw_shares(axes: Axes, axis: TimeAxis, shares: list[Floats]) -> None:
+    edges = np.linspace(axis.begin, axis.end, _BINS + 1) / axis.seconds
+    for place, values in enumerate(shares):
+        draw_line(axes, values, edges, edgecolor=colour_of(place), linewidth=1.1)
+    axis.label(axes)
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+
+
+def pass_times(runs: Runs) -> Figure:
+    """Draw the wall time of passes against queue length (Galleguillos et al. 2020, Fig. 13).
+
+    A line is the median over all passes that met a queue of some range of lengths, its band goes up to the
+    90th percentile. What is above is the machine's other work more than the dispatcher's.
+    """
+    with picture_style():
+        top = _TOP + legend_height(runs) + 10
+        figure = canvas(top + 430 + _BOTTOM)
+        axes = axes_at(figure, _LEFT, top, WIDTH - _LEFT - _RIGHT, 430)
+        for place, records in enumerate(runs.values()):
+            table = pass_time_by_queue_length(records.passes, per_doubling=3)
+            middle = (table["low"] + table["high"]).to_numpy() / 2
+            median, high = (table[name].to_numpy() * 1e6 for name in ("median", "p90"))
+            axes.fill_between(middle, median, high, color=colour_of(place), alpha=0.16, linewidth=0)
+            axes.plot(middle, median, color=colour_of(place), linewidth=1.4, marker="o", markersize=3)
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.3)
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        plain_log(axes, "y")
+        axes.set_xlim(-0.1, None)
+        axes.set_xlabel("queue length (waiting jobs when the pass began)")
+        axes.set_ylabel("wall time of a pass (µs)")
+        axes.grid(linewidth=0.4, alpha=0.5)
+        write_title(figure, "Wall time of passes: median, and up to the 90th percentile")
+        name_lines(figure, list(runs))
+    return figure

@@ -1,0 +1,323 @@
+"""Chunk sizes and iteration costs of loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from mlsim._arrays import Floats, Ints
+from mlsim.analysis.formatting import count, number
+from mlsim.analysis.plots.chart_style import (
+    BLUE,
+    DPI,
+    INK,
+    SKY,
+    VERMILION,
+    WIDTH,
+    axes_at,
+    canvas,
+    picture_style,
+    scale_palette,
+    span_axis,
+)
+from mlsim.record import Chunks
+from mlsim.record.table_blocks import chunk_blocks, n_rows
+
+_MOST_ACROSS = 4
+_LETTER = 13
+"""Width of a letter of a panel's title, in pixels."""
+_LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 70, 40, 95, 80
+_SINGLE_HEIGHT, _HEIGHT = 560, 260
+_FINEST = 1500
+"""Steps are told apart down to this part of the axis."""
+
+
+class Curve(NamedTuple):
+    """The chunks of one loop, thinned to what a picture can show.
+
+    Attributes
+    ----------
+    label
+        Name of the loop.
+    steps
+        How many chunks it had.
+    step, size
+        Points of the curve: scheduling step from 0, iterations.
+    """
+
+    label: str
+    steps: int
+    step: Ints
+    size: Ints
+
+
+def chunk_curve(chunks: Chunks, label: str) -> Curve:
+    """Thin the chunks of one loop to points that differ in the picture.
+
+    Parameters
+    ----------
+    chunks
+        Of one loop. Where two chunks have the same step, as where nodes count their own, they are numbered
+        in order of start instead.
+    label
+        Name of the loop.
+    """
+    from mlsim.analysis.plots.chart_style import Thinned, are_new
+
+    n = n_rows(chunks)
+    own, numbered = Thinned(n, _FINEST), Thinned(n, _FINEST)
+    are_distinct, seen = True, np.zeros(n // 8 + 1, np.uint8)
+    first = 0
+    for block in chunk_blocks(chunks):
+        if are_distinct and len(block.step):
+            most = int(block.step.max()) // 8 + 1
+            if most > len(seen):
+                seen = np.append(seen, np.zeros(max(most, 2 * len(seen)) - len(seen), np.uint8))
+            are_distinct = are_new(block.step, seen)
+        if are_distinct:
+            own.add(block.step, block.size)
+        numbered.add(np.arange(first, first + len(block.step)), block.size)
+        first += len(block.step)
+    return Curve(label, n, *(own if are_distinct else numbered).points())
+
+
+def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
+    """Draw chunk sizes over scheduling steps (as Eleliemy 2021, Fig. 2.1).
+
+    Every loop has a panel of its own, with its own steps across and the same logarithmic scale of sizes
+    upwards.
+
+    Parameters
+    ----------
+    curves
+        From :func:`chunk_curve`, in the order of the panels.
+    title
+        The picture's title.
+    """
+    letters = max((len(curve.label) for curve in curves), default=1)
+    across = max(min(len(curves), _MOST_ACROSS, (WIDTH - _LEFT) // (_LETTER * letters + _GAP)), 1)
+    down = max(math.ceil(len(curves) / across), 1)
+    height = _SINGLE_HEIGHT if len(curves) <= 1 else _HEIGHT
+    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
+    top = max((int(curve.size.max()) for curve in curves if len(curve.size)), default=1)
+    with picture_style():
+        figure = canvas(_TOP + down * height + (down - 1) * _LINE + _BOTTOM)
+        for place, curve in enumerate(curves):
+            row, column = divmod(place, across)
+            axes = axes_at(
+                figure, _LEFT + column * (width + _GAP), _TOP + row * (height + _LINE), width, height
+            )
+            _draw(axes, curve, top)
+            axes.set_xlabel(f"scheduling step ({count(curve.steps, 'chunk')})")
+            if column:
+                axes.tick_params(labelleft=False)
+            else:
+                axes.set_ylabel("chunk size (iterations)")
+            axes.set_title(curve.label if len(curves) > 1 else title)
+        if len(curves) > 1:
+            figure.text(_LEFT / WIDTH, 1 - 22 / (figure.get_figheight() * figure.dpi), title, fontsize=10)
+    return figure
+
+
+def _draw(axes: Axes, curve: Curve, top: int) -> None:
+    """Draw one curve: as points, joined where they are few enough to be seen one by one."""
+    few = curve.steps <= 60
+    axes.plot(
+        curve.step,
+        np.maximum(curve.size, 1),
+        marker="o",
+        markersize=3.0 if few else 1.6,
+        markeredgewidth=0,
+        linestyle="-" if few else "none",
+        linewidth=0.6,
+        color=BLUE,
+    )
+    axes.set_yscale("log")
+    axes.set_ylim(0.8, max(top, 10) * 1.6)
+    axes.set_xlim(-0.02 * max(curve.steps, 1), max(curve.steps, 1) * 1.02)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5, color=INK)
+
+
+Extent = tuple[float, float, float, float]
+
+_COSTS_LEFT, _COSTS_RIGHT, _COSTS_TOP, _COSTS_GAP, _COSTS_BOTTOM = 128, 56, 122, 96, 76
+_UPPER, _LOWER = 340, 260
+_BESIDE, _IMAGE, _SCALE = 130, 560, 22
+"""Left of the image, its side, and the width of its scale of colours."""
+_MOST_PIXELS = 2 * _IMAGE
+_BARS = 60
+_FLAT = 20.0
+"""If the largest cost is so many times the largest mean, the means are drawn on a logarithmic scale."""
+
+
+class Band(NamedTuple):
+    """Costs in bins along the loop: the iterations between edges, and their mean, least and largest cost."""
+
+    edges: Floats
+    mean: Floats
+    least: Floats
+    largest: Floats
+
+
+def cost_band(costs: Floats, bins: int) -> Band:
+    """Sum up costs in bins of equally many iterations (give or take one), at most one bin an iteration."""
+    n = len(costs)
+    edges = np.linspace(0, n, min(bins, n) + 1).astype(np.int64)
+    begin = edges[:-1]
+    mean = np.add.reduceat(costs, begin) / np.diff(edges)
+    return Band(
+        edges.astype(np.float64), mean, np.minimum.reduceat(costs, begin), np.maximum.reduceat(costs, begin)
+    )
+
+
+def cost_facts(costs: Floats) -> dict[str, float | int | None]:
+    """Return count, mean, std (divisor N), min, max and c.o.v., which is None if the mean is 0."""
+    mean, std = float(costs.mean()), float(costs.std())
+    return {
+        "count": len(costs),
+        "mean": mean,
+        "std": std,
+        "min": float(costs.min()),
+        "max": float(costs.max()),
+        "cov": std / mean if mean > 0.0 else None,
+    }
+
+
+def cost_bins(costs: Floats) -> tuple[Floats, bool]:
+    """Return the bin edges of a histogram, and whether the scale is logarithmic.
+
+    They are where the costs are all above 0 and span more than two powers of ten, and most of them lie in
+    the lowest tenth of the span.
+    """
+    low, high = float(costs.min()), float(costs.max())
+    if not low < high:
+        margin = abs(low) * 0.05 or 0.5
+        return np.linspace(max(low - margin, 0.0), high + margin, 4), False
+    if low > 0.0 and high > 100.0 * low and np.median(costs) < low + 0.1 * (high - low):
+        return np.geomspace(low, high, _BARS + 1), True
+    return np.linspace(low, high, _BARS + 1), False
+
+
+def iteration_costs(
+    costs: Floats, title: str, unit: str | None = None, image: Extent | None = None
+) -> Figure:
+    """Draw costs over the iterations, their histogram and, of the pixels of an image, the image.
+
+    Parameters
+    ----------
+    costs
+        float64[N], N at least 1.
+    title
+        The picture's title.
+    unit
+        What costs are counted in; None for s.
+    image
+        The costs are those of a square image's pixels, column by column from the lower left: the least and
+        the largest real part, and imaginary part, that it shows.
+    """
+    if unit is None:
+        axis = span_axis(float(costs.max()))
+        costs, unit = costs / axis.seconds, axis.unit
+    across = WIDTH - _COSTS_LEFT - _COSTS_RIGHT
+    if image is not None:
+        across -= _BESIDE + _IMAGE + _SCALE + 44
+    with picture_style():
+        figure = canvas(_COSTS_TOP + _UPPER + _COSTS_GAP + _LOWER + _COSTS_BOTTOM)
+        upper = axes_at(figure, _COSTS_LEFT, _COSTS_TOP, across, _UPPER)
+        lower = axes_at(figure, _COSTS_LEFT, _COSTS_TOP + _UPPER + _COSTS_GAP, across, _LOWER)
+        _draw_along(upper, costs, unit, across)
+        _draw_histogram(lower, costs, unit)
+        figure.align_ylabels([upper, lower])
+        if image is not None:
+            _draw_image(figure, _COSTS_LEFT + across + _BESIDE, costs, unit, image)
+        height = figure.get_figheight() * DPI
+        figure.text(_COSTS_LEFT / WIDTH, 1 - 26 / height, title, fontsize=11, fontweight="bold", va="center")
+        figure.text(_COSTS_LEFT / WIDTH, 1 - 54 / height, _facts(costs, unit), va="center")
+    return figure
+
+
+def _facts(costs: Floats, unit: str) -> str:
+    facts = cost_facts(costs)
+    words = [f"{name} {number(facts[key])}" for name, key in (("mean", "mean"), ("std", "std"))]
+    span = f"from {number(facts['min'])} to {number(facts['max'])} {unit}"
+    return ", ".join([count(len(costs), "iteration"), *words, span, f"c.o.v. {number(facts['cov'])}"])
+
+
+def _draw_along(axes: Axes, costs: Floats, unit: str, columns: int) -> None:
+    band = cost_band(costs, columns // 2)
+    binned = len(band.mean) < len(costs)
+    if binned:
+        axes.stairs(
+            band.largest, band.edges, baseline=band.least, fill=True, color=SKY, alpha=0.4, linewidth=0,
+            label="least to largest",
+        )  # fmt: skip
+    label = "mean of neighbours" if binned else "cost"
+    axes.stairs(band.mean, band.edges, baseline=None, color=BLUE, linewidth=1.0, label=label)
+    axes.axhline(float(costs.mean()), color=VERMILION, linewidth=1.0, linestyle=(0, (5, 3)), label="mean")
+    axes.set_xlim(0, len(costs))
+    largest = float(costs.max())
+    if costs.min() > 0.0 and largest > _FLAT * band.mean.max():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.set_ylim(0, largest * 1.05 or 1.0)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=max(columns // 160, 3), integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_xlabel("iteration")
+    axes.set_ylabel(f"cost ({unit})")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.02), ncols=3, borderpad=0.0)
+
+
+def _draw_histogram(axes: Axes, costs: Floats, unit: str) -> None:
+    edges, logarithmic = cost_bins(costs)
+    found, _ = np.histogram(costs, np.append(edges[:-1], max(edges[-1], costs.max())))
+    share = found / len(costs)
+    percent = FuncFormatter(lambda value, _: f"{value * 100:g} %")
+    axes.stairs(share, edges, fill=True, color=BLUE, alpha=0.9)
+    axes.axvline(float(costs.mean()), color=VERMILION, linewidth=1.0, linestyle=(0, (5, 3)))
+    if logarithmic:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_ylim(share[share > 0].min() / 2, 1.0)
+        axes.yaxis.set_major_formatter(percent)
+    else:
+        axes.set_ylim(0, float(share.max()) * 1.05)
+        axes.yaxis.set_major_formatter(percent)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.set_xlim(float(edges[0]), float(edges[-1]))
+    axes.set_xlabel(f"cost ({unit})")
+    axes.set_ylabel("share of iterations")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+
+
+def _draw_image(figure: Figure, left: int, costs: Floats, unit: str, extent: Extent) -> None:
+    """Draw the image, upright: real parts to the right, imaginary parts upwards."""
+    size = round(len(costs) ** 0.5)
+    stride = -(-size // _MOST_PIXELS)
+    pixels = costs.reshape(size, size)[::stride, ::stride].T
+    axes = axes_at(figure, left, _COSTS_TOP, _IMAGE, _IMAGE)
+    low, high = float(pixels.min()), float(pixels.max())
+    scale = LogNorm(low, high) if 0.0 < low < high else None
+    shown = axes.imshow(
+        pixels, ListedColormap(scale_palette()), scale, aspect="auto", origin="lower", extent=extent
+    )
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axes.set_xlabel("real part of c")
+    axes.set_ylabel("imaginary part of c")
+    colours = axes_at(figure, left + _IMAGE + 14, _COSTS_TOP, _SCALE, _IMAGE)
+    bar = figure.colorbar(shown, cax=colours, format=FuncFormatter(lambda value, _: f"{value:g}"))
+    bar.outline.set_visible(False)
+    colours.set_title(unit, loc="left", fontsize=9, color=INK, pad=12)

@@ -1,0 +1,281 @@
+"""Curves and grouped bars in panels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from mlsim.analysis.plots.chart_style import INK, WIDTH, axes_at, canvas, job_palette, picture_style
+
+_LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
+_WIDE_GAP = 100
+"""With room for the numbers of each panel."""
+_HEIGHT = 330
+_LEGEND_COLUMNS = 7
+
+
+@dataclass(frozen=True)
+class LinePanel:
+    """One panel."""
+
+    title: str
+    """What its curves have in common."""
+    series: Mapping[str, tuple[ArrayLike, ArrayLike]]
+    """Name of a curve to its points, x and y of one length; NaN leaves a gap."""
+    ends: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
+    """Name of a curve to the lower and upper ends of an interval at its points; NaN: none. It is drawn as a
+    band around joined points, otherwise as bars."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How curves are drawn.
+
+    Attributes
+    ----------
+    across
+        Most panels beside each other.
+    dots, joined
+        Whether points are marked, and whether there are lines between them.
+    percent
+        Whether values are shares of 1, from 0 to 1, written in percent.
+    ticks
+        Places and names along the x axis, where it is not a scale.
+    own_scales
+        Whether each panel has limits of its own, for values that differ much between panels.
+    """
+
+    across: int = 2
+    dots: bool = False
+    joined: bool = True
+    percent: bool = False
+    ticks: Mapping[float, str] = field(default_factory=dict)
+    own_scales: bool = False
+
+
+def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | None = None) -> Figure:
+    """Draw curves.
+
+    Parameters
+    ----------
+    panels
+        In reading order; a name has one colour in all of them.
+    title
+        The picture's title.
+    x, y
+        Labels of the axes, with units.
+    look
+        How; plain lines by default.
+    """
+    look = look or Look()
+    across = min(len(panels), look.across) or 1
+    down = max(math.ceil(len(panels) / across), 1)
+    gap = _WIDE_GAP if look.own_scales else _GAP
+    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * gap) // across
+    names = list(dict.fromkeys(name for panel in panels for name in panel.series))
+    with picture_style():
+        figure = canvas(_TOP + down * _HEIGHT + (down - 1) * _LINE + _BOTTOM)
+        for place, panel in enumerate(panels):
+            row, column = divmod(place, across)
+            left, top = _LEFT + column * (width + gap), _TOP + row * (_HEIGHT + _LINE)
+            axes = axes_at(figure, left, top, width, _HEIGHT)
+            _draw(axes, panel, names, look)
+            _limit(axes, [panel] if look.own_scales else panels, look)
+            axes.set_xlabel(x)
+            if column:
+                axes.tick_params(labelleft=look.own_scales)
+            else:
+                axes.set_ylabel(y)
+        _explain(figure, names, title)
+    return figure
+
+
+def _draw(axes: Axes, panel: LinePanel, names: Sequence[str], look: Look) -> None:
+    for name, (places, values) in panel.series.items():
+        if name in panel.ends:
+            low, high = (np.asarray(end, np.float64) for end in panel.ends[name])
+            colour = _colour(names, name)
+            if look.joined:
+                axes.fill_between(np.asarray(places), low, high, color=colour, alpha=0.2, linewidth=0)
+            else:
+                axes.vlines(places, low, high, color=colour, linewidth=1.4)
+        axes.plot(
+            np.asarray(places, np.float64),
+            np.asarray(values, np.float64),
+            color=_colour(names, name),
+            linestyle="-" if look.joined else "none",
+            linewidth=1.0,
+            marker="o" if look.dots else "",
+            markersize=3.0,
+            markeredgewidth=0,
+        )
+    axes.set_title(panel.title)
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axes.set_axisbelow(True)
+
+
+def _limit(axes: Axes, panels: Sequence[LinePanel], look: Look) -> None:
+    """Set the same axes for all panels."""
+    from matplotlib.ticker import PercentFormatter
+
+    across, up = (_extent(panels, which) for which in range(2))
+    beside = 0.01 * (across[1] - across[0]) or 0.5  # of one point, as that of one week, something too
+    if look.ticks and not look.joined:
+        across = min(*look.ticks, across[0]), max(*look.ticks, across[1])
+        beside = 0.5 - max(look.ticks) % 1 if not across[1] > across[0] else 0.06 * (across[1] - across[0])
+    axes.set_xlim(across[0] - beside, across[1] + beside)
+    if look.percent:
+        axes.set_ylim(0.0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    else:
+        margin = 0.05 * (up[1] - up[0]) or 0.05
+        axes.set_ylim(up[0] - margin, up[1] + margin)
+    if look.ticks:
+        axes.set_xticks(list(look.ticks), list(look.ticks.values()))
+
+
+def _extent(panels: Sequence[LinePanel], which: int) -> tuple[float, float]:
+    """Return least and largest of all x (0) or y (1); 0 and 1 where there are none."""
+    parts = [np.asarray(points[which], np.float64) for panel in panels for points in panel.series.values()]
+    if which == 1:
+        parts += [
+            np.asarray(end, np.float64) for panel in panels for ends in panel.ends.values() for end in ends
+        ]
+    values = np.concatenate(parts) if parts else np.empty(0)
+    values = values[np.isfinite(values)]
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+
+
+def _colour(names: Sequence[str], name: str) -> Any:
+    palette = job_palette()
+    return palette[names.index(name) % len(palette)]
+
+
+def _explain(figure: Figure, names: Sequence[str], title: str) -> None:
+    """Write the title, and below it what the colours mean."""
+    from matplotlib.lines import Line2D
+
+    height = figure.get_figheight() * figure.dpi
+    handles = [Line2D([], [], color=_colour(names, name), linewidth=2.5, label=name) for name in names]
+    figure.text(_LEFT / WIDTH, 1 - 26 / height, title, fontsize=10)
+    figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(_LEFT / WIDTH, 1 - 34 / height),
+        ncols=min(len(names), _LEGEND_COLUMNS) or 1,
+    )
+
+
+_BARS_LEFT, _BARS_RIGHT, _BARS_TOP, _BARS_GAP = 100, 30, 100, 80
+_BARS_HEIGHT, _ACROSS = 300, 2
+_BELOW, _LETTER = 110, 11
+"""Room below a panel for its groups' names, and for each letter of them where they stand upright (pixels)."""
+_MOST_LETTERS = 66
+"""Names of more letters than this in a row stand upright."""
+_NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: bars in groups, one bar of each series in a group."""
+
+    title: str
+    """What all its bars have in common."""
+    groups: Sequence[str]
+    """Names of the groups, along the axis."""
+    series: Mapping[str, Sequence[float]]
+    """Name of a series to its values, one a group; NaN where there is none."""
+    marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Likewise, values to be marked on the bars; may lack series."""
+    ends: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """Likewise, ends of intervals, drawn as lines on the bars; NaN for none."""
+
+
+def bars(panels: Sequence[Panel], title: str, label: str) -> Figure:
+    """Draw panels of grouped bars, two beside each other.
+
+    Parameters
+    ----------
+    panels
+        In reading order, one or more.
+    title
+        The picture's title.
+    label
+        What the bars show, with its unit.
+    """
+    across = min(len(panels), _ACROSS)
+    down = math.ceil(len(panels) / across)
+    width = (WIDTH - _BARS_LEFT - _BARS_RIGHT - (across - 1) * _BARS_GAP) // across
+    upright = max((len(name) + 1) * len(panel.groups) for panel in panels for name in panel.groups)
+    longest = max(len(name) for panel in panels for name in panel.groups)
+    below = _BELOW + (_LETTER * longest if upright > _MOST_LETTERS else 0)
+    with picture_style():
+        figure = canvas(_BARS_TOP + down * (_BARS_HEIGHT + below))
+        names = list(dict.fromkeys(name for panel in panels for name in panel.series))
+        for place, panel in enumerate(panels):
+            row, column = divmod(place, across)
+            axes = axes_at(
+                figure,
+                _BARS_LEFT + column * (width + _BARS_GAP),
+                _BARS_TOP + row * (_BARS_HEIGHT + below),
+                width,
+                _BARS_HEIGHT,
+            )
+            _draw_bars(axes, panel, names, upright > _MOST_LETTERS)
+            if not column:
+                axes.set_ylabel(label)
+        _explain_bars(figure, panels, names, title)
+    return figure
+
+
+def _draw_bars(axes: Axes, panel: Panel, names: Sequence[str], upright: bool) -> None:
+    width = 0.84 / max(len(panel.series), 1)
+    places = np.arange(len(panel.groups))
+    for number, (name, values) in enumerate(panel.series.items()):
+        middle = places + (number - (len(panel.series) - 1) / 2) * width
+        axes.bar(middle, np.nan_to_num(values), width * 0.94, color=_bar_colour(names, name))
+        if name in panel.ends:
+            low, high = np.array(panel.ends[name], np.float64).reshape(-1, 2).T
+            axes.vlines(middle, low, high, color=INK, linewidth=1.0)
+        marks = np.array(panel.marks.get(name, [_NAN] * len(places)), np.float64)
+        axes.hlines(marks, middle - width / 2, middle + width / 2, color=INK, linewidth=1.6)
+    axes.set_xticks(places, panel.groups, rotation=90 if upright else 0)
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.6, len(panel.groups) - 0.4)
+    axes.set_ylim(0, max(_highest(panel) * 1.06, 1e-9))
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axes.set_axisbelow(True)
+    axes.set_title(panel.title)
+
+
+def _highest(panel: Panel) -> float:
+    values = [np.array(row, np.float64) for rows in (panel.series, panel.marks) for row in rows.values()]
+    values += [np.array(rows, np.float64).ravel() for rows in panel.ends.values()]
+    return float(np.nan_to_num(np.concatenate(values)).max()) if values else 0.0
+
+
+def _bar_colour(names: Sequence[str], name: str) -> Any:
+    palette = job_palette()
+    return palette[names.index(name) % len(palette)]
+
+
+def _explain_bars(figure: Figure, panels: Sequence[Panel], names: Sequence[str], title: str) -> None:
+    """Write the title, and what colours and marks mean, above the panels."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    height = figure.get_figheight() * figure.dpi
+    handles: list[Any] = [Patch(color=_bar_colour(names, name), label=name) for name in names]
+    if any(np.isfinite(row).any() for panel in panels for row in panel.marks.values()):
+        handles.append(Line2D([], [], color=INK, linewidth=1.6, label="source"))
+    figure.text(_BARS_LEFT / WIDTH, 1 - 26 / height, title, fontsize=10)
+    figure.legend(
+        handles=handles, loc="upper right", bbox_to_anchor=(1 - _BARS_RIGHT / WIDTH, 1 - 8 / height), ncols=5
+    )

@@ -1,0 +1,265 @@
+"""The PEs of one loop over time, with their chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import kernel
+from mlsim.analysis.formatting import count
+from mlsim.analysis.metrics import percent_imbalance
+from mlsim.analysis.plots.chart_style import (
+    INK,
+    WIDTH,
+    Pixels,
+    TimeAxis,
+    axes_at,
+    canvas,
+    picture_style,
+    scale_palette,
+    span_axis,
+)
+from mlsim.analysis.plots.gantt_plot import GAP, SEPARATED, Raster, blended
+from mlsim.record import Records
+from mlsim.record.table_blocks import chunk_blocks, size_range
+
+
+class Bands:
+    """Bands of equal height that are painted as by :class:`~mlsim.analysis.plots.gantt_plot.Raster`.
+
+    All rows of pixels of a band are alike, but for the last one, which separates bars: so two are painted,
+    whatever the height.
+
+    Parameters
+    ----------
+    shape
+        Height and width in pixels.
+    bands
+        How many; they divide the height.
+    """
+
+    def __init__(self, shape: tuple[int, int], bands: int) -> None:
+        self._height = shape[0] // bands
+        self._separated = self._height >= SEPARATED
+        painted = (2 if self._separated else 1, bands, shape[1])
+        self._covered = np.zeros(painted, np.float32)
+        self._most = np.zeros(painted, np.float32)
+        self._winner = np.zeros(painted, np.uint8)
+
+    def paint(
+        self,
+        band: NDArray[np.int32],
+        start: Floats,
+        end: Floats,
+        across: float,
+        value: Ints,
+        least: int,
+        colours: NDArray[np.uint8],
+    ) -> None:
+        """Add bars.
+
+        Parameters
+        ----------
+        band, start, end
+            Where each is, and from when to when; what lies outside of the picture is cut off.
+        across
+            Pixels for a unit of time.
+        value, least, colours
+            A bar has the colour, a row of the palette, in place ``value - least``.
+        """
+        image = self._covered, self._most, self._winner
+        _paint(band, start, end, across, value, least, colours, self._separated, *image)
+
+    def image(self, palette: Floats) -> NDArray[np.uint8]:
+        """Return RGB bytes, (height, width, 3), from colours in [0, 1], (colours, 3)."""
+        painted = [blended(*pixels, palette) for pixels in zip(self._covered, self._winner, strict=True)]
+        rows = [painted[0]] * (self._height - 1) + [painted[-1]]
+        return np.stack(rows, axis=1).reshape(-1, *painted[0].shape[1:])
+
+
+@kernel
+def _paint(
+    band: NDArray[np.int32],
+    start: Floats,
+    end: Floats,
+    across: float,
+    value: Ints,
+    least: int,
+    colours: NDArray[np.uint8],
+    separated: bool,
+    covered: NDArray[np.float32],
+    most: NDArray[np.float32],
+    winner: NDArray[np.uint8],
+) -> None:
+    width = covered.shape[2]
+    for row in range(len(start)):
+        left, right = max(start[row] * across, 0.0), min(end[row] * across, float(width))
+        colour, height = colours[value[row] - least], 1.0
+        if separated and right - left >= SEPARATED:
+            right -= GAP
+            height -= GAP
+        for layer in range(len(covered)):
+            part = height if layer == 1 else 1.0
+            for x in range(int(left), min(int(np.ceil(right)), width)):
+                share = part * (min(x + 1.0, right) - max(float(x), left))
+                covered[layer, band[row], x] += share
+                if share > most[layer, band[row], x]:
+                    most[layer, band[row], x] = share
+                    winner[layer, band[row], x] = colour
+
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 110, 190, 60, 80
+_MAX_HEIGHT, _MAX_BAND, _MIN_HEIGHT = 900, 24, 120
+_SCALE_LEFT, _SCALE_WIDTH = 40, 22
+_LISTED = 1 << 16
+"""The colours of so many sizes are looked up in a list."""
+_NODE_BAND = 12
+"""Nodes are told apart by a line where they are at least so many pixels high."""
+
+
+def pe_timeline(records: Records, title: str) -> Figure:
+    """Draw which PE executed chunks when, coloured by chunk size.
+
+    A PE is a band, PE 0 at the top. White is time in which it executed nothing: it waited for a chunk, or
+    there was none left. Where several chunks or PEs fall on one pixel it has the colour of the chunk with
+    the largest part in it, and is fainter the less of it was in use. Where there is room, thin lines part
+    the nodes.
+
+    Parameters
+    ----------
+    records
+        A run that is one loop, with chunks.
+    title
+        The picture's title.
+    """
+    pes = int(records.loops.pes[0])
+    height = _height(pes)
+    axis = span_axis(float(records.jobs.end_time[0]))
+    shape = (height, WIDTH - _LEFT - _RIGHT)
+    sizes = size_range(records.chunks) or (1, 1)
+    with picture_style():
+        figure = canvas(_TOP + height + _BOTTOM)
+        axes = axes_at(figure, _LEFT, _TOP, shape[1], height)
+        _paint_pes(axes, axis, records, sizes, pes, shape)
+        _part_nodes(axes, records, pes, height)
+        axis.label(axes)
+        axes.set_ylim(pes, 0)
+        axes.set_ylabel("PE")
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, steps=[1, 2, 4, 8, 10]))
+        axes.set_title(f"{title}  ({_facts(records)})")
+        _draw_scale(figure, sizes, height)
+    return figure
+
+
+def _facts(records: Records) -> str:
+    imbalance = float(percent_imbalance(records.loops)[0])
+    chunks = count(int(records.loops.steps[0]), "chunk")
+    return chunks if np.isnan(imbalance) else f"{chunks}, imbalance {imbalance:.1f} %"
+
+
+def _height(pes: int) -> int:
+    """Return the height in pixels: whole pixels a PE, as long as there are that many."""
+    band = min(max(_MAX_HEIGHT // pes, 1), _MAX_BAND)
+    return min(max(band * pes, _MIN_HEIGHT), _MAX_HEIGHT)
+
+
+def _paint_pes(
+    axes: Axes,
+    axis: TimeAxis,
+    records: Records,
+    sizes: tuple[int, int],
+    pes: int,
+    shape: tuple[int, int],
+) -> None:
+    """Paint the chunks as one image that fills the axes pixel by pixel."""
+    across = shape[1] / axis.end
+    paint = _paint_bands if shape[0] % pes == 0 else _paint_boxes
+    image = paint(records, across, sizes, pes, shape)
+    corner = axes.get_window_extent()
+    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+
+
+def _paint_bands(
+    records: Records, across: float, sizes: tuple[int, int], pes: int, shape: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """Paint chunks of PEs that have whole pixels each."""
+    bands, (least, largest) = Bands(shape, pes), sizes
+    few = largest - least < _LISTED
+    colours = _colours(np.arange(least, largest + 1 if few else least, dtype=np.float64), *sizes)
+    listed = colours.astype(np.uint8)
+    for chunks in chunk_blocks(records.chunks):
+        value = chunks.size
+        if not few:
+            listed = _colours(value.astype(np.float64), *sizes).astype(np.uint8)
+            value, least = np.arange(len(value)), 0
+        bands.paint(chunks.pe, chunks.start, chunks.end, across, value, least, listed)
+    return bands.image(scale_palette())
+
+
+def _paint_boxes(
+    records: Records, across: float, sizes: tuple[int, int], pes: int, shape: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """Paint chunks of PEs, whatever part of a pixel each has."""
+    raster, band = Raster(shape), shape[0] / pes
+    for chunks in chunk_blocks(records.chunks):
+        top = chunks.pe.astype(np.float64) * band
+        raster.paint(
+            chunks.start * across,
+            chunks.end * across,
+            top,
+            top + band,
+            np.ones(len(top)),
+            _colours(chunks.size.astype(np.float64), *sizes),
+        )
+    return raster.image(scale_palette())
+
+
+def _colours(size: Floats, least: float, largest: float) -> NDArray[np.int64]:
+    """Return the row of the palette for chunk sizes: linear in the logarithm; the middle if all are equal."""
+    if least == largest:
+        return np.full(len(size), 128, np.int64)
+    # The lightest colours are close to white, which is idle.
+    rows: NDArray[np.int64] = np.rint(30 + 225 * np.log(size / least) / np.log(largest / least)).astype(
+        np.int64
+    )
+    return rows
+
+
+def _part_nodes(axes: Axes, records: Records, pes: int, height: int) -> None:
+    cores = records.nodes.cores
+    if int(cores.sum()) != pes or height / len(cores) < _NODE_BAND or len(cores) == pes:
+        return
+    for first in np.cumsum(cores)[:-1]:
+        axes.axhline(float(first), color=INK, linewidth=0.5, alpha=0.6)
+
+
+def _draw_scale(figure: Figure, sizes: tuple[float, float], height: int) -> None:
+    """Draw what the colours mean, beside the timeline."""
+    axes = axes_at(figure, WIDTH - _RIGHT + _SCALE_LEFT, _TOP, _SCALE_WIDTH, height)
+    along = np.exp(np.linspace(np.log(sizes[0]), np.log(sizes[1]), height))[::-1]
+    column = np.rint(scale_palette()[_colours(along, *sizes)] * 255).astype(np.uint8)
+    corner = axes.get_window_extent()
+    image = np.repeat(column[:, None, :], _SCALE_WIDTH, axis=1)
+    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+    axes.set_xticks([])
+    axes.set_yscale("log")
+    axes.set_ylim(*(sizes if sizes[0] < sizes[1] else (sizes[0] / 2, sizes[0] * 2)))
+    axes.set_yticks(_marks(*sizes))
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axes.set_ylabel("chunk size (iterations)")
+    for side in ("top", "right", "bottom", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _marks(least: float, largest: float) -> list[float]:
+    """Return the tick labels of the colour scale: both ends, and powers of ten well between."""
+    powers = [10.0**exponent for exponent in range(1, 19)]
+    between = [power for power in powers if least * 1.6 < power < largest / 1.6]
+    return sorted({least, largest, *between})

@@ -1,0 +1,312 @@
+"""Utilization of the machine and queue length over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, StepPatch
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import ArrayLike
+
+from mlsim._arrays import Floats
+from mlsim.analysis.formatting import number, share
+from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_cores, queue_length, utilization
+from mlsim.analysis.metrics.machine_metrics import shared_spans
+from mlsim.analysis.plots.chart_style import (
+    BLUE,
+    GREEN,
+    INK,
+    PURPLE,
+    SKY,
+    VERMILION,
+    WIDTH,
+    YELLOW,
+    TimeAxis,
+    axes_at,
+    canvas,
+    picture_style,
+    time_axis,
+)
+from mlsim.record import OutageKind, Outages, Records
+from mlsim.record.derived_times import waiting_spans
+from mlsim.record.table_blocks import BLOCK_ROWS, chunk_blocks, is_long, record_blocks
+from mlsim.record.timelines import out_of_use_spans
+
+
+def draw_area(axes: Axes, values: Floats, edges: Floats, baseline: ArrayLike = 0.0, **style: Any) -> None:
+    """Fill the area between a step function and a baseline.
+
+    Matplotlib's own ``stairs`` looks for the limits of what it draws as if the steps were curves, one after
+    the other, which takes longer than everything else in a picture. Here the caller sets both limits.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    values, edges
+        The function: ``values[k]`` from ``edges[k]`` to ``edges[k + 1]``, in the units of the axes.
+    baseline
+        Lower bound of the area: one number, or one a value.
+    **style
+        Properties of a patch, as matplotlib names them.
+    """
+    below: Any = np.broadcast_to(np.asarray(baseline, np.float64), values.shape)
+    axes.add_artist(StepPatch(values, edges, baseline=below, fill=True, **style))
+
+
+def draw_line(axes: Axes, values: Floats, edges: Floats, **style: Any) -> None:
+    """Draw a step function as a line; parameters are those of :func:`draw_area`."""
+    unbounded: Any = None  # matplotlib's types know numbers alone
+    axes.add_artist(StepPatch(values, edges, baseline=unbounded, fill=False, **style))
+
+
+_SLICE = 1 << 16
+"""Intervals handled at a time: bounds the memory."""
+
+
+def binned_average(
+    begin: Floats, end: Floats, weight: ArrayLike, span: tuple[float, float], bins: int
+) -> Floats:
+    """Sum the weights of the intervals that are open, averaged over each of some equal bins.
+
+    Exact: an interval counts in a bin by the part of it that lies inside. Takes time in proportion to
+    intervals and bins, and no sorting.
+
+    Parameters
+    ----------
+    begin, end
+        Interval bounds in seconds; those with a NaN bound count nowhere.
+    weight
+        What an open interval adds: one number for all, or one an interval.
+    span
+        The first bin's begin and the last bin's end.
+    bins
+        How many bins.
+    """
+    weights = np.broadcast_to(np.asarray(weight, np.float64), begin.shape)
+    width = (span[1] - span[0]) / bins
+    inside, later = np.zeros(bins + 1), np.zeros(bins + 1)
+    for at in range(0, len(begin), _SLICE):
+        part = slice(at, at + _SLICE)
+        known = ~np.isnan(begin[part] + end[part])
+        for sign, times in ((1.0, begin[part][known]), (-1.0, end[part][known])):
+            _add_steps(inside, later, (times - span[0]) / width, sign * weights[part][known])
+    averages: Floats = inside[:bins] + np.concatenate([[0.0], np.cumsum(later)[: bins - 1]])
+    return averages
+
+
+def _add_steps(inside: Floats, later: Floats, position: Floats, height: Floats) -> None:
+    """Add steps at positions in bins: their share of their own bin, and their height to later bins."""
+    position = np.clip(position, 0, len(inside) - 1)
+    own = position.astype(np.int64)
+    inside += np.bincount(own, weights=height * (own + 1 - position), minlength=len(inside))
+    later += np.bincount(own, weights=height, minlength=len(later))
+
+
+_LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 110, 30, 60, 52, 80
+_UPPER, _LOWER = 420, 230
+_COLUMNS = WIDTH - _LEFT - _RIGHT
+_LINES = (VERMILION, GREEN, PURPLE, YELLOW)
+
+
+def utilization_over_time(records: Records, title: str) -> Figure:
+    """Draw the allocated and the busy share of the machine's cores, and below the queue length.
+
+    Every column of pixels shows the average over its time. Where nodes were out of use, a line shows the
+    share of the cores that were in use; jobs that held drained nodes may reach above it. What the machine has
+    as a whole has a line each.
+
+    Parameters
+    ----------
+    records
+        What happened.
+    title
+        The picture's title.
+    """
+    axis = time_axis(records.jobs)
+    with picture_style():
+        figure = canvas(_TOP + _UPPER + _GAP + _LOWER + _BOTTOM)
+        upper = axes_at(figure, _LEFT, _TOP, _COLUMNS, _UPPER)
+        lower = axes_at(figure, _LEFT, _TOP + _UPPER + _GAP, _COLUMNS, _LOWER)
+        _draw_shares(upper, axis, records)
+        _draw_queue(lower, axis, records)
+        upper.set_title(title)
+        upper.set_xlabel("")
+        upper.tick_params(labelbottom=False)
+        figure.align_ylabels([upper, lower])
+    return figure
+
+
+def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+    """Return the share of the machine's cores that jobs held, averaged over each bin of the time axis."""
+
+    def held_cores(part: Records) -> Floats:
+        held = part.occupancy
+        return _binned(held.start, held.end, held.count * held.cores, axis, bins)
+
+    return _share_of_machine(records, held_cores)
+
+
+def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+    """Return the share of the machine's cores that computed, averaged over each bin of the time axis.
+
+    Where a job's chunks were recorded, a PE is busy while it executes one. Any other job's busy seconds
+    (:func:`mlsim.analysis.metrics.busy_seconds`) are spread evenly over the core-seconds it held.
+    """
+
+    def busy_cores(part: Records) -> Floats:
+        held, n_jobs = part.occupancy, len(part.jobs.job_id)
+        allocated = allocated_seconds(held, n_jobs)
+        intensity = np.divide(busy_seconds(part), allocated, out=np.zeros(n_jobs), where=allocated > 0)
+        computing = np.zeros(bins)
+        for chunks in chunk_blocks(part.chunks):
+            intensity[chunks.job] = 0.0
+            computing += _binned(chunks.start, chunks.end, 1.0, axis, bins)
+        weight = held.count * held.cores * intensity[held.job]
+        return _binned(held.start, held.end, weight, axis, bins) + computing
+
+    return _share_of_machine(records, busy_cores)
+
+
+def capacity_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+    """Return the share of the machine's cores on nodes in use, averaged over each bin of the time axis."""
+    node, start, stop = out_of_use_spans(records.outages, axis.begin, axis.end)
+    missing = _binned(start, stop, records.nodes.cores[node], axis, bins)
+    return np.clip(1.0 - missing / max(machine_cores(records.nodes), 1), 0.0, 1.0)
+
+
+def shared_share(records: Records, name: str, axis: TimeAxis, bins: int) -> Floats:
+    """Return the share that jobs held of what the machine has as a whole, averaged over each bin."""
+    capacity = int(records.shared.capacity[records.shared.name.index(name)])
+    return np.clip(_binned(*shared_spans(records, name), axis, bins) / max(capacity, 1), 0.0, 1.0)
+
+
+def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
+    """Return the number of waiting jobs, averaged over each bin of the time axis."""
+
+    def waiting(part: Records) -> Floats:
+        return _binned(*waiting_spans(part.jobs, part.attempts), 1.0, axis, bins)
+
+    return _summed(records, waiting)
+
+
+def _binned(begin: Floats, end: Floats, weight: ArrayLike, axis: TimeAxis, bins: int) -> Floats:
+    return binned_average(begin, end, weight, (axis.begin, axis.end), bins)
+
+
+def _summed(records: Records, of_part: Callable[[Records], Floats]) -> Floats:
+    """Add up what some jobs after the other contribute, where there are very many."""
+    if not is_long(records.jobs) or len(records.loops.job):
+        return of_part(records)
+    parts: Floats = np.sum([of_part(part) for part in record_blocks(records, BLOCK_ROWS)], axis=0)
+    return parts
+
+
+def _share_of_machine(records: Records, used_cores: Callable[[Records], Floats]) -> Floats:
+    """Return cores as a share of all, with rounding errors clipped to [0, 1]."""
+    used = _summed(records, used_cores)
+    return np.clip(used / max(machine_cores(records.nodes), 1), 0.0, 1.0)
+
+
+def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
+    means = utilization(records)
+    edges = np.linspace(axis.begin, axis.end, _COLUMNS + 1) / axis.seconds
+    layers = (
+        (
+            allocated_share(records, axis, _COLUMNS),
+            f"allocated (mean {share(means['allocated'])})",
+            SKY,
+            0.45,
+        ),
+        (busy_share(records, axis, _COLUMNS), f"busy (mean {share(means['busy'])})", BLUE, 0.9),
+    )
+    for values, label, colour, alpha in layers:
+        draw_area(axes, values, edges, facecolor=colour, alpha=alpha, linewidth=0, label=label)
+    if len(records.outages.node):
+        _draw_capacity(axes, edges, capacity_share(records, axis, _COLUMNS))
+    for k, name in enumerate(records.shared.name):
+        held = shared_share(records, name, axis, _COLUMNS)
+        label = f"{name} (mean {share(float(held.mean()))})"
+        draw_line(axes, held, edges, edgecolor=_LINES[k % len(_LINES)], linewidth=1.4, label=label)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_ylabel("share" if records.shared.name else "share of cores")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axis.label(axes)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
+
+
+def _draw_capacity(axes: Axes, edges: Floats, capacity: Floats) -> None:
+    """Draw the cores that were in use as a line, and hatch those that were not."""
+    label = f"capacity (mean {share(float(capacity.mean()))})"
+    draw_area(
+        axes, np.ones_like(capacity), edges, capacity, facecolor="none", edgecolor=INK, hatch="////",
+        linewidth=0.0, alpha=0.5, label="out of use",
+    )  # fmt: skip
+    draw_line(axes, capacity, edges, edgecolor=INK, linewidth=1.2, label=label)
+
+
+def _draw_queue(axes: Axes, axis: TimeAxis, records: Records) -> None:
+    edges = np.linspace(axis.begin, axis.end, _COLUMNS + 1) / axis.seconds
+    waiting = np.maximum(waiting_jobs(records, axis, _COLUMNS), 0.0)
+    mean = number(queue_length(records.jobs, records.attempts)["mean"])
+    label = f"waiting jobs (mean {mean})"
+    draw_area(axes, waiting, edges, facecolor=VERMILION, alpha=0.85, linewidth=0, label=label)
+    axes.set_ylim(0, max(float(waiting.max()) * 1.05, 1.0))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.set_ylabel("queue length (jobs)")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axis.label(axes)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02))
+
+
+_LOOKS = {
+    OutageKind.FAILED: ("failed", "xxxx", VERMILION),
+    OutageKind.DRAINED: ("drained", "////", INK),
+    OutageKind.ANNOUNCED_DRAIN: ("drained, announced", "\\\\\\\\", INK),
+}
+_HATCHED = 3000
+"""Up to so many rectangles of a kind are hatched; more are tinted, which takes a tenth of the time."""
+
+
+def draw_outages(axes: Axes, axis: TimeAxis, outages: Outages) -> list[Patch]:
+    """Draw when which nodes were out of use, a hatch a kind; give what a legend says of them.
+
+    Nodes are drawn from their number to the next; what jobs still held there shows through.
+    """
+    handles = []
+    for kind, (label, hatch, colour) in _LOOKS.items():
+        of_kind = outages.kind == kind
+        some = Outages(*(getattr(outages, name)[of_kind] for name in ("node", "kind", "start", "end")))
+        boxes = out_of_use_boxes(some, axis.begin, axis.end)
+        if not len(boxes):
+            continue
+        is_hatched = len(boxes) <= _HATCHED
+        hatched: dict[str, Any] = {"hatch": hatch, "facecolor": "none"}
+        look = hatched if is_hatched else {"facecolor": colour, "alpha": 0.35}
+        look |= {"edgecolor": colour, "linewidth": 0.0}
+        begin, end, first, last = boxes.T
+        corners = [[begin, first], [end, first], [end, last], [begin, last]]
+        scaled = np.array([[times / axis.seconds, nodes] for times, nodes in corners])
+        axes.add_collection(PolyCollection(list(scaled.transpose(2, 0, 1)), **look), autolim=False)
+        handles.append(Patch(label=label, **look))
+    return handles
+
+
+def out_of_use_boxes(outages: Outages, begin: float, end: float) -> Floats:
+    """Return the outages within [begin, end] as rectangles: begin, end, first node, last node + 1.
+
+    Neighbouring nodes that are out of use for the same time are one.
+    """
+    node, start, stop = out_of_use_spans(outages, begin, end)
+    order = np.lexsort((node, stop, start))
+    node, start, stop = node[order], start[order], stop[order]
+    new = (np.diff(node) != 1) | (np.diff(start) != 0) | (np.diff(stop) != 0)
+    first = np.flatnonzero(np.append(True, new)[: len(node)])
+    last = np.append(first[1:], len(node))[: len(first)] - 1
+    return np.column_stack([start[first], stop[first], node[first], node[last] + 1.0])

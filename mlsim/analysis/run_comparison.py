@@ -1,0 +1,374 @@
+"""Comparison of runs: metrics side by side, pairs of jobs, and tables of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from mlsim.analysis.formatting import brief, clock, number, share
+from mlsim.record import Jobs
+from mlsim.record.derived_times import queued_since
+
+Summary = Mapping[str, Any]
+
+_SAME = 1e-6
+"""Differences of less than this many seconds are rounding."""
+TOLERANCE = 0.01
+"""One run of each side cannot tell a smaller relative difference from chance: it is shown, not judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A metric that runs are compared by."""
+
+    key: str
+    """Dotted key in the summary."""
+    title: str
+    """In words."""
+    better: str
+    """``less`` or ``more``; empty where neither is better as such, or one run cannot tell: wall-clock times
+    follow what else the machine does.
+    """
+    write: Callable[[float | None], str]
+    """Writes a value for the terminal."""
+
+
+COMPARED: tuple[Compared, ...] = (
+    Compared("wait_time.mean", "mean wait", "less", clock),
+    Compared("wait_time.median", "median wait", "less", clock),
+    Compared("wait_time.p90", "p90 wait", "less", clock),
+    Compared("wait_time.p99", "p99 wait", "less", clock),
+    Compared("wait_time.max", "longest wait", "less", clock),
+    Compared("response_time.mean", "mean response", "less", clock),
+    Compared("slowdown.mean", "mean slowdown", "less", number),
+    Compared("bounded_slowdown.mean", "mean bounded slowdown", "less", number),
+    Compared("bounded_slowdown.median", "  median", "less", number),
+    Compared("bounded_slowdown.p90", "  p90", "less", number),
+    Compared("bounded_slowdown.p99", "  p99", "less", number),
+    Compared("bounded_slowdown.max", "  max", "less", number),
+    Compared("per_processor_bounded_slowdown.mean", "mean per processor", "less", number),
+    Compared("queue_length.mean", "mean queue length", "less", number),
+    Compared("queue_length.max", "longest queue", "less", number),
+    Compared("makespan", "makespan", "less", clock),
+    Compared("makespan_from_submit", "  from submission", "less", clock),
+    Compared("utilization.busy", "busy", "more", share),
+    Compared("utilization.allocated", "allocated", "", share),
+    Compared("throughput", "jobs/h", "more", number),
+    Compared("jobs.completed", "completed", "more", number),
+    Compared("jobs.killed", "killed", "less", number),
+    Compared("jobs.failed", "failed", "less", number),
+    Compared("jobs.rejected", "rejected", "less", number),
+    Compared("backfilled_share", "backfilled", "", share),
+    Compared("self.pass_time.mean", "mean pass time", "", brief),
+    Compared("self.pass_time.median", "  median", "", brief),
+    Compared("self.pass_time.p99", "  p99", "", brief),
+)
+"""In the order of the table. To allocate more is good or bad with what is computed on it."""
+
+
+def compare_metrics(summaries: Sequence[Summary], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
+    """Put metrics side by side, with their differences from the first run.
+
+    Parameters
+    ----------
+    summaries
+        Of two runs or more, from :func:`mlsim.analysis.summarize`.
+    tolerance
+        Share of the first run's value up to which another value is not called better or worse.
+
+    Returns
+    -------
+    list of dict
+        One a metric of :data:`COMPARED`: ``metric`` (key), ``title``, ``better`` (``less``, ``more`` or
+        None), ``values`` of all runs, and for all but the first run ``differences`` (value - first),
+        ``percent`` of the first and ``verdicts``: ``better``, ``worse``, ``similar`` (another value within
+        the tolerance), ``same``, or None where no side is better. Where a run has no value, or the first is
+        0, what follows from it is None.
+    """
+    rows = []
+    for metric in COMPARED:
+        values = [_value(summary, metric.key) for summary in summaries]
+        differences = [_difference(values[0], value) for value in values[1:]]
+        rows.append(
+            {
+                "metric": metric.key,
+                "title": metric.title.strip(),
+                "better": metric.better or None,
+                "values": values,
+                "differences": differences,
+                "percent": [
+                    None if by is None or not values[0] else by / abs(values[0]) * 100.0 for by in differences
+                ],
+                "verdicts": [_verdict(values[0], by, metric.better, tolerance) for by in differences],
+            }
+        )
+    return rows
+
+
+def _value(summary: Summary, key: str) -> float | None:
+    found: Any = summary
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return None if found is None else float(found)
+
+
+def _difference(first: float | None, other: float | None) -> float | None:
+    return None if first is None or other is None else other - first
+
+
+def _verdict(first: float | None, by: float | None, better: str, tolerance: float) -> str | None:
+    if by is None or not better or first is None:
+        return None
+    if math.isclose(first + by, first, rel_tol=1e-9, abs_tol=1e-12):
+        return "same"
+    if abs(by) <= tolerance * abs(first):
+        return "similar"
+    return "better" if (by < 0) == (better == "less") else "worse"
+
+
+def pair_jobs(first: Jobs, other: Jobs) -> pl.DataFrame:
+    """Put the jobs of two runs side by side by their identifiers.
+
+    Jobs of one identifier are paired in order of submission.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row a job of either run, in the order of the first run and then of the other: ``job_id``;
+        ``in_first``, ``in_other``; ``same_job``: both have it with the same submission (from the run's first
+        on), processors and run time in the workload; ``start_first``, ``start_other`` (s), null where it
+        did not start; ``earlier``: by how many seconds it starts earlier after its submission in the other
+        run, null unless it is the same job and started in both.
+    """
+    keys = ["job_id", "occurrence"]
+    left, right = (_job_columns(jobs) for jobs in (first, other))
+    joined = left.join(
+        right, on=keys, how="full", suffix="_other", coalesce=True, maintain_order="left_right"
+    )
+    in_both = pl.col("submitted").is_not_null() & pl.col("submitted_other").is_not_null()
+    same = [
+        (pl.col("submitted") - pl.col("submitted_other")).abs() < _SAME,
+        pl.col("processors") == pl.col("processors_other"),
+        (pl.col("run_time") - pl.col("run_time_other")).abs() < _SAME,
+    ]
+    same_job = (in_both & pl.all_horizontal(same)).fill_null(False)
+    return joined.select(
+        "job_id",
+        pl.col("submitted").is_not_null().alias("in_first"),
+        pl.col("submitted_other").is_not_null().alias("in_other"),
+        same_job.alias("same_job"),
+        pl.col("start").alias("start_first"),
+        "start_other",
+        pl.when(same_job).then(pl.col("wait") - pl.col("wait_other")).alias("earlier"),
+    )
+
+
+def _job_columns(jobs: Jobs) -> pl.DataFrame:
+    first = float(jobs.submit_time.min(initial=math.inf))
+    columns = {
+        "job_id": jobs.job_id,
+        "submitted": jobs.submit_time - first,
+        "processors": jobs.processors,
+        "run_time": jobs.log_run_time,
+        "start": jobs.start_time,
+        "wait": jobs.start_time - queued_since(jobs),
+    }
+    table = pl.DataFrame(columns, nan_to_null=True)
+    return table.with_columns(pl.int_range(pl.len()).over("job_id").alias("occurrence"))
+
+
+def pair_summary(pairs: pl.DataFrame) -> dict[str, Any]:
+    """Count which jobs start earlier in the other run, which later, and sum up by how much.
+
+    Parameters
+    ----------
+    pairs
+        From :func:`pair_jobs`.
+
+    Returns
+    -------
+    dict
+        ``paired``: jobs that are the same in both runs and started in both; of these ``earlier``, ``later``,
+        ``same``; ``seconds_earlier``, ``seconds_later`` (sums, both positive), ``mean_earlier`` (s, over all
+        pairs; positive where jobs start earlier in the other run). ``only_in_first``, ``only_in_other``,
+        ``changed`` (another submission, size or run time), ``started_in_one``: jobs that are not paired.
+        ``same_workload``: whether the runs have the same jobs.
+    """
+    gain = pairs["earlier"].drop_nulls().to_numpy()
+    both = pairs.filter("in_first", "in_other")
+    same = both.filter("same_job")
+    only_first = int(pairs["in_first"].sum()) - both.height
+    only_other = int(pairs["in_other"].sum()) - both.height
+    early, late = gain > _SAME, gain < -_SAME
+    return {
+        "paired": len(gain),
+        "earlier": int(early.sum()),
+        "later": int(late.sum()),
+        "same": int(len(gain) - early.sum() - late.sum()),
+        "seconds_earlier": float(gain[early].sum()),
+        "seconds_later": float(np.abs(gain[late]).sum()),
+        "mean_earlier": float(gain.mean()) if len(gain) else None,
+        "only_in_first": only_first,
+        "only_in_other": only_other,
+        "changed": both.height - same.height,
+        "started_in_one": int((same["start_first"].is_null() != same["start_other"].is_null()).sum()),
+        "same_workload": only_first == only_other == 0 and both.height == same.height,
+    }
+
+
+_VERDICTS = {
+    "better": ("▲ better", "green"),
+    "worse": ("▼ worse", "red"),
+    "similar": ("≈ similar", "dim"),
+    "same": ("= same", "dim"),
+}
+_METRICS = {metric.key: metric for metric in COMPARED}
+_BESIDE = 4
+"""So many runs have their values beside each other."""
+_MOST_KEYS = 12
+"""Scenarios that differ in more keys than this are different things."""
+
+
+def comparison_table(
+    labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], tolerance: float = TOLERANCE
+) -> RenderableType:
+    """Lay out metrics: all runs beside each other if there are more than two, then each against the first.
+
+    Parameters
+    ----------
+    labels
+        Names of the runs.
+    metrics
+        From :func:`compare_metrics`. Those that no run has, or that are 0 in all, are left out.
+    tolerance
+        With which they were made.
+    """
+    shown = [metric for metric in metrics if any(metric["values"])]
+    blocks: list[RenderableType] = []
+    if len(labels) > 2:
+        firsts = range(0, len(labels), _BESIDE)
+        blocks += [_side_by_side(labels, shown, first, tolerance) for first in firsts]
+    blocks += [_against_first(labels, shown, place) for place in range(1, len(labels))]
+    words = (
+        f"better, worse: by more than {tolerance * 100:g} % (--tolerance); wall-clock times are not judged."
+    )
+    blocks.append(Text(words, "dim"))
+    return Group(*(Padding(block, (0, 0, 1, 0), expand=False) for block in blocks))
+
+
+def _side_by_side(
+    labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], first: int, tolerance: float
+) -> Table:
+    """Format values of some runs; those within the tolerance of the best of all are green with a star."""
+    shown = slice(first, first + _BESIDE)
+    table = _table("all runs", labels[shown])
+    for metric in metrics:
+        known = _METRICS[metric["metric"]]
+        starred = _good(metric, tolerance)[shown]
+        cells = (
+            _starred(known.write(value), good)
+            for value, good in zip(metric["values"][shown], starred, strict=True)
+        )
+        table.add_row(known.title, *cells)
+    return table
+
+
+def _good(metric: Mapping[str, Any], tolerance: float) -> list[bool]:
+    """Return which values are the best or within the tolerance of it; none where that holds for all."""
+    known = [value for value in metric["values"] if value is not None]
+    if not metric["better"] or not known:
+        return [False] * len(metric["values"])
+    best = min(known) if metric["better"] == "less" else max(known)
+    good = [value is not None and abs(value - best) <= tolerance * abs(best) for value in metric["values"]]
+    return good if sum(good) < len(known) else [False] * len(good)
+
+
+def _starred(word: str, good: bool) -> Text:
+    return Text(f"{word} *", "green") if good else Text(f"{word}  ")
+
+
+def _against_first(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], place: int) -> Table:
+    table = _table("against the first", [labels[0], labels[place]])
+    for title in ("difference", "%"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for metric in metrics:
+        known = _METRICS[metric["metric"]]
+        by, percent = metric["differences"][place - 1], metric["percent"][place - 1]
+        word, style = _VERDICTS.get(metric["verdicts"][place - 1], ("", ""))
+        table.add_row(
+            known.title,
+            known.write(metric["values"][0]),
+            known.write(metric["values"][place]),
+            _signed(by, known.write),
+            "-" if percent is None else f"{percent:+,.1f}",
+            Text(word, style),
+        )
+    return table
+
+
+def _signed(by: float | None, write: Any) -> str:
+    """Write a difference with its sign; that of shares in points of a hundred."""
+    if not by:
+        return "-" if by is None else "0"
+    if write is share:
+        return f"{by * 100:+.1f} pts"
+    return f"{'-' if by < 0 else '+'}{write(abs(by))}"
+
+
+def _table(first: str, labels: Sequence[str]) -> Table:
+    """Make a table of names and a column for each label, which may be long and is folded then."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column(first, style="cyan", no_wrap=True)
+    for label in labels:
+        table.add_column(label, justify="right", overflow="fold", min_width=min(len(label), 10))
+    return table
+
+
+def pairs_table(labels: Sequence[str], pairs: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Lay out how many jobs start earlier and later than in the first run, and by how many hours in all.
+
+    Parameters
+    ----------
+    labels
+        Names of the runs.
+    pairs
+        From :func:`mlsim.analysis.run_comparison.pair_summary`, for all runs but the first.
+    """
+    table = _table("jobs", ("paired", "earlier", "hours", "later", "hours", "same"))
+    for label, pair in zip(labels[1:], pairs, strict=True):
+        table.add_row(
+            label,
+            f"{pair['paired']:,}",
+            f"{pair['earlier']:,}",
+            f"{pair['seconds_earlier'] / 3600:,.0f}",
+            f"{pair['later']:,}",
+            f"{pair['seconds_later'] / 3600:,.0f}",
+            f"{pair['same']:,}",
+        )
+    words = f"Jobs that start earlier or later than in {labels[0]}, and by how many hours in all:"
+    return Group(Text(words), Padding(table, (1, 0, 0, 0), expand=False))
+
+
+def differences_table(labels: Sequence[str], differences: Mapping[str, Sequence[Any]]) -> RenderableType:
+    """Lay out in which keys the scenarios of runs differ."""
+    if len(differences) > _MOST_KEYS:
+        return Text(f"The scenarios differ in {len(differences)} keys; --json lists them.")
+    tables = []
+    for first in range(0, len(labels), _BESIDE):
+        shown = slice(first, first + _BESIDE)
+        table = _table("scenario", labels[shown])
+        for key, values in differences.items():
+            table.add_row(key, *("-" if value is None else str(value) for value in values[shown]))
+        tables.append(table)
+    return Group(*tables)

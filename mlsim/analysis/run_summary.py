@@ -1,0 +1,153 @@
+"""A run in one dictionary, as in ``summary.json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.analysis.metrics import (
+    JOB_METRICS,
+    SLOWDOWN_BINS,
+    JobMetric,
+    aggregate_jobs,
+    backfilled_share,
+    coordination_metrics,
+    energy_metrics,
+    estimate_metrics,
+    failure_metrics,
+    job_counts,
+    loop_metrics,
+    makespan,
+    makespan_from_submit,
+    pass_metrics,
+    queue_length,
+    rejected_because,
+    selection_metrics,
+    slowdown_histogram,
+    throughput,
+    utilization,
+)
+from mlsim.analysis.metrics.group_metrics import class_metrics
+from mlsim.analysis.metrics.machine_metrics import dependency_metrics, shared_metrics
+from mlsim.analysis.metrics.pass_metrics import solve_counts
+from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
+from mlsim.record.derived_times import TAU, run_time
+from mlsim.record.table_blocks import blocks_of
+
+SCHEMA_VERSION = 1
+
+
+def summarize(
+    records: Records,
+    *,
+    scenario: str,
+    seed: int,
+    technique: str | None = None,
+    predictor: str | None = None,
+    tau: float = TAU,
+    measured: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Compute every metric of a run.
+
+    Times are in seconds, throughput in jobs per hour, utilization in shares of 1. Aggregates are over the
+    jobs that started. A metric that is undefined is None; there is no NaN and no infinity.
+
+    Parameters
+    ----------
+    records
+        What happened.
+    scenario, seed
+        The scenario's name and seed.
+    technique
+        The run's technique; None if jobs ran no loop.
+    predictor
+        What predicted run times for the dispatcher; None if nothing did.
+    tau
+        The bound of bounded slowdowns, in seconds.
+    measured
+        What the tool measured about itself; becomes the key ``self``.
+
+    Returns
+    -------
+    dict
+        JSON-safe; see the page of this package for each key with formula, unit and source.
+    """
+    jobs = records.jobs
+    summary: dict[str, Any] = json_safe(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "scenario": scenario,
+            "seed": seed,
+            "technique": technique,
+            "jobs": job_counts(jobs),
+            "rejected_because": rejected_because(records.rejections),
+            "backfilled_share": backfilled_share(jobs),
+            **_per_job(jobs, tau),
+            "queue_length": queue_length(jobs, records.attempts),
+            "makespan": makespan(jobs),
+            "makespan_from_submit": makespan_from_submit(jobs),
+            "utilization": utilization(records),
+            "throughput": throughput(jobs),
+            "estimates": {"predictor": predictor, **estimate_metrics(jobs)},
+            "passes": pass_metrics(records.passes),
+            "loops": loop_metrics(records.loops) | selection_metrics(records.selections),
+            "coordination": coordination_metrics(records),
+            "failures": failure_metrics(records),
+            "energy": energy_metrics(records),
+            **({} if jobs.eligible_time is None else {"dependencies": dependency_metrics(jobs)}),
+            **({} if jobs.divider is None else {"classes": class_metrics(records, tau)}),
+            **({"shared": shared_metrics(records)} if records.shared.name else {}),
+            **({"cp": solve_counts(records.solves)} if len(records.solves.time) else {}),
+            "self": dict(measured or {}),
+        }
+    )
+    return summary
+
+
+def summary_without_jobs() -> dict[str, Any]:
+    """Return what a summary holds, from a run without jobs: its keys, and of what type values are.
+
+    What runs have only where a scenario asks for it is None or empty.
+    """
+    nodes = Nodes(["n"], ["n"], np.ones(1, np.int64), np.ones(1))
+    tables = [empty(table) for table in (Jobs, Occupancy, Loops, Chunks, PEs, Messages)]
+    records = Records(nodes, *tables)  # type: ignore[arg-type]  # mypy joins the tables' types
+    summary = summarize(records, scenario="", seed=0, technique="", predictor="")
+    return summary | {"workload": {}, "cp": {}, "shared": {}, "classes": {}}
+
+
+def json_safe(value: Any) -> Any:
+    """Copy nested values into what JSON can hold: plain numbers, no NaN, no infinity (None instead)."""
+    if isinstance(value, Mapping):
+        return {str(key): json_safe(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [json_safe(item) for item in value]
+    if isinstance(value, np.generic):
+        return json_safe(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _values(metric: JobMetric, tau: float, jobs: Jobs) -> NDArray[np.float64]:
+    return metric.values(jobs, tau)
+
+
+def _per_job(jobs: Jobs, tau: float) -> dict[str, Any]:
+    """Aggregate what each job has one value of, and count slowdowns in bins."""
+    metrics: dict[str, Any] = {}
+    histogram: dict[str, dict[str, int]] = {}
+    for name, metric in JOB_METRICS.items():
+        metrics[name] = aggregate_jobs(jobs, partial(_values, metric, tau))
+        if name in ("slowdown", "bounded_slowdown"):
+            parts = [slowdown_histogram(metric.values(block, tau)) for block in blocks_of(jobs)]
+            histogram[name] = {bin_: sum(part[bin_] for part in parts) for bin_ in SLOWDOWN_BINS}
+    undefined = sum(int(np.count_nonzero(run_time(block) == 0)) for block in blocks_of(jobs))
+    metrics["slowdown"]["undefined"] = undefined
+    metrics["bounded_slowdown"]["tau"] = tau
+    return {**metrics, "slowdown_histogram": histogram}

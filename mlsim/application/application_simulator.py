@@ -1,0 +1,522 @@
+"""A running application as the batch level sees it, or alone on its machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
+from mlsim.application.loop_outcome import LoopOutcome
+from mlsim.application.loop_recorder import LoopRecorder
+from mlsim.application.loop_simulation import simulate
+from mlsim.application.pe_speeds import loop_perturbation
+from mlsim.application.user_model import properties_of_model
+from mlsim.coordination import (
+    Answer,
+    Disturbance,
+    Forecast,
+    NodeIdle,
+    NodeReturned,
+    NodeSet,
+    ReleaseAccepted,
+    ReleaseRejected,
+    ReleaseRequest,
+)
+from mlsim.errors import InputError
+from mlsim.platform import Machine
+from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
+from mlsim.record.timelines import one_job
+from mlsim.scenario import AnswerRule, ApplicationConfig
+from mlsim.scenario.whole.simulation_demand import lists_costs
+
+if TYPE_CHECKING:
+    from mlsim.application.loop_recorder import PERequests
+    from mlsim.application.pe_speeds import Perturbation, Unavailability
+    from mlsim.record import LoopChunks
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPolicy:
+    """Which requests an application agrees to."""
+
+    rule: AnswerRule
+    """``never``, ``idle-only`` (nodes that are idle already), ``tolerance`` or ``always``."""
+    tolerance: float
+    """Largest growth of its own run time, as a share (``tolerance`` only)."""
+    latency: float = 0.0
+    """Seconds that its messages take (``idle-only``: nodes are reported, but not known to be idle yet)."""
+
+    def accepts(self, run_time: float, new_run_time: float) -> bool:
+        """Whether the run time of an application may grow from ``run_time`` to ``new_run_time`` [s]."""
+        return self.rule is AnswerRule.ALWAYS or new_run_time <= (1.0 + self.tolerance) * run_time
+
+
+_NEVER_RELEASES = AnswerPolicy(AnswerRule.NEVER, 0.0)
+# Keeps the random numbers of loops apart from others that are keyed by seed and job.
+_STREAM = 0x7EC4
+_UNSIGNED = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoopJob:
+    """The columns of a job that its application reads."""
+
+    job_id: int
+    """Its identifier."""
+    run_time: float
+    """Run time in the log, in s."""
+    iterations: int = -1
+    """Iterations of its own loop, -1 if the scenario decides."""
+    limit: int = -1
+    """Most steps of a pixel of its own loop, -1 if the scenario decides."""
+
+
+def _job_seed(seed: int, job_id: int) -> int:
+    """Return the seed of a job's own random numbers."""
+    key = np.random.SeedSequence(seed, spawn_key=(_STREAM, job_id & _UNSIGNED))
+    return int(key.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _spans(turns: list[float], began: float) -> list[tuple[float, float]]:
+    """Pair the times at which a node leaves and comes back, from the loop's start on."""
+    times = [turn - began for turn in turns] + ([math.inf] if len(turns) % 2 else [])
+    return list(zip(times[::2], times[1::2], strict=True))
+
+
+def place_pes(nodes: NodeSet, pes_per_node: int | None) -> Ints:
+    """Return the node of each PE, as an index in the node set: all PEs of the first node, then of the second.
+
+    Parameters
+    ----------
+    nodes
+        The nodes of the job.
+    pes_per_node
+        PEs on each node, at most its cores; None for one a core.
+
+    Returns
+    -------
+    NDArray
+        For each PE the index of its node in ``nodes``.
+    """
+    counts = nodes.cores if pes_per_node is None else np.minimum(nodes.cores, pes_per_node)
+    return np.repeat(np.arange(len(nodes.node)), counts)
+
+
+class LoopApplication:
+    """A parallel loop that schedules itself, simulated whole when it starts.
+
+    Parameters
+    ----------
+    job
+        The job that executes it.
+    config
+        Technique, execution model and costs.
+    costs
+        Makes the iteration costs.
+    machine
+        Speeds, network and perturbations.
+    store
+        Keeps its chunks; None: they are not kept.
+    seed
+        Seed of the scenario; with the job's identifier the key of the loop's own random numbers.
+    answers
+        What it answers when it is asked for nodes.
+    tells
+        Whether it tells the batch system about idle nodes.
+    """
+
+    def __init__(
+        self,
+        job: LoopJob,
+        config: ApplicationConfig,
+        costs: CostProfiles,
+        machine: Machine,
+        store: ChunkStore | None,
+        seed: int = 0,
+        answers: AnswerPolicy = _NEVER_RELEASES,
+        tells: bool = True,
+    ) -> None:
+        self.job = job
+        self._config = config
+        self._costs = costs
+        self._machine = machine
+        self._store = store
+        self._chunks: LoopChunks | None = None  # of the outcome, if they are kept already
+        self._until = math.inf
+        self._seed = _job_seed(seed, job.job_id)
+        self.began = 0.0
+        self._nodes = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
+        self.node_of_pe: Ints = np.empty(0, np.int64)
+        self.costs: LoopCosts = np.zeros(1)
+        self._speed: Floats = np.empty(0)
+        self._latency: Floats = np.empty(0)
+        self._perturbation: Perturbation | None = None
+        self._answers = answers
+        self._tells = tells
+        self._departures: dict[int, list[float]] = {}  # node -> when it left, when it came back, and so on
+        self._earlier_idle: list[NodeIdle] = []  # messages about nodes that have come back since
+        self.outcome: LoopOutcome
+        self.forecast = Forecast(0.0)
+
+    def start(self, at: float, nodes: NodeSet) -> Forecast:
+        """Simulate the loop on these nodes, one PE a core unless the scenario says fewer.
+
+        Parameters
+        ----------
+        at
+            When the job starts, in seconds from the scenario's start.
+        nodes
+            The nodes it got.
+
+        Returns
+        -------
+        Forecast
+            The end is when the last PE has been notified that no work is left; a node is idle when
+            the last of its PEs has been notified.
+        """
+        self.began, self._nodes = at, nodes
+        self.node_of_pe = place_pes(nodes, self._config.pes_per_node)
+        # A job's run time is that of all time steps together.
+        run_time = self.job.run_time / self._config.time_steps
+        job = self.job
+        pes = len(self.node_of_pe)
+        each = lists_costs(self._config, self._costs.iterations(pes, job.iterations))
+        self.costs = self._costs.costs(job.job_id, pes, run_time, job.iterations, job.limit, each)
+        self._speed = self._machine.speed[nodes.node][self.node_of_pe]
+        self._latency = self._latencies()
+        self._simulate_anew(keep=True)
+        return self.forecast
+
+    def request_release(self, at: float, request: ReleaseRequest) -> Answer:
+        """Answer a request for nodes.
+
+        A node given up gets no more chunks; what it has, or has asked for, its PEs execute.
+        The application offers the nodes that it needs the shortest, never the first, where the master's
+        queue is; and only if they come free earlier than they would and by the request's deadline.
+
+        Parameters
+        ----------
+        at
+            When the request has arrived, in seconds from the scenario's start.
+        request
+            How many nodes are wanted, and by when.
+
+        Returns
+        -------
+        ReleaseAccepted or ReleaseRejected
+            Acceptance replaces the forecast.
+        """
+        if self._answers.rule is AnswerRule.NEVER:
+            return ReleaseRejected(request.job, at, "never gives up nodes")
+        if self._answers.rule is AnswerRule.IDLE_ONLY:
+            return self._offer_idle(at, request)
+        offered = [message for message in self._last_idle() if message.time > at]
+        offered = [message for message in offered if self._can_leave(message.node)]
+        for count in range(min(request.nodes, len(offered)), 0, -1):
+            chosen = tuple(message.node for message in offered[:count])
+            free = self._try_without(chosen, at, request.deadline)
+            if free is not None:
+                return ReleaseAccepted(request.job, at, chosen, free)
+        return ReleaseRejected(request.job, at, "it would take too long, or bring nothing")
+
+    def _offer_idle(self, at: float, request: ReleaseRequest) -> Answer:
+        """Name nodes that are idle and whose message is still on its way."""
+        delay = self._answers.latency
+        idle = [message for message in self.forecast.idle[:-1] if message.time <= at < message.time + delay][
+            : request.nodes
+        ]
+        if not idle:
+            return ReleaseRejected(request.job, at, "no node is idle")
+        nodes, free = tuple(message.node for message in idle), tuple(message.time for message in idle)
+        return ReleaseAccepted(request.job, at, nodes, free)
+
+    def _can_leave(self, node: int) -> bool:
+        """Whether a node has work of its own to give up: not the first, and not one that has left."""
+        return bool(node != self._nodes.node[0]) and len(self._departures.get(node, ())) % 2 == 0
+
+    def _try_without(self, chosen: tuple[int, ...], at: float, deadline: float) -> tuple[float, ...] | None:
+        """Continue without some nodes, if the answer policy accepts it: when each is free [s]; else None."""
+        before = self.forecast, self.outcome, self._departures, self._perturbation, self._chunks
+        needed = {message.node: message.time for message in self._last_idle()}
+        self._departures = {
+            **self._departures,
+            **{node: [*self._departures.get(node, []), at] for node in chosen},
+        }
+        self._simulate_anew()
+        free = {message.node: message.time for message in self._last_idle() if message.node in chosen}
+        is_of_use = all(free[node] < needed[node] and free[node] <= deadline for node in chosen)
+        old, new = before[0].end - self.began, self.forecast.end - self.began
+        if is_of_use and self._answers.accepts(old, new):
+            if before[-1] is not None:
+                before[-1].forget()
+            return tuple(free[node] for node in chosen)
+        self.forecast, self.outcome, self._departures, self._perturbation, self._chunks = before
+        return None
+
+    def apply_change(self, at: float, change: Disturbance) -> Forecast:
+        """Change the loop's future; what was executed until ``at`` stands.
+
+        Parameters
+        ----------
+        at
+            When, in seconds from the scenario's start.
+        change
+            A node has come back: its PEs ask for chunks again. A kill, or the failure of a node: the loop
+            ends.
+
+        Returns
+        -------
+        Forecast
+            Nodes that were reported idle before stay so.
+        """
+        self.forget_chunks()
+        if isinstance(change, NodeReturned):
+            self._earlier_idle += [message for message in self._last_idle() if message.node == change.node]
+            self._departures = {**self._departures, change.node: [*self._departures[change.node], at]}
+            self._simulate_anew()
+            return self.forecast
+        sent = tuple(message for message in self.forecast.idle if message.time <= at)
+        self._until = at - self.began
+        self.outcome = self._simulate(self._until, keep=True)
+        self.forecast = Forecast(at, sent)
+        return self.forecast
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the job's node-seconds in which its nodes had run out of work."""
+        length = self.forecast.end - self.began
+        idle = sum(self.forecast.end - message.time for message in self._last_idle())
+        return idle / (length * len(self._nodes.node)) if length > 0.0 else 0.0
+
+    def chunks(self) -> LoopChunks | None:
+        """Return the loop's chunks, None if they are not kept.
+
+        Where the forecast was changed, they are simulated again for it.
+
+        An answer to a request is often tried and rejected, so that only what stays is worth keeping.
+        """
+        if self._chunks is None and self._store is not None:
+            self._simulate(self._until, keep=True)
+        return self._chunks
+
+    def requests(self) -> PERequests:
+        """Return what there is to know of its PEs' requests, besides their chunks.
+
+        A PE whose node has left was told at its chunk's end, without a request; one that the end of the loop
+        came before has no answer; masters ask nobody.
+        """
+        from mlsim.application.loop_recorder import PERequests
+        from mlsim.application.user_model import properties_of_model
+
+        outcome, asking = self.outcome, properties_of_model(self._config.execution.model).asking
+        last = np.maximum(outcome.finish, outcome.last_begin)
+        left = np.isin(self._nodes.node[self.node_of_pe], list(self._departures))
+        last[left | (outcome.notified_at >= self._until)] = np.nan
+        is_first = np.arange(len(last)) == 0
+        latency = self._latency
+        if asking in ("node master", "node window"):
+            is_first = np.append(True, np.diff(self.node_of_pe) != 0)
+            latency = np.where(is_first, 0.0, self._machine.network.intra_node_latency)
+        if asking in ("master", "node master"):
+            last[is_first] = np.nan
+        return PERequests(latency, last)
+
+    def forget_chunks(self) -> None:
+        """Forget chunks that nobody will ask for."""
+        if self._chunks is not None:
+            self._chunks.forget()
+            self._chunks = None
+
+    def _simulate_anew(self, keep: bool = False) -> None:
+        """Simulate the loop anew and make a forecast of it; ``keep`` its chunks as well, or do so later."""
+        self._chunks = None
+        self.outcome = self._simulate_to_its_end(keep)
+        idle = [*self._earlier_idle, *self._idle_nodes()] if self._tells else []
+        idle.sort(key=lambda message: message.time)
+        self.forecast = Forecast(self.began + float(self.outcome.notified_at.max()), tuple(idle))
+
+    def _last_idle(self) -> list[NodeIdle]:
+        """Return the last message about each node, in order of time."""
+        last = {message.node: message for message in self.forecast.idle}
+        place = {node: k for k, node in enumerate(self._nodes.node.tolist())}
+        return sorted(last.values(), key=lambda message: (message.time, place[message.node]))
+
+    def _unavailability(self) -> Unavailability | None:
+        if not self._departures:
+            return None
+        from mlsim.application.pe_speeds import unavailability_of
+
+        spans = [_spans(self._departures.get(node, []), self.began) for node in self._nodes.node.tolist()]
+        return unavailability_of(self.node_of_pe, spans)
+
+    def _simulate_to_its_end(self, keep: bool) -> LoopOutcome:
+        """Simulate the loop with all slow-downs that it meets.
+
+        Where they are random, nobody knows beforehand how many these are: the loop is simulated with those
+        up to some time, and if it takes longer, again with more. What came before stays as it was.
+        """
+        perturbations = self._machine.perturbations
+        if not perturbations:
+            return self._simulate(keep=keep)
+        ideal = self._config.time_steps * cost_sums(self.costs).total / float(self._speed.sum())
+        reach = max(4.0 * ideal, 1.0) if perturbations.are_random else math.inf
+        while True:
+            self._perturbation = loop_perturbation(
+                perturbations, self._nodes, self.node_of_pe, self.began, self.began + reach
+            )
+            self.forget_chunks()
+            outcome = self._simulate(keep=keep)
+            end = float(outcome.notified_at.max())
+            if end <= reach:
+                return outcome
+            reach = 2.0 * end
+
+    def _simulate(
+        self,
+        until: float = math.inf,
+        record: bool = False,
+        rows_since: float = -math.inf,
+        keep: bool = False,
+    ) -> LoopOutcome:
+        if keep and self._store is not None:
+            self._chunks = self._store.open()
+        try:
+            return simulate(
+                self.costs,
+                self._speed,
+                self._latency,
+                self._config.technique,
+                self._config.execution,
+                self._config.min_chunk,
+                record,
+                until,
+                self._config.parameters,
+                self._seed,
+                self._config.time_steps,
+                self.node_of_pe,
+                self._machine.network.intra_node_latency,
+                self._perturbation,
+                rows_since,
+                self._unavailability(),
+                self._chunks if keep else None,
+                self._config.selects,
+            )
+        except InputError as error:
+            raise InputError(f"job {self.job.job_id}: {error}") from error
+
+    def _latencies(self) -> Floats:
+        """Return one-way message times [s] between every PE and PE 0, the master or coordinator."""
+        size = self._config.execution.message_size
+        node = self._nodes.node
+        times = self._machine.network.message_time(int(node[0]), node, size)[self.node_of_pe]
+        times[0] = 0.0
+        return times
+
+    def _idle_times(self) -> Floats:
+        """Return when each node has run out of work [s from the loop's start].
+
+        A node whose PEs had been notified before it came back is idle as soon as it is there.
+        """
+        first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
+        idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)
+        for k, node in enumerate(self._nodes.node.tolist() if self._departures else ()):
+            turns = self._departures.get(node, [])
+            if len(turns) > 1:
+                idle[k] = max(idle[k], turns[len(turns) // 2 * 2 - 1] - self.began)
+        return idle
+
+    def _idle_nodes(self) -> tuple[NodeIdle, ...]:
+        """Return one message a node, in order of time; at equal times in the order of the nodes."""
+        idle = self._idle_times()
+        order = np.argsort(idle, kind="stable")
+        outcome = self.outcome
+        execution = self._config.execution
+        handed_out = properties_of_model(execution.model).hands_out_first
+        handed_out = handed_out and not self._departures and execution.request_ahead == 0
+        if not handed_out:
+            # Then more is left than the last chunk of each PE.
+            outcome = self._simulate(record=True, rows_since=idle[order[0]])
+        iterations, work = outcome.remaining(self.costs, self._speed, idle[order], self._perturbation)
+        return tuple(
+            NodeIdle(self.job.job_id, node, time, left, seconds)
+            for node, time, left, seconds in zip(
+                self._nodes.node[order].tolist(),
+                (self.began + idle[order]).tolist(),
+                iterations.tolist(),
+                work.tolist(),
+                strict=True,
+            )
+        )
+
+
+def loop_alone(
+    application: LoopApplication, machine: Machine, store: ChunkStore | None, requests: bool = False
+) -> Records:
+    """Simulate a loop on all nodes of a machine, from time 0.
+
+    Parameters
+    ----------
+    application
+        The loop, not started yet; its job's run time counts only for costs made from one.
+    machine
+        Where it runs; PE 0, the master or coordinator, is a core of the first node.
+    store
+        Keeps the application's chunks; None: they are not kept.
+    requests
+        Whether rows of PEs tell of their requests.
+
+    Returns
+    -------
+    Records
+        Those of a run with one job, which is submitted and started at 0 and ends when the last PE has been
+        notified that no work is left.
+    """
+    nodes = NodeSet(np.arange(machine.n_nodes), machine.cores)
+    end = application.start(0.0, nodes).end
+    recorder = LoopRecorder(True, store)
+    kept = application.requests() if requests else None
+    recorder.take(0, 0.0, application.outcome, application.chunks(), kept)
+    return records_alone(application.job.job_id, machine, len(application.node_of_pe), end, recorder)
+
+
+def records_alone(job_id: int, machine: Machine, pes: int, end: float, recorder: LoopRecorder) -> Records:
+    """Return the records of a run with one job, on all nodes of a machine from 0 to ``end`` [s].
+
+    Parameters
+    ----------
+    job_id, pes
+        Of the job.
+    machine
+        The nodes.
+    recorder
+        Has taken the outcome of its loop.
+    """
+    return Records(
+        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
+        jobs=one_job(job_id, end, pes, machine.n_cores),
+        occupancy=_all_nodes(NodeSet(np.arange(machine.n_nodes), machine.cores), end),
+        loops=recorder.loops(),
+        chunks=recorder.chunks(),
+        pes=recorder.pes(),
+        selections=recorder.selections(),
+        messages=empty(Messages),
+    )
+
+
+def _all_nodes(nodes: NodeSet, end: float) -> Occupancy:
+    """Return one row for each run of neighbouring nodes with equally many cores."""
+    first = np.flatnonzero(np.append(True, np.diff(nodes.cores) != 0))
+    rows = len(first)
+    return Occupancy(
+        job=np.zeros(rows, np.int64),
+        node=first,
+        count=np.diff(np.append(first, len(nodes.cores))),
+        cores=nodes.cores[first],
+        start=np.zeros(rows),
+        end=np.full(rows, end),
+        released=np.zeros(rows, np.bool_),
+    )

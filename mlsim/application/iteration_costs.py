@@ -1,0 +1,331 @@
+"""Iteration costs as prefix sums, or as linear functions of the index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mlsim import _memory
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import inner_kernel, kernel
+from mlsim.application.profiles import Request, fixed_length, iteration_costs
+from mlsim.application.profiles.distributions import job_costs, line_of
+from mlsim.errors import InputError
+from mlsim.scenario import Calibration, CostProfile, CostsConfig, IterationsConfig
+from mlsim.scenario.loop.costs_section import has_linear_costs
+
+
+class CostProfiles:
+    """The iteration costs of a scenario's jobs.
+
+    Profiles that do not depend on the job (all but ``job``) are computed once a length, and limit, and
+    shared; do not write into the arrays. A job may have a loop of its own, with its own number of
+    iterations and, if they are pixels of a Mandelbrot image, its own limit.
+
+    Parameters
+    ----------
+    costs, iterations
+        Sections of the scenario; ``iterations`` is None where the profile decides how long the loop is.
+    reference_speed
+        FLOP/s that costs in FLOP are divided by.
+    seed
+        Seed of the scenario.
+    path
+        Where the file of costs was found (profile ``file``).
+
+    Raises
+    ------
+    InputError
+        If the file of costs cannot be used.
+    """
+
+    def __init__(
+        self,
+        costs: CostsConfig,
+        iterations: IterationsConfig | None,
+        reference_speed: float,
+        seed: int,
+        path: Path | None = None,
+    ) -> None:
+        self._costs = costs
+        self._iterations = iterations
+        self._reference_speed = reference_speed
+        self._seed = seed
+        self._path = path
+        self._shared: dict[tuple[int, int], Floats] = {}
+        self._length = fixed_length(costs, iterations)
+        if costs.profile is CostProfile.FILE:
+            prefix = self._computed(0)
+            self._length = len(prefix) - 1
+            self._shared[self._length, -1] = prefix
+
+    def iterations(self, pes: int, own: int = -1) -> int:
+        """Return the number of iterations of a job's loop on that many PEs.
+
+        Parameters
+        ----------
+        pes
+            PEs of the job.
+        own
+            Iterations of the job's own loop; -1 if the scenario decides.
+        """
+        if own > 0 and self._costs.profile is not CostProfile.FILE:
+            return own
+        if self._length is not None:
+            return self._length
+        chosen = self._iterations
+        if chosen is not None and chosen.count is not None:
+            return chosen.count
+        per_pe = 1 if chosen is None or chosen.per_pe is None else chosen.per_pe
+        return per_pe * pes
+
+    def costs(
+        self,
+        job_id: int,
+        pes: int,
+        run_time: float,
+        iterations: int = -1,
+        limit: int = -1,
+        each: bool = False,
+    ) -> LoopCosts:
+        """Return what a job's iterations cost [s at the reference speed].
+
+        Costs of a long loop that are linear in the index take a few numbers, others prefix sums.
+
+        Parameters
+        ----------
+        job_id, pes, run_time, iterations, limit
+            As for :meth:`prefix`.
+        each
+            Whether prefix sums are needed in any case.
+        """
+        n = self.iterations(pes, iterations)
+        if each or not has_linear_costs(self._costs, n):
+            return self.prefix(job_id, pes, run_time, iterations, limit)
+        self._check(job_id, n, iterations)
+        if self._costs.profile is CostProfile.JOB:
+            return CostSums.linear(n, run_time * pes / n, 0.0)
+        line = linear_costs(Request(self._costs, n, self._seed, self._reference_speed, self._path))
+        if self._costs.calibrate is Calibration.RUN_TIME and line.total > 0.0:
+            factor = run_time * pes / line.total
+            line = CostSums.linear(n, line.sums[1] * factor, line.sums[2] * factor)
+        return line
+
+    def prefix(self, job_id: int, pes: int, run_time: float, iterations: int = -1, limit: int = -1) -> Floats:
+        """Return the prefix sums of a job's iteration costs [s at the reference speed].
+
+        Parameters
+        ----------
+        job_id
+            With the seed, the key of the job's random numbers.
+        pes
+            PEs of the job.
+        run_time
+            Its run time in the log, in s.
+        iterations
+            Iterations of its own loop; -1 if the scenario decides.
+        limit
+            Its own limit of steps, for profile ``mandelbrot``; -1 if the scenario decides.
+
+        Returns
+        -------
+        float64[N+1]
+
+        Raises
+        ------
+        InputError
+            If costs that are all zero should be scaled to a run time, or the job's own loop is none that
+            the profile can have.
+        """
+        n = self.iterations(pes, iterations)
+        self._check(job_id, n, iterations)
+        if self._costs.profile is CostProfile.JOB:
+            return self._of_job(job_id, n, run_time * pes / max(n, 1))
+        key = (n, limit if self._costs.profile is CostProfile.MANDELBROT else -1)
+        if key not in self._shared:
+            self._shared[key] = self._computed(*key)
+        prefix = self._shared[key]
+        if self._costs.calibrate is Calibration.RUN_TIME:
+            prefix = _calibrated(prefix, run_time * pes, job_id)
+        return prefix
+
+    def _check(self, job_id: int, n: int, own: int) -> None:
+        """Refuse a loop of its own that the profile cannot have."""
+        if own <= 0:
+            return
+        profile = self._costs.profile
+        if own != n:
+            allowed = f"{n}, as many as the file of costs has"
+        elif profile is CostProfile.MANDELBROT and math.isqrt(own) ** 2 != own:
+            allowed = "the square of an image's width, such as 262144"
+        else:
+            return
+        raise InputError(
+            f"job {job_id}: loop_iterations {own}, where application.costs.profile is {profile}; "
+            f"allowed: {allowed}"
+        )
+
+    def _of_job(self, job_id: int, n: int, mean: float) -> Floats:
+        std = self._costs.variation * mean
+        if std == 0.0:
+            return _constant(n, mean)
+        return prefix_sums(job_costs(self._seed, job_id, mean, std, n))
+
+    def _computed(self, n: int, limit: int = -1) -> Floats:
+        """Compute the profile of that length, and limit, that jobs share."""
+        costs = self._costs if limit < 0 else self._costs.model_copy(update={"limit": limit})
+        request = Request(costs, n, self._seed, self._reference_speed, self._path)
+        if n == 0 and self._costs.profile is not CostProfile.FILE:
+            return np.zeros(1)
+        if self._costs.profile is CostProfile.CONSTANT:
+            return _constant(n, request.mean)
+
+        def make() -> tuple[Floats, int]:
+            prefix = prefix_sums(iteration_costs(request))
+            return prefix, prefix.nbytes
+
+        key = _shared_key(request)
+        return make()[0] if key is None else _memory.shared(key, make)
+
+
+def _shared_key(request: Request) -> Hashable | None:
+    """Return what the costs of a request depend on; None where runs do not share them."""
+    if not _memory.is_sharing():
+        return None
+    identity = None
+    if request.config.profile is CostProfile.FILE:
+        identity = _memory.file_identity(Path(request.path or request.config.path or ""))
+        if identity is None:
+            return None
+    seed = None if request.config.profile in _WITHOUT_SEED else request.seed
+    return "costs", identity, request.config, request.n, seed, request.reference_speed
+
+
+_WITHOUT_SEED = (
+    *(CostProfile.CONSTANT, CostProfile.INCREASING, CostProfile.DECREASING),
+    *(CostProfile.FILE, CostProfile.MANDELBROT, CostProfile.PSIA),
+)
+"""Profiles that do not depend on the scenario's seed."""
+
+
+def _constant(n: int, cost: float) -> Floats:
+    # Products instead of a running sum: no rounding piles up.
+    return np.arange(n + 1, dtype=np.float64) * cost
+
+
+def _calibrated(prefix: Floats, work: float, job_id: int) -> Floats:
+    """Scale costs to a total of ``work`` PE-seconds."""
+    if prefix[-1] == 0.0 and work > 0.0 and len(prefix) > 1:
+        raise InputError(
+            f"application.costs.calibrate: run-time: job {job_id} ran for {work} PE-seconds, but all "
+            f"{len(prefix) - 1} iterations cost 0; allowed: a profile with costs, or calibrate: none"
+        )
+    return prefix * (work / prefix[-1]) if prefix[-1] > 0.0 else prefix
+
+
+def prefix_sums(costs: Floats) -> Floats:
+    """Sum up costs: float64[N] to float64[N+1], beginning with 0."""
+    prefix = np.zeros(len(costs) + 1)
+    np.cumsum(costs, out=prefix[1:])
+    return prefix
+
+
+class CostSums(NamedTuple):
+    """Prefix sums of a loop's iteration costs, of blocks of iterations that cost the same each.
+
+    A million iterations are a few thousand numbers then, which are written in no time.
+    """
+
+    n: int
+    """Iterations."""
+    block: int
+    """Iterations of a block, of all but the last; 1: each has a cost of its own; 0: costs are linear."""
+    sums: Floats
+    """float64[ceil(n / block) + 1]: what the iterations before each block cost, and all, in s at speed 1;
+    linear ones as in :mod:`mlsim.application.iteration_costs`.
+    """
+
+    @staticmethod
+    def of_each(prefix: Floats) -> CostSums:
+        """Return prefix sums of single iterations, float64[N+1], as such."""
+        return CostSums(len(prefix) - 1, 1, prefix)
+
+    @staticmethod
+    def linear(n: int, first: float, growth: float) -> CostSums:
+        """Return costs of ``first + growth·k`` (s at speed 1) of iteration k."""
+        return CostSums(n, 0, np.array([-1.0, first, growth]))
+
+    @property
+    def total(self) -> float:
+        """What all iterations cost, in s at speed 1."""
+        return float(self.sums[-1]) if self.block else float(self.between(np.zeros(1), np.array([self.n]))[0])
+
+    def between(self, first: Floats | Ints, size: Floats | Ints) -> Floats:
+        """Return what stretches of iterations cost, of linear costs or of each iteration, in s at speed 1."""
+        if self.block:
+            costs: Floats = self.sums[first + size] - self.sums[first]
+            return costs
+        count, begin = np.asarray(size, np.float64), np.asarray(first, np.float64)
+        middle = self.sums[1] + self.sums[2] * (begin + 0.5 * (count - 1.0))
+        return np.asarray(np.maximum(count * middle, 0.0), np.float64)
+
+
+LoopCosts = Floats | CostSums
+"""Prefix sums of single iterations, float64[N+1] in s at speed 1, or fewer numbers."""
+
+
+def cost_sums(costs: LoopCosts) -> CostSums:
+    """Return the costs of a loop in one form."""
+    return costs if isinstance(costs, CostSums) else CostSums.of_each(costs)
+
+
+def linear_costs(request: Request) -> CostSums:
+    """Return the costs of a profile that is linear in the index."""
+    first, last = line_of(request)
+    return CostSums.linear(request.n, first, (last - first) / max(request.n - 1, 1))
+
+
+@kernel
+def sums_of_each(block: int, sums: Floats, prefix: Floats) -> None:
+    """Write the prefix sums of single iterations, float64[N+1], from those of blocks."""
+    n = len(prefix) - 1
+    prefix[0] = 0.0
+    count = np.arange(1.0, block + 1.0)  # as numbers of their own: so the loop is compiled to vectors
+    for number in range(len(sums) - 1):
+        first = number * block + 1
+        inside = prefix[first : min(first + block, n + 1)]
+        total = sums[number]
+        cost = (sums[number + 1] - total) / len(inside)
+        for k in range(len(inside)):
+            inside[k] = total + count[k] * cost
+
+
+@inner_kernel
+def is_linear(prefix: Floats) -> bool:
+    """Whether these are linear costs, not prefix sums."""
+    return bool(prefix[0] < 0.0)
+
+
+@inner_kernel
+def cost_between(prefix: Floats, first: int, end: int) -> float:
+    """Return what the iterations from ``first`` to before ``end`` cost, in s at speed 1.
+
+    Of linear costs from the number of iterations and the cost of the middle one: differences of large sums
+    would lose digits beyond 2^53 iterations. Rounding may let the last ones of a falling line cost a little
+    below 0.
+    """
+    if prefix[0] < 0.0:
+        size = float(end - first)
+        return float(max(size * (prefix[1] + prefix[2] * (float(first) + 0.5 * (size - 1.0))), 0.0))
+    return float(prefix[end] - prefix[first])
+
+
+@inner_kernel
+def spread_of_line(prefix: Floats, size: int) -> float:
+    """Return the sum of squared deviations of so many linear costs from their mean, in s² at speed 1."""
+    count = float(size)
+    return float(prefix[2] * prefix[2] * count * (count * count - 1.0) / 12.0)

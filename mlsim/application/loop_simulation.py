@@ -1,0 +1,489 @@
+"""Simulate one loop: check the arguments, run the kernel, return the outcome."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim._progress import stage
+from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
+from mlsim.application.loop_binding import Bound, Problem, bind
+from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, RowBlocks, in_order, new_rows
+from mlsim.application.selection.selector import Rest, percent_imbalance
+from mlsim.application.selection.simulation_selector import BySimulation, Simulate
+from mlsim.application.selection.technique_plan import (
+    ChooseWithin,
+    FixedPlan,
+    Plan,
+    SelectedPlan,
+    make_selector,
+)
+from mlsim.application.technique_choice import Choice, choose
+from mlsim.application.time_steps import StepHistory, in_time_steps
+from mlsim.application.user_model import properties_of_model
+from mlsim.errors import InputError
+from mlsim.scenario import (
+    AUTO,
+    ExecutionConfig,
+    ExecutionModel,
+    ParametersConfig,
+    SelectionConfig,
+    SelectionMethod,
+    cannot_stop,
+    learner_amid_loop,
+    wrong_levels,
+)
+from mlsim.scenario.whole.simulation_demand import Share, check_memory
+
+if TYPE_CHECKING:
+    from mlsim.application.models.loop_state import PEStats, Rows
+    from mlsim.application.pe_speeds import Perturbation, Unavailability
+    from mlsim.record import LoopChunks
+
+
+_MOST_PES = (1 << 31) - 1
+_LAZY_ROWS = 4_000_000
+_LONG = 1_000_000
+"""Iterations of a loop that may take some seconds."""
+_ROW = 104
+"""Bytes of a chunk row, and of the same when they are sorted."""
+_SLACK = 1.02
+"""How far a trial goes on beyond the time that it is to beat: until all PEs know that nothing is left."""
+
+
+def simulate(
+    prefix: LoopCosts,
+    pe_speed: Floats,
+    pe_latency: Floats,
+    technique: str,
+    execution: ExecutionConfig,
+    min_chunk: int = 1,
+    record: bool = False,
+    until: float = math.inf,
+    parameters: ParametersConfig | None = None,
+    seed: int = 0,
+    time_steps: int = 1,
+    node_of_pe: Ints | None = None,
+    intra_latency: float = 0.0,
+    perturbation: Perturbation | None = None,
+    rows_since: float = -math.inf,
+    pe_unavailability: Unavailability | None = None,
+    chunks: LoopChunks | None = None,
+    selection: SelectionConfig | None = None,
+    asks: Floats | None = None,
+    history: StepHistory | None = None,
+) -> LoopOutcome:
+    """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
+
+    A pure function: the same arguments give the same bytes.
+
+    Parameters
+    ----------
+    prefix
+        float64[N+1], prefix sums of the iteration costs: starts at 0, never falls, in s on a PE of
+        speed 1. ``CostProfiles`` makes them. Or :class:`CostSums` that are linear in the index.
+    pe_speed
+        float64[P], > 0: speed of each PE relative to the reference speed.
+    pe_latency
+        float64[P], >= 0, in s: one-way time of a message between each PE and PE 0, which is the
+        master (CCA) or coordinator (DCA), with its size over the bandwidth. 0 for PE 0 itself.
+    technique
+        Rule for chunk sizes: a name of the catalogue, ``./file.py:function``, or ``auto``.
+    execution
+        Execution model and its costs.
+    min_chunk
+        Least chunk, but for the last one.
+    record
+        Whether to keep a row a chunk. A loop of more than 4 million iterations is then simulated twice, to
+        know how many there are.
+    until
+        When the loop is ended whatever remains, in s. What happened before stands; a chunk in execution ends
+        then, with ``busy`` counted up to then, and so does the waiting for one; other PEs are notified then.
+    parameters
+        What techniques are given; None: the defaults.
+    seed
+        For RND, and for locks that are polled.
+    time_steps
+        How often the loop is executed, one time after the other; see ``in_time_steps``.
+    node_of_pe
+        int64[P], from 0, rising by at most 1: on which node each PE is, for models of two levels. None:
+        all on one.
+    intra_latency
+        One-way time of a message between two PEs of one node, in s, for models of two levels.
+    perturbation
+        Slow-downs of the PEs, in s from the loop's start; None: there are none.
+    rows_since
+        Chunks that end at this time or before get no row, in s.
+    pe_unavailability
+        When PEs ask for no chunks, in s from the loop's start; None: they always do. All PEs of a node
+        alike under models of two levels. PE 0 holds the queue and cannot leave; nobody can under ``steal``.
+    chunks
+        Takes the chunks block by block, so that no more than a block of them is in memory, but for what
+        learns over time steps, and execution models of the user's own. None: they are not kept.
+    selection
+        How a technique is chosen for each time step, where ``technique`` is auto.
+    asks
+        float64[P], 0 or more, in s: when each PE asks for its first chunk, under models cca and dca in one
+        time step. None: at 0.
+    history
+        What was measured in time steps before, for the weights of AWF; None: nothing. Several are added.
+
+    Raises
+    ------
+    InputError
+        If the arguments do not fit together; the message says which value of which one.
+    """
+    speed, latency = _column(pe_speed), _column(pe_latency)
+    costs = _checked_costs(prefix, len(speed))
+    _check_pes(speed, latency)
+    _check_numbers(until, min_chunk, time_steps)
+    nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
+    given = ParametersConfig() if parameters is None else parameters
+    problem = Problem(
+        *(costs.sums, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability),
+        block=costs.block,
+        iterations=costs.n,
+    )
+    choose_after = _choose_after(selection if technique.casefold() == AUTO else None, costs.n)
+    stops = choose_after > 0 or asks is not None
+    _check_ways(costs, execution, technique, selection, given, stops)
+    before = history or StepHistory(len(speed), technique.casefold() == AUTO)
+    plan = _plan(technique, selection, problem, execution, given, min_chunk, before)
+    learns = plan.needs_rows or (time_steps > 1 and plan.learns)  # over time steps, from all rows
+    # Our own models hand blocks over; those of the user have room for all rows.
+    in_blocks = isinstance(execution.model, ExecutionModel)
+
+    def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
+        since = -math.inf if learns else rows_since - begin
+        bound = bind(problem, choices, execution, begin, choose_after)
+        if stops:
+            outcome = _simulate_with_stops(bound, keep, until - begin, asks, plan.chooses_within())
+        elif chunks is None:
+            return _simulate_once(bound, keep, until - begin, since)
+        elif in_blocks and not keep:
+            return _simulate_in_blocks(bound, until - begin, chunks)
+        else:
+            outcome = _simulate_once(bound, True, until - begin, -math.inf)
+        _hand_over(outcome, chunks)
+        return outcome if keep else replace(outcome, rows=None)
+
+    outcome = in_time_steps(plan, time_steps, one_loop, record, until, before, chunks)
+    if learns and outcome.rows is not None:
+        outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
+    return outcome
+
+
+def _checked_costs(prefix: LoopCosts, p: int) -> CostSums:
+    """Return the costs as a contiguous column; InputError where they are none."""
+    costs = cost_sums(prefix)
+    costs = costs._replace(sums=_column(costs.sums))
+    _check_costs(costs, p)
+    return costs
+
+
+def _check_ways(
+    costs: CostSums,
+    execution: ExecutionConfig,
+    technique: str,
+    selection: SelectionConfig | None,
+    given: ParametersConfig,
+    stops: bool,
+) -> None:
+    """Check that the loop can be stopped where it has to be, and that its costs can be linear."""
+    if stops:
+        _check_stops(execution, given)
+    if not costs.block:
+        _check_linear(costs.n, execution, technique, selection, stops)
+
+
+def _plan(
+    technique: str,
+    selection: SelectionConfig | None,
+    problem: Problem,
+    execution: ExecutionConfig,
+    parameters: ParametersConfig,
+    min_chunk: int,
+    history: StepHistory,
+) -> Plan:
+    """Return which techniques the time steps have."""
+
+    def chosen(name: str) -> tuple[Choice, ...]:
+        return _chosen(name, problem, execution, parameters, min_chunk)
+
+    trial = trial_by(
+        execution,
+        parameters,
+        min_chunk,
+        problem.seed,
+        problem.latency,
+        problem.node_of_pe,
+        problem.intra_latency,
+        history,
+    )
+    if technique.casefold() != AUTO:
+        return FixedPlan(chosen(technique))
+    config = selection or SelectionConfig()
+    costs = np.diff(problem.prefix) if problem.block else None
+    selector = make_selector(
+        config, problem.n, len(problem.speed), problem.seed, trial, profile=costs, speed=problem.speed
+    )
+    within = selector if config.chooses_within and isinstance(selector, BySimulation) else None
+    portfolio = {name: chosen(name) for name in config.portfolio}
+    for name, choices in portfolio.items():
+        if within is not None and choices[0].is_object:
+            raise InputError(f"application.selection.every: {learner_amid_loop(name)}")
+    return SelectedPlan(selector, portfolio, within)
+
+
+def _chosen(
+    technique: str,
+    problem: Problem,
+    execution: ExecutionConfig,
+    parameters: ParametersConfig,
+    min_chunk: int,
+) -> tuple[Choice, ...]:
+    """Look up the technique of a loop, or the two of ``X+Y``, and check that the model can run them."""
+    found = choose(
+        technique,
+        problem.speed,
+        problem.prefix,
+        parameters,
+        execution.first_chunk,
+        min_chunk,
+        problem.seed,
+        pieces=execution.pieces or 0,
+        iterations=problem.iterations,
+    )
+    _check_levels(found, execution, parameters)
+    return found
+
+
+def trial_by(
+    execution: ExecutionConfig,
+    parameters: ParametersConfig,
+    min_chunk: int,
+    seed: int,
+    latency: Floats,
+    node_of_pe: Ints,
+    intra_latency: float,
+    history: StepHistory,
+) -> Simulate:
+    """Return what simulates a time step for a selector; arguments are those of :func:`simulate`.
+
+    Each time it follows those that ``history`` then has: AWF begins with the weights learned by then.
+    """
+    distance = _column(latency)
+
+    def trial(
+        name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
+        until *= _SLACK
+        problem = Problem(
+            *(_column(costs.sums), _column(speeds), distance, node_of_pe, intra_latency, None, seed),
+            block=costs.block,
+            iterations=costs.n,
+        )
+        # Not by simulate(): its checks and time steps would take longer than the event loop.
+        choices = _chosen(name, problem, execution, parameters, min_chunk)
+        bound = bind(problem, tuple(map(history.weigh, choices)), execution, 0.0)
+        if rest is None:
+            found = _simulate_once(bound, False, until, -math.inf)
+            finish, elapsed = found.finish, 0.0
+        else:
+            found = _simulate_with_stops(bound, False, until, rest.free, None)
+            finish, elapsed = np.maximum(found.finish, rest.free), rest.elapsed
+        t_loop = until if found.notified_at.max() >= until else float(finish.max())
+        return t_loop, percent_imbalance(finish + elapsed), found.steps
+
+    return trial
+
+
+def _check_levels(
+    choices: tuple[Choice, ...], execution: ExecutionConfig, parameters: ParametersConfig
+) -> None:
+    """Check that the model can run a technique, or two."""
+    names = "+".join(choice.name for choice in choices)
+    properties = properties_of_model(execution.model)
+    learners = tuple(choice.name for choice in choices if choice.is_object)
+    for message in wrong_levels(
+        names,
+        execution.model,
+        execution.nowait,
+        properties,
+        execution.global_p,
+        learners,
+        parameters.compat,
+        execution.request_ahead,
+    ):
+        raise InputError(f"technique: {message}")
+
+
+def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) -> LoopOutcome:
+    """Simulate one time step, from 0, and keep its rows in memory."""
+    stats = _new_stats(bound.p)
+    # There are at most as many chunks as iterations; memory that is not written to costs nothing.
+    room = bound.n if record and bound.n <= _LAZY_ROWS else 0
+    filled = new_rows(room, rows_since)
+    n_rows = _run(bound, until, stats, filled)
+    if record and room < n_rows:
+        check_memory("chunks of a loop", [Share("chunks", f"{n_rows:,} chunks", n_rows * _ROW)])
+        filled = new_rows(n_rows, rows_since)
+        _run(bound, until, _new_stats(bound.p), filled)
+    return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _run(bound: Bound, until: float, stats: PEStats, rows: Rows) -> int:
+    """Run a loop; where that may take long, others learn how far it is."""
+    if bound.n < _LONG:
+        return bound.run(until, stats, rows)
+    with stage("loop", share=lambda: float(rows.written[2]) / bound.n):
+        return bound.run(until, stats, rows)
+
+
+def _simulate_with_stops(
+    bound: Bound, record: bool, until: float, asks: Floats | None, choose_within: ChooseWithin | None
+) -> LoopOutcome:
+    """Simulate one time step that stops for choices, or whose PEs come later; choices need all rows."""
+    stats = _new_stats(bound.p)
+    filled = new_rows(bound.n if record else 0, -math.inf)
+    first_requests = np.empty(0) if asks is None else np.ascontiguousarray(asks, np.float64)
+    n_rows = bound.go(until, stats, filled, first_requests, choose_within)
+    return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _check_numbers(until: float, min_chunk: int, time_steps: int) -> None:
+    if not until >= 0.0:
+        raise InputError(f"until: {until!r} s; allowed: 0 or more")
+    if min_chunk < 1:
+        raise InputError(f"min_chunk: {min_chunk}; allowed: 1 or more")
+    if time_steps < 1:
+        raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
+
+
+def _choose_after(selection: SelectionConfig | None, n: int) -> int:
+    """Return the iterations executed between two choices amid a loop of ``n``; 0: none is made."""
+    if selection is None or not selection.chooses_within:
+        return 0
+    return math.ceil((selection.every or 0.0) * n)
+
+
+def _check_stops(execution: ExecutionConfig, parameters: ParametersConfig) -> None:
+    for message in cannot_stop(execution.model, execution.lock, parameters.compat, execution.request_ahead):
+        raise InputError(f"application.selection.every: {message}")
+
+
+def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopOutcome:
+    """Simulate one time step, from 0, and hand its chunks over."""
+    stats = _new_stats(bound.p)
+    blocks = RowBlocks(chunks, bound.n)
+    blocks.finish(_run(bound, until, stats, blocks.rows))
+    return _outcome(bound, stats, None)
+
+
+def _hand_over(outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
+    rows = outcome.rows
+    if chunks is None:
+        return
+    assert rows is not None, "rows are handed over of loops simulated with them"
+    chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
+
+
+def _outcome(bound: Bound, stats: PEStats, rows: ChunkRows | None) -> LoopOutcome:
+    from mlsim.application.models.loop_state import COUNTS, TIMES
+
+    columns: dict[str, Any] = {
+        **dict(zip(TIMES, stats.times, strict=True)),
+        **dict(zip(COUNTS, stats.counts, strict=True)),
+    }
+    return LoopOutcome(
+        iterations=bound.n,
+        steps=int(columns["chunks"].sum()),
+        t_loop=float(columns["finish"].max()),
+        **columns,
+        rows=rows,
+    )
+
+
+def _column(values: Floats) -> Floats:
+    """Return a read-only, contiguous float64 view: the one array type that kernels are compiled for."""
+    column = np.ascontiguousarray(values, dtype=np.float64).view()
+    column.flags.writeable = False
+    return column
+
+
+def _new_stats(p: int) -> PEStats:
+    from mlsim.application.models.loop_state import COUNTS, TIMES, PEStats
+
+    return PEStats(np.zeros((len(TIMES), p)), np.zeros((len(COUNTS), p), np.int64))
+
+
+def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:
+    """Return the node of every PE; where none is given, all are on one node."""
+    nodes = np.zeros(p, np.int64) if node_of_pe is None else np.asarray(node_of_pe, dtype=np.int64)
+    if nodes.shape != (p,):
+        raise InputError(f"a loop on {p} PEs needs as many nodes of PEs as speeds; found {nodes.shape}")
+    rises = np.diff(nodes)
+    if p and (nodes[0] != 0 or rises.min(initial=0) < 0 or rises.max(initial=0) > 1):
+        raise InputError(
+            f"nodes of {p} PEs: must be 0, rise, and leave out none; found {nodes.tolist()[:20]}"
+        )
+    if not 0.0 <= intra_latency < math.inf:
+        raise InputError(f"intra_latency: {intra_latency!r} s; allowed: 0 or more, finite")
+    return nodes
+
+
+def _check_linear(
+    n: int, execution: ExecutionConfig, technique: str, selection: SelectionConfig | None, stops: bool
+) -> None:
+    """Refuse a loop of linear costs where the cost of each iteration is needed."""
+    config = selection or SelectionConfig()
+    by_simulation = technique.casefold() == AUTO and config.method is SelectionMethod.SIMULATION
+    if stops or by_simulation or not isinstance(execution.model, ExecutionModel):
+        raise InputError(
+            f"loop of {n} iterations: choices by simulation, PEs that come later and models of the "
+            "user need a list of the costs; allowed: prefix sums"
+        )
+
+
+def _check_costs(costs: CostSums, p: int) -> None:
+    if not costs.block:
+        first, growth = costs.sums[1], costs.sums[2]
+        if not (0 <= costs.n <= 1 << 62 and math.isfinite(costs.total) and first >= 0.0):
+            raise InputError(
+                f"loop of {costs.n} iterations on {p} PEs: linear costs of {first!r} s and {growth!r} s more "
+                "for each; allowed: costs of 0 s or more with a finite sum"
+            )
+        return
+    prefix = costs.sums
+    n = len(prefix) - 1
+    if prefix.ndim != 1 or n < 0 or prefix[0] != 0.0:
+        raise InputError(
+            f"loop on {p} PEs: prefix sums must be one column that begins with 0; {n + 1} values"
+        )
+    if not np.isfinite(prefix[-1]) or prefix[-1] < 0.0:
+        raise InputError(
+            f"loop of {n} iterations on {p} PEs: the costs sum up to {prefix[-1]!r} s; "
+            "allowed: costs of 0 s or more with a finite sum"
+        )
+
+
+def _check_pes(speed: Floats, latency: Floats) -> None:
+    p = len(speed)
+    if speed.ndim != 1 or latency.shape != speed.shape:
+        raise InputError(f"a loop on {p} PEs needs as many latencies as speeds; found {latency.shape}")
+    if not 1 <= p <= _MOST_PES:
+        raise InputError(f"a loop on {p} PEs; allowed: 1 to {_MOST_PES}")
+    for name, column, fits in (
+        ("speed", speed, (speed > 0.0) & np.isfinite(speed)),
+        ("latency", latency, (latency >= 0.0) & np.isfinite(latency)),
+    ):
+        if not fits.all():
+            pe = int(np.flatnonzero(~fits)[0])
+            allowed = "more than 0" if name == "speed" else "0 s or more"
+            raise InputError(f"{name} of PE {pe} of {p}: {column[pe]!r}; allowed: {allowed}, finite")
+    if latency[0] != 0.0:
+        raise InputError(f"latency of PE 0 to itself: {latency[0]!r} s; allowed: 0")

@@ -1,0 +1,159 @@
+"""Selection by fuzzy rules and by reinforcement learning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlsim.application.selection.selector import Selector, StepFacts, generator
+from mlsim.scenario import SelectionGoal, TemporalDifference
+
+# Where memberships begin to change and have changed: of the imbalance in percent, of its change in
+# percentage points, of the loop time's change as a share.
+_LOW, _HIGH = (2.0, 5.0), (10.0, 20.0)
+_POINTS = (1.0, 5.0)
+_SHARE = (0.01, 0.05)
+_WORSE = 0.01
+
+
+def _rising(value: float, span: tuple[float, float]) -> float:
+    """Return 0 below a span, 1 above it, and between them in proportion."""
+    return min(max((value - span[0]) / (span[1] - span[0]), 0.0), 1.0)
+
+
+def rungs(imbalance: float, points: float, share: float) -> float:
+    """Return how many rungs to go towards smaller chunks; below 0: towards larger ones.
+
+    Parameters
+    ----------
+    imbalance
+        Percent imbalance of the last time step.
+    points
+        Its change since the one before, in percentage points.
+    share
+        Change of the loop time, as a share of that of the one before.
+    """
+    low, high = 1.0 - _rising(imbalance, _LOW), _rising(imbalance, _HIGH)
+    medium = 1.0 - low - high
+    falls = _rising(-points, _POINTS)
+    slower = _rising(share, _SHARE)
+    rules = (
+        (min(low, 1.0 - slower), 0.0),
+        (min(low, slower), -1.0),
+        (min(medium, falls), 0.0),
+        (min(medium, 1.0 - falls), 1.0),
+        (min(high, falls), 1.0),
+        (min(high, 1.0 - falls), 2.0),
+    )
+    return sum(weight * move for weight, move in rules) / sum(weight for weight, _ in rules)
+
+
+class Expert(Selector):
+    """Goes along the portfolio by the rules; one that was seen to be worse is not gone to.
+
+    That holds until the imbalance of the present one has changed by more than 5 points since it was seen
+    first, after which all is forgotten.
+    """
+
+    def __init__(self, portfolio: Sequence[str], goal: SelectionGoal) -> None:
+        super().__init__(portfolio, goal)
+        self._place = 0
+        self._before: StepFacts | None = None
+        self._seen: dict[int, StepFacts] = {}
+
+    def choose(self) -> str:
+        """Return the technique of the present rung."""
+        return self.portfolio[self._place]
+
+    def note(self, step: StepFacts) -> None:
+        """Go up or down."""
+        before, place = self._before or step, self._place
+        first = self._seen.setdefault(place, step)
+        if abs(step.imbalance - first.imbalance) > _POINTS[1]:
+            self._seen = {}
+        self._seen[place] = step if not self._seen else self._seen.get(place, step)
+        share = step.t_loop / before.t_loop - 1.0 if before.t_loop > 0.0 else 0.0
+        wanted = rungs(step.imbalance, step.imbalance - before.imbalance, share)
+        aim = place + round(wanted)
+        self._before = step
+        self._place = self._allowed(place, min(max(aim, 0), len(self.portfolio) - 1))
+
+    def _allowed(self, place: int, aim: int) -> int:
+        """Return the rung to go to: the best one known, if what is aimed at is known to be worse."""
+        values = {at: self.value(step.t_loop, step.imbalance) for at, step in self._seen.items()}
+        best = min(values, key=lambda at: (values[at], abs(at - place)))
+        if values[place] > values[best] * (1.0 + _WORSE):
+            return best if aim in values or aim == place else aim
+        if aim in values and values[aim] > values[place] * (1.0 + _WORSE):
+            return place
+        return aim
+
+
+class Learner(Selector):
+    """Learns what each technique is worth after each other.
+
+    Parameters
+    ----------
+    portfolio, goal
+        As of every selector.
+    seed
+        Of its random numbers.
+    rule
+        How values are updated: with the best action of the next state (Q-learning), or with the one that is
+        taken there (SARSA).
+    rate, discount, exploration
+        As in a scenario.
+    """
+
+    def __init__(
+        self,
+        portfolio: Sequence[str],
+        goal: SelectionGoal,
+        seed: int,
+        rule: TemporalDifference,
+        rate: float,
+        discount: float,
+        exploration: float,
+    ) -> None:
+        super().__init__(portfolio, goal)
+        self._random = generator(seed)
+        self._on_policy = rule is TemporalDifference.SARSA
+        self._rate, self._discount, self._exploration = rate, discount, exploration
+        count = len(self.portfolio)
+        self.values = np.zeros((count, count))
+        self._state = self._action = 0
+        self._reward: float | None = None  # of the last action, until the values have learned from it
+        self._sum, self._steps = 0.0, 0
+
+    def choose(self) -> str:
+        """Take an action in the state that the last one led to."""
+        state = self._action
+        count = len(self.portfolio)
+        if self._steps < count:
+            action = self._steps
+        elif self._random.random() < self._exploration:
+            action = int(self._random.integers(count))
+        else:
+            action = int(np.argmax(self.values[state]))
+        if self._reward is not None:
+            self._learn(action)
+        self._state, self._action = state, action
+        return self.portfolio[action]
+
+    def _learn(self, following: int) -> None:
+        """Update the value of the last action, after which ``following`` is taken."""
+        ahead = self.values[self._action]
+        worth = ahead[following] if self._on_policy else ahead.max()
+        target = self._reward + self._discount * worth
+        place = self._state, self._action
+        self.values[place] += self._rate * (target - self.values[place])
+        self._reward = None
+
+    def note(self, step: StepFacts) -> None:
+        """Compute the reward."""
+        value = self.value(step.t_loop, step.imbalance)
+        self._sum += value
+        self._steps += 1
+        mean = self._sum / self._steps
+        self._reward = 1.0 - value / mean if mean > 0.0 else 0.0

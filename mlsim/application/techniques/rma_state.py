@@ -1,0 +1,285 @@
+"""The state of a technique in a real run: 8-byte numbers that ranks pass on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import exchange, fetch_add, inner_kernel, kernel, load_acquire, store_release
+from mlsim.application.technique_settings import USER_OBJECT
+from mlsim.application.techniques.adaptive import ROWS, learn_pieces
+from mlsim.application.techniques.factoring import learn_chunk
+from mlsim.application.techniques.lb4mpi import forget_chunks, note_deviation
+from mlsim.application.techniques.technique_rules import (
+    ITERATIONS,
+    LIBRARY_AF,
+    MAF,
+    MEMORY,
+    PES,
+    RULE_NUMBERS,
+    RULE_REALS,
+    USERS,
+    counts_overhead,
+    is_adaptive,
+    recursive_size,
+    remembers,
+    times_iterations,
+)
+from mlsim.application.techniques.user_calls import learn_object
+
+Asker = tuple[int, int, int, int]
+"""Who asks for a chunk of what: PEs, technique, the PE that asks, and the address of a technique of the user
+in its process."""
+
+Done = tuple[int, float, float, float, int, int]
+"""What an executed chunk took: its size (0: there was none), its seconds, the seconds between asking for it
+and starting it, Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds (0 where it is in one), how many
+these are, its scheduling step."""
+
+NOTHING: Done = (0, 0.0, 0.0, 0.0, 0, 0)
+"""No chunk."""
+
+TURN, STEP, POSITION, END, REFILLS, RULE = 0, 1, 2, 3, 4, 5
+REALS = RULE + RULE_NUMBERS
+NOT_YET, EMPTY = -(1 << 62), -(1 << 62) - 1
+"""In place of a size: it is not the PE's turn; the queue is to be refilled by the PE, whose turn it is."""
+LAST = -1
+"""In place of how often a queue was filled: no refill follows."""
+KNOWN, ANY = -1, -2
+"""In place of a turn: it has come; no ticket was drawn."""
+_LOOKS = 2_000
+"""About two microseconds, in which another rank takes its turn, if it has a core."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+@inner_kernel
+def _seal_of(block: Ints) -> int:
+    """Mix all numbers but the last one: every other one together, as a step waits for the step before."""
+    even = np.uint64(len(block))
+    odd = _FACTOR
+    last = len(block) - 1
+    for k in range(0, last - 1, 2):
+        even = (even ^ np.uint64(block[k])) * _FACTOR
+        odd = (odd ^ np.uint64(block[k + 1])) * _FACTOR
+        even ^= even >> np.uint64(29)
+        odd ^= odd >> np.uint64(29)
+    if last % 2 == 1:
+        even = (even ^ np.uint64(block[last - 1])) * _FACTOR
+    return np.int64(even ^ (odd * _FACTOR))  # type: ignore[return-value]  # an int to kernels
+
+
+@kernel
+def seal(block: Ints, turn: int) -> None:
+    """Make the block the one of a turn."""
+    block[TURN] = turn
+    block[len(block) - 1] = _seal_of(block)
+
+
+@kernel
+def is_turn(block: Ints, turn: int) -> bool:
+    """Whether the block is whole, and of this turn."""
+    return bool(block[TURN] == turn and block[len(block) - 1] == _seal_of(block))
+
+
+@kernel
+def spread_of(done: Done) -> float:
+    """Return Σ n_j·(x_j − x̄)² over the pieces of an executed chunk, in s²."""
+    size, seconds, squares = done[0], done[1], done[3]
+    return max(squares - seconds * (seconds / size), 0.0)
+
+
+@kernel
+def learn_done(
+    code: int,
+    measured: Floats,
+    sums: Floats,
+    weights: Floats,
+    pe: int,
+    share: float,
+    done: Done,
+) -> None:
+    """Update an adaptive technique with an executed chunk.
+
+    Parameters
+    ----------
+    code
+        The technique.
+    measured, sums, weights
+        Its statistics, of five rows, and weights.
+    pe
+        Who executed the chunk.
+    share
+        Part of the seconds that counts.
+    done
+        What it took. Less seconds²/size, the sum over its pieces is Σ n_j·(x_j − mean)², with x_j = t_j/n_j.
+    """
+    size, seconds, waited, pieces = done[0], done[1], done[2], done[4]
+    if size == 0:
+        return
+    if times_iterations(code):
+        mean = (seconds + (waited if code == MAF else 0.0)) / size
+        between = spread_of(done)
+        if code == LIBRARY_AF:
+            if seconds <= 0.0:
+                return
+            forget_chunks(measured, pe)
+        learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
+        if code == LIBRARY_AF:
+            note_deviation(measured, sums, pe)
+    else:
+        lost = waited if counts_overhead(code) else 0.0
+        learn_chunk(measured, sums, weights, pe, size, (seconds + lost) * share)
+
+
+@inner_kernel
+def _tell(address: int, memory: Floats, rule: Ints, pe: int, done: Done) -> None:
+    """Tell a class of the user of an executed chunk."""
+    size, seconds, waited, _, pieces, step = done
+    if size > 0:
+        n, p = rule[ITERATIONS], rule[PES]
+        learn_object(address, memory, n, p, pe, step, size, pieces, seconds, waited, spread_of(done))
+
+
+@kernel(inline="always")
+def _take(
+    block: Ints,
+    asker: Asker,
+    done: Done,
+    now: float,
+) -> tuple[int, int, int]:
+    """Take a chunk in one's turn."""
+    p, code, pe, address = asker
+    step, first, end = block[STEP], block[POSITION], block[END]
+    size = 0
+    if first == end:
+        step = -1
+    else:
+        columns = p if remembers(code) else 1
+        width = 1
+        while width < columns:
+            width *= 2
+        rule = block[RULE:REALS]
+        reals = block[REALS : len(block) - 1].view(np.float64)
+        at = RULE_REALS + p
+        weights = reals[RULE_REALS:at]
+        measured = reals[at : at + ROWS * columns].reshape(ROWS, columns)
+        at += ROWS * columns
+        if address != 0:
+            rule[USERS] = address
+        rows, wide = 2, 2 * width
+        if code == USER_OBJECT:
+            rows, wide = 1, rule[MEMORY]
+        sums = reals[at : at + rows * wide].reshape(rows, wide)
+        if code == USER_OBJECT:
+            _tell(address, sums, rule, pe, done)
+        elif is_adaptive(code):
+            learn_done(code, measured, sums, weights, pe, 1.0, done)
+        size = recursive_size(rule, reals[:RULE_REALS], weights, measured, sums, step, end - first, pe, now)
+        if size > 0:
+            block[POSITION] = first + size
+            block[STEP] = step + 1
+    return first, size, step
+
+
+@kernel
+def take_travelling(
+    block: Ints,
+    asker: Asker,
+    turn: int,
+    done: Done,
+    now: float,
+) -> tuple[int, int, int]:
+    """Take a chunk for a PE, and make the block that of the next turn.
+
+    Parameters
+    ----------
+    block
+        Changed, unless it is not that of ``turn``.
+    asker
+        Who asks, and of which loop.
+    turn
+        Whose it has to be, or ``KNOWN``.
+    done
+        What the PE executed since.
+    now
+        Time on the clock of all ranks, in s, where the technique follows chunks.
+
+    Returns
+    -------
+    tuple
+        First iteration, size and step; if nothing is left, size 0 and step -1. A size below 1 of another step
+        is what a technique of the user gave. If it is not the turn: the turn and ``NOT_YET``.
+    """
+    if turn != KNOWN and not is_turn(block, turn):
+        return turn, NOT_YET, 0
+    chunk = _take(block, asker, done, now)
+    seal(block, block[TURN] + 1)
+    return chunk
+
+
+@kernel
+def draw_ticket(memory: Ints) -> int:
+    """Draw a ticket for a turn with a block in shared memory, before which is the next ticket's number."""
+    return fetch_add(memory.ctypes.data, 1)
+
+
+@kernel(inline="always")
+def _try(memory: Ints, turn: int) -> bool:
+    """Make a shared block this process's own if nobody holds it, and nobody goes first who has a ticket."""
+    tickets = memory.ctypes.data
+    served, held = tickets + 8 * (1 + TURN), tickets + 8 * (len(memory) - 1)
+    # The block begins near the tickets: to read these at every look would delay the rank that changes it.
+    if load_acquire(held) != 0 or load_acquire(served) != (load_acquire(tickets) if turn == ANY else turn):
+        return False
+    if exchange(held, 1) == 0:
+        if turn != ANY:
+            store_release(served, turn + 1)
+        return True
+    return False
+
+
+@kernel
+def seize(memory: Ints, turn: int) -> bool:
+    """Make a shared block this process's own, with a ticket or ``ANY``; return whether that is done soon."""
+    looks = 0
+    while not _try(memory, turn):
+        looks += 1
+        if looks == _LOOKS:
+            return False
+    return True
+
+
+@kernel
+def release(memory: Ints) -> None:
+    """Let others have a shared block."""
+    store_release(memory.ctypes.data + 8 * (len(memory) - 1), 0)
+
+
+@kernel
+def take_shared(
+    memory: Ints,
+    asker: Asker,
+    turn: int,
+    done: Done,
+    now: float,
+) -> tuple[int, int, int]:
+    """Take a chunk for a PE from a block in shared memory, and let others have the block.
+
+    Parameters
+    ----------
+    memory
+        ``[ticket, block...]``, which others see and change.
+    turn
+        A ticket, ``ANY``, or ``KNOWN``: the block is the PE's own already.
+
+    Other parameters, and what is returned, as in :func:`take_travelling`. ``EMPTY``: the block remains the
+    PE's own until it has filled the queue, or has noted that no refill follows, and calls this again.
+    """
+    if turn != KNOWN and not seize(memory, turn):
+        return turn, NOT_YET, 0
+    block = memory[1:]
+    if block[POSITION] == block[END] and block[REFILLS] != LAST:
+        return 0, EMPTY, 0
+    chunk = _take(block, asker, done, now)
+    release(memory)
+    return chunk

@@ -1,0 +1,308 @@
+"""The state of a technique at one queue, or at the queues of all nodes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
+from mlsim.application.technique_settings import ADDRESS, PIECES, USER_OBJECT, RuleSettings
+from mlsim.application.techniques.adaptive import (
+    RATE,
+    RISK,
+    ROWS,
+    new_measurements,
+    put,
+    spread_of_parts,
+    timed_length,
+)
+from mlsim.application.techniques.fixed import random_key
+from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
+from mlsim.application.techniques.rma_state import (
+    END,
+    KNOWN,
+    NOTHING,
+    POSITION,
+    REALS,
+    REFILLS,
+    RULE,
+    STEP,
+    Asker,
+    learn_done,
+    spread_of,
+    take_shared,
+)
+from mlsim.application.techniques.technique_rules import (
+    ITERATIONS,
+    KEY,
+    MEMORY,
+    PES,
+    RULE_REALS,
+    USERS,
+    counts_overhead,
+    is_adaptive,
+    learn,
+    needs_remaining,
+    new_rule,
+    recursive_size,
+    remembers,
+    reset_rule,
+    times_iterations,
+)
+from mlsim.application.techniques.user_calls import (
+    begin_object,
+    gather_chunk,
+    learn_object,
+    new_memory,
+    tell_of_node,
+)
+
+_NUMBERS = 32
+
+
+class Executor(Protocol):
+    """Who executed a chunk, at which speed and which one, and what it took, in s."""
+
+    pace: float
+    spent: float
+    waited: float
+    last_first: int
+    last_size: int
+    last_step: int
+    last_part: int
+    parts: int
+    squares: float
+
+
+class Technique(NamedTuple):
+    """A technique; the arrays of ``rules``, ``reals``, ``measured``, ``sums`` are of one queue each.
+
+    Attributes
+    ----------
+    code, min_chunk, parameters, bad_size
+        As in ``RuleSettings``.
+    locks, learns, remembers, whole
+        Whether it reads what is left, learns within a loop, has numbers for every PE, and learns from the
+        time since asking.
+    rules, reals, guide
+        See ``reset_rule``.
+    weights
+        Of whoever executes.
+    measured, sums
+        What is known at a queue.
+    own_measured, own_sums
+        What nodes have measured but not yet made known; otherwise the same as these.
+    """
+
+    code: int
+    min_chunk: int
+    parameters: Floats
+    bad_size: Ints
+    locks: bool
+    learns: bool
+    remembers: bool
+    whole: bool
+    rules: Ints
+    reals: Floats
+    guide: Ints
+    weights: Floats
+    measured: Floats
+    sums: Floats
+    own_measured: Floats
+    own_sums: Floats
+
+
+@inner_kernel
+def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_nodes: bool) -> Technique:
+    """Set a technique to work at queues of n iterations; at most ``most`` execute; the first is ready."""
+    code, knows = settings.code, remembers(settings.code)
+    rule, reals = new_rule()
+    one_measured, one_sums = new_measurements(most if knows else 1)
+    if code == USER_OBJECT:
+        one_measured, one_sums = new_memory(int(settings.parameters[ADDRESS]), most)
+    kept = queues if knows else 1
+    measured = zeros((kept, one_measured.shape[0], one_measured.shape[1]), np.float64)
+    sums = zeros((kept, one_sums.shape[0], one_sums.shape[1]), np.float64)
+    rules, all_reals = zeros((queues, len(rule)), np.int64), zeros((queues, len(reals)), np.float64)
+    reset_rule(rules[0], all_reals[0], code, n, most, settings.min_chunk, settings.parameters)
+    if code == USER_OBJECT and n > 0:
+        begin_object(rules[0, USERS], sums[0], n, most)
+    return Technique(
+        code,
+        settings.min_chunk,
+        settings.parameters,
+        settings.bad_size,
+        needs_remaining(code),
+        is_adaptive(code),
+        knows,
+        counts_overhead(code),
+        rules,
+        all_reals,
+        new_guide(FRACTION_WORDS),
+        settings.weights.copy(),
+        measured,
+        sums,
+        zeros(measured.shape, np.float64) if by_nodes else measured,
+        zeros(sums.shape, np.float64) if by_nodes else sums,
+    )
+
+
+@inlined
+def size_from_rest(
+    t: Technique, queue: int, weights: Floats, step: int, remaining: int, who: int, now: float
+) -> int:
+    """Size the next chunk of a queue from what is left; below 1 where a technique of the user is wrong."""
+    known = queue if t.remembers else 0
+    return recursive_size(
+        t.rules[queue], t.reals[queue], weights, t.measured[known], t.sums[known], step, remaining, who, now
+    )
+
+
+@leaf_kernel
+def learn_chunk(
+    t: Technique,
+    measured: Floats,
+    sums: Floats,
+    weights: Floats,
+    who: int,
+    me: Executor,
+    prefix: Floats,
+    each: float,
+    share: float,
+    seconds: float,
+    queue: int,
+    gathers: bool,
+) -> None:
+    """Learn from a PE's last chunk, as from one of somebody ``share`` times as fast.
+
+    ``each``: what a part of the chunk takes besides its iterations, in s at speed 1. Where that is nothing,
+    nobody kept how long the parts were: classes of the user that ask for no times are told of each iteration.
+    ``queue``: which of the technique's, for a class of the user; it learns at once unless a node ``gathers``
+    what it will tell of.
+    """
+    pieces = int(t.parameters[PIECES])
+    done = me.last_size, me.spent, me.waited, me.squares, me.parts, me.last_step
+    if me.parts > 0 and pieces > 0 and times_iterations(t.code):
+        learn_done(t.code, measured, sums, weights, who, 1.0 / share, done)
+        return
+    length = me.last_part if each > 0.0 else timed_length(me.last_size, pieces)
+    if t.code == USER_OBJECT:
+        size, rule = me.last_size, t.rules[queue]
+        if me.parts > 0:
+            parts, spread, pace = me.parts, spread_of(done), share
+        else:
+            parts, spread = spread_of_parts(prefix, me.last_first, size, length, each)
+            pace = me.pace * share
+        spread /= pace * pace
+        spent, waited = me.spent / share, me.waited / share
+        if gathers:
+            gather_chunk(measured, who, size, parts, spent, waited, spread)
+        else:
+            learn_object(
+                rule[USERS],
+                sums,
+                rule[ITERATIONS],
+                rule[PES],
+                who,
+                me.last_step,
+                size,
+                parts,
+                spent,
+                waited,
+                spread,
+            )
+        return
+    learn(
+        t.code,
+        measured,
+        sums,
+        weights,
+        who,
+        prefix,
+        me.pace * share,
+        me.last_first,
+        me.last_size,
+        seconds / share,
+        pieces,
+        length,
+        each,
+    )
+
+
+@leaf_kernel
+def note_bad_size(t: Technique, step: int, who: int, size: int) -> None:
+    """Keep where a technique of the user gave a size below 1."""
+    t.bad_size[0], t.bad_size[1], t.bad_size[2] = step, who, size
+
+
+@leaf_kernel
+def publish_gathered(t: Technique, node: int) -> None:
+    """Tell a class of the user between nodes what a node has gathered until now."""
+    rule = t.rules[0]
+    tell_of_node(rule[USERS], t.own_measured[0], t.sums[0], rule[ITERATIONS], rule[PES], node)
+
+
+@kernel
+def publish(
+    own: Floats, own_sums: Floats, measured: Floats, sums: Floats, weights: Floats, node: int
+) -> None:
+    """Publish what a node has measured (``own``) until now."""
+    leaf = sums.shape[1] // 2 + node
+    if own_sums[RATE, leaf] > 0.0:
+        if sums[RATE, leaf] == 0.0:
+            sums[0, 0] += 1.0
+            sums[1, 0] += weights[node]
+        put(sums, RATE, node, own_sums[RATE, leaf])
+        put(sums, RISK, node, own_sums[RISK, leaf])
+    for row in range(len(measured)):
+        measured[row, node] = own[row, node]
+
+
+@kernel
+def refill_rule(
+    rule: Ints,
+    reals: Floats,
+    code: int,
+    n: int,
+    p: int,
+    min_chunk: int,
+    parameters: Floats,
+    node: int,
+    number: int,
+) -> None:
+    """Prepare the inside technique for a chunk of n iterations that a node got as its ``number``-th.
+
+    RND gets random numbers of its own for each chunk.
+    """
+    reset_rule(rule, reals, code, n, p, min_chunk, parameters)
+    rule[KEY] = random_key(rule[KEY], (node << _NUMBERS) + number)
+
+
+@kernel
+def take_refilled(
+    memory: Ints,
+    asker: Asker,
+    min_chunk: int,
+    parameters: Floats,
+    node: int,
+    first: int,
+    size: int,
+    now: float,
+) -> tuple[int, int, int]:
+    """Fill the queue of a block in shared memory with a chunk of the node, and take a chunk for a PE.
+
+    The block is the PE's own before, and released then; see ``take_shared``.
+    """
+    p, code, _, address = asker
+    block = memory[1:]
+    block[STEP], block[POSITION], block[END] = 0, first, first + size
+    block[REFILLS] += 1
+    rule, reals = block[RULE:REALS], block[REALS : len(block) - 1].view(np.float64)
+    refill_rule(rule, reals[:RULE_REALS], code, size, p, min_chunk, parameters, node, block[REFILLS])
+    if code == USER_OBJECT:
+        kept = reals[RULE_REALS + p + ROWS * (p if remembers(code) else 1) :]
+        rule[MEMORY] = len(kept)
+        begin_object(address, kept.reshape(1, len(kept)), size, p)
+    return take_shared(memory, asker, KNOWN, NOTHING, now)

@@ -1,0 +1,348 @@
+"""Units of a job that fit on nodes, and scarce resources to avoid."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Ints
+from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim.batch.allocators.node_arrays import ALLOCATOR, DRAINS, LEARNS, MOST_REFUSED, OWN, REFUSED, Nodes
+from mlsim.batch.columns.job_columns import (
+    EXCLUSIVE,
+    FREE,
+    Columns,
+    FloatColumn,
+    FloatColumns,
+    IntColumn,
+    IntColumns,
+    copy_columns,
+)
+from mlsim.batch.columns.job_table import ESTIMATE, UNITS
+from mlsim.batch.columns.occupancy import begin_run, join_run, next_run, run_of
+from mlsim.batch.columns.running_jobs import stay_end
+
+
+@leaf_kernel
+def _are_alike(node: int, other: int, amounts: IntColumns, kind: IntColumn) -> bool:
+    if kind[node] != kind[other]:
+        return False
+    for r in range(amounts.shape[1]):  # noqa: SIM110  # a kernel knows no generators
+        if amounts[node, r] != amounts[other, r]:
+            return False
+    return True
+
+
+@inner_kernel
+def end_of_run(node: int, amounts: IntColumns, starts: IntColumns, kind: IntColumn) -> int:
+    """Return one past the last node of the run that begins at a node."""
+    n_nodes = amounts.shape[0]
+    if starts.shape[1] > 0:
+        return next_run(node, n_nodes, starts)
+    end = node + 1
+    while end < n_nodes and _are_alike(node, end, amounts, kind):
+        end += 1
+    return int(end)
+
+
+@leaf_kernel
+def row_of(node: int, starts: IntColumns) -> int:
+    """Return where the amounts of a node stand."""
+    return run_of(node, starts) if starts.shape[1] > 0 else node
+
+
+@inner_kernel
+def split(node: int, amounts: IntColumns, starts: IntColumns) -> None:
+    """Have a run begin at a node, if there is that node."""
+    if node == amounts.shape[0]:
+        return
+    run = run_of(node, starts)
+    if run != node:
+        begin_run(node, starts)
+        for r in range(amounts.shape[1]):
+            amounts[node, r] = amounts[run, r]
+
+
+@inner_kernel
+def join(node: int, amounts: IntColumns, starts: IntColumns, kind: IntColumn) -> None:
+    """Have the run that begins at a node go on the one before it, if there is one and they are alike."""
+    if 0 < node < amounts.shape[0] and _are_alike(run_of(node - 1, starts), node, amounts, kind):
+        join_run(node, starts)
+
+
+@inner_kernel
+def set_node(
+    node: int, own: IntColumn, own_kind: int, amounts: IntColumns, starts: IntColumns, kind: IntColumn
+) -> None:
+    """Have a node be of another kind, with other amounts."""
+    split(node, amounts, starts)
+    split(node + 1, amounts, starts)
+    kind[node] = own_kind
+    for r in range(amounts.shape[1]):
+        amounts[node, r] = own[r]
+    join(node + 1, amounts, starts, kind)
+    join(node, amounts, starts, kind)
+
+
+@inner_kernel
+def copy_alike(target: IntColumns, source: IntColumns, starts: IntColumns) -> None:
+    """Copy amounts; those in ``target`` are then in the same runs."""
+    if starts.shape[1] == 0:
+        copy_columns(target, source)
+        return
+    run = 0
+    while run < source.shape[0]:
+        for r in range(source.shape[1]):
+            target[run, r] = source[run, r]
+        run = next_run(run, source.shape[0], starts)
+
+
+@inner_kernel
+def spread(target: IntColumns, source: IntColumns, starts: IntColumns) -> None:
+    """Copy amounts to each node, which then has its own."""
+    node = 0
+    while node < source.shape[0]:
+        run, end = node, next_run(node, source.shape[0], starts)
+        for each in range(run, end):
+            for r in range(source.shape[1]):
+                target[each, r] = source[run, r]
+        node = end
+
+
+@leaf_kernel
+def reach(slot: int, now: float, columns: Columns, nodes: Nodes) -> int:
+    """Count the announced drains that begin before a job that starts now is expected to end.
+
+    They are the first ones, so a job with a larger reach has fewer nodes to choose from.
+    """
+    if nodes.settings[DRAINS] == 0:
+        return 0
+    end, n = stay_end(now, columns.floats[ESTIMATE, slot]), 0
+    while n < nodes.settings[DRAINS] and nodes.drain_times[0, n] < end:
+        n += 1
+    return n
+
+
+Bools = NDArray[np.bool_]
+
+_FORGET: Final = 0.999
+"""What an arrival counts for when the next one has come."""
+
+
+@kernel
+def note_request(request: IntColumn, asked: FloatColumn) -> None:
+    """Count an arrival.
+
+    Parameters
+    ----------
+    request : ndarray, shape (R,)
+        What a unit of the job asks for.
+    asked : ndarray, shape (R + 1,)
+        How many arrivals have asked for each type, and how many there were, earlier ones for less; changed.
+    """
+    for r in range(len(request)):
+        asked[r] = asked[r] * _FORGET + (1.0 if request[r] > 0 else 0.0)
+    asked[-1] = asked[-1] * _FORGET + 1.0
+
+
+@kernel
+def share_of(r: int, asked: FloatColumn) -> float:
+    """Return the share of arrivals that ask for a type; 0 before the first."""
+    return float(asked[r] / max(asked[-1], 1.0))
+
+
+@kernel
+def dislike(request: IntColumn, has: IntColumn, asked: FloatColumn) -> float:
+    """Return how little a job should be on a node that has so much of each type."""
+    total = 0.0
+    for r in range(len(request)):
+        if request[r] == 0 and has[r] > 0:
+            total += share_of(r, asked)
+    return total
+
+
+@kernel
+def kept_nodes(scarce: IntColumn, size: int, reserve: float, asked: FloatColumn) -> int:
+    """Return how many nodes of a sort are kept for those who ask for its scarce types."""
+    most = 0.0
+    for r in range(len(scarce)):
+        if scarce[r] > 0:
+            most = max(most, share_of(r, asked))
+    return int(reserve * most * size)
+
+
+@kernel
+def dislikes(requests: IntColumns, has: IntColumns, asked: FloatColumn, out: FloatColumns) -> None:
+    """Fill in the dislike of each job, a row each, for each row of what nodes have."""
+    for job in range(requests.shape[0]):
+        for row in range(has.shape[0]):
+            out[job, row] = dislike(requests[job], has[row], asked)
+
+
+def scarce_types(capacity: IntColumns) -> Bools:
+    """Return which types only some of the nodes in use have."""
+    has = capacity > 0
+    in_use = has[has.any(axis=1)]
+    scarce: Bools = np.array(in_use.any(axis=0) & ~in_use.all(axis=0), np.bool_)
+    return scarce
+
+
+def sorts_of(capacity: IntColumns) -> tuple[IntColumn, IntColumn]:
+    """Sort nodes by the scarce types that they have.
+
+    Returns
+    -------
+    sort : ndarray of int64, shape (nodes,)
+        Number of the sort of each node; -1 for nodes without any scarce type.
+    scarce : ndarray of int64, shape (sorts, R)
+        1 for the scarce types that nodes of a sort have.
+    """
+    marks = ((capacity > 0) & scarce_types(capacity)).astype(np.int64)
+    rows, sort = np.unique(marks, axis=0, return_inverse=True)
+    none = int(not rows[0].any())  # rows are in lexicographic order, so that the empty one is first
+    return sort.reshape(-1).astype(np.int64) - none, rows[none:].copy()
+
+
+@leaf_kernel
+def _is_kept_from(slot: int, node: int, nodes: Nodes) -> bool:
+    sort = nodes.sort[node]
+    return bool(sort >= 0 and nodes.place_in_sort[node] <= nodes.kept[slot, sort])
+
+
+@leaf_kernel  # it is called for every node
+def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
+    """Return how many units of a job fit on a node, at most ``most``; one if nodes are allocated whole.
+
+    None fit on a node that is kept from the job.
+    """
+    if nodes.kept.shape[1] > 0 and _is_kept_from(slot, node, nodes):
+        return 0
+    n = min(most, 1) if columns.rules[EXCLUSIVE] else most
+    for r in range(free.shape[1]):
+        asked = nodes.request[slot, r]
+        if asked > 0:
+            if free[node, r] < asked:
+                return 0
+            if n * asked > free[node, r]:
+                n = free[node, r] // asked
+    return n
+
+
+@inner_kernel
+def room_for(slot: int, need: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> int:
+    """Return how many units of a job fit on all nodes, at most ``need``."""
+    found, node = 0, 0
+    while node < free.shape[0] and found < need:
+        end = end_of_run(node, free, starts, nodes.kind)
+        found += units_on(slot, node, need, free, columns, nodes) * (end - node)
+        node = end
+    return min(found, need)
+
+
+@inner_kernel
+def fill_room(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> int:
+    """Count for a node of each run how many units of a job fit there, at most all of them.
+
+    Return the sum over all nodes. Where a run ends is noted for its first node.
+    """
+    found, node = 0, 0
+    while node < free.shape[0]:
+        end = end_of_run(node, free, starts, nodes.kind)
+        units = units_on(slot, node, columns.ints[UNITS, slot], free, columns, nodes)
+        nodes.room[node], nodes.run_end[node] = units, end
+        found += units * (end - node)
+        node = end
+    return found
+
+
+@inner_kernel
+def sums_suffice(slot: int, total: Ints, columns: Columns, nodes: Nodes) -> bool:
+    """Whether a job could fit by the sums over all nodes; quick, and never wrong when it says no."""
+    units = columns.ints[UNITS, slot]
+    for r in range(len(total)):  # noqa: SIM110  # a kernel knows no generators
+        if units * nodes.request[slot, r] > total[r]:
+            return False
+    return True
+
+
+@inner_kernel
+def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
+    """Remember until the pass is over that a job does not fit: larger ones do not fit either.
+
+    Of those that would run into fewer announced drains this says nothing.
+    """
+    n = nodes.settings[REFUSED]
+    if n == MOST_REFUSED or nodes.settings[ALLOCATOR] == OWN:
+        return
+    nodes.refused[n, 0] = columns.ints[UNITS, slot]
+    for r in range(nodes.request.shape[1]):
+        nodes.refused[n, r + 1] = nodes.request[slot, r]
+    for sort in range(nodes.kept.shape[1]):
+        nodes.refused[n, nodes.request.shape[1] + 1 + sort] = nodes.kept[slot, sort]
+    nodes.refused[n, -1] = reach(slot, now, columns, nodes)
+    nodes.settings[REFUSED] = n + 1
+
+
+@leaf_kernel
+def could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
+    """Whether it makes sense to look for room now; what is free only becomes less during a pass."""
+    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE]) and _could_fit(slot, now, columns, nodes)
+
+
+@inner_kernel
+def _could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
+    """Look closer than by the units that are free."""
+    units = columns.ints[UNITS, slot]
+    if not sums_suffice(slot, nodes.total, columns, nodes):
+        return False
+    reached, r_last = reach(slot, now, columns, nodes), nodes.refused.shape[1] - 1
+    for k in range(nodes.settings[REFUSED]):
+        larger = units >= nodes.refused[k, 0] and reached >= nodes.refused[k, r_last]
+        r = 0
+        while larger and r < nodes.request.shape[1]:
+            larger = nodes.request[slot, r] >= nodes.refused[k, r + 1]
+            r += 1
+        sort = 0
+        while larger and sort < nodes.kept.shape[1]:
+            larger = nodes.kept[slot, sort] >= nodes.refused[k, r + 1 + sort]
+            sort += 1
+        if larger:
+            return False
+    return True
+
+
+@inner_kernel
+def learn_arrivals(first: int, last: int, arrivals: Ints, columns: Columns, nodes: Nodes) -> None:
+    """Learn what the jobs ``arrivals[first:last]`` ask for, then decide which nodes are kept from them."""
+    if nodes.kept.shape[1] == 0:
+        return
+    for k in range(first, last if nodes.settings[LEARNS] else first):
+        note_request(nodes.request[arrivals[k]], nodes.asked)
+    for k in range(first, last):
+        _keep_off(arrivals[k], nodes)
+        lift_reserve(arrivals[k], columns, nodes)
+
+
+@inner_kernel
+def _keep_off(slot: int, nodes: Nodes) -> None:
+    """Keep nodes of each sort of which a job asks for no scarce type from it."""
+    for sort in range(nodes.kept.shape[1]):
+        asks = False
+        for r in range(nodes.scarce.shape[1]):
+            asks = asks or (nodes.scarce[sort, r] > 0 and nodes.request[slot, r] > 0)
+        kept = kept_nodes(nodes.scarce[sort], nodes.sort_size[sort], nodes.reserve[0], nodes.asked)
+        nodes.kept[slot, sort] = 0 if asks else kept
+
+
+@inner_kernel
+def lift_reserve(slot: int, columns: Columns, nodes: Nodes) -> None:
+    """Keep no nodes from a job that would not fit on the others of those that are in use."""
+    is_kept = False
+    for sort in range(nodes.kept.shape[1]):
+        is_kept = is_kept or nodes.kept[slot, sort] > 0
+    units = columns.ints[UNITS, slot]
+    if is_kept and room_for(slot, units, nodes.capacity, nodes.no_starts, columns, nodes) < units:
+        for sort in range(nodes.kept.shape[1]):
+            nodes.kept[slot, sort] = 0

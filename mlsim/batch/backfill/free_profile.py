@@ -1,0 +1,318 @@
+"""The profile: what is expected to be free over time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from mlsim._jit import leaf_kernel
+from mlsim.batch.columns.job_columns import EARLY, FIRST, PENDING, QUEUED, SEGMENTS, UNUSED, Columns
+from mlsim.batch.columns.job_table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED
+from mlsim.batch.columns.running_jobs import (
+    end_of_running,
+    first_after,
+    is_due,
+    next_running,
+    overdue_end,
+    reserved_time,
+    running_at,
+    stay_end,
+)
+from mlsim.batch.room.room import (
+    Room,
+    asked,
+    change_segments,
+    copy_segment,
+    counts_units,
+    drain_begin,
+    drain_end,
+    expect_held,
+    fits_segment,
+    fits_window,
+    in_room,
+    n_drains,
+    narrow_window,
+    open_profile,
+    open_window,
+    place_at_once,
+    place_in_window,
+    shut_segment,
+)
+
+END: Final = 0
+"""What comes after the last segment."""
+
+# Rows of segments that are sorted: the new number of each, and what is free in each and uses it, by that.
+_NUMBER, _FREE, _USES = range(3)
+
+
+@leaf_kernel
+def _put_after(segment: int, time: float, columns: Columns) -> int:
+    """Begin a segment within another at ``time``; return it."""
+    new = columns.counts[UNUSED]
+    if new == END:
+        new = columns.counts[SEGMENTS]
+        columns.counts[SEGMENTS] = new + 1
+    else:
+        columns.counts[UNUSED] = columns.profile_next[new]
+    after = columns.profile_next[segment]
+    columns.profile_next[segment], columns.profile_before[after] = new, new
+    columns.profile_next[new], columns.profile_before[new] = after, segment
+    columns.profile_times[new], columns.profile_uses[new], columns.profile_begins[new] = time, 0, -1
+    return int(new)
+
+
+@leaf_kernel
+def _take_out(segment: int, columns: Columns) -> None:
+    """Have a segment's time belong to the one before it, and its number to the next one that is made."""
+    before, after = columns.profile_before[segment], columns.profile_next[segment]
+    columns.profile_next[before], columns.profile_before[after] = after, before
+    columns.profile_next[segment], columns.counts[UNUSED] = columns.counts[UNUSED], segment
+
+
+@leaf_kernel
+def stop_using(segment: int, columns: Columns) -> None:
+    """Have one job fewer begin or end with a segment; without any, it is as the one before it."""
+    columns.profile_uses[segment] -= 1
+    if columns.profile_uses[segment] == 0 and segment != columns.counts[FIRST]:
+        _take_out(segment, columns)
+
+
+@in_room
+def make_profile(now: float, columns: Columns, room: Room) -> None:
+    """Make the profile of what running jobs hold, until each one's expected end."""
+    late, n = first_after(now, columns), end_of_running(columns)
+    k, overdue_time = late, overdue_end(now, columns)
+    last = _begin_profile(now, columns)
+    open_profile(last, columns, room)
+    overdue = _expect_due(late, last, now, columns, room)
+    while k < n or overdue:
+        time = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
+        if overdue and overdue_time <= time:
+            time = overdue_time
+        segment = _put_after(last, time, columns)
+        copy_segment(segment, last, columns, room)
+        if overdue and overdue_time <= time:
+            overdue = False
+            j = 0
+            while j < late:
+                if not is_due(running_at(j, columns), now, columns):
+                    expect_held(running_at(j, columns), segment, columns, room)
+                j = next_running(j, columns)
+            columns.profile_uses[segment] = 1
+        while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
+            slot = running_at(k, columns)
+            expect_held(slot, segment, columns, room)
+            columns.ints[END_SEGMENT, slot] = segment
+            columns.profile_uses[segment] += 1
+            k = next_running(k, columns)
+        last = segment
+    for drain in range(n_drains(room)):
+        _cut_out(drain, now, columns, room)
+
+
+@in_room
+def _expect_due(late: int, first: int, now: float, columns: Columns, room: Room) -> bool:
+    """Have what jobs hold that end at this very time be free from the first segment on.
+
+    Returns whether there are others among the ``late`` jobs whose expected ends have come.
+    """
+    overdue, place = False, 0
+    columns.counts[PENDING] = 0
+    while place < late:
+        slot = running_at(place, columns)
+        if is_due(slot, now, columns):
+            expect_held(slot, first, columns, room)
+            columns.counts[PENDING] += 1
+        else:
+            overdue = True
+        place = next_running(place, columns)
+    return overdue
+
+
+@leaf_kernel
+def _begin_profile(now: float, columns: Columns) -> int:
+    """Have a profile of one segment; return it."""
+    first = END + 1
+    columns.counts[FIRST], columns.counts[SEGMENTS], columns.counts[UNUSED] = first, first + 1, END
+    columns.profile_times[first], columns.profile_times[END] = now, np.inf
+    columns.profile_next[first] = columns.profile_before[first] = END
+    columns.profile_before[END], columns.profile_free[END] = first, -1
+    return first
+
+
+@in_room
+def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
+    """Free nothing of the nodes of an announced drain while it lasts."""
+    end = drain_end(drain, now, room)
+    if end <= now:
+        columns.counts[PENDING] += 1
+        return
+    segment = begin_at(drain_begin(drain, now, room), columns.counts[FIRST], columns, room)
+    last = begin_at(end, segment, columns, room) if end < np.inf else END
+    columns.profile_uses[segment] += 1
+    columns.profile_uses[last] += 1
+    while segment != last:
+        shut_segment(drain, segment, columns, room)
+        segment = columns.profile_next[segment]
+
+
+@in_room
+def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
+    """Begin a segment at ``time``, in the one given or later; return which."""
+    after = columns.profile_next[segment]
+    while columns.profile_times[after] <= time:
+        segment = after
+        after = columns.profile_next[segment]
+    if columns.profile_times[segment] == time:
+        return int(segment)
+    new = _put_after(segment, time, columns)
+    copy_segment(new, segment, columns, room)
+    return new
+
+
+@in_room
+def begin_before(time: float, segment: int, columns: Columns, room: Room) -> int:
+    """Begin a segment at ``time``, not after the begin of the one given; return which."""
+    before = columns.profile_before[segment]
+    while columns.profile_times[before] > time:
+        before = columns.profile_before[before]
+    return begin_at(time, before, columns, room)
+
+
+@leaf_kernel
+def forget_past(now: float, columns: Columns) -> None:
+    """Have the profile begin now."""
+    first = columns.counts[FIRST]
+    while columns.profile_times[columns.profile_next[first]] <= now:
+        after = columns.profile_next[first]
+        columns.profile_next[first], columns.counts[UNUSED] = columns.counts[UNUSED], first
+        columns.profile_times[first] = -np.inf
+        first = after
+    columns.counts[FIRST], columns.profile_before[first] = first, END
+    columns.profile_times[first] = now
+
+
+@leaf_kernel
+def sort_segments(columns: Columns) -> None:
+    """Give segments of a profile that counts units new numbers, in the order of their times.
+
+    Those that follow each other are then beside each other in memory.
+    """
+    numbers = columns.sorted_segments[_NUMBER]
+    n, segment = 0, columns.counts[FIRST]
+    while segment != END:
+        n += 1
+        numbers[segment] = n
+        columns.sorted_segments[_FREE, n] = columns.profile_free[segment]
+        columns.sorted_segments[_USES, n] = columns.profile_uses[segment]
+        columns.sorted_times[n] = columns.profile_times[segment]
+        segment = columns.profile_next[segment]
+    for k in range(columns.counts[EARLY]):
+        past = columns.profile_times[columns.back_until[k]] == -np.inf
+        columns.back_until[k] = 1 if past else numbers[columns.back_until[k]]
+    for segment in range(1, n + 1):
+        columns.profile_free[segment] = columns.sorted_segments[_FREE, segment]
+        columns.profile_uses[segment] = columns.sorted_segments[_USES, segment]
+        columns.profile_times[segment] = columns.sorted_times[segment]
+        columns.profile_next[segment], columns.profile_before[segment] = segment + 1, segment - 1
+    columns.profile_next[n], columns.profile_before[END] = END, n
+    columns.counts[FIRST], columns.counts[SEGMENTS], columns.counts[UNUSED] = 1, n + 1, END
+    for k in range(columns.counts[QUEUED]):
+        slot = columns.queue[k]
+        if columns.ints[BEGIN_SEGMENT, slot] != END:
+            columns.ints[BEGIN_SEGMENT, slot] = numbers[columns.ints[BEGIN_SEGMENT, slot]]
+            columns.ints[END_SEGMENT, slot] = numbers[columns.ints[END_SEGMENT, slot]]
+    k = 0
+    while k < end_of_running(columns):
+        slot = running_at(k, columns)
+        columns.ints[END_SEGMENT, slot] = numbers[columns.ints[END_SEGMENT, slot]]
+        k = next_running(k, columns)
+
+
+@leaf_kernel
+def short_of(units: int, segment: int, end: float, columns: Columns) -> int:
+    """Find the first segment, from one on and before a time, with fewer free units; END if there is none."""
+    while columns.profile_times[segment] < end:
+        if columns.profile_free[segment] < units:
+            return int(segment)
+        segment = columns.profile_next[segment]
+    return END
+
+
+@leaf_kernel
+def earliest_counted(units: int, duration: float, first: int, columns: Columns) -> int:
+    """Find the first segment, from one on, from which on so many units are free for so long; END if never."""
+    while first != END:
+        short = short_of(units, first, stay_end(columns.profile_times[first], duration), columns)
+        if short == END:
+            return int(first)
+        first = columns.profile_next[short]
+    return END
+
+
+@in_room
+def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Room) -> int:
+    """Find the first segment in which a job that begins with ``first`` lacks room; END if there is none."""
+    end = stay_end(columns.profile_times[first], duration)
+    if not counts_units(room):
+        short = short_of(asked(slot, columns, room), first, end, columns)
+        if short != END:
+            return short
+    open_window(first, room)
+    if not fits_window(slot, first, columns, room):
+        return first
+    k = columns.profile_next[first]
+    while columns.profile_times[k] < end:
+        if narrow_window(k, room) and not fits_window(slot, k, columns, room):
+            return int(k)
+        k = columns.profile_next[k]
+    return END
+
+
+@in_room
+def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Room) -> int:
+    """Find the first segment, from one on and before ``until``, with which a job fits for as long as it asks.
+
+    END if there is none. The room notes the units.
+    """
+    duration = reserved_time(slot, columns)
+    while columns.profile_times[first] < until:
+        blocked = _blocking(slot, first, duration, columns, room)
+        if blocked == END:
+            if place_in_window(slot, columns, room):
+                return int(first)
+        elif blocked != first and not fits_segment(slot, blocked, columns, room):
+            first = blocked
+        first = columns.profile_next[first]
+    return END
+
+
+@in_room
+def fits_now(slot: int, columns: Columns, room: Room) -> bool:
+    """Whether a job fits from now on for as long as it asks for room; the room notes the units."""
+    blocked = _blocking(slot, columns.counts[FIRST], reserved_time(slot, columns), columns, room)
+    return blocked == END and place_at_once(slot, columns, room)
+
+
+@in_room
+def take(slot: int, first: int, columns: Columns, room: Room) -> int:
+    """Take the units found for a job out of the profile, from a segment on for as long as it asks for room.
+
+    Returns the segment from which on they are free again.
+    """
+    end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
+    last = begin_at(end, first, columns, room)
+    change_segments(slot, first, last, -1, columns, room)
+    return last
+
+
+@in_room
+def reserve_from(slot: int, first: int, columns: Columns, room: Room) -> None:
+    """Reserve the units found for a job, from a segment on."""
+    last = take(slot, first, columns, room)
+    columns.profile_uses[first] += 1
+    columns.profile_uses[last] += 1
+    columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot] = first, last
+    columns.floats[RESERVED, slot] = columns.profile_times[first]

@@ -1,0 +1,421 @@
+"""Compiled replay of rigid jobs, with the results of the event clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import apart_kernel, borrowed, kernel, leaf_kernel
+from mlsim.batch.backfill.conservative import next_reservation
+from mlsim.batch.clock.clock_progress import Progress
+from mlsim.batch.columns.job_columns import (
+    ENDS_FIRST,
+    KILLS,
+    ONE_ROUND,
+    PER_EVENT,
+    PLACES,
+    USED_ROWS,
+    Columns,
+    columns_at,
+)
+from mlsim.batch.columns.job_table import (
+    ESTIMATE,
+    NUMBER,
+    PLANNED,
+    RUN,
+    START,
+    STATE,
+    SUBMIT,
+    WALLTIME,
+    WITHDRAWAL,
+)
+from mlsim.batch.columns.running_jobs import leave_time
+from mlsim.batch.dispatch.passes import Reserving, enter_queue, process_timestamp, reserving
+from mlsim.batch.job_recorder import JobRecorder, RejectionLog
+from mlsim.batch.order.queue import next_withdrawal, skip_started, withdraw
+from mlsim.batch.room.pool import pool_at
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.state_choice import state_on_pool
+from mlsim.platform import Machine
+from mlsim.record import Jobs, JobState, Occupancy, Rejections
+from mlsim.scenario import BatchConfig
+from mlsim.workload.workload_jobs import JobBlock
+
+# Why the event loop has come back.
+ARRIVALS_WANTED, ROOM_WANTED, REPORT_DUE, OVER = range(4)
+
+# Places in the array of progress.
+ENDS, SEQUENCE, NEXT_ARRIVAL, OWED, PASSES, FINISHED, NEXT_WITHDRAWAL = range(7)
+N_PROGRESS: Final = 7
+
+_KILLED = int(JobState.KILLED)
+
+
+@leaf_kernel
+def _is_before(a: int, b: int, floats: Floats, order: Ints) -> bool:
+    if floats[PLANNED, a] != floats[PLANNED, b]:
+        return bool(floats[PLANNED, a] < floats[PLANNED, b])
+    return bool(order[a] < order[b])
+
+
+@leaf_kernel
+def _push(slot: int, n: int, ends: Ints, order: Ints, floats: Floats) -> None:
+    """Put a job into the heap of the ``n`` ends to come."""
+    place = n
+    while place > 0 and _is_before(slot, ends[(place - 1) // 2], floats, order):
+        ends[place] = ends[(place - 1) // 2]
+        place = (place - 1) // 2
+    ends[place] = slot
+
+
+@leaf_kernel
+def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
+    """Take the first of the ``n`` ends to come out of the heap."""
+    first, last = ends[0], ends[n - 1]
+    place, child = 0, 1
+    while child < n - 1:
+        if child + 1 < n - 1 and _is_before(ends[child + 1], ends[child], floats, order):
+            child += 1
+        if not _is_before(ends[child], last, floats, order):
+            break
+        ends[place] = ends[child]
+        place, child = child, 2 * child + 1
+    ends[place] = last
+    return int(first)
+
+
+@leaf_kernel
+def pop_ends(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, columns: Columns) -> int:
+    """Pop all jobs that end now from the heap; return their number."""
+    n_ended = 0
+    while progress[ENDS] > 0 and columns.floats[PLANNED, ends[0]] == now:
+        ended[n_ended] = _pop(progress[ENDS], ends, order, columns.floats)
+        progress[ENDS] -= 1
+        n_ended += 1
+    return n_ended
+
+
+@leaf_kernel
+def plan_ends(n_started: int, now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> None:
+    """Store when the jobs that have started will end, and how."""
+    for k in range(n_started):
+        slot = columns.started[k]
+        end = now + columns.floats[RUN, slot]
+        leaves = leave_time(
+            end, columns.floats[START, slot], columns.floats[WALLTIME, slot], columns.rules[KILLS] != 0
+        )
+        if leaves < end:
+            columns.ints[STATE, slot] = _KILLED
+        columns.floats[PLANNED, slot] = leaves
+        order[slot] = progress[SEQUENCE]
+        progress[SEQUENCE] += 1
+        _push(slot, progress[ENDS], ends, order, columns.floats)
+        progress[ENDS] += 1
+
+
+@leaf_kernel
+def _next_due(progress: Ints, withdrawals: Ints, columns: Columns) -> float:
+    """Return when the next job is withdrawn that has not started [s]; infinity if there is none."""
+    progress[NEXT_WITHDRAWAL] = skip_started(progress[NEXT_WITHDRAWAL], withdrawals, columns)
+    return next_withdrawal(progress[NEXT_WITHDRAWAL], withdrawals, columns)
+
+
+@apart_kernel
+def _withdraw_due(
+    now: float, others: bool, progress: Ints, withdrawals: Ints, finished: Ints, columns: Columns
+) -> None:
+    """Withdraw the jobs that have not started and whose time has come.
+
+    Where there is a pass after every event, that is one job, after all ``others`` that arrive or end now.
+    """
+    one = columns.rules[PER_EVENT] != 0
+    while not (one and others) and _next_due(progress, withdrawals, columns) <= now:
+        slot = withdrawals[progress[NEXT_WITHDRAWAL]]
+        withdraw(slot, columns)
+        finished[progress[FINISHED]] = slot
+        progress[FINISHED] += 1
+        progress[NEXT_WITHDRAWAL] += 1
+        others = True
+
+
+@kernel
+def replay(
+    more: bool,
+    arrivals: Ints,
+    clock: Floats,
+    progress: Ints,
+    ends: Ints,
+    order: Ints,
+    finished: Ints,
+    withdrawals: Ints,
+    row_limit: int,
+    pass_limit: int,
+    columns_address: int,
+    pool_address: int,
+    reserving: Reserving,
+) -> int:
+    """Process timestamps until something is needed from outside.
+
+    Parameters
+    ----------
+    more
+        Whether further arrivals will come after these.
+    arrivals
+        Slots of the next jobs to be submitted, in order of (submission time, job id).
+    clock
+        The current time in seconds; one number.
+    progress
+        Ends to come, the next sequence number, the next arrival, whether a pass is owed at the current time,
+        passes so far, finished jobs in ``finished``, the next withdrawal.
+    ends, order
+        Heap of running jobs by (end, order of start), and each job's order of start.
+    finished
+        Receives the slots of jobs that have ended.
+    withdrawals
+        Slots of the jobs that are withdrawn if they wait for too long, in order of that time.
+    row_limit
+        Occupancy rows from which on there is no room for another pass.
+    pass_limit
+        Passes after which to return, so that the caller reports progress.
+    columns_address, pool_address
+        Where the state of the batch level is written down
+        (:func:`mlsim.batch.columns.job_columns.pack_pointers`); it is changed.
+    reserving
+        Which passes; of :func:`mlsim.batch.dispatch.passes.reserving`.
+
+    Returns
+    -------
+    int
+        What is needed: arrivals, room for occupancy rows, a report of progress, or nothing: all is over.
+    """
+    columns, pool, n = columns_at(columns_address), pool_at(pool_address), len(arrivals)
+    nothing = np.empty(0, np.int64)
+    arrivals, clock, progress = borrowed(arrivals), borrowed(clock), borrowed(progress)
+    ends, order, finished = borrowed(ends), borrowed(order), borrowed(finished)
+    withdrawals = borrowed(withdrawals)
+    while True:
+        if columns.counts[USED_ROWS] > row_limit:
+            return ROOM_WANTED
+        if progress[PASSES] >= pass_limit:
+            return REPORT_DUE
+        first = progress[NEXT_ARRIVAL]
+        if first == n and more:
+            return ARRIVALS_WANTED
+        last, n_ended = first, 0
+        now = clock[0]
+        if not progress[OWED]:
+            now = columns.floats[SUBMIT, arrivals[first]] if first < n else np.inf
+            if progress[ENDS] > 0:
+                now = min(now, columns.floats[PLANNED, ends[0]])
+            if progress[NEXT_WITHDRAWAL] < len(withdrawals):
+                now = min(now, _next_due(progress, withdrawals, columns))
+            if columns.rules[ONE_ROUND] or now == np.inf:
+                # Somebody may have been promised a time at which nothing else happens.
+                now = min(
+                    now, next_reservation(clock[0], columns.counts[PLACES], columns.queue, columns.floats)
+                )
+            if now == np.inf:
+                return OVER
+            clock[0] = now
+        ends_now = progress[ENDS] > 0 and columns.floats[PLANNED, ends[0]] == now
+        if columns.rules[PER_EVENT]:
+            submits_now = first < n and columns.floats[SUBMIT, arrivals[first]] == now
+            if submits_now and not (columns.rules[ENDS_FIRST] and ends_now):
+                last = first + 1
+        else:
+            while last < n and columns.floats[SUBMIT, arrivals[last]] == now:
+                last += 1
+            if last == n and last > first and more:
+                # The next arrivals may belong to this time as well: the pass is owed until they are known.
+                enter_queue(now, first, last, arrivals, columns)
+                progress[NEXT_ARRIVAL], progress[OWED] = last, 1
+                return ARRIVALS_WANTED
+        if progress[NEXT_WITHDRAWAL] < len(withdrawals):
+            others = last > first or ends_now
+            _withdraw_due(now, others, progress, withdrawals, finished, columns)
+        ended = finished[progress[FINISHED] :]
+        if not columns.rules[PER_EVENT]:
+            n_ended = pop_ends(now, progress, ends, order, ended, columns)
+        elif last == first and ends_now:
+            ended[0] = _pop(progress[ENDS], ends, order, columns.floats)
+            progress[ENDS] -= 1
+            n_ended = 1
+        progress[OWED] = 0
+        progress[NEXT_ARRIVAL] = last
+        n_started = process_timestamp(
+            now, n_ended, ended, first, last, arrivals, nothing, columns, pool, reserving
+        )
+        progress[FINISHED] += n_ended
+        progress[PASSES] += 1
+        plan_ends(n_started, now, progress, ends, order, columns)
+
+
+_REPORT_EVERY = 65536
+"""Passes between two reports of progress."""
+
+
+class CompiledBatch:
+    """Queue, dispatcher and nodes of one machine, for rigid jobs, without messages and failures.
+
+    Parameters
+    ----------
+    machine, config, requests
+        As of :class:`mlsim.batch.batch_system.BatchSystem`.
+    report
+        Called now and then with the progress.
+
+    Attributes
+    ----------
+    n_passes
+        Passes so far.
+    seconds
+        Wall-clock seconds spent in compiled code, events and passes together.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        report: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.state = state_on_pool(machine, config, requests, nodes_one_by_one=False)
+        self._reserving = reserving(self.state.columns.rules)
+        self.seconds = 0.0
+        self._report = report
+        self._recorder = JobRecorder(self.state.table, requests)
+        self._rejections = RejectionLog()
+        self._n_recorded = 0
+        self._arrivals = np.empty(0, np.int64)
+        self._clock = np.zeros(1)
+        self._progress = np.zeros(N_PROGRESS, np.int64)
+        self._withdrawals = np.empty(0, np.int64)
+        self._ends = self._order = self._finished = np.empty(0, np.int64)
+        self._ensure_capacity()
+
+    @property
+    def n_passes(self) -> int:
+        """Passes so far."""
+        return int(self._progress[PASSES])
+
+    def run(self, blocks: Iterable[JobBlock]) -> None:
+        """Simulate a workload, jobs in order of (submit_time, job_id), until its last job has ended."""
+        for block in blocks:
+            self._admit(block)
+            self._go_on(more=True)
+        self._go_on(more=False)
+        self._flush()
+
+    def jobs(self) -> Jobs:
+        """Return the rows of all jobs, in order of arrival."""
+        return self._recorder.jobs()
+
+    def rejections(self) -> Rejections:
+        """Return the rejected jobs, with the reasons."""
+        return self._rejections.record()
+
+    def occupancy_rows(self) -> Occupancy:
+        """Return the occupancy rows: which job held which nodes, in order of start."""
+        return self.state.occupancy.record(self.state.n_rows)
+
+    def tables(self) -> dict[str, Any]:
+        """Return the further tables of its records, as :meth:`.BatchSystem.tables` does."""
+        return {"rejections": self.rejections()}
+
+    def _admit(self, block: JobBlock) -> None:
+        """Assign slots to the jobs of a block and reject those that can never fit."""
+        table, requests = self.state.table, self.state.requests
+        if table.n_free < len(block.job_id):
+            self._flush()
+        self.state.occupancy.free_filed()
+        slots = table.admit(block, requests.units_of(block))
+        self._ensure_capacity()
+        accepted = np.ones(len(slots), np.bool_)
+        for reason, unfit in self.state.never_fit(slots, block).items():
+            table.ints[STATE, slots[unfit]] = JobState.REJECTED
+            table.floats[ESTIMATE, slots[unfit]] = np.nan
+            self._rejections.add(table.ints[NUMBER, slots[unfit]], reason)
+            self._recorder.record_ended(slots[unfit])
+            self._n_recorded += int(np.count_nonzero(unfit))
+            accepted &= ~unfit
+        accepted &= ~self._withdraw_at_once(slots, accepted)
+        self._await_withdrawals(slots[accepted])
+        self._arrivals = slots[accepted]
+        self._progress[NEXT_ARRIVAL] = 0
+
+    def _withdraw_at_once(self, slots: Ints, accepted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which jobs are withdrawn at their submission; they never enter the queue."""
+        floats = self.state.table.floats
+        found: NDArray[np.bool_] = accepted & (floats[WITHDRAWAL, slots] <= floats[SUBMIT, slots])
+        if found.any():
+            self.state.table.ints[STATE, slots[found]] = JobState.WITHDRAWN
+            floats[ESTIMATE, slots[found]] = np.nan
+            self._recorder.record_ended(slots[found])
+            self._n_recorded += int(np.count_nonzero(found))
+        return found
+
+    def _await_withdrawals(self, slots: Ints) -> None:
+        """Have jobs that come withdrawn at their times, after those of the jobs that wait already."""
+        times = self.state.table.floats[WITHDRAWAL]
+        coming = slots[times[slots] < np.inf]
+        if len(coming):
+            pending = np.concatenate([self._withdrawals[self._progress[NEXT_WITHDRAWAL] :], coming])
+            self._withdrawals = pending[np.argsort(times[pending], kind="stable")]
+            self._progress[NEXT_WITHDRAWAL] = 0
+
+    def _go_on(self, more: bool) -> None:
+        """Simulate until the next block is needed, or to the end."""
+        wanted = -1
+        while wanted not in (ARRIVALS_WANTED, OVER):
+            began = time.perf_counter()
+            wanted = replay(
+                more,
+                self._arrivals,
+                self._clock,
+                self._progress,
+                self._ends,
+                self._order,
+                self._finished,
+                self._withdrawals,
+                self.state.row_limit,
+                (self.n_passes // _REPORT_EVERY + 1) * _REPORT_EVERY,
+                self.state.address,
+                self.state.room.address,
+                self._reserving,
+            )
+            self.seconds += time.perf_counter() - began
+            if wanted == REPORT_DUE:
+                self._report_progress()
+            elif wanted not in (ARRIVALS_WANTED, OVER):
+                self.state.ensure_capacity()
+
+    def _report_progress(self) -> None:
+        if self._report is not None:
+            done = self._n_recorded + int(self._progress[FINISHED])
+            self._report(Progress.of(self.state, float(self._clock[0]), done))
+
+    def _ensure_capacity(self) -> None:
+        """Grow the arrays to hold all jobs in the system."""
+        self.state.ensure_capacity()
+        capacity = self.state.table.capacity
+        if len(self._ends) < capacity:
+            self._ends, self._order, self._finished = (
+                np.concatenate([array, np.zeros(capacity - len(array), np.int64)])
+                for array in (self._ends, self._order, self._finished)
+            )
+
+    def _flush(self) -> None:
+        """Move the rows of ended jobs to the recorder."""
+        if len(self._withdrawals):  # whose slots may soon be those of other jobs
+            pending = self._withdrawals[self._progress[NEXT_WITHDRAWAL] :]
+            waits = np.isnan(self.state.table.floats[START, pending])
+            self._withdrawals, self._progress[NEXT_WITHDRAWAL] = pending[waits], 0
+        n = int(self._progress[FINISHED])
+        self._recorder.record_ended(self._finished[:n].copy())
+        self._n_recorded += n
+        self._progress[FINISHED] = 0

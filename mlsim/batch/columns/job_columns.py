@@ -1,0 +1,260 @@
+"""The jobs and the queue as a pass reads and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import PACKED_WORDS, apart_kernel, leaf_kernel, unpacker
+from mlsim.batch.columns.job_table import NUMBER, SUBMIT
+
+
+@leaf_kernel
+def goes_before(a: int, b: int, column: int, ints: Ints, floats: Floats) -> bool:
+    """Whether a job goes before another one by a column; equal ones go by their places in the log.
+
+    Those past the threshold, whose key is minus infinity, go by the time that they have been in the queue
+    first: a job that had to wait for others may have come after ones that the log has later.
+    """
+    if floats[column, a] != floats[column, b]:
+        return bool(floats[column, a] < floats[column, b])
+    if floats[column, a] == -np.inf and floats[SUBMIT, a] != floats[SUBMIT, b]:
+        return bool(floats[SUBMIT, a] < floats[SUBMIT, b])
+    return bool(ints[NUMBER, a] < ints[NUMBER, b])
+
+
+IntColumn = Annotated[NDArray[np.int64], "int64", 1]
+IntColumns = Annotated[NDArray[np.int64], "int64", 2]
+IntBlocks = Annotated[NDArray[np.int64], "int64", 3]
+FloatColumn = Annotated[NDArray[np.float64], "float64", 1]
+FloatColumns = Annotated[NDArray[np.float64], "float64", 2]
+
+Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
+
+
+@cache
+def _fields(kind: type[Any]) -> Sequence[tuple[str, str, int]]:
+    """List name, dtype and number of dimensions of the arrays of a tuple; found once, as it takes long."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple((name, *get_args(hints[name])[1:]) for name in kind._fields)
+
+
+def pack_pointers(arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
+    """Return where arrays are in memory, address and shape of each; the caller goes on owning them.
+
+    Kernels take the address of what is returned, which has to live as long.
+    """
+    packed = np.zeros((len(arrays), PACKED_WORDS), np.int64)
+    for (name, dtype, dimensions), array, row in zip(_fields(type(arrays)), arrays, packed, strict=True):
+        assert array.flags.c_contiguous, name
+        assert array.dtype == dtype, name
+        assert array.ndim == dimensions, name
+        row[0], row[1 : 1 + array.ndim] = array.ctypes.data, array.shape
+    return packed
+
+
+def by_address(kind: type[Tuple]) -> Callable[[int], Tuple]:
+    """Make the function by which a kernel reads a tuple, of the address of what packing it returned."""
+    return unpacker(kind, _fields(kind))
+
+
+# Places in the array of counts.
+QUEUED, RUNNING, FREE, USED_ROWS, EARLY = range(5)
+# Of the queue: the first place that is not empty, that of the head, the number of places, and whether jobs
+# are in another order than that of their keys.
+FRONT, HEAD, PLACES, UNSORTED = range(5, 9)
+# Of the profile: the version of the room that it is of, its first segment, segments made so far, the first
+# one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
+# began, and the least and greatest class of size of waiting jobs.
+KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(9, 17)
+# Of reservations: places in the lists of gaps made so far, and the first one that is not in use; how often
+# they have moved since segments were sorted, and whether they are listed by size and duration.
+LISTED, UNLISTED, MOVED, GROUPED = range(17, 21)
+# Blocks of running jobs that are in use; the version of the room, below; jobs
+# and drains that the profile takes for over, as they end at this very time: that is only not handled yet.
+BLOCKS, ROOM, PENDING = range(21, 24)
+N_COUNTS: Final = 24
+
+# Places in the array of rules.
+POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
+EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS, CLASSES = range(9, 15)
+N_RULES: Final = 15
+
+MOST_UNITS: Final = 2**62
+"""More units than any job asks for."""
+
+# Values of the rule for backfilling.
+NONE, GREEDY, EASY, CONSERVATIVE = range(4)
+
+# Values of the rule for whose EASY it is.
+STANDARD, ACCASIM, CQSIM, BATSCHED, EASY_BF = range(5)
+
+
+class Columns(NamedTuple):
+    """The state of the batch level, but for the room of the machine, as the kernels see it.
+
+    Attributes
+    ----------
+    rules : int64
+        Policy and order of backfilling (codes), backfilling, reservations, whole nodes or cores, whether
+        occupancy rows of neighbouring nodes are merged, a pass after every event, whether it matters
+        which nodes a job gets (else units are only counted), whether this pass may backfill, whose EASY it is
+        (code), whether reservations are kept from pass to pass, whether they are compressed in one round
+        only, whether ends of a time come before its submissions with a pass after every event, whether jobs
+        are killed at the end of their walltime, and whether those that are taken for small go first.
+    parameters : float64
+        What keys read besides the jobs; :func:`mlsim.batch.order.policies.parameters_of`.
+    floats, ints
+        Columns of the jobs in the system; :class:`mlsim.batch.columns.job_table.JobTable`.
+    queue : int64
+        Slots of the waiting jobs in the order of the queue, with empty places.
+    block_known, block_units, block_first : int64
+    block_times : float64, shape (rows, any)
+        Of blocks of the queue: what is known, the least units that a job asks for, the place of the job that
+        goes first, and the least times; :mod:`mlsim.batch.order.queue_blocks`.
+    running : int64
+    blocks : int64, shape (2, any)
+        Slots of the running jobs by expected end; :mod:`mlsim.batch.columns.running_jobs`.
+    spare : int64
+        Room for sorting, twice as long as the queue.
+    counts : int64
+        Jobs waiting and running, free units, occupancy rows used, how often units came back earlier than
+        expected since the last pass; and of the queue, the profile and the running jobs, as above.
+    rows, times
+        Occupancy; :class:`mlsim.batch.columns.occupancy.OccupancyLog`.
+    shares : float64
+        Usage of each owner; :class:`mlsim.batch.order.policies.Accounts`.
+    profile_times : float64
+    profile_free : int64
+        Segments of the profile: when each begins, and units expected to be free from then on.
+    profile_next, profile_before, profile_uses : int64
+        The segments after and before each, and how many jobs begin or end with it;
+        :mod:`mlsim.batch.backfill.free_profile`.
+    back_until, back_units : int64
+        Of units that came back early since the last pass: the segment from which on they were expected, and
+        how many.
+    sorted_segments : int64, shape (3, any)
+    sorted_times : float64
+        Where segments are sorted.
+    searched_classes : int64
+    searched : int64, shape (sizes, durations)
+        Of jobs that get a reservation in this pass: bits for the classes of duration that there were so far,
+        for each of size, and where the search for each begins; :mod:`mlsim.batch.backfill.reservations`.
+    profile_begins : int64
+        While reservations move, a waiting job that begins with each segment; -1 if there is none.
+    due : int64
+        Bits for each place of the queue: whether its job is to be looked at;
+        :mod:`~mlsim.batch.backfill.recheck`.
+    due_gaps : int64, shape (2, any)
+        Lists of gaps: a gap, and the next place in the list.
+    durations : int64
+        Of each class of size, bits for the classes of duration that there are.
+    alike : int64, shape (sizes, durations)
+    alike_shortest, alike_longest : float64, shape (sizes, durations)
+        A job of each class of size and duration, and for how long (s) these ask at least and at most.
+    alike_next : int64
+    alike_latest : float64
+        The next job of its class, for each slot, and the start that it was promised as they were listed.
+    parts : float64
+        When the first of equal parts of the profile's time begins (s), and how many there are in a second.
+    shortest_later : float64, shape (parts, sizes)
+        For how long (s) jobs ask at least that are reserved in each part of the profile or later.
+    gaps : int64, shape (2, any)
+    gap_times : float64, shape (2, any)
+        Segments with which gaps begin, whether they had others, and when each begins and ends;
+        :mod:`mlsim.batch.backfill.gaps`.
+    gap_reach : float64, shape (any, sizes)
+        How long runs around each gap of several segments are at most (s). On nodes there is one gap at a
+        time, and its first rows are those of :mod:`mlsim.batch.backfill.node_gaps`.
+    started, ended : int64
+        The first receives the slots of the jobs that start, in order; the other those of the jobs that end.
+    """
+
+    rules: IntColumn
+    parameters: FloatColumn
+    floats: FloatColumns
+    ints: IntColumns
+    queue: IntColumn
+    block_known: IntColumn
+    block_units: IntColumn
+    block_first: IntColumn
+    block_times: FloatColumns
+    spare: IntColumn
+    running: IntColumn
+    blocks: IntColumns
+    counts: IntColumn
+    rows: IntColumns
+    times: FloatColumns
+    shares: FloatColumns
+    profile_times: FloatColumn
+    profile_free: IntColumn
+    profile_next: IntColumn
+    profile_before: IntColumn
+    profile_uses: IntColumn
+    back_until: IntColumn
+    back_units: IntColumn
+    sorted_segments: IntColumns
+    sorted_times: FloatColumn
+    searched_classes: IntColumn
+    searched: IntColumns
+    profile_begins: IntColumn
+    due: IntColumn
+    due_gaps: IntColumns
+    durations: IntColumn
+    alike: IntColumns
+    alike_shortest: FloatColumns
+    alike_longest: FloatColumns
+    alike_next: IntColumn
+    alike_latest: FloatColumn
+    parts: FloatColumn
+    shortest_later: FloatColumns
+    gaps: IntColumns
+    gap_times: FloatColumns
+    gap_reach: FloatColumns
+    started: IntColumn
+    ended: IntColumn
+
+
+columns_at = by_address(Columns)
+
+
+@apart_kernel
+def copy_ints(target: IntColumn, source: IntColumn, n: int) -> None:
+    """Copy the first ``n`` numbers."""
+    for k in range(n):
+        target[k] = source[k]
+
+
+@apart_kernel
+def copy_columns(target: IntColumns, source: IntColumns) -> None:
+    """Copy an array, for instance what each node has of each resource."""
+    copy_ints(target.ravel(), source.ravel(), source.size)
+
+
+@leaf_kernel
+def change_room(columns: Columns) -> None:
+    """Make a new version of the room."""
+    columns.counts[ROOM] += 1
+
+
+@leaf_kernel
+def keep_profile(columns: Columns) -> None:
+    """Have the profile be of the room as it is now."""
+    columns.counts[KEPT] = columns.counts[ROOM] + 1  # 0 is that of no profile
+
+
+@leaf_kernel
+def forget_profile(columns: Columns) -> None:
+    """Have the profile be of no room."""
+    columns.counts[KEPT] = 0
+
+
+@leaf_kernel
+def is_profile_kept(columns: Columns) -> bool:
+    """Whether the profile is of the room as it is now."""
+    return bool(columns.counts[KEPT] == columns.counts[ROOM] + 1)

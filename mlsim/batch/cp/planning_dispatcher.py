@@ -1,0 +1,225 @@
+"""A planner as a dispatcher of the batch level."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+
+import numpy as np
+
+from mlsim._arrays import Ints
+from mlsim.batch.cp.planner_catalogue import make_planner
+from mlsim.batch.cp.planners.list_planner import Lists
+from mlsim.batch.cp.planners.planner import AnyPlanner, Solve
+from mlsim.batch.cp.problem.instance import Instance, instance_of
+from mlsim.batch.cp.problem.plan import LATER, Plan
+from mlsim.batch.cp.problem.plan_learning import Experience, needed_resources
+from mlsim.batch.cp.problem.unit_packing import Placing
+from mlsim.batch.cp.solver.cp_solve import Status
+from mlsim.batch.view import Start, StateView
+from mlsim.record import Solves, SolveStatus
+from mlsim.record.column_types import stored_columns
+from mlsim.scenario import CpConfig, Dispatcher
+
+
+def easy(instance: Instance) -> Plan:
+    """Start jobs in order of arrival; the first that does not fit gets a reservation (EASY).
+
+    The reservation is of nodes: the first time, as running jobs end, at which all units of the job fit, and
+    the nodes on which best-fit then places them. Later jobs start if they fit now and end by then, or fit
+    on what the reservation leaves.
+    """
+    n = len(instance.queued)
+    if not n:
+        return Plan.empty(0)
+    part = instance.without_resources(needed_resources(instance))
+    queued, running = part.queued, part.running
+    left, asked = part.shared.free.copy(), part.shared.asked_by(n)
+    scarcity = 1.0 / np.maximum(part.capacity.sum(axis=0), 1)
+    now = Placing(part.free.copy(), scarcity, part.power)
+    start = np.full(n, LATER, np.int64)
+    nodes: list[Ints | None] = [None] * n
+    started: list[int] = []
+
+    def begin(job: int, room: Placing, amounts: Ints) -> bool:
+        if not _suffices(asked[job], amounts):
+            return False
+        chosen = room.place(job, int(queued.units[job]), queued.request[job])
+        if chosen is None:
+            return False
+        start[job], nodes[job] = 0, chosen
+        if room is not now:
+            now.take(job, chosen, queued.request[job])
+            amounts -= asked[job]
+        left[:] -= asked[job]
+        started.append(job)
+        return True
+
+    head = 0
+    while head < n and begin(head, now, left):
+        head += 1
+    if head == n:
+        return Plan(start, tuple(nodes))
+    later, left_later, shadow = now.copy(), left.copy(), -1
+    units, request = int(queued.units[head]), queued.request[head]
+    for end, box, job, holder, powered in _ends(part, started):
+        if box >= 0:
+            later.free[running.node[box]] += running.request[box] * running.units[box]
+        elif holder >= 0:
+            left_later += part.shared.held[holder]
+        elif powered >= 0:
+            later.left += int(part.power.held[powered])
+        else:
+            left_later += asked[job]
+            # Who has started has nodes; the list's type cannot say so.
+            later.give_back(job, nodes[job], queued.request[job])  # type: ignore[arg-type]
+        if _suffices(asked[head], left_later) and later.place(head, units, request) is not None:
+            shadow = end
+            break
+    # Whatever else ends by then counts as gone, too.
+    spare, spare_left = now.copy(), left
+    if shadow >= 0:
+        left_later -= asked[head]
+        spare_left = np.minimum(left_later, left)
+        spare.narrow(later)
+    for job in range(head + 1, n):
+        if shadow >= 0 and queued.duration[job] > shadow:
+            if begin(job, spare, spare_left):
+                spare.narrow(now)
+        elif begin(job, now, left) and shadow >= 0:
+            spare.narrow(now)
+            spare_left = np.minimum(spare_left, left)
+    return Plan(start, tuple(nodes))
+
+
+def _suffices(asked: Ints, free: Ints) -> bool:
+    """Return whether so much is free of each amount; who asks for none of one needs none."""
+    return bool(((asked <= free) | (asked == 0)).all())
+
+
+def _ends(instance: Instance, started: list[int]) -> list[tuple[int, int, int, int, int]]:
+    """List in order what comes back: when, and the box, the job or the running job it is of.
+
+    Of running jobs what the machine has as a whole and power are listed apart.
+    """
+    ends = [(int(r), k, -1, -1, -1) for k, r in enumerate(instance.running.remaining)]
+    ends += [(int(instance.queued.duration[job]), -1, job, -1, -1) for job in started]
+    ends += [(int(r), -1, -1, k, -1) for k, r in enumerate(instance.shared.remaining)]
+    ends += [(int(r), -1, -1, -1, k) for k, r in enumerate(instance.power.remaining)]
+    return sorted(ends)
+
+
+Sink = Callable[[Instance], None]
+
+_CODES = {status: SolveStatus[status.name] for status in Status}
+_sinks: list[Sink] = []
+
+
+@contextmanager
+def watching(sink: Sink) -> Iterator[None]:
+    """Pass every instance that a dispatcher solves inside the ``with`` block to ``sink``."""
+    _sinks.append(sink)
+    try:
+        yield
+    finally:
+        _sinks.remove(sink)
+
+
+class CpDispatcher:
+    """Dispatches by plans; EASY decides in a pass without one.
+
+    Parameters
+    ----------
+    planner
+        Who plans.
+    config
+        The section ``batch.cp``.
+    """
+
+    def __init__(self, planner: AnyPlanner, config: CpConfig) -> None:
+        self._planner = planner
+        self._ewt, self._default_ewt = config.ewt, config.default_ewt
+        self._experience = Experience()
+        if isinstance(planner, Lists):
+            planner.experience = self._experience
+        self._rows = _Rows()
+
+    @classmethod
+    def of(cls, name: Dispatcher, config: CpConfig | None, seed: int) -> CpDispatcher:
+        """Make the dispatcher of a scenario."""
+        config = config or CpConfig()
+        return cls(make_planner(name, config, seed), config)
+
+    def dispatch(self, view: StateView) -> list[Start]:
+        """Answer for one pass."""
+        began = time.perf_counter()
+        self._experience.observe(view)
+        instance = instance_of(view, self._ewt, self._default_ewt, self._experience.expected)
+        for sink in _sinks:
+            sink(instance)
+        ready = time.perf_counter()
+        plan, solve = self._planner.plan(instance)
+        if self._needs_help(instance, plan, solve):
+            planned = time.perf_counter()
+            plan = easy(instance)
+            solve = replace(
+                solve,
+                fallback=True,
+                started=len(plan.starting()),
+                solve_seconds=solve.solve_seconds + time.perf_counter() - planned,
+            )
+        solve = replace(solve, build_seconds=solve.build_seconds + ready - began)
+        self._rows.note(view.now, solve)
+        return _answers(plan)
+
+    def _needs_help(self, instance: Instance, plan: Plan, solve: Solve) -> bool:
+        """Return whether EASY has to schedule this pass.
+
+        It has to without a solution. It has to, too, if a plan starts no job on an idle machine: no later
+        pass might ever come.
+        """
+        if solve.status in (Status.UNKNOWN, Status.INFEASIBLE):
+            return True
+        return solve.status is not Status.EMPTY and not len(instance.running) and not plan.starting()
+
+    def solves(self) -> Solves:
+        """Return the table of solves, one row a pass."""
+        return self._rows.record()
+
+
+def _answers(plan: Plan) -> list[Start]:
+    """Start jobs in order of arrival; those that overtake a job that waits on are marked."""
+    first_left = int(np.argmax(plan.start != 0)) if (plan.start != 0).any() else len(plan.start)
+    answers = []
+    for row in plan.starting():
+        nodes = plan.nodes[row]
+        assert nodes is not None, "what starts now has nodes"
+        answers.append(Start(row, nodes.tolist(), row > first_left))
+    return answers
+
+
+class _Rows:
+    """Statistics of the passes, as growing columns."""
+
+    def __init__(self) -> None:
+        self._columns = {field.name: array("d") for field in fields(Solves)}
+
+    def note(self, now: float, solve: Solve) -> None:
+        """Add a row."""
+        self._columns["time"].append(now)
+        self._columns["status"].append(_CODES[solve.status])
+        for field in fields(Solve):
+            if field.name != "status":
+                self._columns[field.name].append(getattr(solve, field.name))
+
+    def record(self) -> Solves:
+        """Return the rows so far as a record table."""
+        return Solves(
+            **{
+                stored.field: np.array(self._columns[stored.field]).astype(stored.dtype)
+                for stored in stored_columns(Solves)
+            }
+        )

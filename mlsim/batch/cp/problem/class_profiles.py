@@ -1,0 +1,788 @@
+"""Free room over time on classes of nodes, and list scheduling in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.plan_power import NO_PLACE, PowerPart, SharedPart, ranks_of
+
+NEVER = np.iinfo(np.int64).max // 4
+_DISLIKED = 1e6
+"""What dislike counts for, against what is free; no more is free on a node than all there is."""
+_COSTLIER = 1e3
+"""What a rank of power counts for, where the cap leaves enough for nodes that are liked more."""
+_COSTLY = 1e12
+"""What it counts for where it does not: more than all else."""
+
+# What a search for the earliest start notes of each class: the start it looked at last, the step of the
+# profile that covers it, how many units fit on a node from then on, and from when on more may fit.
+_SEEN, _STEP, _FIT, _MORE = range(4)
+
+# What is known of the power of nodes of each kind, int64[3, K], where that matters: what each node, or core,
+# adds (microwatts); kinds by it, the least first; and its rank, 0 for the least.
+_WATTS, _CHEAPEST, _RANK = range(3)
+
+
+class Profiles(NamedTuple):
+    """What is free when, before anything is planned.
+
+    Attributes
+    ----------
+    sizes, first, n_steps : ndarray of int64, shape (C,)
+        Nodes of each class, where they begin in ``members``, and how many steps its profile has.
+    times : ndarray of int64, shape (C, S)
+        When each step begins: seconds from now, 0 first.
+    room : ndarray of int64, shape (C, S, R)
+        Free on each node of the class.
+    kind : ndarray of int64, shape (C,)
+        Which of the rows of what nodes have, all types counted, the nodes of the class have.
+    members : ndarray of int64, shape (N,)
+        Nodes, class by class.
+    """
+
+    sizes: Ints
+    first: Ints
+    n_steps: Ints
+    times: Ints
+    room: Ints
+    kind: Ints
+    members: Ints
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.sizes)
+
+
+class Demands(NamedTuple):
+    """What waiting jobs ask for, one row a job.
+
+    Attributes
+    ----------
+    units, durations : ndarray of int64, shape (n,)
+        How many units, and for how many seconds.
+    requests : ndarray of int64, shape (n, R)
+        Of one unit.
+    dislike : ndarray of float64, shape (n, K)
+        How little each job should be on nodes of each kind; infinite where it may not be.
+    asked : ndarray of int64, shape (n, S)
+        Of what the machine has as a whole, whatever the nodes; with a cap on power one column more, of 0.
+    counts : ndarray of int64, shape (n,)
+        Of how many nodes, or cores, a unit holds the power.
+    """
+
+    units: Ints
+    durations: Ints
+    requests: Ints
+    dislike: Floats
+    asked: Ints
+    counts: Ints
+
+
+class Ranks(NamedTuple):
+    """What jobs weigh and how they make way for others, one row a job."""
+
+    weights: Floats
+    """float64[n]: what a second of waiting costs."""
+    keep_free: Floats
+    """float64[n, R]: what must be left free in all, of each type, by a job that starts now."""
+    keep_start: Mask
+    """bool[n]: whether later jobs of the order make way for a start that is not now. Where they do not, the
+    start given is the one that the job could have at its place in the order.
+    """
+
+
+class _Job(NamedTuple):
+    """What one job asks for."""
+
+    units: int
+    duration: int
+    request: Ints
+    dislike: Floats
+    per_unit: int
+
+
+def power_of_kinds(watts: Ints) -> Ints:
+    """Return what kernels have to know of kinds of which each node, or core, adds so much."""
+    return np.stack((watts, np.argsort(watts, kind="stable"), ranks_of(watts)))
+
+
+def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
+    """Group the nodes of an instance by what is free on them from now on.
+
+    Parameters
+    ----------
+    instance
+        With the resource types that matter.
+    remaining
+        Seconds until each running box is expected to end.
+    kind
+        Of each node; nodes of different kinds are never in one class.
+    """
+    running = instance.running
+    amounts = running.request * running.units[:, None]
+    held: Mask = amounts.sum(axis=1) > 0
+    order = np.lexsort((remaining, running.node))
+    order = order[held[order]]
+    sizes = np.bincount(running.node[order], minlength=instance.n_nodes)
+    deepest = int(sizes.max(initial=0)) + 1
+    shape = (instance.n_nodes, deepest)
+    times = np.zeros(shape, np.int64)
+    room = np.zeros((*shape, len(instance.resources)), np.int64)
+    steps = np.zeros(instance.n_nodes, np.int64)
+    _fill(instance.free, running.node[order], remaining[order], amounts[order], steps, times, room)
+    # Nodes with the same bytes are alike; steps that are not used are all zero.
+    rows = np.column_stack((kind, instance.capacity, steps, times, room.reshape(instance.n_nodes, -1)))
+    _, example, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    which = which.reshape(-1)
+    # Classes in the order of their first nodes.
+    rank = np.argsort(np.argsort(example))
+    which, example = rank[which], np.sort(example)
+    count = np.bincount(which, minlength=len(example)).astype(np.int64)
+    return Profiles(
+        count,
+        np.cumsum(count) - count,
+        steps[example],
+        np.ascontiguousarray(times[example]),
+        np.ascontiguousarray(room[example]),
+        kind[example],
+        np.argsort(which, kind="stable"),
+    )
+
+
+def whole_of(part: SharedPart, power: PowerPart) -> Profiles:
+    """Return what is free of the machine as a whole from now on, as the profile of one node.
+
+    With a cap on power, what jobs may add is the last amount.
+    """
+    free, held, remaining = part.free, part.held_by(len(part.remaining)), part.remaining
+    if power:
+        shape = (len(held) + len(power.held), held.shape[1] + 1)
+        both = np.zeros(shape, np.int64)
+        both[: len(held), :-1], both[len(held) :, -1] = held, power.held
+        free, held = np.append(free, power.free), both
+        remaining = np.concatenate((remaining, power.remaining))
+    ends, place = np.unique(remaining, return_inverse=True)
+    more = np.zeros((len(ends), held.shape[1]), np.int64)
+    np.add.at(more, place, held)
+    times = np.concatenate(([0], ends)).astype(np.int64)
+    room = np.cumsum(np.concatenate((free[None, :], more)), axis=0).astype(np.int64)
+    one = np.ones(1, np.int64)
+    return Profiles(one, one * 0, one * len(times), times[None, :], room[None, :, :], one * 0, one * 0)
+
+
+def work_space(base: Profiles, jobs: int) -> Profiles:
+    """Make arrays that hold the profiles after so many jobs have been placed."""
+    nodes = int(base.sizes.sum())
+    classes = min(base.n_classes + 2 * jobs, nodes)
+    steps = base.times.shape[1] + 2 * jobs
+    room = np.zeros((classes, steps, base.room.shape[2]), np.int64)
+    sizes, first, n_steps, kind = np.zeros((4, classes), np.int64)
+    return Profiles(sizes, first, n_steps, np.zeros((classes, steps), np.int64), room, kind, base.members)
+
+
+@kernel
+def _fill(
+    free: Ints, node: Ints, remaining: Ints, amounts: Ints, steps: Ints, times: Ints, room: Ints
+) -> None:
+    """Write the profile of each node from what runs there, in order of (node, end)."""
+    for n in range(free.shape[0]):
+        room[n, 0] = free[n]
+        steps[n] = 1
+    for box in range(node.size):
+        n = node[box]
+        k = steps[n]
+        if times[n, k - 1] != remaining[box]:
+            times[n, k] = remaining[box]
+            room[n, k] = room[n, k - 1]
+            steps[n] = k + 1
+            k += 1
+        room[n, k - 1] += amounts[box]
+
+
+@leaf_kernel
+def _job(row: int, jobs: Demands) -> _Job:
+    return _Job(
+        jobs.units[row],
+        jobs.durations[row],
+        jobs.requests[row],
+        jobs.dislike[row],
+        jobs.counts[row],
+    )
+
+
+@leaf_kernel
+def _as_one(row: int, jobs: Demands, asked: Ints) -> _Job:
+    """Return what a job asks of the machine as a whole, as one unit; ``asked`` receives it.
+
+    What it asks of the power cap is filled in where it is placed.
+    """
+    for r in range(len(asked)):
+        asked[r] = jobs.asked[row, r]
+    return _Job(1, jobs.durations[row], asked, jobs.dislike[row], 0)
+
+
+@leaf_kernel
+def _step_at(c: int, at: int, p: Profiles) -> int:
+    """Return the step of a class's profile that covers a time."""
+    k = 0
+    while k + 1 < p.n_steps[c] and p.times[c, k + 1] <= at:
+        k += 1
+    return k
+
+
+@inner_kernel
+def _fit(c: int, first: int, at: int, job: _Job, p: Profiles) -> tuple[int, int]:
+    """Return how many units fit on one node of a class from ``at`` on, and from when on more may.
+
+    ``first`` is the step that covers ``at``. No more units than the job has are counted, and from then on
+    no later start has more.
+    """
+    n = p.n_steps[c]
+    fit, tightest = job.units, first
+    k = first
+    while k < n and (k == first or p.times[c, k] < at + job.duration):
+        for r in range(len(job.request)):
+            # A division is dear, and needed only where this step is as tight as any before.
+            if job.request[r] > 0 and p.room[c, k, r] < (fit + 1) * job.request[r]:
+                fit = min(fit, p.room[c, k, r] // job.request[r])
+                tightest = k
+        if fit <= 0:
+            break
+        k += 1
+    more = NEVER
+    # As long as the tightest step is still to come, a later start meets it, too.
+    if fit < job.units and tightest + 1 < n:
+        more = p.times[c, tightest + 1]
+    return fit, more
+
+
+@inner_kernel
+def _earliest_in_class(c: int, not_before: int, job: _Job, p: Profiles, limit: int) -> int:
+    """Return the earliest start of one unit on a node of a class; ``limit`` if not before that."""
+    n = p.n_steps[c]
+    start = not_before
+    k = _step_at(c, start, p)
+    while start < limit:
+        j = k
+        good = True
+        while j < n and (j == k or p.times[c, j] < start + job.duration):
+            for r in range(len(job.request)):
+                # Of what the machine has as a whole less than nothing may be free: a cap has fallen.
+                if job.request[r] > 0 and p.room[c, j, r] < job.request[r]:
+                    good = False
+            if not good:
+                break
+            j += 1
+        if good:
+            return start
+        k = j + 1
+        if k >= n:
+            return limit
+        start = p.times[c, k]
+    return limit
+
+
+@inner_kernel
+def _earliest_of_one(not_before: int, job: _Job, n_classes: int, p: Profiles) -> int:
+    """Return the earliest start of a job of one unit."""
+    best = NEVER
+    for c in range(n_classes):
+        if job.dislike[p.kind[c]] < np.inf:
+            best = _earliest_in_class(c, not_before, job, p, best)
+            if best == not_before:
+                break
+    return best
+
+
+@inner_kernel
+def _look(c: int, at: int, job: _Job, p: Profiles, sweep: Ints) -> int:
+    """Count the units that fit on a class from ``at`` on; return how many more they are than before."""
+    k = sweep[c, _STEP]
+    while k + 1 < p.n_steps[c] and p.times[c, k + 1] <= at:
+        k += 1
+    fit, more = _fit(c, k, at, job, p)
+    change: int = p.sizes[c] * (fit - sweep[c, _FIT])
+    sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = at, k, fit, more
+    return change
+
+
+@inner_kernel
+def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: Ints) -> int:
+    """Return the earliest start, from ``not_before``, of all units of a job on the nodes it may use.
+
+    The sweep goes from one time at which more may fit on a class to the next. What was found for a class
+    is, until then, the most that fits: a later start ends later, and may meet less room, not more. So the
+    other classes are looked at again only where the sum of these says that all units may fit.
+    """
+    if job.units == 1:
+        return _earliest_of_one(not_before, job, n_classes, p)
+    most = 0
+    for c in range(n_classes):
+        sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = not_before, 0, 0, NEVER
+        if job.dislike[p.kind[c]] < np.inf:
+            most += _look(c, not_before, job, p, sweep)
+            if most >= job.units:
+                return not_before
+    while True:
+        at = NEVER
+        for c in range(n_classes):
+            at = min(at, sweep[c, _MORE])
+        if at >= NEVER:
+            return NEVER
+        for c in range(n_classes):
+            if sweep[c, _MORE] <= at:
+                most += _look(c, at, job, p, sweep)
+        if most >= job.units:
+            for c in range(n_classes):
+                if sweep[c, _FIT] > 0 and sweep[c, _SEEN] < at:
+                    most += _look(c, at, job, p, sweep)
+            if most >= job.units:
+                return at
+
+
+@leaf_kernel
+def _ask_power(power: int, as_one: _Job) -> None:
+    """Note what a job takes of the power cap."""
+    as_one.request[len(as_one.request) - 1] = power
+
+
+@leaf_kernel
+def _least_power(job: _Job, power: Ints, on_kind: Ints) -> int:
+    """Return the least that a job adds where so many units fit on nodes of each kind."""
+    left, added = job.units, 0
+    for k in range(power.shape[1]):
+        kind = power[_CHEAPEST, k]
+        here = min(left, on_kind[kind])
+        added += here * power[_WATTS, kind]
+        left -= here
+    least: int = added * job.per_unit
+    return least if left == 0 else NO_PLACE
+
+
+@inner_kernel
+def _look_by_kind(c: int, at: int, job: _Job, p: Profiles, sweep: Ints, on_kind: Ints) -> None:
+    """Count the units that fit on a class from ``at`` on."""
+    on_kind[p.kind[c]] += _look(c, at, job, p, sweep)
+
+
+@inner_kernel
+def _earliest_under_cap(
+    not_before: int,
+    job: _Job,
+    as_one: _Job,
+    power: Ints,
+    n_classes: int,
+    p: Profiles,
+    whole: Profiles,
+    sweep: Ints,
+) -> int:
+    """Return the earliest start at which there are nodes that the power cap allows, and all else.
+
+    The sweep is that of :func:`_earliest`. Until more may fit on a class, a job adds no less than what was
+    found to be the least; so starts before there is so much power, and all else, are passed over.
+    """
+    on_kind = np.zeros(power.shape[1], np.int64)
+    at = not_before
+    for c in range(n_classes):
+        sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = at, 0, 0, NEVER
+        if job.dislike[p.kind[c]] < np.inf:
+            _look_by_kind(c, at, job, p, sweep, on_kind)
+    while at < NEVER:
+        then = NEVER
+        least = _least_power(job, power, on_kind)
+        if least < NO_PLACE:
+            _ask_power(least, as_one)
+            then = _earliest_in_class(0, at, as_one, whole, NEVER)
+        if then == at:
+            for c in range(n_classes):
+                if sweep[c, _FIT] > 0 and sweep[c, _SEEN] < at:
+                    _look_by_kind(c, at, job, p, sweep, on_kind)
+            if _least_power(job, power, on_kind) == least:
+                return at
+            continue
+        for c in range(n_classes):
+            then = min(then, sweep[c, _MORE])
+        at = then
+        for c in range(n_classes):
+            if sweep[c, _MORE] <= at:
+                _look_by_kind(c, at, job, p, sweep, on_kind)
+    return NEVER
+
+
+@inner_kernel
+def _earliest_in_all(
+    not_before: int,
+    job: _Job,
+    as_one: _Job,
+    power: Ints,
+    n_classes: int,
+    p: Profiles,
+    whole: Profiles,
+    sweep: Ints,
+) -> int:
+    """Return the earliest start at which there are nodes and enough of what the machine has as a whole.
+
+    Neither search passes over a start that it allows, so that the first one on which both agree is it.
+    """
+    if power.shape[1] > 0:
+        return _earliest_under_cap(not_before, job, as_one, power, n_classes, p, whole, sweep)
+    at = _earliest(not_before, job, n_classes, p, sweep)
+    while at < NEVER and len(as_one.request) > 0:
+        then = _earliest_in_class(0, at, as_one, whole, NEVER)
+        if then == at or then >= NEVER:
+            return then
+        at = _earliest(then, job, n_classes, p, sweep)
+    return at
+
+
+@inner_kernel
+def _split(c: int, kept: int, new: int, p: Profiles) -> None:
+    """Leave ``kept`` nodes in a class; the others become the class ``new``, behind the last."""
+    n = p.n_steps[c]
+    p.sizes[new] = p.sizes[c] - kept
+    p.first[new] = p.first[c] + kept
+    p.n_steps[new] = n
+    p.times[new, :n] = p.times[c, :n]
+    p.room[new, :n] = p.room[c, :n]
+    p.kind[new] = p.kind[c]
+    p.sizes[c] = kept
+
+
+@inner_kernel
+def _break_at(c: int, at: int, p: Profiles) -> None:
+    """Split the step of a class's profile that covers a time, so that one begins there."""
+    n = p.n_steps[c]
+    k = n
+    while p.times[c, k - 1] > at:
+        k -= 1
+    if p.times[c, k - 1] == at:
+        return
+    n_resources = p.room.shape[2]
+    for j in range(n, k, -1):
+        p.times[c, j] = p.times[c, j - 1]
+        for r in range(n_resources):  # compiled, faster than so short a slice
+            p.room[c, j, r] = p.room[c, j - 1, r]
+    p.times[c, k] = at
+    for r in range(n_resources):
+        p.room[c, k, r] = p.room[c, k - 1, r]
+    p.n_steps[c] = n + 1
+
+
+@inner_kernel
+def _take(c: int, each: int, at: int, job: _Job, p: Profiles, nodes: Ints) -> None:
+    """Take room for ``each`` units on each node of a class; note the nodes, if they are wanted."""
+    end = at + job.duration
+    _break_at(c, at, p)
+    _break_at(c, end, p)
+    for k in range(p.n_steps[c]):
+        if at <= p.times[c, k] < end:
+            for r in range(len(job.request)):
+                p.room[c, k, r] -= each * job.request[r]
+    for j in range(len(nodes)):
+        nodes[j] = p.members[p.first[c] + j // each]
+
+
+@inner_kernel
+def _weigh(at: int, job: _Job, scarcity: Floats, p: Profiles, load: Floats, fits: Ints) -> None:
+    """Find how many units fit on a node of each class, and in which order classes are used."""
+    for c in range(len(load)):
+        load[c], fits[c], k = np.inf, 0, 0
+        if job.dislike[p.kind[c]] < np.inf:
+            k = _step_at(c, at, p)
+            fits[c], _ = _fit(c, k, at, job, p)
+        if fits[c] > 0:
+            load[c] = _DISLIKED * job.dislike[p.kind[c]]
+            for r in range(len(job.request)):
+                load[c] += p.room[c, k, r] * scarcity[r]
+
+
+@inner_kernel
+def _power_in_order(job: _Job, power: Ints, p: Profiles, load: Floats, fits: Ints) -> int:
+    """Return what a job adds if classes are used in the order of their load."""
+    loads = load.copy()
+    left, added = job.units, 0
+    while left > 0:
+        c = int(np.argmin(loads))
+        loads[c] = np.inf
+        here = min(left, p.sizes[c] * fits[c])
+        added += here * power[_WATTS, p.kind[c]]
+        left -= here
+    in_all: int = added * job.per_unit
+    return in_all
+
+
+@inner_kernel
+def _heed_power(
+    at: int, job: _Job, as_one: _Job, power: Ints, p: Profiles, whole: Profiles, load: Floats, fits: Ints
+) -> None:
+    """Use classes that add less before others; and note in ``as_one`` what the job adds so.
+
+    Classes that are liked as much are sorted by power; all are, if the job would else add too much.
+    """
+    for c in range(len(load)):
+        load[c] += _COSTLIER * power[_RANK, p.kind[c]]
+    _ask_power(_power_in_order(job, power, p, load, fits), as_one)
+    if _earliest_in_class(0, at, as_one, whole, at + 1) == at:
+        return
+    for c in range(len(load)):
+        load[c] += _COSTLY * power[_RANK, p.kind[c]]
+    _ask_power(_power_in_order(job, power, p, load, fits), as_one)
+
+
+@inner_kernel
+def _place(
+    at: int,
+    job: _Job,
+    as_one: _Job,
+    scarcity: Floats,
+    power: Ints,
+    n_classes: int,
+    p: Profiles,
+    whole: Profiles,
+    nodes: Ints,
+) -> int:
+    """Place a job that fits, least disliked nodes first, then the fullest; return the number of classes.
+
+    ``nodes`` receives the node of each unit; it is empty if they are not wanted.
+    """
+    load, fits = np.empty(n_classes), np.empty(n_classes, np.int64)
+    _weigh(at, job, scarcity, p, load, fits)
+    if power.shape[1] > 0:
+        _heed_power(at, job, as_one, power, p, whole, load, fits)
+    if len(as_one.request) > 0:
+        _take(0, 1, at, as_one, whole, nodes[:0])
+    left = job.units
+    while left > 0:
+        c = int(np.argmin(load))
+        load[c] = np.inf
+        full = min(p.sizes[c], left // fits[c])
+        rest = min(fits[c], left - full * fits[c]) if full < p.sizes[c] else 0
+        other = c
+        if full > 0:
+            if full < p.sizes[c]:
+                other = n_classes
+                _split(c, full, other, p)
+                n_classes += 1
+            placed = len(nodes) - left
+            _take(c, fits[c], at, job, p, nodes[placed : placed + full * fits[c]])
+            left -= full * fits[c]
+        if rest > 0:
+            if p.sizes[other] > 1:
+                _split(other, 1, n_classes, p)
+                n_classes += 1
+            placed = len(nodes) - left
+            _take(other, rest, at, job, p, nodes[placed : placed + rest])
+            left -= rest
+    return n_classes
+
+
+@kernel
+def alone(jobs: Demands, power: Ints, profiles: Profiles, whole: Profiles) -> Ints:
+    """Return the earliest start of each job if no other job waited."""
+    p, w = shared(profiles), shared(whole)
+    starts = np.empty(len(jobs.units), np.int64)
+    sweep, asked = np.empty((len(profiles.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
+    for row in range(len(starts)):
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
+        starts[row] = _earliest_in_all(0, job, as_one, power, len(profiles.sizes), p, w, sweep)
+    return starts
+
+
+@kernel
+def reset(base: Profiles, work: Profiles) -> None:
+    """Copy profiles to where they may be changed."""
+    work.sizes[:] = 0
+    for c in range(len(base.sizes)):
+        work.sizes[c], work.first[c], work.n_steps[c] = base.sizes[c], base.first[c], base.n_steps[c]
+        work.kind[c] = base.kind[c]
+        for k in range(base.n_steps[c]):
+            work.times[c, k] = base.times[c, k]
+            for r in range(base.room.shape[2]):
+                work.room[c, k, r] = base.room[c, k, r]
+
+
+@inner_kernel
+def _count_classes(p: Profiles) -> int:
+    """Return how many classes there are in a working copy: none is empty."""
+    n = 0
+    while n < len(p.sizes) and p.sizes[n] > 0:
+        n += 1
+    return n
+
+
+@inner_kernel
+def _sum_up(n_classes: int, p: Profiles, pool: Floats) -> None:
+    """Add up what is free now on all nodes."""
+    for c in range(n_classes):
+        for r in range(len(pool)):
+            pool[r] += p.sizes[c] * p.room[c, 0, r]
+
+
+@inner_kernel
+def _leaves_too_little(job: _Job, keep_free: Floats, pool: Floats) -> bool:
+    """Whether a job that starts now would leave less free than it has to."""
+    for r in range(len(pool)):
+        if keep_free[r] > 0 and pool[r] - job.units * job.request[r] < keep_free[r]:
+            return True
+    return False
+
+
+@inner_kernel
+def _power_suffices_now(
+    job: _Job, as_one: _Job, power: Ints, n_classes: int, p: Profiles, whole: Profiles
+) -> bool:
+    """Whether there are nodes now on which the power cap lets a job start, and all else."""
+    on_kind = np.zeros(power.shape[1], np.int64)
+    for c in range(n_classes):
+        if job.dislike[p.kind[c]] < np.inf:
+            fit, _ = _fit(c, 0, 0, job, p)
+            on_kind[p.kind[c]] += p.sizes[c] * fit
+    least = _least_power(job, power, on_kind)
+    _ask_power(least, as_one)
+    return least < NO_PLACE and _earliest_in_class(0, 0, as_one, whole, 1) == 0
+
+
+@inner_kernel
+def _fits_now(job: _Job, as_one: _Job, power: Ints, n_classes: int, p: Profiles, whole: Profiles) -> bool:
+    """Whether a job can start now and stay for its duration."""
+    if power.shape[1] > 0:
+        return _power_suffices_now(job, as_one, power, n_classes, p, whole)
+    if len(as_one.request) > 0 and _earliest_in_class(0, 0, as_one, whole, 1) > 0:
+        return False
+    left = job.units
+    for c in range(n_classes):
+        if job.dislike[p.kind[c]] < np.inf:
+            fit, _ = _fit(c, 0, 0, job, p)
+            left -= p.sizes[c] * fit
+            if left <= 0:
+                return True
+    return False
+
+
+@kernel
+def start_more(
+    jobs: Demands,
+    keep_free: Floats,
+    scarcity: Floats,
+    power: Ints,
+    work: Profiles,
+    whole: Profiles,
+    nodes: Ints,
+) -> Mask:
+    """Start jobs now, in their order, on what a list schedule has left; return which start.
+
+    Parameters
+    ----------
+    jobs, keep_free, scarcity, power
+        As of :func:`list_schedule`.
+    work, whole
+        As it left them; changed.
+    nodes
+        Receives the nodes of the units of those that start, one after the other; empty if not wanted.
+    """
+    p, w = shared(work), shared(whole)
+    n_classes = _count_classes(p)
+    pool = np.zeros(jobs.requests.shape[1])
+    _sum_up(n_classes, p, pool)
+    begun = np.zeros(len(jobs.units), np.bool_)
+    asked = np.empty(jobs.asked.shape[1], np.int64)
+    written = 0
+    for row in range(len(begun)):
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
+        if _leaves_too_little(job, keep_free[row], pool) or not _fits_now(
+            job, as_one, power, n_classes, p, w
+        ):
+            continue
+        begun[row] = True
+        for r in range(len(pool)):
+            pool[r] -= job.units * job.request[r]
+        here = nodes[:0]
+        if len(nodes) > 0:
+            here = nodes[written : written + job.units]
+            written += job.units
+        n_classes = _place(0, job, as_one, scarcity, power, n_classes, p, w, here)
+    return begun
+
+
+@kernel
+def list_schedule(
+    order: Ints,
+    jobs: Demands,
+    ranks: Ranks,
+    scarcity: Floats,
+    power: Ints,
+    makespan: bool,
+    bound: float,
+    work: Profiles,
+    whole: Profiles,
+    starts: Ints,
+    nodes: Ints,
+) -> float:
+    """Schedule the jobs of an order one by one, each at its earliest start around those before it.
+
+    Parameters
+    ----------
+    order
+        Jobs.
+    jobs, ranks
+        What they ask for, and what they weigh.
+    scarcity : ndarray, shape (R,)
+        How much one of each type counts for best-fit.
+    power : ndarray, shape (3, K)
+        Of nodes of each kind, see :func:`power_of_kinds`; without kinds it is no matter.
+    makespan
+        Whether the cost is the time until the last job ends.
+    bound
+        Give up as soon as the cost reaches this.
+    work
+        A copy of the profiles with room for new classes and steps; changed.
+    whole
+        The same of what the machine has as a whole.
+    starts
+        Receives the start of each job.
+    nodes : ndarray, shape (U,) or (0,)
+        Receives the nodes of the units of the jobs that start now, in the order of ``order``; empty if
+        they are not wanted.
+
+    Returns
+    -------
+    float
+        Sum of weight x start, or the makespan; infinity if it reaches ``bound`` or a job can never start.
+    """
+    p, w = shared(work), shared(whole)
+    n_resources = jobs.requests.shape[1]
+    n_classes = _count_classes(p)
+    pool = np.zeros(n_resources)
+    _sum_up(n_classes, p, pool)
+    sweep, asked = np.empty((len(p.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
+    cost = 0.0
+    written = 0
+    for row in order:
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
+        later = 1 if _leaves_too_little(job, ranks.keep_free[row], pool) else 0
+        at = _earliest_in_all(later, job, as_one, power, n_classes, p, w, sweep)
+        starts[row] = at
+        if makespan:
+            cost = max(cost, float(at + job.duration))
+        else:
+            cost += ranks.weights[row] * at
+        if at >= NEVER or cost >= bound:
+            return np.inf
+        here = nodes[:0]
+        if at > 0:
+            if not ranks.keep_start[row]:
+                continue
+        else:
+            for r in range(n_resources):
+                pool[r] -= job.units * job.request[r]
+            if len(nodes) > 0:
+                here = nodes[written : written + job.units]
+                written += job.units
+        n_classes = _place(at, job, as_one, scarcity, power, n_classes, p, w, here)
+    return cost

@@ -1,0 +1,304 @@
+"""Whether units fit on nodes, best-fit, and kinds of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import inner_kernel, kernel
+from mlsim.batch.allocators.node_fit import dislikes, kept_nodes, scarce_types
+from mlsim.batch.cp.problem.class_profiles import power_of_kinds
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.plan_power import PowerLimit, PowerPart, least_powers, ranks_of
+
+_COSTLIER = 1e6
+"""What a rank of power counts for, against what is free on a node: at most the number of types."""
+
+
+@kernel
+def fitting_units(node: int, units: int, request: Ints, free: Ints) -> int:
+    """Return how many of ``units`` fit on a node."""
+    fit = units
+    for r in range(request.size):
+        if request[r] > 0:
+            fit = min(fit, free[node, r] // request[r])
+    return fit
+
+
+@inner_kernel
+def _has_power(job: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit) -> bool:
+    """Whether a cap lets a job start now, on the nodes that add least."""
+    left, power = units[job], 0
+    for node in limit.cheapest:
+        fit = fitting_units(node, left, request[job], free)
+        power += fit * limit.of_node[node]
+        left -= fit
+        if left == 0:
+            break
+    has: bool = left == 0 and power * limit.counts[job] <= limit.left
+    return has
+
+
+def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Ints, power: PowerPart) -> Ints:
+    """Return the first jobs of an order that could start now, each taken alone.
+
+    Parameters
+    ----------
+    order
+        Jobs in the order in which they are considered.
+    most
+        How many at most.
+    units, request, free
+        As in :class:`~mlsim.batch.cp.problem.instance.Instance`.
+    power
+        A cap on power.
+    """
+    if not power:
+        return _first_on_nodes(order, most, units, request, free)
+    return _first_under_cap(order, most, units, request, free, power.limit())
+
+
+@inner_kernel
+def _on_nodes(job: int, units: Ints, request: Ints, free: Ints, pool: Ints) -> bool:
+    """Whether all units of a job fit now, of which so much is free in all."""
+    for r in range(pool.size):
+        if request[job, r] * units[job] > pool[r]:
+            return False
+    fit = 0
+    for node in range(free.shape[0]):
+        fit += fitting_units(node, units[job] - fit, request[job], free)
+        if fit == units[job]:
+            return True
+    return False
+
+
+@kernel
+def _first_on_nodes(order: Ints, most: int, units: Ints, request: Ints, free: Ints) -> Ints:
+    found = np.empty(min(most, order.size), np.int64)
+    n = 0
+    pool = free.sum(axis=0)
+    for job in order:
+        if n == found.size:
+            break
+        if _on_nodes(job, units, request, free, pool):
+            found[n] = job
+            n += 1
+    return found[:n]
+
+
+@kernel
+def _first_under_cap(
+    order: Ints, most: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit
+) -> Ints:
+    found = np.empty(min(most, order.size), np.int64)
+    n = 0
+    pool = free.sum(axis=0)
+    for job in order:
+        if n == found.size:
+            break
+        if _on_nodes(job, units, request, free, pool) and _has_power(job, units, request, free, limit):
+            found[n] = job
+            n += 1
+    return found[:n]
+
+
+@kernel
+def best_fit(
+    units: int, request: Ints, free: Ints, scarcity: NDArray[np.float64], ranks: Ints, nodes: Ints
+) -> bool:
+    """Place the units of a job on the fullest nodes on which they fit.
+
+    Nodes are filled one after the other, in order of their rank, then of what is free on them: each resource
+    weighted by its scarcity, ties by number. ``free`` is changed only if all units find a place.
+
+    Parameters
+    ----------
+    units, request
+        The job.
+    free : ndarray, shape (N, R)
+        What is free on each node.
+    scarcity : ndarray, shape (R,)
+        How much one of each resource counts.
+    ranks : ndarray, shape (N,) or (0,)
+        Nodes of smaller rank come first; empty: all are of one.
+    nodes : ndarray, shape (units,)
+        Receives the node of each unit.
+
+    Returns
+    -------
+    bool
+        Whether all units have a place.
+    """
+    n_nodes, n_resources = free.shape
+    load = np.full(n_nodes, np.inf)
+    total = 0
+    for node in range(n_nodes):
+        fit = fitting_units(node, units, request, free)
+        if fit > 0:
+            total += fit
+            load[node] = _COSTLIER * ranks[node] if len(ranks) > 0 else 0.0
+            for r in range(n_resources):
+                load[node] += free[node, r] * scarcity[r]
+    if total < units:
+        return False
+    placed = 0
+    if units == 1:
+        best = np.argmin(load)
+        nodes[0] = best
+        for r in range(n_resources):
+            free[best, r] -= request[r]
+        return True
+    for node in np.argsort(load, kind="mergesort"):
+        fit = fitting_units(node, units - placed, request, free)
+        for r in range(n_resources):
+            free[node, r] -= fit * request[r]
+        for _ in range(fit):
+            nodes[placed] = node
+            placed += 1
+        if placed == units:
+            break
+    return True
+
+
+class Placing:
+    """Units placed now, job by job, on what is free, by best-fit and under the cap.
+
+    Parameters
+    ----------
+    free : ndarray of int64, shape (N, R)
+        What is free on each node; changed as jobs are placed.
+    scarcity : ndarray of float64, shape (R,)
+        How much one of each resource counts.
+    power
+        The cap on power.
+
+    Attributes
+    ----------
+    left
+        What jobs may still add (microwatts).
+    """
+
+    def __init__(self, free: Ints, scarcity: NDArray[np.float64], power: PowerPart) -> None:
+        self.free, self.left = free, power.free
+        self._scarcity, self._power, self._ranks = scarcity, power, ranks_of(power.of_node)
+
+    def copy(self) -> Placing:
+        """Return another, with as much room."""
+        other = Placing(self.free.copy(), self._scarcity, self._power)
+        other.left = self.left
+        return other
+
+    def narrow(self, other: Placing) -> None:
+        """Have no more room than another has, on any node or in all."""
+        self.free = np.minimum(self.free, other.free)
+        self.left = min(self.left, other.left)
+
+    def place(self, job: int, units: int, request: Ints) -> Ints | None:
+        """Place a job and return the node of each unit; None, with nothing changed, if it does not fit."""
+        nodes = np.empty(units, np.int64)
+        if not best_fit(units, request, self.free, self._scarcity, self._ranks, nodes):
+            return None
+        self.left -= self._added(job, nodes)
+        if self._power and self.left < 0:
+            self.give_back(job, nodes, request)
+            return None
+        return nodes
+
+    def take(self, job: int, nodes: Ints, request: Ints) -> None:
+        """Give a job such nodes."""
+        np.subtract.at(self.free, nodes, request)
+        self.left -= self._added(job, nodes)
+
+    def give_back(self, job: int, nodes: Ints, request: Ints) -> None:
+        """Take its nodes from a job."""
+        np.add.at(self.free, nodes, request)
+        self.left += self._added(job, nodes)
+
+    def _added(self, job: int, nodes: Ints) -> int:
+        return self._power.added(job, nodes) if self._power else 0
+
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Nodes classified by kind, and how much each job avoids each kind."""
+
+    kind: Ints
+    """int64[N]: of each node."""
+    dislike: Floats
+    """float64[n, K]: how little each job should be on nodes of each kind: the sum over the types that they
+    have and the job does not ask for of the share of arrivals that ask for them. Infinite where it may not
+    be.
+    """
+    power: Ints = field(default_factory=lambda: np.zeros((3, 0), np.int64))
+    """int64[3, K]: what they add to the power of the machine, where a cap counts that node by node."""
+
+    def by_power(self, of_node: Ints) -> Kinds:
+        """Tell nodes of a kind apart by what each adds to the power of the machine, if that matters."""
+        if not len(of_node):
+            return self
+        apart, kind = np.unique(np.column_stack((self.kind, of_node)), axis=0, return_inverse=True)
+        dislike = np.ascontiguousarray(self.dislike[:, apart[:, 0]])
+        return Kinds(kind.reshape(-1).astype(np.int64), dislike, power_of_kinds(apart[:, 1]))
+
+
+def kinds_of(instance: Instance, rows: Ints, asked: Floats, reserve: float, yields: Bools) -> Kinds:
+    """Return the nodes of an instance classified by resource types and reserved share.
+
+    Parameters
+    ----------
+    instance
+        With all its resource types.
+    rows
+        The queued jobs that count.
+    asked, reserve
+        As in :mod:`mlsim.batch.allocators.node_fit`, whose rules these are.
+    yields : ndarray of bool, shape (n,)
+        Whether a job stays off those nodes, if it has room elsewhere on an empty machine.
+    """
+    has, kind = np.unique(instance.capacity > 0, axis=0, return_inverse=True)
+    kind = kind.reshape(-1).astype(np.int64)
+    request = instance.queued.request[rows]
+    special = has & scarce_types(instance.capacity)
+    sizes = np.bincount(kind)
+    kept = np.zeros(len(has), np.int64)
+    for row, scarce in enumerate(special.astype(np.int64)):
+        kept[row] = kept_nodes(scarce, int(sizes[row]), reserve, asked)
+    split = np.flatnonzero(kept)
+    for new, k in enumerate(split.tolist(), start=len(has)):
+        kind[np.flatnonzero(kind == k)[-kept[k] :]] = new
+    whole = np.concatenate((has, has[split])).astype(np.int64)
+    liked = np.empty((len(request), len(whole)))
+    dislikes(request, whole, asked, liked)
+    dislike = liked.copy()
+    for new, k in enumerate(split.tolist(), start=len(has)):
+        away = yields & (request[:, special[k]] == 0).all(axis=1)
+        dislike[away, new] = np.inf
+    for job in np.flatnonzero((dislike == np.inf).any(axis=1)).tolist():
+        if not _fits(instance, int(rows[job]), dislike[job, kind] < np.inf):
+            dislike[job] = liked[job]
+    return Kinds(kind, dislike).by_power(instance.power.of_node)
+
+
+def _fits(instance: Instance, job: int, allowed: Bools) -> bool:
+    """Return whether a job fits on some of the nodes when they are empty, under the power cap too."""
+    units, request = int(instance.queued.units[job]), instance.queued.request[job]
+    capacity, power, asked = instance.capacity[allowed], instance.power, request > 0
+    if (capacity[:, asked] // request[asked]).min(axis=1, initial=units).sum() < units:
+        return False
+    if not power:
+        return True
+    one = slice(job, job + 1)
+    added = least_powers(
+        instance.queued.units[one],
+        instance.queued.request[one],
+        power.counts[one],
+        power.of_node[allowed],
+        capacity,
+    )
+    return bool(added[0] <= power.capacity)

@@ -1,0 +1,451 @@
+"""The state that a dispatcher sees, and its answers carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Ints
+from mlsim.batch.allocators.node_arrays import (
+    CAPPED,
+    DRAINS,
+    EVEN,
+    MICRO,
+    POWER_LEFT,
+    REFUSED,
+    Nodes,
+    free_of_each,
+)
+from mlsim.batch.columns.job_columns import EXCLUSIVE, Columns
+from mlsim.batch.columns.job_table import (
+    ESTIMATE,
+    HELD,
+    JOB_ID,
+    NUMBER,
+    PROCESSORS,
+    START,
+    SUBMIT,
+    UNITS,
+    JobTable,
+)
+from mlsim.batch.columns.running_jobs import OVERDUE_GRACE, running_slots
+from mlsim.batch.dispatch.compiled_calls import (
+    begin_job,
+    drained_from,
+    held_by,
+    place_units,
+    start_if_fits,
+    units_on,
+)
+from mlsim.batch.matrix.node_allocation import NOW
+from mlsim.batch.user_dispatch import OwnAllocator, OwnPolicy
+from mlsim.batch.view import Drains, FurtherColumns, Reject, RunningJobs, Start, StateView, WaitingJobs, Wake
+from mlsim.errors import InputError, user_code_error
+from mlsim.platform import Machine
+from mlsim.plugins import shielded
+from mlsim.workload.log_names import OwnColumns, joined_own
+
+
+def keys_of(title: str, policy: OwnPolicy, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:
+    """Ask a policy for the keys of waiting jobs.
+
+    Raises
+    ------
+    InputError
+        If it fails, or gives something else than a number for each.
+    """
+    answer = shielded(title, now, policy.key, now, jobs)
+    try:
+        keys = np.array(answer, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{title}: key gives {answer!r:.60} at {now:g} s; allowed: numbers") from error
+    except BaseException as error:  # whatever an array of the user's own raises
+        raise user_code_error(f"{title}: failed at {now:g} s", error) from error
+    if keys.shape != (len(jobs),):
+        raise InputError(
+            f"{title}: key gives an array of shape {keys.shape} at {now:g} s; allowed: ({len(jobs)},), "
+            "a key for each waiting job"
+        )
+    if np.isnan(keys).any():
+        job = jobs.job_id[int(np.argmax(np.isnan(keys)))]
+        raise InputError(f"{title}: the key of job {job} at {now:g} s is NaN; allowed: numbers")
+    return keys
+
+
+def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
+    """Turn the nodes of each unit into units of each node."""
+    try:
+        listed = np.asarray(list(nodes))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{place}: nodes are {nodes!r:.60}; allowed: the node of each unit") from error
+    except BaseException as error:  # whatever a sequence of the user's own raises
+        raise user_code_error(f"{place}: failed", error) from error
+    if listed.shape != (units,) or not np.issubdtype(listed.dtype, np.integer):
+        raise InputError(f"{place}: nodes are {nodes!r:.60}; allowed: {units} whole numbers, one a unit")
+    if listed.min() < 0 or listed.max() >= n_nodes:
+        wrong = listed[(listed < 0) | (listed >= n_nodes)][0]
+        raise InputError(f"{place}: there is no node {wrong}; allowed: 0 to {n_nodes - 1}")
+    return np.bincount(listed, minlength=n_nodes)
+
+
+class AskedAllocator:
+    """Asks an allocator of the user's own on behalf of the kernels, which cannot raise errors.
+
+    Parameters
+    ----------
+    title
+        The allocator, for messages.
+    allocator
+        The user's object.
+    exclusive
+        Whether a unit takes a whole node.
+
+    Attributes
+    ----------
+    job_ids
+        Identifier of each job that may be asked about, by its number.
+    error
+        What went wrong first; None so far.
+    now
+        Current time, for messages.
+    """
+
+    def __init__(self, title: str, allocator: OwnAllocator, exclusive: bool) -> None:
+        self._title = title
+        self._exclusive = exclusive
+        self._allocator = allocator
+        self.job_ids: dict[int, int] = {}
+        self.error: BaseException | None = None
+        self.now = 0.0
+
+    def __call__(
+        self, number: int, units: int, request: Ints, free: Ints, capacity: Ints, placed: Ints
+    ) -> bool:
+        """Put units on nodes of ``placed``; give whether there was room for all."""
+        if self.error is not None:
+            return False
+        try:
+            placement = self._ask(number, units, request, free, capacity)
+        except BaseException as error:  # also a signal: kernels drop what is raised here
+            self.error = error
+            return False
+        if placement is None:
+            return False
+        placed[:] = placement
+        return True
+
+    def _ask(self, number: int, units: int, request: Ints, free: Ints, capacity: Ints) -> Ints | None:
+        copies = [array.copy() for array in (request, free, capacity)]
+        place = f"{self._title}: job {self.job_ids.get(number, number)} at {self.now:g} s"
+        nodes = shielded(place, self.now, self._allocator.allocate, units, *copies)
+        if nodes is None:
+            return None
+        placement = _placement(place, nodes, units, len(free))
+        over = (placement[:, None] * request > free).any(axis=1) | (self._exclusive & (placement > 1))
+        if over.any():
+            node = int(np.argmax(over))
+            raise InputError(
+                f"{place}: {placement[node]} units do not fit on node {node}; a unit asks for "
+                f"{request.tolist()}, free are {free[node].tolist()}"
+            )
+        return placement
+
+    def check(self) -> None:
+        """Raise what went wrong."""
+        if self.error is not None:
+            raise self.error
+
+
+class Answers:
+    """Carries out the answers of a dispatcher at one pass.
+
+    Parameters
+    ----------
+    title
+        The dispatcher, for messages.
+    now
+        Current time in seconds.
+    waiting
+        Slots behind the rows of ``view.waiting``.
+    columns, nodes
+        State of the batch level; changed in place.
+    places
+        The addresses at which these are written down for kernels.
+
+    Attributes
+    ----------
+    started
+        Slots of the jobs that start, in order.
+    rejected
+        Slot and reason of the jobs that are turned away.
+    wakes
+        Times at which it wants to be asked again.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        now: float,
+        waiting: Ints,
+        columns: Columns,
+        nodes: Nodes,
+        places: tuple[int, int],
+    ) -> None:
+        self._title, self._now, self._waiting = title, now, waiting
+        self._columns, self._nodes, self._places = columns, nodes, places
+        self._done: set[int] = set()
+        self.started: list[int] = []
+        self.rejected: list[tuple[int, str]] = []
+        self.wakes: list[float] = []
+        nodes.settings[REFUSED] = 0
+
+    def carry_out(self, answers: Iterable[Start | Reject | Wake]) -> None:
+        """Carry out answers in their order.
+
+        Raises
+        ------
+        InputError
+            If one cannot be; the message names the job and the time.
+        """
+        try:
+            each = iter(answers)
+        except TypeError as error:
+            raise InputError(
+                f"{self._title}: gives {answers!r:.60} at {self._now:g} s; "
+                "allowed: Start and Reject, any number"
+            ) from error
+        except BaseException as error:  # whatever an iterable of the user's own raises
+            raise user_code_error(f"{self._title}: failed at {self._now:g} s", error) from error
+        while True:
+            answer = self._ask(next, each, None)
+            if answer is None:
+                return
+            if isinstance(answer, Wake):
+                self.wakes.append(self._later(answer.at))
+                continue
+            if not isinstance(answer, Start | Reject):
+                raise InputError(
+                    f"{self._title}: gives {answer!r:.60} at {self._now:g} s; allowed: Start(row) and "
+                    "Reject(row, reason) of mlsim.batch.view, and Wake(at)"
+                )
+            slot = self._slot(answer)
+            if isinstance(answer, Reject):
+                self.rejected.append((slot, self._ask(str, answer.reason)))
+            else:
+                self._start(slot, answer)
+                self.started.append(slot)
+
+    def _later(self, at: object) -> float:
+        """Return a time that is asked for, if it is to come."""
+        if not isinstance(at, Real) or isinstance(at, bool) or not self._now < float(at) < np.inf:
+            raise InputError(
+                f"{self._title}: wants to be woken at {at!r:.60} at {self._now:g} s; allowed: seconds, more "
+                "than now, finite"
+            )
+        return float(at)
+
+    def _ask(self, method: Callable[..., Any], *arguments: object) -> Any:
+        """Have the user's code give something."""
+        return shielded(self._title, self._now, method, *arguments)
+
+    def _slot(self, answer: Start | Reject) -> int:
+        row, n = answer.job, len(self._waiting)
+        if not isinstance(row, Integral) or not 0 <= row < n:
+            raise InputError(
+                f"{self._title}: names row {row!r} at {self._now:g} s; "
+                f"allowed: rows of view.waiting, 0 to {n - 1}"
+            )
+        slot = int(self._waiting[int(row)])
+        if slot in self._done:
+            raise InputError(f"{self._place(slot)}: is named twice in one pass; allowed: once")
+        self._done.add(slot)
+        return slot
+
+    def _place(self, slot: int) -> str:
+        return f"{self._title}: job {self._columns.ints[JOB_ID, slot]} at {self._now:g} s"
+
+    def _start(self, slot: int, answer: Start) -> None:
+        backfilled = self._ask(bool, answer.backfilled)
+        self._check_shared(slot)
+        if answer.nodes is None:
+            if not start_if_fits(slot, self._now, backfilled, *self._places):
+                kept_off = ", on nodes without an announced drain before it is expected to end"
+                where = kept_off if self._nodes.settings[DRAINS] else ""
+                raise InputError(f"{self._place(slot)}: does not fit on what is free{where}")
+            return
+        units, nodes = int(self._columns.ints[UNITS, slot]), self._nodes
+        placement = _placement(self._place(slot), answer.nodes, units, len(nodes.free))
+        for node in np.flatnonzero(placement).tolist():
+            fit = units_on(slot, node, units, *self._places)
+            if placement[node] > fit:
+                asks, free = nodes.request[slot].tolist(), free_of_each(nodes)[node].tolist()
+                raise InputError(
+                    f"{self._place(slot)}: {placement[node]} of its units do not fit on node {node}, there "
+                    f"is room for {fit}; a unit asks for {asks}, free are {free}"
+                )
+        self._check_drains(slot, placement)
+        self._check_power(slot, placement)
+        place_units(placement, self._places[1])
+        begin_job(slot, self._now, backfilled, *self._places)
+
+    def _check_shared(self, slot: int) -> None:
+        """Refuse a job that asks the machine as a whole for more than nobody holds."""
+        asks, free = self._nodes.shares[slot], self._nodes.shared[NOW]
+        if (asks > free).any():
+            raise InputError(
+                f"{self._place(slot)}: asks for {asks.tolist()} of what the machine has as a whole, free are "
+                f"{free.tolist()}; see view.shared"
+            )
+
+    def _check_power(self, slot: int, placement: Ints) -> None:
+        """Refuse nodes that would take the machine above the power cap."""
+        nodes = self._nodes
+        if not nodes.settings[CAPPED]:
+            return
+        each = 1 if self._columns.rules[EXCLUSIVE] else int(nodes.request[slot, 0])
+        added = each * int(placement @ nodes.power)
+        if added > nodes.settings[POWER_LEFT]:
+            raise InputError(
+                f"{self._place(slot)}: adds {added / MICRO:g} W, and the power cap leaves "
+                f"{round(max(nodes.settings[POWER_LEFT], 0) / MICRO, 3):g} W; see view.power_units"
+            )
+
+    def _check_drains(self, slot: int, placement: Ints) -> None:
+        """Refuse nodes that are promised to maintenance before the job is expected to end."""
+        end = self._now + float(self._columns.floats[ESTIMATE, slot])
+        for node in np.flatnonzero(placement).tolist():
+            drained = drained_from(node, end, self._places[1])
+            if drained < np.inf:
+                raise InputError(
+                    f"{self._place(slot)}: an announced drain of node {node} begins at {drained:g} s, and "
+                    f"the job is expected to end at {end:g} s; see view.drains"
+                )
+
+
+_LABELS = ("user", "group", "executable", "queue", "partition")
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Make an array read-only."""
+    array.flags.writeable = False
+    return array
+
+
+class OwnOfJobs:
+    """The columns of the user's own, of all jobs that have come, by their numbers."""
+
+    def __init__(self) -> None:
+        self._parts: list[OwnColumns | None] = []
+
+    def add(self, block: OwnColumns | None) -> None:
+        """Take those of the next jobs."""
+        if block is not None:
+            self._parts.append(block)
+
+    def of(self, numbers: Ints) -> FurtherColumns:
+        """Return those of some jobs."""
+        if len(self._parts) > 1:
+            self._parts = [joined_own(self._parts)]
+        known = self._parts[0] if self._parts else None
+        if known is None:
+            return FurtherColumns()
+        return FurtherColumns({name: frozen(values[numbers]) for name, values in known.of.items()})
+
+
+def by_arrival(slots: Ints, table: JobTable) -> Ints:
+    """Order slots by the time at which their jobs came to the queue, then by their places in the log."""
+    return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
+
+
+def waiting_jobs(slots: Ints, table: JobTable, nodes: Nodes, own: OwnOfJobs) -> WaitingJobs:
+    """Copy the columns of waiting jobs."""
+    labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
+    return WaitingJobs(
+        number=frozen(table.ints[NUMBER, slots]),
+        job_id=frozen(table.ints[JOB_ID, slots]),
+        submit_time=frozen(table.floats[SUBMIT, slots]),
+        estimate=frozen(table.floats[ESTIMATE, slots]),
+        processors=frozen(table.ints[PROCESSORS, slots]),
+        units=frozen(table.ints[UNITS, slots]),
+        request=frozen(nodes.request[slots]),
+        **labels,
+        columns=own.of(table.ints[NUMBER, slots]),
+        shares=frozen(nodes.shares[slots]),
+    )
+
+
+def running_jobs(
+    slots: Ints, now: float, table: JobTable, nodes: Nodes, places: tuple[int, int], own: OwnOfJobs
+) -> RunningJobs:
+    """Copy the columns of running jobs, and who holds what; ``places`` are those of :func:`view_of`."""
+    labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
+    expected = table.floats[START, slots] + table.floats[ESTIMATE, slots]
+    job, node, units = held_by(slots, *places)
+    return RunningJobs(
+        number=frozen(table.ints[NUMBER, slots]),
+        job_id=frozen(table.ints[JOB_ID, slots]),
+        start_time=frozen(table.floats[START, slots]),
+        expected_end=frozen(np.maximum(expected, now + OVERDUE_GRACE)),
+        units=frozen(table.ints[HELD, slots]),
+        request=frozen(nodes.request[slots]),
+        **labels,
+        held_job=frozen(job),
+        held_node=frozen(node),
+        held_units=frozen(units),
+        columns=own.of(table.ints[NUMBER, slots]),
+        shares=frozen(nodes.shares[slots]),
+    )
+
+
+def view_of(
+    now: float,
+    waiting: Ints,
+    machine: Machine,
+    exclusive: bool,
+    table: JobTable,
+    columns: Columns,
+    nodes: Nodes,
+    places: tuple[int, int],
+    own: OwnOfJobs,
+) -> StateView:
+    """Copy the state; a dispatcher may keep what it gets.
+
+    ``places`` are the addresses at which ``columns`` and ``nodes`` are written down for kernels.
+    """
+    running = by_arrival(running_slots(columns), table)
+    return StateView(
+        now=now,
+        resources=machine.resources,
+        capacity=frozen(nodes.capacity.copy()),
+        free=frozen(free_of_each(nodes)),
+        exclusive=exclusive,
+        waiting=waiting_jobs(waiting, table, nodes, own),
+        running=running_jobs(running, now, table, nodes, places, own),
+        drains=_drains(nodes),
+        shared=machine.shared.names,
+        shared_capacity=frozen(machine.shared.capacity.copy()),
+        shared_free=frozen(nodes.shared[NOW].copy()),
+        power_units=_power_units(nodes, len(nodes.capacity) if exclusive else machine.n_cores),
+        power_left=int(nodes.settings[POWER_LEFT]) if nodes.settings[CAPPED] else None,
+        power_added=frozen(nodes.power.copy() if nodes.settings[CAPPED] else nodes.power[:0].copy()),
+    )
+
+
+def _power_units(nodes: Nodes, most: int) -> int | None:
+    """Return how many units of equal power the cap leaves, of at most so many."""
+    if not (nodes.settings[CAPPED] and nodes.settings[EVEN]):
+        return None
+    left, each = int(nodes.settings[POWER_LEFT]), int(nodes.power[0])
+    if each == 0:  # what jobs hold makes no difference
+        return most if left >= 0 else -most
+    return min(left // each, most)
+
+
+def _drains(nodes: Nodes) -> Drains:
+    """Copy what is known of announced drains."""
+    begin, end = np.repeat(nodes.drain_times, np.diff(nodes.drain_first), axis=1)
+    return Drains(frozen(nodes.drain_nodes.copy()), frozen(begin), frozen(end))

@@ -1,0 +1,277 @@
+"""Records of jobs, passes and messages."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from dataclasses import fields, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import compile_seconds
+from mlsim._memory import let_go_of_freed
+from mlsim.batch.columns.job_table import NUMBER, JobTable
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.coordination import (
+    JobCompleted,
+    MessageLog,
+    NodeIdle,
+    NodeReturned,
+    ReleaseAccepted,
+    ReleaseRejected,
+    ReleaseRequest,
+    Sent,
+)
+from mlsim.record import Jobs, JobState, MessageKind, Messages, Passes, Rejections, empty
+from mlsim.record.growing_arrays import HELD_ROWS, GrowingArray, let_go
+
+_BLOCK_ROWS = 1 << 16
+
+_COLUMNS = {
+    "job_id": "job_id",
+    "submit_time": "submit_time",
+    "start_time": "start_time",
+    "end_time": "end_time",
+    "walltime": "walltime",
+    "prediction": "estimate",
+    "log_run_time": "run_time",
+    "processors": "processors",
+    "cores": "cores",
+    "state": "state",
+    "backfilled": "backfilled",
+    "user": "user",
+    "group": "group",
+    "executable": "executable",
+    "queue": "queue",
+    "partition": "partition",
+}
+"""Column of the record -> column of the job table."""
+
+
+class JobRecorder:
+    """Takes over the rows of ended jobs from the table, many at a time, each to the place of its arrival."""
+
+    def __init__(self, table: JobTable, requests: Requests) -> None:
+        self._table = table
+        self._requests = requests
+        types = {name: column.dtype for name, column in _columns_of(empty(Jobs)).items()}
+        self._columns = {name: GrowingArray(dtype) for name, dtype in types.items()}
+        self._rows = 0
+
+    def record_ended(self, slots: NDArray[np.int64]) -> None:
+        """Copy the rows of ended jobs and free their slots.
+
+        Raises
+        ------
+        OutputError
+            If there is no room for the columns of very many jobs.
+        """
+        if not len(slots):
+            return
+        numbers = self._table.column("number")[slots]
+        rows = max(self._rows, int(numbers.max()) + 1)
+        block = {name: self._table.column(source)[slots] for name, source in _COLUMNS.items()}
+        block["working"] = self._requests.working(block["processors"], block["cores"])
+        qos = self._table.column("qos")[slots]
+        self._take_if_known(block, "qos", qos, (qos != -1).any(), -1)
+        withdrawn = block["state"] == JobState.WITHDRAWN
+        times = np.where(withdrawn, self._table.column("withdraw_time")[slots], np.nan)
+        self._take_if_known(block, "withdraw_time", times, withdrawn.any(), np.nan)
+        for name, column in self._columns.items():
+            column.reserve(rows, self._rows)
+            column.array[numbers] = block[name]
+            let_go(column.array)
+        self._rows = rows
+        self._table.free_slots(slots)
+        if rows > HELD_ROWS:
+            let_go_of_freed()
+
+    def _take_if_known(
+        self, block: dict[str, NDArray[Any]], name: str, values: NDArray[Any], known: bool, unknown: float
+    ) -> None:
+        """Take a column over that not every run has, from the first job on that has a value."""
+        if name not in self._columns and known:
+            column = self._columns[name] = GrowingArray(values.dtype)
+            column.reserve(self._rows, 0)
+            column.array[: self._rows] = unknown
+        if name in self._columns:
+            block[name] = values
+
+    def jobs(self) -> Jobs:
+        """Return all rows in order of arrival: row k is the job with number k."""
+        return Jobs(**{name: column.array[: self._rows] for name, column in self._columns.items()})
+
+
+class RejectionLog:
+    """Which jobs were turned away, and why: a byte or two for every job up to the last one of them."""
+
+    def __init__(self) -> None:
+        self._codes = GrowingArray(np.int16)  # by number of the job; 0 is none, else 1 + place of the reason
+        self._rows = 0
+        self._reasons: dict[str, int] = {}
+        self._n_rejected = 0
+
+    def add(self, numbers: NDArray[np.int64], reason: str) -> None:
+        """Record that jobs, each for the first time, were rejected for a reason.
+
+        Raises
+        ------
+        OutputError
+            If there is no room for the rows of very many jobs.
+        """
+        if not len(numbers):
+            return
+        code = self._reasons.setdefault(reason, len(self._reasons)) + 1
+        rows = max(self._rows, int(numbers.max()) + 1)
+        self._codes.reserve(rows, self._rows)
+        self._codes.array[self._rows : rows] = 0
+        self._codes.array[numbers] = code
+        self._rows = rows
+        self._n_rejected += len(numbers)
+        let_go(self._codes.array)
+
+    def record(self) -> Rejections:
+        """Return the rejections, one row a job, in order of arrival."""
+        jobs, reasons = (GrowingArray(dtype, capacity=0) for dtype in (np.int64, np.int32))
+        for column in (jobs, reasons):
+            column.reserve(self._n_rejected, 0)
+        n = 0
+        for first in range(0, self._rows, _BLOCK_ROWS):
+            codes = self._codes.array[first : min(first + _BLOCK_ROWS, self._rows)]
+            found = np.flatnonzero(codes)
+            rows = slice(n, n + len(found))
+            jobs.array[rows] = found + first
+            reasons.array[rows] = codes[found] - 1
+            n += len(found)
+            let_go(self._codes.array, jobs.array, reasons.array)
+        return Rejections(jobs.array[:n], reasons.array[:n], tuple(self._reasons))
+
+
+def _columns_of(jobs: Jobs) -> dict[str, NDArray[Any]]:
+    columns = {field.name: getattr(jobs, field.name) for field in fields(Jobs)}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def wall_clock() -> float:
+    """Return wall-clock seconds without the time in which kernels are compiled, which is once a machine."""
+    return time.perf_counter() - compile_seconds()
+
+
+class _State(Protocol):
+    """What a pass leaves."""
+
+    @property
+    def n_free(self) -> int:
+        """Units that no job holds."""
+        ...
+
+    def running(self) -> list[int]:
+        """Slots of the running jobs."""
+        ...
+
+
+class PassLog:
+    """A row for every pass, in columns that grow: 48 bytes each."""
+
+    def __init__(self) -> None:
+        self._floats = {name: array("d") for name in ("time", "wall_time")}
+        self._ints = {name: array("q") for name in ("queue_length", "started", "running", "free_units")}
+
+    def add(self, now: float, waiting: int, started: int, state: _State, seconds: float) -> None:
+        """Add the pass that has just ended.
+
+        Parameters
+        ----------
+        now
+            Simulated time in seconds.
+        waiting
+            Jobs that waited when it began.
+        started
+            Jobs it started.
+        state
+            As the pass left it.
+        seconds
+            Wall-clock seconds it took.
+        """
+        self._floats["time"].append(now)
+        self._floats["wall_time"].append(seconds)
+        self._ints["queue_length"].append(waiting)
+        self._ints["started"].append(started)
+        self._ints["running"].append(len(state.running()))
+        self._ints["free_units"].append(state.n_free)
+
+    def passes(self) -> Passes:
+        """Return the rows of all passes."""
+        columns: dict[str, NDArray[Any]] = {
+            **{name: np.array(column, np.float64) for name, column in self._floats.items()},
+            **{name: np.array(column, np.int64) for name, column in self._ints.items()},
+        }
+        return Passes(**columns)
+
+
+class DispatchTimes:
+    """The wall time of the pass that started each job."""
+
+    def __init__(self) -> None:
+        self._numbers: list[NDArray[np.int64]] = []
+        self._seconds = array("d")
+
+    def add(self, slots: NDArray[np.int64], table: JobTable, seconds: float) -> None:
+        """Record a pass that started the jobs in these slots."""
+        self._numbers.append(table.ints[NUMBER, slots])
+        self._seconds.append(seconds)
+
+    def added_to(self, jobs: Jobs) -> Jobs:
+        """Return the jobs with their dispatch times, those of the last attempt where there were several."""
+        times = np.full(len(jobs.job_id), np.nan)
+        if self._numbers:
+            many = [len(numbers) for numbers in self._numbers]
+            times[np.concatenate(self._numbers)] = np.repeat(np.array(self._seconds), many)
+        return replace(jobs, dispatch_time=times)
+
+
+_MESSAGE_ROWS_COLUMNS = {
+    "sent": np.float64,
+    "received": np.float64,
+    "job": np.int64,
+    "kind": np.int8,
+    "node": np.int64,
+    "nodes": np.int64,
+    "for_job": np.int64,
+    "remaining_iterations": np.int64,
+    "remaining_work": np.float64,
+}
+_KINDS = {
+    NodeIdle: MessageKind.NODE_IDLE,
+    JobCompleted: MessageKind.JOB_COMPLETED,
+    ReleaseRequest: MessageKind.RELEASE_REQUEST,
+    ReleaseAccepted: MessageKind.RELEASE_ACCEPTED,
+    ReleaseRejected: MessageKind.RELEASE_REJECTED,
+    NodeReturned: MessageKind.NODE_RETURNED,
+}
+
+
+def message_rows(log: MessageLog) -> Messages:
+    """Put messages into rows, in order of (sent, received, job); an acceptance has a row for each node."""
+    rows = sorted(row for sent in log.messages for row in _rows_of(sent))
+    columns: dict[str, NDArray[Any]] = {
+        name: np.array([row[place] for row in rows], dtype)
+        for place, (name, dtype) in enumerate(_MESSAGE_ROWS_COLUMNS.items())
+    }
+    return Messages(**columns)
+
+
+def _rows_of(sent: Sent) -> list[tuple[Any, ...]]:
+    message = sent.message
+    head = (message.time, sent.received, sent.number, int(_KINDS[type(message)]))
+    if isinstance(message, NodeIdle):
+        return [(*head, message.node, 1, -1, message.remaining_iterations, message.remaining_work)]
+    if isinstance(message, ReleaseRequest):
+        return [(*head, -1, message.nodes, message.for_job, 0, 0.0)]
+    if isinstance(message, ReleaseAccepted):
+        return [(*head, node, 1, -1, 0, 0.0) for node in message.nodes]
+    if isinstance(message, NodeReturned):
+        return [(*head, message.node, 1, -1, 0, 0.0)]
+    return [(*head, -1, 0, -1, 0, 0.0)]

@@ -1,4 +1,0 @@
-"""The predictors of the catalogue.
-
-They use the job as predictors see it.
-"""

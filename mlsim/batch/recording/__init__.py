@@ -1,1 +1,0 @@
-"""What is kept of jobs and passes for the records. It uses the columns and the requests."""

@@ -1,0 +1,92 @@
+"""A cap on the power of the machine, as a number of units."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.platform.machine import PowerColumns
+
+_ROUNDING = 1e-6
+"""Units by which the power of held units may exceed the cap through rounding errors."""
+
+
+class PowerCap:
+    """What a cap leaves for jobs.
+
+    Counts of units make sense where it is even only.
+
+    Parameters
+    ----------
+    power
+        Power of the nodes.
+    cores
+        Cores of each node.
+    exclusive
+        Whether a unit is a whole node; else it is a core.
+    levels
+        From a time on (s) so much (W), in order of time.
+
+    Attributes
+    ----------
+    of_each
+        What each node, or each core of it where these are given singly, adds when it is held, in W.
+    of_waking
+        What each node adds when it comes back into use, in W.
+    watts
+        The cap now.
+    """
+
+    def __init__(
+        self,
+        power: PowerColumns,
+        cores: NDArray[np.int64],
+        exclusive: bool,
+        levels: tuple[tuple[float, float], ...],
+    ) -> None:
+        self._power = power
+        self.of_each = (power.busy - power.idle) / (1 if exclusive else cores)
+        self.of_waking = power.idle - power.off
+        self._of_a_unit = float(self.of_each[0])
+        self._units = len(cores) if exclusive else int(cores.sum())
+        self.levels = levels
+        self.watts = math.inf if levels[0][0] > 0.0 else levels[0][1]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether every node, or core, adds the same."""
+        return bool((self.of_each == self.of_each[0]).all())
+
+    @property
+    def highest(self) -> float:
+        """What jobs may add when all nodes are in use and the cap is at its highest, in W."""
+        # Before the first level there is no cap.
+        most = math.inf if self.levels[0][0] > 0.0 else max(watts for _, watts in self.levels)
+        return most - float(self._power.idle.sum())
+
+    def left(self, is_on: NDArray[np.bool_]) -> float:
+        """Return what jobs may add to the power of nodes that are on, in W; below 0 if nothing."""
+        return self.watts - float(np.where(is_on, self._power.idle, self._power.off).sum())
+
+    @property
+    def largest(self) -> int:
+        """Units that jobs may hold when all nodes are in use and the cap is at its highest."""
+        return self._units_under(self.highest)
+
+    def units(self, is_on: NDArray[np.bool_]) -> int:
+        """Units that jobs may hold now.
+
+        Parameters
+        ----------
+        is_on
+            Which nodes are in use, or held by jobs though they are not.
+        """
+        return self._units_under(self.left(is_on))
+
+    def _units_under(self, left: float) -> int:
+        """Units that may be held where they may add so much."""
+        if self._of_a_unit == 0.0 or left == math.inf:
+            return self._units if left >= 0.0 else 0
+        return min(math.floor(left / self._of_a_unit + _ROUNDING), self._units)

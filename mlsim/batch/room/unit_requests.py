@@ -1,0 +1,294 @@
+"""Requests of jobs in units of the machine, and requests that never fit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mlsim._arrays import Ints, Mask
+from mlsim.batch.room.power_cap import PowerCap
+from mlsim.platform import Machine
+from mlsim.scenario import CORES, MEMORY, Mapping, RequestConfig, megabytes
+from mlsim.workload.resource_requests import MB, NODE_COUNT, ResourceRequests
+from mlsim.workload.workload_jobs import JobBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """How jobs ask this machine for room."""
+
+    mapping: Mapping
+    """``core``: a processor is a unit of one core or more, jobs share nodes. ``node``: a processor is a whole
+    node. ``packed``: a job gets as many whole nodes as its processors fill.
+    """
+    capacity: int
+    """Units of the whole machine, for jobs that say nothing of their own."""
+    cores_per_node: int
+    """Cores of every node (``packed`` only)."""
+    cores_per_unit: int = 1
+    """Cores of a unit (``core`` only)."""
+    resources: tuple[str, ...] = ("cores",)
+    """Names of what a node has; ``cores`` first."""
+    defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """What a unit asks of each beside cores where its log does not say it."""
+    per_job: bool = False
+    """Whether the log says what its jobs ask for."""
+    largest_node: int = 1
+    """Cores of the largest node."""
+    shared: tuple[str, ...] = ()
+    """Names of what the machine has as a whole."""
+    shared_defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """What a job asks of each, in all, where its log does not say it."""
+
+    @classmethod
+    def on(
+        cls,
+        machine: Machine,
+        mapping: Mapping,
+        config: RequestConfig | None = None,
+        per_job: bool = False,
+    ) -> Requests:
+        """Describe the requests of a mapping on a machine."""
+        config = config or RequestConfig()
+        capacity = machine.n_nodes
+        if mapping is Mapping.CORE:
+            capacity = int((machine.cores // config.cores).sum())
+        amounts = dict(config.resources) | {MEMORY: megabytes(config.default_memory)}
+        defaults = [amounts.get(name, 0) for name in machine.resources[1:]]
+        return cls(
+            mapping,
+            capacity,
+            int(machine.cores[0]),
+            config.cores,
+            machine.resources,
+            np.array(defaults, np.int64),
+            per_job,
+            int(machine.cores.max()),
+            machine.shared.names,
+            _default_shares(machine, config),
+        )
+
+    def for_columns(self, columns: Collection[str]) -> Requests:
+        """Return the same for a log with these columns of requests (its header's ``request_columns``)."""
+        # Whole nodes are units of a pool, however many nodes a job asks for.
+        plain = {NODE_COUNT} if self.exclusive else set()
+        return replace(self, per_job=bool(set(columns) - plain))
+
+    @property
+    def plain(self) -> bool:
+        """Whether every unit is a whole node, whatever it has, or one core."""
+        return len(self.resources) == 1 and self.cores_per_unit == 1 and not self.per_job
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether nodes are given whole."""
+        return self.mapping is not Mapping.CORE
+
+    @property
+    def largest(self) -> int:
+        """The most processors that a job can ask for and still fit on the empty machine."""
+        return self.capacity * self.cores_per_node if self.mapping is Mapping.PACKED else self.capacity
+
+    def units(self, processors: Ints) -> Ints:
+        """Return the units of jobs that ask for so many processors and say nothing of nodes and units."""
+        if self.mapping is Mapping.PACKED:
+            return -(-processors // self.cores_per_node)
+        return processors.copy()
+
+    def units_of(self, jobs: JobBlock) -> Ints:
+        """Return the units of jobs."""
+        units, nodes = self.units(jobs.processors), jobs.node_count
+        if not self.exclusive:
+            units = self._divided(jobs)
+        elif self.mapping is Mapping.PACKED:
+            units = np.maximum(units, nodes)
+        else:
+            units = np.where(nodes > 0, nodes, units)
+        return np.where(_own_units(jobs), _units(jobs), units)
+
+    def _divided(self, jobs: JobBlock) -> Ints:
+        """Return the units by which processors and totals of jobs on shared nodes divide."""
+        units, nodes = jobs.processors.copy(), jobs.node_count
+        if jobs.asked is not None:
+            for name, totals in zip(jobs.asked.names, jobs.asked.totals.T, strict=True):
+                if name != MEMORY and name not in self.shared:
+                    units = np.gcd(units, np.maximum(totals, 0))
+        # Who asks for more cores than so many nodes have cannot be bound to them: the count is a least one.
+        bound = (nodes > 0) & (jobs.processors * self.cores_per_unit <= nodes * self.largest_node)
+        return np.where(bound & (units % np.maximum(nodes, 1) == 0), nodes, units)
+
+    def per_unit(self, jobs: JobBlock, units: Ints) -> Ints:
+        """Return what one unit of each job asks of each resource.
+
+        Cores are those that the job's processors fill on a unit; with whole nodes the unit gets the others
+        too.
+
+        Returns
+        -------
+        ndarray of int64, shape (jobs, resources)
+        """
+        own, each = _own_units(jobs), -(-jobs.processors // units)
+        request = np.empty((len(jobs), len(self.resources)), np.int64)
+        request[:, 0] = each
+        request[:, 1:] = self.defaults
+        if self.mapping is Mapping.CORE:  # a unit may be several processors; defaults are those of one
+            request[~own, 0] *= self.cores_per_unit
+            request[~own, 1:] *= each[~own, None]
+        elif self.mapping is Mapping.NODE:
+            request[~own, 0] = 1
+        if jobs.asked is not None:
+            for name, totals in zip(jobs.asked.names, jobs.asked.totals.T, strict=True):
+                if name not in self.shared:
+                    place, known = self.resources.index(name), totals >= 0
+                    parts = (
+                        _memory_of_each(jobs.asked, totals, units) if name == MEMORY else -(-totals // units)
+                    )
+                    request[known, place] = parts[known]
+        return request
+
+    def shares_of(self, jobs: JobBlock) -> Ints:
+        """Return what each job asks, in all, of what the machine has as a whole.
+
+        Returns
+        -------
+        ndarray of int64, shape (jobs, shared)
+        """
+        shares = np.tile(self.shared_defaults, (len(jobs), 1))
+        if jobs.asked is not None:
+            for place, name in enumerate(self.shared):
+                if name in jobs.asked.names:
+                    totals = jobs.asked.totals[:, jobs.asked.names.index(name)]
+                    shares[:, place] = np.where(totals >= 0, totals, shares[:, place])
+        return shares
+
+    def working(self, processors: Ints, cores: Ints) -> Ints:
+        """Return how many of the cores that jobs hold their processors fill."""
+        if self.mapping is Mapping.NODE:
+            return cores.copy()
+        return np.minimum(processors * self.cores_per_unit, cores)
+
+
+def _own_units(jobs: JobBlock) -> Mask:
+    """Return which jobs' log says their units."""
+    return _units(jobs) > 0
+
+
+def _units(jobs: JobBlock) -> Ints:
+    return np.full(len(jobs), -1, np.int64) if jobs.asked is None else jobs.asked.units
+
+
+def _memory_of_each(asked: ResourceRequests, totals: Ints, units: Ints) -> Ints:
+    """Return the memory of each unit (MB, rounded down)."""
+    size = totals * MB if asked.exact is None else np.where(asked.exact >= 0, asked.exact, totals * MB)
+    return size // units // MB
+
+
+def _default_shares(machine: Machine, config: RequestConfig) -> Ints:
+    amounts = {name: share.whole for name, share in config.shares.items()}
+    return np.array([amounts.get(name, 0) for name in machine.shared.names], np.int64)
+
+
+_MOST_REASONS = 100
+"""Different reasons that name amounts; further ones do not, so that tables of reasons stay short."""
+
+
+class Misfits:
+    """Finds jobs that no set of nodes could hold, whatever else runs.
+
+    Parameters
+    ----------
+    machine
+        The nodes, all in use.
+    requests
+        How jobs ask for room.
+    strict
+        Whether a job needs neighbouring nodes.
+    cap
+        A cap on power, under which every unit adds as much.
+    """
+
+    def __init__(
+        self, machine: Machine, requests: Requests, strict: bool = False, cap: PowerCap | None = None
+    ) -> None:
+        self._requests, self._strict, self._cap = requests, strict, cap
+        self._shared = machine.shared
+        # Neighbours matter only to jobs that need them.
+        if strict:
+            self._has, self._count = machine.capacity, np.ones(machine.n_nodes, np.int64)
+        else:
+            self._has, self._count = np.unique(machine.capacity, axis=0, return_counts=True)
+        self._nouns = tuple("MB of memory" if name == MEMORY else name for name in machine.resources)
+        self._named: set[str] = set()
+
+    def find(self, units: Ints, request: Ints, shares: Ints) -> dict[str, Mask]:
+        """Return which jobs the machine cannot hold, by reason.
+
+        Parameters
+        ----------
+        units
+            Of each job.
+        request, shares
+            What a unit of each asks for, and the job of the machine as a whole.
+        """
+        asked = np.column_stack([units, request, shares])
+        distinct, of = np.unique(asked, axis=0, return_inverse=True)
+        last = 1 + request.shape[1]
+        reasons = [self._reason(int(row[0]), row[1:last], row[last:]) for row in distinct]
+        return {
+            reason: np.array([found == reason for found in reasons], np.bool_)[of.ravel()]
+            for reason in sorted(set(reasons) - {""})
+        }
+
+    def find_in(self, jobs: JobBlock) -> dict[str, Mask]:
+        """Return which jobs of a block the machine cannot hold, by reason."""
+        units = self._requests.units_of(jobs)
+        return self.find(units, self._requests.per_unit(jobs, units), self._requests.shares_of(jobs))
+
+    def _reason(self, units: int, request: Ints, shares: Ints) -> str:
+        exclusive = self._requests.exclusive
+        largest, asked = self._has.max(axis=0), request > 0
+        for r in np.flatnonzero(request > largest).tolist():
+            return self.say(
+                f"{request[r]:,} ", self._nouns[r], " on one node", f"the largest has {largest[r]:,}"
+            )
+        each = ", ".join(f"{request[r]:,} {self._nouns[r]}" for r in np.flatnonzero(asked).tolist())
+        fit = (self._has[:, asked] // request[asked]).min(axis=1, initial=1 if exclusive else units)
+        if not fit.any():
+            return self.say(f"{each}: ", "all of them", " on one node", "no node has them together")
+        total = self._count @ self._has
+        for r in np.flatnonzero(units * request > total).tolist() if not exclusive else ():
+            return self.say(f"{units * request[r]:,} ", self._nouns[r], "", f"the machine has {total[r]:,}")
+        if (held := int(fit @ self._count)) < units:
+            of_each = f" of {each} each" if request[1:].any() or not exclusive else ""
+            there = f"the machine has {held:,}"
+            return self.say(f"{units:,} ", "nodes" if exclusive else "units", of_each, there)
+        for name, unit, asks, has in zip(
+            self._shared.names, self._shared.units, shares, self._shared.capacity, strict=True
+        ):
+            if asks > has:
+                noun = f"{unit} of {name}" if unit else name
+                return self.say(f"{asks:,} ", noun, "", f"the machine has {has:,}")
+        if self._strict and (longest := _most_in_a_row(fit)) < units:
+            there = f"at most {longest:,} are side by side"
+            return self.say(f"{units:,} ", f"neighbouring {'nodes' if exclusive else 'units'}", "", there)
+        powered = units if exclusive else units * int(request[0])
+        if self._cap is not None and powered > self._cap.largest:
+            there = f"the power cap leaves {self._cap.largest:,}"
+            return self.say(f"{powered:,} ", "nodes" if exclusive else CORES, "", there)
+        return ""
+
+    def say(self, amount: str, noun: str, where: str, there: str) -> str:
+        """Return a reason; one without amounts if very many have been named already."""
+        reason = f"asks for {amount}{noun}{where}; {there}"
+        if reason not in self._named and len(self._named) >= _MOST_REASONS:
+            return f"asks for more {noun}{' on one node' if where else ''} than there are"
+        self._named.add(reason)
+        return reason
+
+
+def _most_in_a_row(fit: Ints) -> int:
+    """Return the most units that neighbouring nodes, all with room, hold."""
+    stretches = np.split(fit, np.flatnonzero(fit == 0))
+    return max(int(stretch.sum()) for stretch in stretches)

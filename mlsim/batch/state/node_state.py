@@ -1,0 +1,540 @@
+"""Nodes by resources, and what is out of use of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Ints
+from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators.node_arrays import (
+    ALLOCATOR,
+    CAPPED,
+    DRAINS,
+    EVEN,
+    LEARNS,
+    MICRO,
+    MOST_REFUSED,
+    N_SETTINGS,
+    POOLED,
+    POWER_LEFT,
+    SEED,
+    STRICT,
+    Nodes,
+    free_of_each,
+    kept_words,
+)
+from mlsim.batch.allocators.node_fit import sorts_of
+from mlsim.batch.columns.job_columns import EARLY, FREE, QUEUED, RUNNING, pack_pointers
+from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, HELD, START, UNITS
+from mlsim.batch.columns.occupancy import runs_of
+from mlsim.batch.dispatch import compiled_calls
+from mlsim.batch.matrix.node_allocation import N_SHARED_ROWS, NOW
+from mlsim.batch.room.pool import AnnouncedDrain
+from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.unit_requests import Misfits, Requests
+from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.errors import InputError
+from mlsim.platform import Machine
+from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, EasyRule
+from mlsim.workload.workload_jobs import JobBlock
+
+_MOST_NODES_IN_PAIRS = 4096
+_SEGMENTS_BESIDE = 4
+"""Segments of the profile beside those of jobs and drains: what comes after the last, now, an overdue end."""
+_MOST_POWER = 2.0**62
+
+
+class NodesRoom:
+    """Nodes by resources; the methods are those of :class:`mlsim.batch.state.batch_state.MachineRoom`.
+
+    Parameters
+    ----------
+    jobs
+        Who holds what.
+    machine
+        The nodes.
+    config
+        The dispatcher.
+    requests
+        How jobs ask for room.
+    seed
+        Of random choices of nodes.
+    cap
+        A cap on power.
+    announced
+        Whether drains may be announced.
+
+    Attributes
+    ----------
+    arrays, address
+        The nodes, and where kernels find them written down, until arrays grow.
+    """
+
+    def __init__(
+        self,
+        jobs: BatchColumns,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        seed: int = 0,
+        cap: PowerCap | None = None,
+        announced: bool = False,
+    ) -> None:
+        n_nodes, n_resources = machine.capacity.shape
+        self._jobs, self._requests, self._cap = jobs, requests, cap
+        self._misfits = Misfits(machine, requests, config.contiguity is Contiguity.STRICT)
+        self._cores = machine.cores
+        self._capacity, self._available = machine.capacity.copy(), machine.capacity.copy()
+        self._total = self._available.sum(axis=0)
+        self._settings = np.zeros(N_SETTINGS, np.int64)
+        self._request = np.zeros((0, n_resources), np.int64)
+        self._plan = np.zeros((0, kept_words(n_nodes)), np.int64)
+        n_shared = len(machine.shared.names)
+        self._shares = np.zeros((0, n_shared), np.int64)
+        self._shared = np.zeros((N_SHARED_ROWS, n_shared), np.int64)
+        self._shared[NOW] = machine.shared.capacity
+        self._shared_profile = np.zeros((0, n_shared), np.int64)
+        self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
+        self._static = _static_kinds(machine, cap)
+        demand = _demand_arrays(machine, config)
+        most_kept = (config.reserve * demand["sort_size"]).astype(np.int64)
+        if len(most_kept):
+            self._static = _apart(self._static, demand["place_in_sort"] <= most_kept[demand["sort"]])
+        self._kept = np.zeros((0, len(most_kept)), np.int64)
+        self._kinds: dict[tuple[int, ...], int] = {}  # of nodes that announced drains are for
+        self._drains_of: dict[int, tuple[int, ...]] = {}
+        self._scratch = _scratch(machine, config.allocator, self._static, len(most_kept)) | demand
+        self._drains: tuple[AnnouncedDrain, ...] = ()
+        self._drain_arrays = _drain_arrays(())
+        self._down = np.zeros(n_nodes, np.int64)
+        # For how many announced drains a node is out of use, and when they will be over.
+        self._drained = np.zeros(n_nodes, np.int64)
+        self._drained_until = np.zeros(n_nodes)
+        self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
+        # Who names the nodes of a job can take those that add least; else the allocator chooses.
+        self._names_nodes = not isinstance(config.dispatcher, Dispatcher) or config.dispatcher.solves
+        if cap is not None:
+            _check_cap(config)
+            self._scratch["power"] = np.rint(cap.of_each * MICRO).astype(np.int64)
+            self._scratch["wakes"] = np.rint(cap.of_waking * MICRO).astype(np.int64)
+            self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
+        jobs.counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
+        # The key may be a name of the user's own, which the codes of the catalogue do not have.
+        self._settings[ALLOCATOR] = at.CODES.get(config.allocator, at.OWN)
+        self._settings[STRICT] = config.contiguity is Contiguity.STRICT
+        self._settings[SEED] = seed
+        self._settings[LEARNS] = config.demand is None
+        # A job is kept off nodes that are drained, and not off others.
+        self._settings[POOLED] = not (announced or config.names_nodes) and self._is_pool()
+        self._make_arrays()
+
+    def _is_pool(self) -> bool:
+        """Whether reservations may count units: nodes are alike, and given whole or core by core."""
+        alike = bool((self._capacity == self._capacity[0]).all())
+        simple = self._requests.exclusive or self._requests.plain
+        own = self._settings[ALLOCATOR] == at.OWN
+        return alike and simple and not self._settings[STRICT] and not own
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether reservations count units and not nodes."""
+        return bool(self._settings[POOLED])
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether jobs hold parts of nodes out of use that must not be given on; kernels see to it."""
+        return False
+
+    # Jobs that end, release nodes and get them back
+
+    def end(self, slot: int, now: float) -> None:
+        """End a job: free what it still holds."""
+        compiled_calls.end_job(slot, now, self._jobs.address, self.address)
+
+    def release_row(self, slot: int, row: int, now: float) -> None:
+        """Free the nodes of an occupancy row of a job that goes on."""
+        compiled_calls.release_row(slot, row, now, self._jobs.address, self.address)
+
+    def return_node(self, slot: int, node: int, now: float) -> int:
+        """Return a free node to a job that had released it; return the new occupancy row."""
+        return compiled_calls.return_node(slot, node, now, self._jobs.address, self.address)
+
+    def reservation(self, slot: int, now: float) -> float:
+        """Return when a waiting job could start, by estimates (s)."""
+        return compiled_calls.reserve(slot, now, self._jobs.address, self.address)
+
+    # Jobs that come
+
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+        """Store what jobs ask for; return those that no set of nodes could hold, by reason."""
+        units = self._jobs.table.ints[UNITS, slots]
+        self._request[slots] = self._requests.per_unit(block, units)
+        self._shares[slots] = self._requests.shares_of(block)
+        self._kept[slots] = 0  # until they arrive
+        reasons = self._misfits.find(units, self._request[slots], self._shares[slots])
+        return reasons if self._cap is None else reasons | self._beyond_cap(slots, reasons)
+
+    def _beyond_cap(
+        self, slots: Ints, reasons: Mapping[str, NDArray[np.bool_]]
+    ) -> dict[str, NDArray[np.bool_]]:
+        """Return which other jobs the cap forbids even on the empty machine, by reason."""
+        assert self._cap is not None
+        others = ~np.logical_or.reduce([np.zeros(len(slots), np.bool_), *reasons.values()])
+        highest = _micro(self._cap.highest, self._total_units)
+        beyond: dict[str, NDArray[np.bool_]] = {}
+        asked = np.column_stack([self._jobs.table.ints[UNITS, slots], self._request[slots]])
+        _, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
+        for k, row in enumerate(first.tolist()):
+            slot, found = int(slots[row]), others & (of.ravel() == k)
+            wanted = (
+                self._least_power(slot)
+                if self._names_nodes
+                else compiled_calls.power_wanted(slot, self._jobs.address, self.address)
+            )
+            if wanted > highest and found.any():
+                there = f"the power cap leaves {self._cap.highest:,.10g} W"
+                reason = self._misfits.say(f"{wanted / MICRO:,.10g} ", "W", "", there)
+                beyond[reason] = beyond.get(reason, np.zeros_like(found)) | found
+        return dict(sorted(beyond.items()))
+
+    def _least_power(self, slot: int) -> int:
+        """Return the power (microwatts) that a job adds on the nodes of the empty machine that add least."""
+        units, request = int(self._jobs.table.ints[UNITS, slot]), self._request[slot]
+        asked, exclusive = request > 0, self._requests.exclusive
+        most = 1 if exclusive else units
+        fit = (self._capacity[:, asked] // request[asked]).min(axis=1, initial=most)
+        order = np.argsort(self.arrays.power, kind="stable")
+        before = np.cumsum(fit[order]) - fit[order]
+        taken = np.clip(units - before, 0, fit[order])
+        return int(taken @ self.arrays.power[order]) * (1 if exclusive else int(request[0]))
+
+    def measure(self) -> None:
+        """Find out how much power the cap leaves; the kernels keep count of it from here on."""
+        if self._cap is not None:
+            is_on = (self._down == 0) | (self.arrays.used > 0)
+            left = _micro(self._cap.left(is_on), self._total_units)
+            self._settings[POWER_LEFT] = left - int(self.arrays.used @ self.arrays.power)
+
+    @property
+    def _total_units(self) -> int:
+        return len(self._cores) if self._requests.exclusive else int(self._cores.sum())
+
+    def set_power_cap(self, watts: float) -> None:
+        """Have another cap from now on; what runs goes on."""
+        assert self._cap is not None
+        self._cap.watts = watts
+
+    def may_take(self, slot: int, node: int, now: float) -> bool:
+        """Whether no announced drain of a node keeps a job off it: one that runs, or would start now."""
+        ends = now + self._jobs.table.floats[ESTIMATE, slot]
+        if not np.isnan(self._jobs.table.floats[START, slot]):
+            ends = self._jobs.table.floats[EXPECTED, slot]
+        return not compiled_calls.drained_from(node, ends, self.address) < np.inf
+
+    def lacks_shared(self, slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        return bool((self._shares[slot] > self._shared[NOW]).any())
+
+    def is_down(self, node: int) -> bool:
+        """Whether a node is out of use."""
+        return bool(self._down[node])
+
+    def units_of_cores(self, slot: int, cores: int) -> int:
+        """Units that so many cores on one node are to a job."""
+        return 1 if self._requests.exclusive else cores // int(self._request[slot, 0])
+
+    def begin_timestamp(self, _now: float) -> None:
+        """Prepare for the ends and the arrivals of a time; kernels see to it."""
+
+    def update_free(self) -> None:
+        """Take note that jobs have given something back; kernels see to it."""
+
+    def prepare_release(self, _slot: int, _row: int) -> None:
+        """Prepare for a release: what is out of use has capacity 0, and kernels do not count it."""
+
+    def is_free(self, node: int) -> bool:
+        """Whether nobody holds any part of a node, it is in use, and the power cap lets a job have it."""
+        if self._cap is not None and self.arrays.power[node] > self._settings[POWER_LEFT]:
+            return False
+        return bool((self._free_of(node) == self._capacity[node]).all() and not self._down[node])
+
+    def _free_of(self, node: int) -> Ints:
+        """Return what is free of each resource of a node."""
+        free: Ints = self._available[compiled_calls.row_of(node, self.address)].copy()
+        return free
+
+    def _renew(self, node: int, free: Ints) -> None:
+        """Have so much free on a node, which may have become of another kind."""
+        compiled_calls.renew_node(node, free, self._kind_of(node), self.address)
+
+    def _kind_of(self, node: int) -> int:
+        """Return the number of a node's kind; one out of use is alike to no other."""
+        if self._down[node] > 0:
+            return -1 - node
+        if node not in self._drains_of:
+            return int(self._static[node])
+        kind = (int(self._static[node]), *self._drains_of[node])
+        return self._kinds.setdefault(kind, len(self._static) + len(self._kinds))
+
+    def take_down(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node out of use; what jobs hold of it they keep, but it does not come back at their ends."""
+        if self._down[node] == 0:
+            for slot, units in holders.items():
+                self._jobs.table.ints[HELD, slot] -= units
+            free = self._free_of(node)
+            self._jobs.counts[FREE] -= self._free_units(node, free)
+            self._total -= free
+            self.arrays.capacity[node] = 0
+            self._down[node] = 1
+            self._renew(node, np.zeros_like(free))
+            compiled_calls.lift_reserves(self._jobs.address, self.address)
+        else:
+            self._down[node] += 1
+        self._expect_back(node)
+
+    def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node back into use, if there is no other reason for it to be out of use."""
+        self._down[node] -= 1
+        if self._down[node] == 0:
+            held = np.zeros_like(self._capacity[node])
+            for slot, units in holders.items():
+                self._jobs.table.ints[HELD, slot] += units
+                held += self._capacity[node] if self._requests.exclusive else units * self._request[slot]
+            self.arrays.capacity[node] = self._capacity[node]
+            free = self._capacity[node] - held
+            self._renew(node, free)
+            self._total += free
+            self._jobs.counts[FREE] += self._free_units(node, free)
+            self._jobs.counts[EARLY] = 1
+        self._expect_back(node)
+
+    def know_of(self, drains: Sequence[AnnouncedDrain]) -> None:
+        """Plan around these announced drains from now on; nodes out of use for them will come back."""
+        self._drains = tuple(sorted(drains, key=lambda drain: drain.start))
+        self._drained[:], self._drained_until[:] = 0, 0.0
+        for drain in self._drains:
+            if drain.has_begun:
+                nodes = np.array(drain.nodes, np.int64)
+                self._drained[nodes] += 1
+                self._drained_until[nodes] = np.maximum(self._drained_until[nodes], drain.end)
+        for node in range(len(self._down)):
+            self._expect_back(node)
+        self._settings[DRAINS] = len(self._drains)
+        self.arrays.shut[:] = 0  # it goes with drain_shuts, which begin anew
+        self._drain_arrays = _drain_arrays(self._drains)
+        self._renew_kinds()
+        self.ensure_capacity()
+
+    def _renew_kinds(self) -> None:
+        """Tell nodes apart by the announced drains that they are promised to."""
+        self._drains_of = {}
+        for number, drain in enumerate(self._drains):
+            for node in drain.nodes:
+                self._drains_of[node] = (*self._drains_of.get(node, ()), number)
+        self._kinds = {}
+        free, kind = free_of_each(self.arrays), self.arrays.kind
+        kind[:] = [self._kind_of(node) for node in range(len(kind))]
+        self._available[:] = free
+        self.arrays.starts[:] = runs_of(kind, free)
+
+    def _expect_back(self, node: int) -> None:
+        """Store when a node is expected to be in use: known only where announced drains are all there is."""
+        reasons, drained = self._down[node], self._drained[node]
+        known = self._drained_until[node] if reasons == drained else np.inf
+        back = known if reasons > 0 else -np.inf
+        if back < self.arrays.back[node]:
+            self._jobs.counts[EARLY] = 1  # reservations may move forward
+        self.arrays.back[node] = back
+
+    def _free_units(self, node: int, free: Ints) -> int:
+        """Return what a node in use adds to the free units: one if allocated whole, else its free cores."""
+        if self._requests.exclusive:
+            return int(free[0] == self._capacity[node, 0])
+        return int(free[0])
+
+    def room_for(self, slot: int, now: float) -> int:
+        """Units of a job that could start now, at most all of them."""
+        units = int(self._jobs.table.ints[UNITS, slot])
+        return compiled_calls.room_now(slot, units, now, self._jobs.address, self.address)
+
+    def ensure_capacity(self) -> None:
+        """Make every array large enough for the next pass, and note where they are."""
+        self._jobs.ensure_capacity(2 * len(self._drains))  # the begin and the end of each
+        capacity = self._jobs.table.capacity
+        self._request = _grown(self._request, capacity)
+        self._shares = _grown(self._shares, capacity)
+        self._kept = _grown(self._kept, capacity)
+        if self._shared.size:
+            self._shared_profile = _grown(self._shared_profile, len(self._jobs.arrays.profile_times))
+        if self._keeps_plans:
+            self._plan = _grown(self._plan, capacity)
+        self._make_arrays()
+
+    def _make_arrays(self) -> None:
+        self.arrays = Nodes(
+            settings=self._settings,
+            request=self._request,
+            free=self._available,
+            total=self._total,
+            profile=self._profile,
+            plan=self._plan,
+            shares=self._shares,
+            kept=self._kept,
+            shared=self._shared,
+            shared_profile=self._shared_profile,
+            **self._scratch,
+            **self._drain_arrays,
+        )
+        self._packed = pack_pointers(self.arrays)
+        self.address = self._packed.ctypes.data
+
+    def reserve_segments(self) -> None:
+        """Ensure the capacity of the profile: a segment a running job, two a waiting one, and two a drain."""
+        counts = self._jobs.counts
+        jobs = int(counts[RUNNING] + counts[EARLY] + 2 * counts[QUEUED])
+        most = jobs + _SEGMENTS_BESIDE + 2 * len(self._drains)
+        if len(self._profile) < most:
+            profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
+            profile[: len(self._profile)] = self._profile
+            self._profile = profile
+            self._make_arrays()
+
+    def part_of_free(self, released: Ints) -> Ints:
+        """Return what is free of the released cores of each node, and all else that is free there."""
+        part: Ints = np.where(released[:, None] > 0, free_of_each(self.arrays), 0)
+        np.minimum(part[:, 0], released, out=part[:, 0])
+        return part
+
+
+def _grown(array: Ints, rows: int) -> Ints:
+    """Return an array with at least so many rows."""
+    if len(array) >= rows:
+        return array
+    grown = np.zeros((rows, array.shape[1]), np.int64)
+    grown[: len(array)] = array
+    return grown
+
+
+def _micro(watts: float, units: int) -> int:
+    """Turn W into microwatts, with a microwatt a unit to spare, by which those of units are rounded."""
+    return int(min(watts * MICRO, _MOST_POWER)) + units
+
+
+def _check_cap(config: BatchConfig) -> None:
+    """Refuse what does not take a power cap into account."""
+    several = config.backfill is Backfill.EASY and (config.reservations > 1 or config.easy is EasyRule.CQSIM)
+    own = not isinstance(config.allocator, Allocator)
+    if several or own or config.backfill is Backfill.CONSERVATIVE:
+        raise InputError(
+            "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
+            "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
+            "easy with one reservation only, and not with easy: cqsim; or with dispatchers that plan and "
+            "those of your own; change that, or take the cap out"
+        )
+
+
+def _static_kinds(machine: Machine, cap: PowerCap | None) -> Ints:
+    """Give neighbours that have as much, and add as much power, the same number."""
+    differs = np.zeros(len(machine.capacity), np.bool_)
+    differs[1:] = (machine.capacity[1:] != machine.capacity[:-1]).any(axis=1)
+    for watts in () if cap is None else (cap.of_each, cap.of_waking):
+        differs[1:] |= watts[1:] != watts[:-1]
+    return np.cumsum(differs, dtype=np.int64)
+
+
+def _apart(kinds: Ints, alone: NDArray[np.bool_]) -> Ints:
+    """Return kinds of nodes by which some are alike to no other."""
+    differs = np.zeros(len(kinds), np.bool_)
+    differs[1:] = (kinds[1:] != kinds[:-1]) | alone[1:] | alone[:-1]
+    return np.cumsum(differs, dtype=np.int64)
+
+
+def _demand_arrays(machine: Machine, config: BatchConfig) -> dict[str, Any]:
+    """Sort nodes by scarce types, and write down what is known of the demand; no sorts if nobody reads it."""
+    n_nodes, n_resources = machine.capacity.shape
+    sort, scarce = np.full(n_nodes, -1), np.zeros((0, n_resources), np.int64)
+    if config.allocator == Allocator.DEMAND_AWARE:
+        sort, scarce = sorts_of(machine.capacity)
+    place = np.full(n_nodes, n_nodes + 1)
+    for number in range(len(scarce)):
+        nodes = np.flatnonzero(sort == number)
+        place[nodes] = np.arange(len(nodes), 0, -1)
+    asked = np.zeros(n_resources + 1)
+    if config.demand is not None:
+        given = [config.demand.get(name, 0.0) for name in machine.resources]
+        asked[:] = [*given, 1.0]
+    return {
+        "sort": sort,
+        "place_in_sort": place,
+        "scarce": scarce,
+        "sort_size": np.bincount(sort[sort >= 0], minlength=len(scarce)).astype(np.int64),
+        "asked": asked,
+        "reserve": np.array([config.reserve]),
+    }
+
+
+def _scratch(machine: Machine, allocator: str, kinds: Ints, n_sorts: int) -> dict[str, Any]:
+    """Make the arrays that do not grow, and those that no pass changes."""
+    n_nodes, n_resources = machine.capacity.shape
+    having = (machine.capacity > 0).sum(axis=0)
+    near, links = _distances(machine, n_nodes if allocator == Allocator.TOPOLOGY_AWARE else 0)
+    starts = runs_of(kinds)
+    return {
+        "kind": kinds.copy(),
+        "starts": starts.copy(),
+        "full_starts": starts,
+        "no_starts": starts[:, :0].copy(),
+        "future_starts": starts.copy(),
+        "placed_starts": np.zeros_like(starts),
+        "capacity": machine.capacity.copy(),
+        "placed": np.zeros(n_nodes, np.int64),
+        "placed_end": np.zeros(n_nodes, np.int64),
+        "room": np.zeros(n_nodes, np.int64),
+        "run_end": np.zeros(n_nodes, np.int64),
+        "heap_nodes": np.zeros(n_nodes, np.int64),
+        "heap_keys": np.zeros((2, n_nodes)),
+        "future": np.zeros((n_nodes, n_resources), np.int64),
+        "future_total": np.zeros(n_resources, np.int64),
+        "refused": np.zeros((MOST_REFUSED, n_resources + n_sorts + 2), np.int64),
+        "owner": np.zeros(n_nodes, np.int64),
+        "window": np.zeros((n_nodes, n_resources), np.int64),
+        "near": near,
+        "links": links,
+        "power": np.zeros(n_nodes, np.int64),
+        "used": np.zeros(n_nodes, np.int64),
+        "aside": np.zeros(kept_words(n_nodes), np.int64),
+        "full": machine.capacity.copy(),
+        "back": np.full(n_nodes, -np.inf),
+        "shut": np.zeros(n_nodes, np.int64),
+        "masked": np.zeros((n_nodes, n_resources), np.int64),
+        "wakes": np.zeros(n_nodes, np.int64),
+        "scarcity": n_nodes / np.maximum(having, 1) - 1.0,
+    }
+
+
+def _drain_arrays(drains: Sequence[AnnouncedDrain]) -> dict[str, Any]:
+    """Write drains down as the kernels see them."""
+    counts = [len(drain.nodes) for drain in drains]
+    return {
+        "drain_times": np.array([[drain.start for drain in drains], [drain.end for drain in drains]]),
+        "drain_first": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        "drain_nodes": np.array([node for drain in drains for node in drain.nodes], np.int64),
+        "drain_shuts": np.zeros(len(drains), np.int64),
+    }
+
+
+def _distances(machine: Machine, n_nodes: int) -> tuple[Ints, Ints]:
+    """Return all nodes by their distance from each, and links between any two."""
+    if n_nodes > _MOST_NODES_IN_PAIRS:
+        raise InputError(
+            f"batch.allocator: topology-aware looks at every pair of nodes, and there are {n_nodes} nodes; "
+            f"allowed: at most {_MOST_NODES_IN_PAIRS}; try contiguous"
+        )
+    links = np.array(
+        [machine.network.links_from(node, n_nodes) for node in range(n_nodes)], np.int64
+    ).reshape(n_nodes, n_nodes)
+    return np.argsort(links, axis=1, kind="stable").astype(np.int64), links

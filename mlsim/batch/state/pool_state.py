@@ -1,0 +1,265 @@
+"""A pool of equal units, and the passes on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Ints
+from mlsim.batch.columns.job_columns import EARLY, ENDS_FIRST, FREE, PER_EVENT, pack_pointers
+from mlsim.batch.columns.job_table import EXPECTED, HELD, PLANNED, UNITS
+from mlsim.batch.columns.occupancy import NODE, NODE_CORES, runs_of
+from mlsim.batch.dispatch import compiled_calls
+from mlsim.batch.dispatch.compiled_calls import process_timestamp
+from mlsim.batch.dispatch.passes import reserving
+from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, AnnouncedDrain, Pool
+from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.unit_requests import Misfits, Requests
+from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.platform import Machine
+from mlsim.record import Solves
+from mlsim.workload.workload_jobs import JobBlock
+
+
+class PoolRoom:
+    """A pool of equal units; the methods are those of :class:`mlsim.batch.state.batch_state.MachineRoom`.
+
+    Parameters
+    ----------
+    jobs
+        Who holds what.
+    machine
+        The nodes.
+    requests
+        How jobs ask for room.
+    cap
+        How much power jobs may add; None: as much as they like.
+
+    Attributes
+    ----------
+    arrays, address
+        The pool, and where kernels find it written down.
+    holds_back
+        Whether jobs hold parts of nodes that are out of use, which must not be given on.
+    """
+
+    def __init__(
+        self, jobs: BatchColumns, machine: Machine, requests: Requests, cap: PowerCap | None = None
+    ) -> None:
+        cores = machine.cores
+        self._jobs = jobs
+        self._requests = requests
+        self._misfits = Misfits(machine, requests, cap=cap)
+        self._cores = cores
+        self._down = np.zeros(len(cores), np.int64)
+        # Cores that jobs still hold of nodes that are out of use.
+        self._left_over = np.zeros(len(cores), np.int64)
+        self._held_back = np.empty(0, np.int64)
+        self.holds_back = False
+        self._cap = cap
+        self._withheld = 0  # units that are free, but not counted so, for the power they would take
+        self._counts = np.zeros(N_POOL_COUNTS, np.int64)
+        jobs.counts[FREE] = requests.capacity
+        no_starts = np.empty((0, 0), np.int64)
+        self.arrays = Pool(cores.copy(), self._cores, runs_of(cores), no_starts, self._counts)
+        self._packed = pack_pointers(self.arrays)
+        self.address = self._packed.ctypes.data
+        self._withhold()
+
+    def ensure_capacity(self) -> None:
+        """Make the arrays large enough for the next pass."""
+        self._jobs.ensure_capacity()
+
+    def end(self, slot: int, now: float) -> None:
+        """End a job: free what it still holds."""
+        compiled_calls.end_job_on_pool(slot, now, self._jobs.address, self.address)
+
+    def release_row(self, slot: int, row: int, now: float) -> None:
+        """Free the nodes of an occupancy row of a job that goes on."""
+        compiled_calls.release_row_on_pool(slot, row, now, self._jobs.address, self.address)
+
+    def return_node(self, slot: int, node: int, now: float) -> int:
+        """Return a free node to a job that had released it; return the new occupancy row."""
+        return compiled_calls.return_node_on_pool(slot, node, now, self._jobs.address, self.address)
+
+    def reservation(self, slot: int, now: float) -> float:
+        """Return when a waiting job could start, by estimates (s)."""
+        return compiled_calls.reserve_on_pool(slot, now, self._jobs.address, self.address)
+
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+        """Return which of the jobs that come no set of nodes could hold, by reason."""
+        most = (
+            self._requests.capacity if self._cap is None else min(self._requests.capacity, self._cap.largest)
+        )
+        rows = np.flatnonzero(self._jobs.table.ints[UNITS, slots] > most)
+        reasons = {}
+        for reason, found in self._misfits.find_in(block.select(rows)).items() if len(rows) else ():
+            reasons[reason] = np.zeros(len(slots), np.bool_)
+            reasons[reason][rows] = found
+        return reasons
+
+    def room_for(self, _slot: int, _now: float) -> int:
+        """Units of a job that fit now; more than it asks for, if there is more room."""
+        return int(self._jobs.counts[FREE])
+
+    def is_free(self, node: int) -> bool:
+        """Whether nobody holds any part of a node and it is in use."""
+        return bool(self._free(node) == self._cores[node] and not self._down[node])
+
+    def lacks_shared(self, _slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole; with a pool that is nothing."""
+        return False
+
+    def is_down(self, node: int) -> bool:
+        """Whether a node is out of use."""
+        return bool(self._down[node])
+
+    def may_take(self, _slot: int, _node: int, _now: float) -> bool:
+        """Whether no announced drain of a node keeps a job off it; nothing is announced."""
+        return True
+
+    def units_of_cores(self, _slot: int, cores: int) -> int:
+        """Units that so many cores on one node are to a job."""
+        return 1 if self._requests.exclusive else cores
+
+    def begin_timestamp(self, now: float) -> None:
+        """Do here what a pass with ties per event does first: it must not use what is held back."""
+        rules, floats = self._jobs.rules, self._jobs.table.floats
+        if not rules[PER_EVENT] or rules[ENDS_FIRST]:
+            return
+        for slot in self._jobs.running():
+            if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
+                self.end(slot, now)
+                self.update_free()
+
+    def update_free(self) -> None:
+        """Keep from the next jobs what jobs have left of nodes that are out of use."""
+        if len(self._held_back):
+            nodes = self._held_back
+            for node in nodes.tolist():
+                self._left_over[node] -= self._free(node)
+                self._set_free(node, 0)
+            self._hold_back(nodes[self._left_over[nodes] > 0])
+
+    def prepare_release(self, slot: int, row: int) -> None:
+        """Count units of a node that is out of use neither with the job nor as free."""
+        rows = self._jobs.occupancy.ints
+        if self._down[rows[NODE, row]]:
+            units = self.units_of_cores(slot, rows[NODE_CORES, row])
+            self._jobs.table.ints[HELD, slot] += units
+            self._jobs.counts[FREE] -= units
+
+    def take_down(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node out of use."""
+        if self._down[node] == 0:
+            for slot, units in holders.items():
+                self._jobs.table.ints[HELD, slot] -= units
+            self._left_over[node] = self._cores[node] - self._free(node)
+            self._jobs.counts[FREE] -= self._free_units(node)
+            self._set_free(node, 0)
+        self._down[node] += 1
+        self._hold_back(np.flatnonzero(self._left_over))
+
+    def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node back into use, if there is no other reason for it to be out of use."""
+        self._down[node] -= 1
+        if self._down[node] == 0:
+            for slot, units in holders.items():
+                self._jobs.table.ints[HELD, slot] += units
+            self._set_free(node, int(self._cores[node] - self._left_over[node]))
+            self._jobs.counts[FREE] += self._free_units(node)
+            self._counts[HINT] = min(int(self._counts[HINT]), node)
+            self._jobs.counts[EARLY] = 1
+            self._left_over[node] = 0
+        self._hold_back(np.flatnonzero(self._left_over))
+
+    def _hold_back(self, nodes: Ints) -> None:
+        """Note of which nodes jobs hold parts that must not be given on."""
+        self._held_back, self.holds_back = nodes, len(nodes) > 0
+        self._withhold()
+
+    def know_of(self, _drains: Sequence[AnnouncedDrain]) -> None:
+        """Plan around announced drains: a pool cannot keep jobs off some nodes, and is not chosen then."""
+        raise NotImplementedError("a pool of units cannot plan around drains")
+
+    def set_power_cap(self, watts: float) -> None:
+        """Have another cap from now on; what runs goes on."""
+        assert self._cap is not None
+        self._cap.watts = watts
+        self._withhold()
+
+    def _free_units(self, node: int) -> int:
+        """Units of a node in use that nobody holds."""
+        if self._requests.exclusive:
+            return int(self._free(node) == self._cores[node])
+        return self._free(node)
+
+    def _free(self, node: int) -> int:
+        """Cores of a node that nobody holds."""
+        return int(compiled_calls.free_cores(node, self.address))
+
+    def _set_free(self, node: int, cores: int) -> None:
+        """Have so many free cores on a node; free units are not counted."""
+        compiled_calls.add_cores(node, cores - self._free(node), self.address)
+
+    def _withhold(self) -> None:
+        """Count as free no more units than the power cap leaves; below 0 where jobs hold more than that."""
+        if self._cap is None:
+            return
+        in_use, exclusive = self._down == 0, self._requests.exclusive
+        units = np.count_nonzero(in_use) if exclusive else int(self._cores[in_use].sum())
+        left_over = len(self._held_back) if exclusive else int(self._left_over.sum())
+        allowed = self._cap.units(in_use | (self._left_over > 0)) - left_over
+        withheld = max(0, int(units) - allowed)
+        if withheld < self._withheld:
+            self._jobs.counts[EARLY] = 1
+        if withheld != self._withheld:
+            self._jobs.change_room()
+        self._jobs.counts[FREE] += self._withheld - withheld
+        self._withheld = withheld
+
+
+class PoolPasses:
+    """Makes passes on a pool of units.
+
+    Parameters
+    ----------
+    jobs, room
+        The state.
+
+    Attributes
+    ----------
+    rejected
+        Slots, with reasons, of jobs that a dispatcher turned away: always empty.
+    """
+
+    def __init__(self, jobs: BatchColumns, room: PoolRoom) -> None:
+        self._jobs, self._room = jobs, room
+        self._reserving = reserving(jobs.rules)
+        self.rejected: list[tuple[int, str]] = []
+
+    def advance(
+        self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
+    ) -> int:
+        """End jobs, let others arrive, then make a pass; return how many start."""
+        n_ended = len(ended)
+        for k in range(n_ended):
+            self._jobs.ended[k] = ended[k]
+        columns, pool = self._jobs.address, self._room.address
+        return process_timestamp(
+            now, n_ended, first, last, arrivals, released, columns, pool, self._reserving
+        )
+
+    def admit(self, block: JobBlock) -> None:
+        """Keep what plugins may see of jobs that have come: nothing, as there are none."""
+
+    def next_wake(self, _now: float) -> float:
+        """Return when a dispatcher wants to be asked: never, in s."""
+        return math.inf
+
+    def solves(self) -> Solves:
+        """Return how the passes of a dispatcher that plans went: here there is none."""
+        return Solves.none()

@@ -1,0 +1,96 @@
+"""User-defined dispatchers, policies, allocators and predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Ints
+from mlsim.batch.view import WaitingJobs
+from mlsim.plugins import Family, check_plugin, installed_plugins, load_plugin
+from mlsim.scenario import Allocator, BatchConfig, Choice, Dispatcher, Policy, Predictor
+
+
+class OwnPolicy(Protocol):
+    """Orders the queue. An attribute ``live = False`` says that keys never change once a job waits."""
+
+    def key(self, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:
+        """Return a key for each waiting job; smaller goes first, equal keys in order of arrival."""
+        ...
+
+
+class OwnAllocator(Protocol):
+    """Chooses nodes."""
+
+    def allocate(self, units: int, request: Ints, free: Ints, capacity: Ints) -> Any:
+        """Return the node of each unit, or None where there is not room for all.
+
+        ``request`` (R,) is what a unit asks for, ``free`` and ``capacity`` are (nodes, R).
+        """
+        ...
+
+
+def _family(name: str, group: str, methods: tuple[str, ...], words: tuple[str, ...]) -> Family:
+    return Family(name, f"batch.{name}", group, methods, words, "docs/reference/plugins.md")
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        _family("dispatcher", "mlsim.dispatchers", ("dispatch",), tuple(Dispatcher)),
+        _family("policy", "mlsim.policies", ("key",), (*Policy, *Policy.aliases())),
+        _family("allocator", "mlsim.allocators", ("allocate",), (*Allocator, *Allocator.aliases())),
+        _family("predictor", "mlsim.predictors", ("predict", "learn"), (*Predictor, *Predictor.aliases())),
+    )
+}
+"""By name, which is the key of the ``batch`` section too."""
+
+
+def make_plugin(family: str, name: str) -> Any:
+    """Make the object that a scenario names.
+
+    Parameters
+    ----------
+    family
+        ``dispatcher``, ``policy``, ``allocator`` or ``predictor``.
+    name
+        ``path/file.py:Class``, the path seen from the current directory, or the name of an entry point.
+
+    Raises
+    ------
+    InputError
+        If there is no such class, its name is taken, it does not take its parameters, it cannot be made, or
+        it lacks a method.
+    """
+    return load_plugin(FAMILIES[family], name, entry_points)
+
+
+def check_plugins(config: BatchConfig, execute: bool) -> None:
+    """Check the plugins that the batch level of a scenario names.
+
+    Parameters
+    ----------
+    config
+        The scenario's, with files as they were found.
+    execute
+        Whether each is made. Otherwise no code of theirs is executed, and of installed ones it is checked
+        that their names can be used; for files see :func:`mlsim.scenario.check_code`.
+
+    Raises
+    ------
+    InputError
+        If one cannot be made or used.
+    """
+    for name, family in FAMILIES.items():
+        plugin = getattr(config, name)
+        if not isinstance(plugin, Choice):
+            check_plugin(family, plugin, execute, entry_points)
+
+
+def installed(family: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, where it is defined, and why it cannot be used ('' if it can), of every entry point."""
+    return installed_plugins(FAMILIES[family], entry_points)

@@ -1,0 +1,229 @@
+"""Random forests learned week by week: classes of jobs, and run times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim.batch.columns.job_table import LARGE, NUMBER, RUN, START, JobTable
+from mlsim.batch.weekly.job_history import Upcoming, WeeklyHistory
+from mlsim.errors import InputError
+from mlsim.record import Jobs
+from mlsim.record.growing_arrays import GrowingArray
+from mlsim.scenario import ClassifierConfig, ClassSource
+from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.workload_jobs import JobBlock
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import RandomForestClassifier
+
+
+_LEAST_IN_LEAF = 2
+
+
+def check_library() -> None:
+    """Check that scikit-learn is there.
+
+    Raises
+    ------
+    InputError
+        It is not.
+    """
+    try:
+        import sklearn.ensemble  # noqa: F401 - whether it can be imported is the question
+    except ImportError as error:
+        raise InputError(
+            "classes are learned by scikit-learn, which is not installed; pip install 'mlsim[learning]'"
+        ) from error
+
+
+class Forest:
+    """Tells which jobs are small, from their features.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (jobs, 20)
+        Features of jobs whose class is known.
+    small : ndarray of int64, shape (jobs,)
+        1 where they were small, else 0.
+    trees
+        Of the forest.
+    seed
+        Of its random choices.
+    """
+
+    def __init__(self, values: Floats, small: Ints, trees: int, seed: int) -> None:
+        self._only = bool(small[0]) if small.min() == small.max() else None
+        self._forest: RandomForestClassifier | None = None
+        if self._only is None:
+            from sklearn.ensemble import RandomForestClassifier
+
+            self._forest = RandomForestClassifier(
+                trees, min_samples_leaf=_LEAST_IN_LEAF, random_state=seed, n_jobs=1
+            )
+            self._forest.fit(values.astype(np.float32), small)
+
+    def are_small(self, values: Floats) -> Mask:
+        """Return which jobs are taken for small, from their features, shape (jobs, 20)."""
+        if self._forest is None:
+            return np.full(len(values), self._only)
+        found: Mask = self._forest.predict(values.astype(np.float32)) == 1
+        return found
+
+
+_TREES: Final = 30
+_REGRESSION_LEAST_IN_LEAF: Final = 5
+_FEATURES: Final = 1 / 3
+"""Share of the features among which each split is found, as is usual for regression."""
+
+
+class RunTimeForest:
+    """Tells the mean of jobs' run times, or a quantile.
+
+    Trees are grown on logarithms of run times, as these are over five orders of magnitude. Each one's answer
+    is the mean, or the quantile, of the run times of all known jobs of the same leaf; the forest's is their
+    mean, where Meinshausen 2006 weighs all jobs of all leaves.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (jobs, 20)
+        Features of jobs whose run time is known.
+    run_time
+        Their run times [s].
+    quantile
+        Above 0 and below 1; None: the mean.
+    seed
+        Of the forest's random choices.
+    """
+
+    def __init__(self, values: Floats, run_time: Floats, quantile: float | None, seed: int) -> None:
+        from sklearn.ensemble import RandomForestRegressor
+
+        self._forest = RandomForestRegressor(
+            _TREES,
+            min_samples_leaf=_REGRESSION_LEAST_IN_LEAF,
+            max_features=_FEATURES,
+            random_state=seed,
+            n_jobs=1,
+        )
+        self._forest.fit(values.astype(np.float32), np.log1p(run_time))
+        leaves = self._forest.apply(values.astype(np.float32)).T
+        self._answers = [
+            _by_leaf(leaf, run_time, quantile, tree.tree_.node_count)
+            for leaf, tree in zip(leaves, self._forest.estimators_, strict=True)
+        ]
+
+    def run_times(self, values: Floats) -> Floats:
+        """Return what jobs are predicted to run, from their features, shape (jobs, 20) [s]."""
+        leaves = self._forest.apply(values.astype(np.float32)).T
+        answers = [answer[leaf] for answer, leaf in zip(self._answers, leaves, strict=True)]
+        found: Floats = np.mean(answers, axis=0)
+        return found
+
+
+def _by_leaf(leaf: Ints, run_time: Floats, quantile: float | None, nodes: int) -> Floats:
+    """Return the mean or a quantile of the run times in each leaf of a tree."""
+    order = np.lexsort((run_time, leaf))
+    sizes = np.bincount(leaf, minlength=nodes)
+    first = np.cumsum(sizes) - sizes
+    filled = np.flatnonzero(sizes)
+    found, ordered = np.zeros(nodes), run_time[order]
+    if quantile is None:
+        found[filled] = np.add.reduceat(ordered, first[filled]) / sizes[filled]
+    else:  # the smallest value that so many are not above
+        found[filled] = ordered[first[filled] + np.ceil(quantile * sizes[filled]).astype(np.int64) - 1]
+    return found
+
+
+class JobClasses:
+    """Tells which jobs are small when they are submitted; in the first week all are large.
+
+    Parameters
+    ----------
+    table
+        The jobs in the system.
+    config
+        The ``batch.classifier`` section.
+    local
+        From submit times [s] to seconds since 1970 on the clocks of the log's time zone.
+    seed
+        Of the forests.
+
+    Raises
+    ------
+    InputError
+        If a library is missing.
+    """
+
+    def __init__(
+        self, table: JobTable, config: ClassifierConfig, local: Callable[[Floats], Floats], seed: int
+    ) -> None:
+        if config.by is ClassSource.FOREST:
+            check_library()
+        self._table, self._config, self._local, self._seed = table, config, local, seed
+        self._history, self._upcoming = WeeklyHistory(), Upcoming()
+        self._forest: Forest | None = None
+        self._taken = GrowingArray(np.int8)
+
+    def admit(self, block: JobBlock, slots: Ints, /) -> None:
+        """Take note of jobs that will be submitted."""
+        numbers, before = self._table.ints[NUMBER, slots], self._history.n
+        self._history.admit(block, numbers, self._local(block.submit_time))
+        self._taken.reserve(self._history.n, before)
+        self._taken.array[before : self._history.n] = 0
+        self._upcoming.add(numbers, slots)
+
+    def arrive(self, slots: Ints, now: float) -> None:
+        """Tell the class of jobs that are submitted now."""
+        week = int(now // WEEK)
+        if week > self._history.week:
+            self._history.begin(week)
+            self._forest = None
+        numbers = self._table.ints[NUMBER, slots]
+        small = self._upcoming.take(numbers, week, self._are_small) == 1
+        self._history.submit(numbers)
+        self._taken.array[numbers], self._table.ints[LARGE, slots] = small, ~small
+
+    def learn(self, slot: int, now: float) -> None:
+        """Take note that a job completes now, or is killed at its walltime."""
+        run_time = now - float(self._table.floats[START, slot])
+        self._history.end(int(self._table.ints[NUMBER, slot]), now, run_time)
+
+    def limit(self, slot: int) -> float:
+        """Return for how long a job may run until it is killed for having been taken for small [s]."""
+        if not self._config.safeguard or self._table.ints[LARGE, slot]:
+            return np.inf
+        return float(self._history.dividers[self._table.ints[NUMBER, slot]])
+
+    def make_large(self, slot: int) -> None:
+        """Have a job, which has run past its divider, be large from now on."""
+        self._table.ints[LARGE, slot] = 1
+
+    def added_to(self, jobs: Jobs) -> Jobs:
+        """Return the jobs with what they were taken for, and their dividers."""
+        n = len(jobs.job_id)
+        dividers, taken = (
+            np.full(n, np.nan),
+            np.zeros(n, np.bool_),
+        )  # jobs that were never submitted have none
+        dividers[: self._history.n] = self._history.dividers
+        taken[: self._history.n] = self._taken.array[: self._history.n]
+        return replace(jobs, taken_for_small=taken, divider=dividers)
+
+    def _are_small(self, numbers: Ints, slots: Ints) -> Floats:
+        """Return 1 for jobs that are taken for small, else 0."""
+        history = self._history
+        if np.isnan(history.divider):
+            return np.zeros(len(numbers))
+        if self._config.by is ClassSource.ACTUAL:
+            found: Floats = (self._table.floats[RUN, slots] < history.divider).astype(np.float64)
+            return found
+        if self._forest is None:
+            known = history.known()
+            small = history.small[known].astype(np.int64)
+            self._forest = Forest(history.known_features(known), small, self._config.n_trees, self._seed)
+        return self._forest.are_small(history.features(numbers)).astype(np.float64)

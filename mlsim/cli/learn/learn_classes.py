@@ -1,0 +1,394 @@
+"""``mlsim learn classes`` and ``energy``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mlsim.cli.learn.learn_options import Jobs, Out, check_read
+
+if TYPE_CHECKING:
+    from mlsim.experiment.weekly_runs import WholeLog
+    from mlsim.learning.class_features import JobFeatures, Known
+    from mlsim.learning.class_learning import Quality, VariantResult
+    from mlsim.learning.energy import Profile
+    from mlsim.scenario import Policy, Scenario
+
+
+def classes(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
+    ],
+    policies: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Policies to simulate.")
+    ] = "FCFS,WFP,SAF,SPF",
+    trees: Annotated[int, typer.Option(min=1, help="Trees of each week's forest.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the forests.")] = 0,
+    known: Annotated[
+        str,
+        typer.Option(
+            metavar="ended|submitted|at-once",
+            help="What is known of other jobs: what had ended when the week began; what was submitted before "
+            "it; what was submitted before the job. The last two know run times that nobody could.",
+        ),
+    ] = "ended",
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Gains that others found, to show beside: log, dispatcher (EASY++, FCFS-CI), a value.",
+        ),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
+    ] = None,
+    jobs: Jobs = None,
+    out: Out = None,
+) -> None:
+    """Predict which jobs are small, week by week, and simulate five variants (Zrigui 2021, ch. 6).
+
+    Small jobs run shorter than the median of the week before. A random forest learns at the end of each week
+    from all that has ended by the log. Variants: base; classification (small jobs first);
+    classification-idempotent (with the safeguard, which kills jobs that were wrongly taken for small);
+    class-clairvoyant; runtimes-clairvoyant. Printed are quality of the classes, cumulative bounded
+    slowdowns, and lost work; and the gains of classification-idempotent (CI) and of EASY++ over EASY-FCFS,
+    where FCFS is among the policies (Table 6.6).
+
+    mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
+    """
+    from mlsim.batch.weekly.weekly_forests import check_library
+    from mlsim.cli.learn.learn_options import results_of_others, show_rows
+    from mlsim.errors import InputError
+    from mlsim.learning.class_features import Known
+    from mlsim.learning.class_learning import (
+        check_scenario,
+        predicted_in_parts,
+        quality_of,
+        rival_in_parts,
+        variants_in_parts,
+    )
+    from mlsim.learning.learning_parts import parts_in, write_tables
+    from mlsim.scenario import Backfill, Policy, load, parse_overrides
+
+    check_library()
+    chosen = _policies(policies)
+    if known not in tuple(Known):
+        raise InputError(f"--known: {known!r}; allowed: {', '.join(Known)}")
+    scenarios = [load(file, parse_overrides(overrides or [])) for file in files]
+    for scenario in scenarios:
+        check_scenario(scenario, chosen)
+    names = [scenario.name for scenario in scenarios]
+    if len(set(names)) < len(names):
+        raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
+    gained = Policy.FCFS in chosen and any(one.batch.backfill is Backfill.EASY for one in scenarios)
+    check_read(context, {"reference": (gained, "FCFS among --policies, and batch.backfill: easy")})
+    dispatchers = ["EASY++", *(name for policy in chosen for name in (str(policy), f"{policy}-CI"))]
+    others = (
+        {} if reference is None else results_of_others(reference, {"log": names, "dispatcher": dispatchers})
+    )
+    source = {key: float(value) for key, value in others.items()}
+    what = Known(known)
+    logs, every = _read(scenarios, what)
+    quality, weeks, variants, gains = [], [], [], []
+    with parts_in(out, "learn classes", ", ".join(names), jobs) as parts:
+        for scenario, log, features in zip(scenarios, logs, every, strict=True):
+            predicted = predicted_in_parts(parts, log, features, what, trees=trees, seed=seed)
+            found = quality_of(features, predicted)
+            quality.append(_quality_row(log, found))
+            weeks += _week_rows(scenario.name, found)
+            results = variants_in_parts(parts, log, what, predicted, chosen)
+            variants += _variant_rows(log, results)
+            if Policy.FCFS in chosen and scenario.batch.backfill is Backfill.EASY:
+                gains += _gain_rows(scenario.name, results, *rival_in_parts(parts, scenario), source)
+        show_rows("Classes", _transposed(quality))
+        show_rows("Variants: bounded slowdowns", variants)
+        if gains:
+            show_rows("Gains over EASY-FCFS (%), bounded slowdown", gains)
+        if out is not None:
+            tables = {"classes": quality, "weeks": weeks, "variants": variants, "gains": gains}
+            write_tables(out, {f"{name}.csv": _csv(rows) for name, rows in tables.items()})
+    if out is not None:
+        print(f"Written: {out}")
+
+
+def _read(scenarios: list[Scenario], what: Known) -> tuple[list[WholeLog], list[JobFeatures]]:
+    """Read the logs, and make the features of their jobs."""
+    from mlsim._progress import followed
+    from mlsim.cli.progress import working
+    from mlsim.experiment.weekly_runs import whole_log
+    from mlsim.learning.class_features import features_of
+    from mlsim.learning.class_learning import check_weeks
+
+    with working("features of jobs", len(scenarios)) as work:
+        logs = [whole_log(scenario) for scenario in scenarios]
+        for log in logs:
+            check_weeks(log.scenario.name, log.jobs)
+        return logs, [features_of(log.jobs, log.local, what) for log in followed(logs, work)]
+
+
+def _policies(text: str) -> list[Policy]:
+    """Read the policies to simulate."""
+    from mlsim.errors import InputError
+    from mlsim.scenario import Policy
+
+    allowed = [policy for policy in Policy if policy is not Policy.FAIRSHARE]  # users are not known here
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in allowed:
+            raise InputError(f"--policies: {name!r}; allowed: {', '.join(allowed)}")
+    return [Policy(name) for name in names]
+
+
+def _csv(rows: list[dict[str, object]]) -> str | None:
+    """Return rows as CSV, cells empty where a number is not defined; None of no rows."""
+    import polars as pl
+
+    if not rows:
+        return None
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    return frame.with_columns(pl.col(pl.Float64).fill_nan(None)).write_csv()
+
+
+def _quality_row(log: WholeLog, found: Quality) -> dict[str, object]:
+    """Return what Zrigui's Tables 6.1, 6.2, 6.4 and 6.5 say, of one log."""
+    import numpy as np
+
+    jobs = log.jobs
+    divider = float(np.median(jobs.run_time))
+    small = jobs.run_time < divider
+    area = jobs.run_time * jobs.processors
+    low, middle, high = np.nanpercentile(found.weekly[:, 0], [10, 50, 90])
+    return {
+        "log": log.scenario.name,
+        "jobs": len(jobs),
+        "divider (s)": divider,
+        "small premature %": 100 * float(np.mean(small & (jobs.walltime > divider))),
+        "small area %": 100 * float(area[small].sum() / area.sum()),
+        "accuracy %": 100 * found.accuracy,
+        "precision %": 100 * found.precision,
+        "recall %": 100 * found.recall,
+        "false small %": 100 * found.false_small,
+        "false large %": 100 * found.false_large,
+        "weekly accuracy %, p10": 100 * float(low),
+        "weekly accuracy %, median": 100 * float(middle),
+        "weekly accuracy %, p90": 100 * float(high),
+    }
+
+
+def _week_rows(log: str, found: Quality) -> list[dict[str, object]]:
+    """Return a row for each week after the first that has jobs."""
+    return [
+        {"log": log, "week": week, "accuracy %": accuracy, "precision %": precision, "recall %": recall}
+        for week, (accuracy, precision, recall) in zip(
+            found.weeks.tolist(), (100 * found.weekly).tolist(), strict=True
+        )
+    ]
+
+
+def _variant_rows(
+    log: WholeLog, results: Mapping[tuple[Policy, str], VariantResult]
+) -> list[dict[str, object]]:
+    """Return a row for each policy and variant."""
+    rows: list[dict[str, object]] = []
+    for (policy, variant), found in results.items():
+        base = results[policy, "base"]
+        rows.append(
+            {
+                "log": log.scenario.name,
+                "policy": str(policy),
+                "variant": variant,
+                "cumulative": found.bounded_slowdown,
+                "to base %": 100 * (found.bounded_slowdown / base.bounded_slowdown - 1),
+                "mean small": found.mean_small,
+                "mean large": found.mean_large,
+                "killed": found.killed,
+                "lost node-seconds": found.lost_node_seconds,
+                "jobs": found.jobs,
+            }
+        )
+    return rows
+
+
+def _gain_rows(
+    log: str,
+    results: Mapping[tuple[Policy, str], VariantResult],
+    rival: float,
+    rival_jobs: int,
+    source: Mapping[tuple[str, str], float],
+) -> list[dict[str, object]]:
+    """Return by how much EASY++, and each policy with classes and safeguard, is below EASY-FCFS."""
+    from mlsim.scenario import Policy
+
+    base = results[Policy.FCFS, "base"]
+    means = {"EASY++": rival / rival_jobs}
+    for (policy, variant), found in results.items():
+        if variant == "base" and policy is not Policy.FCFS:
+            means[str(policy)] = found.bounded_slowdown / found.jobs
+        if variant == "classification-idempotent":
+            means[f"{policy}-CI"] = found.bounded_slowdown / found.jobs
+    rows: list[dict[str, object]] = []
+    for name, mean in means.items():
+        gain = 100 * (1 - mean / (base.bounded_slowdown / base.jobs))
+        row = {"log": log, "dispatcher": name, "mean": mean, "gain %": gain}
+        rows.append(row | ({"source %": source.get((log, name))} if source else {}))
+    return rows
+
+
+def _transposed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return a row for each fact, with a column for each log, whose name is the first fact."""
+    first, *facts = rows[0]
+    return [{first: fact} | {str(row[first]): row[fact] for row in rows} for fact in facts]
+
+
+_STEPS = (".csv", ".parquet")
+"""What names of files of steps end with."""
+_MOST = 10**9
+"""Means that are cut, and samples that become one, at most: more than any job has."""
+_YEAR = 366 * 86_400.0
+"""Time [s] up to which profiles are made."""
+
+
+def energy(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="CSV, Parquet, HDF5: job_id, time (s), power (W).", show_default=False
+        ),
+    ],
+    group: Annotated[int, typer.Option(min=1, max=_MOST, help="Samples that become one mean.")] = 12,
+    head: Annotated[int, typer.Option(min=0, max=_MOST, help="Means cut from the beginning of a job.")] = 5,
+    tail: Annotated[int, typer.Option(min=0, max=_MOST, help="Means cut from its end.")] = 5,
+    stationary: Annotated[float, typer.Option(min=0.0, help="Threshold of window means.")] = 0.1,
+    constant: Annotated[float, typer.Option(min=0.0, help="Threshold of the deviation.")] = 0.1,
+    periodic: Annotated[float, typer.Option(min=0.0, help="Threshold of spectral density.")] = 1.0,
+    least: Annotated[
+        float | None, typer.Option(help="Power that counts as 0 (W).", show_default="the least")
+    ] = None,
+    most: Annotated[
+        float | None, typer.Option(help="Power that counts as 1 (W).", show_default="the most")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write a row a job into this new file.")] = None,
+    steps: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv|.parquet",
+            help="Write the jobs' power over time into this new file, for workload.power of a run.",
+        ),
+    ] = None,
+) -> None:
+    """Classify jobs by their power over time (Zrigui 2021, ch. 7).
+
+    Constant, periodic, aperiodic, or non-stationary: samples become means of twelve, head, tail and outliers
+    are left out, all is scaled by the least and the largest power, and three tests decide. Jobs of which
+    samples are missing are not judged. Where the file has a column class, it is said how many are right.
+
+    mlsim learn energy samples.csv --csv classes.csv --steps steps.csv
+    """
+    from mlsim.cli.new_files import new_files
+    from mlsim.errors import InputError
+    from mlsim.learning.energy import (
+        Cleaning,
+        Tree,
+        classify,
+        cleaned,
+        power_steps,
+        read_samples,
+        write_steps,
+    )
+
+    for name, value in (("--least", least), ("--most", most)):
+        if value is not None and not math.isfinite(value):
+            raise InputError(f"{name}: {value}; allowed: a number of watts")
+    if steps is not None and steps.suffix not in _STEPS:
+        raise InputError(f"--steps: {steps}; allowed: names that end with {' or '.join(_STEPS)}")
+    cleaning = Cleaning(group, head, tail)
+    tree = Tree(stationary=stationary, constant=constant, periodic=periodic, least=least, most=most)
+    targets = [path for path in (csv, steps) if path is not None]
+    with new_files(targets) as parts:  # before samples are read: whether they can be written shows at once
+        measured = read_samples(file)
+        jobs = {job: cleaned(samples.power, cleaning) for job, samples in measured.samples.items()}
+        missing = {job for job, samples in measured.samples.items() if not samples.complete}
+        found = classify(jobs, tree, missing)
+        for path, part in zip(targets, parts, strict=True):
+            if path is csv:
+                _write_classes(part, found)
+            else:
+                shapes = {job: power_steps(measured.samples[job], found[job], cleaning) for job in found}
+                known = {job: shape for job, shape in shapes.items() if shape is not None}
+                write_steps(part, known, parquet=path.suffix == ".parquet")
+    _print(found)
+    if measured.known:
+        _print_known(measured.known, found)
+    for path in targets:
+        print(f"Written: {path}")
+
+
+def _print(found: Mapping[str, Profile]) -> None:
+    from collections import Counter
+
+    from mlsim.learning.energy import EnergyClass
+
+    counts = Counter(profile.kind for profile in found.values())
+    for kind in EnergyClass:
+        print(f"{kind:<15} {counts[kind]:>8,}  {100 * counts[kind] / max(len(found), 1):5.1f} %")
+
+
+def _print_known(known: Mapping[str, str], found: Mapping[str, Profile]) -> None:
+    """Print which classes were taken for which, and how many jobs are right."""
+    from collections import Counter
+
+    pairs = Counter((known[job], str(found[job].kind)) for job in known)
+    kinds = list(dict.fromkeys(kind for pair in pairs for kind in pair))
+    print("\n" + " " * 18 + "".join(f"{kind:>16}" for kind in kinds) + "  <- found")
+    for kind in dict.fromkeys(known.values()):
+        print(f"{kind:<18}" + "".join(f"{pairs[kind, other]:>16,}" for other in kinds))
+    right = sum(n for (one, other), n in pairs.items() if one == other)
+    print(f"right: {right:,} of {len(known):,}, {100 * right / len(known):.1f} %")
+
+
+def _write_classes(part: Path, found: Mapping[str, Profile]) -> None:
+    """Write a row a job."""
+    from dataclasses import asdict
+
+    import polars as pl
+
+    pl.DataFrame([{"job_id": job} | asdict(profile) for job, profile in found.items()]).write_csv(part)
+
+
+def profiles(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE.csv", help="The new file.", show_default=False)
+    ],
+    each: Annotated[int, typer.Option(min=1, help="Jobs of each class.")] = 100,
+    shortest: Annotated[float, typer.Option(min=60.0, max=_YEAR, help="Least time of a job (s).")] = 1800.0,
+    longest: Annotated[float, typer.Option(min=60.0, max=_YEAR, help="Most time of a job (s).")] = 86_400.0,
+    noise: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=10.0, help="Deviation of a sample's noise, as share of the range of power."
+        ),
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(min=0, help="Of all draws.")] = 0,
+) -> None:
+    """Make energy profiles of known classes, on which `mlsim learn energy` and its thresholds are tried.
+
+    A sample each 5 s, with phases of initialising and finishing, noise and outliers.
+
+    mlsim learn profiles -o samples.csv --each 20
+    """
+    from mlsim.cli.new_files import new_files
+    from mlsim.errors import InputError
+    from mlsim.learning.energy import MadeProfiles, made_profiles, write_samples
+
+    if longest < shortest:
+        raise InputError(f"--longest: {longest:g}; allowed: --shortest ({shortest:g}) or more")
+    made = MadeProfiles(each, shortest, longest, noise=noise, seed=seed)
+    with new_files([out]) as (part,):
+        write_samples(part, made_profiles(made))
+    print(f"Written: {out}")

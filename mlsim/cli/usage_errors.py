@@ -1,0 +1,265 @@
+"""Errors of a command line, and values of options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from mlsim.errors import InputError, user_code_error
+
+if TYPE_CHECKING:
+    from mlsim.scenario.values.unit_types import Dimension
+
+
+_found: Any = import_module(typer.BadParameter.__module__)
+"""The module of Typer's errors; until 0.25 it was one of Click, and Typer itself exports only a few."""
+
+
+class Commands(TyperGroup):
+    """Commands; none of the code that they call ends the process behind their back."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the words of a command line up to the command."""
+        path = f"{parent.command_path} {info_name}" if parent else str(info_name)
+        with _in_our_words(lambda: (self, path)):
+            return super().make_context(info_name, args, parent, **extra)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the words name."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            raise InputError(_unknown(args[0], "command", ctx.command_path, self.list_commands(ctx)))
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Do the command."""
+
+        def asked() -> tuple[Any, str]:
+            return self.get_command(
+                ctx, ctx.invoked_subcommand
+            ), f"{ctx.command_path} {ctx.invoked_subcommand}"
+
+        try:
+            with _in_our_words(asked):
+                return super().invoke(ctx)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise user_code_error("code that the command called has tried to end it", error) from error
+
+
+@contextmanager
+def _in_our_words(asked: Callable[[], tuple[Any, str]]) -> Iterator[None]:
+    """Turn what Typer says of a command line into ours; ``asked`` gives the command and its name."""
+    try:
+        yield
+    except _found.UsageError as error:
+        if isinstance(error, getattr(_found, "NoArgsIsHelpError", ())):
+            raise  # no error: the help is printed
+        command, path = (error.ctx.command, error.ctx.command_path) if error.ctx else asked()
+        raise InputError(_said(error, command, path)) from error
+
+
+def _said(error: Any, command: Any, path: str) -> str:
+    if isinstance(error, _found.NoSuchOption):
+        return _no_such_option(error.option_name, error.ctx, command, path)
+    if isinstance(error, _found.MissingParameter):
+        return f"{_missing(error)}; {_try(path)}"
+    if isinstance(error, _found.BadOptionUsage):
+        return f"{_misused(error, command)}; {_try(path)}"
+    if isinstance(error, _found.BadParameter):
+        return f"{_named(error.param)}{_worded(error)}"
+    extra = re.fullmatch(r"Got unexpected extra argument\(?s?\)? \((?P<words>.*)\)", error.message, re.DOTALL)
+    if extra:
+        return f"{extra['words']}: more than {path} takes; allowed: {_usage(error.ctx)}; {_try(path)}"
+    return f"{error.message.rstrip('.')}; {_try(path)}"
+
+
+def _try(path: str) -> str:
+    return f"try: {path} --help"
+
+
+def _unknown(word: str, kind: str, path: str, known: list[str]) -> str:
+    from mlsim.scenario.values.unit_types import nearest
+
+    hint = nearest(word, known)
+    return f"{word}: {path} has no such {kind};{hint} allowed: {', '.join(known)}; {_try(path)}"
+
+
+def _no_such_option(word: str, context: Any, command: Any, path: str) -> str:
+    outer = context.parent if context else None
+    while outer is not None:
+        if any(word in parameter.opts for parameter in outer.command.params):
+            rest = path.removeprefix(outer.command_path)
+            first = outer.command_path
+            return f"{word}: an option of {first}, which stands before the command; try: {first} {word}{rest}"
+        outer = outer.parent
+    known = [option for parameter in command.params for option in _options(parameter)]
+    return _unknown(word, "option", path, [*known, "--help"])
+
+
+def _options(parameter: Any) -> list[str]:
+    """Return the names of an option, none of an argument."""
+    return [name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
+
+
+def _named(parameter: Any) -> str:
+    """Return the option or argument that a word is about, to be put before the word."""
+    if parameter is None:
+        return ""
+    longest = max(_options(parameter), key=len, default="")
+    return f"{longest} " if longest else ""
+
+
+def _shown(parameter: Any) -> str:
+    """Return an option or argument as one would type it: ``--out DIR``."""
+    name = max(_options(parameter), key=len, default="")
+    value = str(parameter.metavar or parameter.name).strip("{}[]<>")
+    return f"{name} {value if parameter.metavar else value.upper()}" if name else value
+
+
+def _missing(error: Any) -> str:
+    if error.param is None:
+        return str(error.format_message()).rstrip(".")
+    shown = _shown(error.param)
+    words = [item.value for item in error.param.shell_complete(error.ctx, "") if item.value]
+    allowed = ", ".join(words) if words else shown if _options(error.param) else _usage(error.ctx)
+    return f"{shown} is missing; allowed: {allowed}"
+
+
+def _usage(context: Any) -> str:
+    """Return how a command is typed: ``mlsim run [OPTIONS] {file}``."""
+    return " ".join(context.get_usage().split()).removeprefix("Usage: ")
+
+
+def _misused(error: Any, command: Any) -> str:
+    """Return what is wrong with an option that has a value too few or too many."""
+    name = error.option_name
+    shown = [_shown(parameter) for parameter in command.params if name in parameter.opts]
+    if "does not take" in error.message or not shown:
+        return f"{name}: takes no value; allowed: {name}"
+    return f"{name}: needs a value; allowed: {shown[0]}"
+
+
+_NOT_ONE_OF = re.compile(r"Value error, '(?P<word>.*)' is not one of (?P<allowed>'.*')\.", re.DOTALL)
+
+
+def _worded(error: Any) -> str:
+    """Return what is wrong with a value: what is allowed, what may be meant."""
+    message = error.message.removeprefix("Value error, ")
+    found = _NOT_ONE_OF.fullmatch(error.message)
+    if found is not None:
+        from mlsim.scenario.values.unit_types import nearest
+
+        word, allowed = found["word"], found["allowed"].strip("'").split("', '")
+        return f"{word}:{nearest(word, allowed)} allowed: {', '.join(allowed)}"
+    details = getattr(error.__cause__, "errors", None)  # pydantic's, where it has read the value
+    if details is None:
+        return f"{message}"
+    detail = details()[0]
+    numbers = _numbers(error.param.type_descriptor)
+    return f"{detail['input']}: {f'allowed: {numbers}' if numbers else message}"
+
+
+def _numbers(kind: Any) -> str:
+    """Return which numbers an option takes, as text; none if it does not take numbers."""
+    name = {int: "whole numbers", float: "numbers"}.get(kind.annotation)
+    least, most = kind.parameter_info.min, kind.parameter_info.max
+    if name is None or (least is None and most is None):
+        return name or ""
+    if most is None:
+        return f"{name} from {least:g} up"
+    return f"{name} up to {most:g}" if least is None else f"{name} from {least:g} to {most:g}"
+
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def listed(text: str | None) -> list[str]:
+    """Return the words that an option lists with commas; none if it is not given."""
+    return [word.strip() for word in text.split(",") if word.strip()] if text else []
+
+
+_CODE = re.compile(r"""[^\s,:;+={}\[\]'"#&]+\.py(?=:[^\W\d])""")
+_WITH_CODE = re.compile(r"(batch|application|workload|output)\b")
+_PLAIN = re.compile(r"[\w./ -]*[\w./-]")
+"""A path that stays what it is inside a value of YAML, and inside a sum of techniques."""
+
+
+def settings(texts: Iterable[str] | None, file: Path | None) -> list[str]:
+    """Return what ``--set`` gives, files of code in the current directory by their whole path."""
+    return [code_from_here(text, file) if _WITH_CODE.match(text.strip()) else text for text in texts or ()]
+
+
+def code_from_here(text: str, file: Path | None) -> str:
+    """Return a text of the command line in which files of code are found from the current directory as well.
+
+    What a scenario names is looked up beside it alone, as it must not depend on where a command is given.
+    What is typed with a command is seen from where it is typed. A file beside the scenario goes first.
+
+    Parameters
+    ----------
+    text
+        Such as ``batch.policy=./mine.py:Mine``.
+    file
+        The scenario's; None: there is none, and names are seen from the current directory anyhow.
+    """
+
+    def whole(found: re.Match[str]) -> str:
+        path = Path(found[0])
+        if file is None or path.is_absolute() or found[0].startswith("~") or (file.parent / path).is_file():
+            return found[0]
+        here = Path.cwd() / path
+        return str(here) if here.is_file() and _PLAIN.fullmatch(str(here)) else found[0]
+
+    return _CODE.sub(whole, text)
+
+
+def amount(option: str, text: str, dimension: Dimension, *, positive: bool = False) -> float:
+    """Read a number with a unit.
+
+    Raises
+    ------
+    InputError
+        If it is none; the message names the option.
+    """
+    from mlsim.errors import InputError
+    from mlsim.scenario import parse_override
+    from mlsim.scenario.values.amount_types import Amount
+
+    try:
+        return Amount(dimension, positive=positive).parse(parse_override(f"value={text}")[1])
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
+
+
+def word_of(kind: type[Word], text: str, option: str) -> Word:
+    """Read a word of a closed set.
+
+    Raises
+    ------
+    InputError
+        If it is none; the message names the option, and what is allowed.
+    """
+    from mlsim.errors import InputError
+    from mlsim.scenario.values.unit_types import nearest
+
+    try:
+        return kind(text)
+    except ValueError:
+        allowed = [str(word) for word in kind]
+        hint = nearest(text, allowed)
+        raise InputError(f"{option} {text}:{hint} allowed: {', '.join(allowed)}") from None
+
+
+ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)]
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario; may be repeated."),
+]

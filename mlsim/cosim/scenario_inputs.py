@@ -1,0 +1,331 @@
+"""Inputs of a simulation: workload, costs and user-defined files, opened and checked; the jobs to submit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim._memory import give_back
+from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.unit_requests import Misfits, Requests
+from mlsim.errors import InputError
+from mlsim.platform import Machine, machine_of
+from mlsim.platform.machine import power_of
+from mlsim.record.table_blocks import LARGE_ROWS
+from mlsim.record.table_files import JOB_COLUMNS
+from mlsim.scenario import (
+    PLUGIN_KEYS,
+    ApplicationConfig,
+    ApplicationModel,
+    BatchConfig,
+    CleaningRule,
+    Contiguity,
+    Mapping,
+    RequestRule,
+    Scenario,
+    TraceLevel,
+    WorkloadConfig,
+    located_format,
+    located_generator,
+    located_model,
+    located_plugin,
+    located_technique,
+    resolve_path,
+)
+from mlsim.scenario.whole.simulation_demand import check_workload
+from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
+from mlsim.workload.generated_jobs import Made, planned
+from mlsim.workload.log_names import OwnColumns
+from mlsim.workload.log_times import local_times
+from mlsim.workload.measured_power import JobSteps, read_steps
+from mlsim.workload.resampled_logs import resampled
+
+if TYPE_CHECKING:
+    from mlsim.application.iteration_costs import CostProfiles
+    from mlsim.workload.workload_dependencies import Dependencies
+
+
+def application_of(scenario: Scenario) -> ApplicationConfig:
+    """Return the application section with files of techniques and models of the user as they were found."""
+    application = scenario.application
+    execution = application.execution.model_copy(update={"model": located_model(scenario)})
+    found: dict[str, object] = {"execution": execution}
+    if (selection := application.selects) is None:
+        found["technique"] = located_technique(scenario)
+    else:
+        portfolio = tuple(located_technique(scenario, name) for name in selection.portfolio)
+        found["selection"] = selection.model_copy(update={"portfolio": portfolio})
+    return application.model_copy(update=found)
+
+
+def batch_of(scenario: Scenario) -> BatchConfig:
+    """Return the batch section with files of the user's own plugins as they were found."""
+    return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in PLUGIN_KEYS})
+
+
+def measured_power(scenario: Scenario) -> JobSteps | None:
+    """Return the power of jobs over time, as it was measured; None where the scenario names none.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, or a job takes more than a power cap counts with.
+    """
+    config = scenario.workload.power
+    if config is None:
+        return None
+    path = resolve_path(scenario, config.path, "workload.power.path")
+    steps = read_steps(path)
+    busy = min(group.power.busy for group in scenario.platform.nodes if group.power is not None)
+    if scenario.batch.power_cap is not None and steps.power.max(initial=0.0) > busy:
+        raise InputError(
+            f"{scenario.source}: batch.power_cap: is kept by the busy power of nodes, {busy:g} W, and "
+            f"{path} has a job that takes {steps.power.max():g} W; write platform.nodes.N.power.busy: so much"
+        )
+    return steps
+
+
+def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
+    """Open the workload, for the units that its jobs ask for."""
+    for name in scenario.workload.columns or ():
+        if name in JOB_COLUMNS:
+            raise InputError(
+                f"{scenario.source}: workload.columns: {name!r} is a column that jobs.parquet has of itself; "
+                "give that of the log another name"
+            )
+    config = scenario.workload.model_copy(update={"format": located_format(scenario)})
+    source = _source(scenario, config, requests)
+    rates = _rates(scenario, machine)
+    return open_workload(config, source, requests.largest, requests.resources[1:], rates, requests.shared)
+
+
+def _source(scenario: Scenario, config: WorkloadConfig, requests: Requests) -> Path | Made:
+    """Return where the jobs come from: the log as it was found, or what makes them."""
+    if config.resample is not None:
+        return resampled(config, log_of(scenario), scenario.seed)
+    generate = config.generate
+    if generate is None:
+        return log_of(scenario)
+    if (generate.processors or 0) > requests.largest and config.cleaning.oversize is CleaningRule.KEEP:
+        raise InputError(
+            f"{scenario.source}: workload.generate.processors: {generate.processors}; the platform has "
+            f"{requests.largest}, and larger jobs could never start; allowed: at most these, or "
+            "workload.cleaning.oversize: clamp or drop"
+        )
+    return planned(generate, located_generator(scenario), requests.largest, scenario.seed)
+
+
+def log_of(scenario: Scenario) -> Path:
+    """Return the log of a scenario as it was found."""
+    assert scenario.workload.path is not None
+    return resolve_path(scenario, scenario.workload.path)
+
+
+def workload_of(scenario: Scenario) -> Workload:
+    """Open the workload of a scenario as a simulation does.
+
+    Raises
+    ------
+    InputError
+        If it cannot be used.
+    """
+    machine = machine_of(scenario)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
+    return open_jobs(scenario, machine, requests)
+
+
+def dependencies_between(scenario: Scenario, workload: Workload) -> Dependencies | None:
+    """Find the dependencies between jobs; None where the scenario ignores them."""
+    config = scenario.workload
+    if not config.dependencies:
+        return None
+    from mlsim.workload.workload_dependencies import dependencies_of
+
+    return dependencies_of(workload, log_of(scenario), lenient=config.lenient)
+
+
+def local_clock(scenario: Scenario, workload: Workload) -> Callable[[Floats], Floats]:
+    """Return what converts submit times [s] to seconds since 1970 on the clocks of the log's time zone."""
+    place, factor = Path(scenario.source), scenario.workload.select.scale_load
+
+    def local(times: Floats) -> Floats:
+        return local_times(times * factor + workload.origin, workload.header, place)
+
+    return local
+
+
+def reading_counts(workload: Workload, dependencies: Dependencies | None) -> dict[str, int]:
+    """Return the counts of what was found in the log, in order of their names."""
+    notes = workload.notes | ({} if dependencies is None else dependencies.notes)
+    return dict(sorted(notes.items()))
+
+
+def executable_names(workload: Workload) -> Sequence[str]:
+    """Return the names behind the codes of executables; none where the log has only codes."""
+    names = workload.header.get("executable_names", ())
+    return [] if isinstance(names, str) else list(names)
+
+
+def _rates(scenario: Scenario, machine: Machine) -> Rates:
+    """Return how fast a processor of the log is: a core, or all cores of a node where it is a whole node."""
+    cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
+    return Rates(cores * machine.reference_speed, machine.network.bandwidth)
+
+
+def cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:
+    """Open the costs of iterations that the scenario describes."""
+    from mlsim.application.iteration_costs import CostProfiles
+
+    application = scenario.application
+    path = application.costs.path
+    return CostProfiles(
+        application.costs,
+        application.iterations,
+        machine.reference_speed,
+        scenario.seed,
+        None if path is None else resolve_path(scenario, path, key="application.costs.path"),
+    )
+
+
+def message_latency(scenario: Scenario, machine: Machine) -> float:
+    """Return the latency of a coordination message in s: that of the scenario, else the network's latency."""
+    latency = scenario.coordination.latency
+    return machine.network.latency if latency is None else latency
+
+
+def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
+    """Check that an execution model of the user's own can do what the scenario asks of it.
+
+    Parameters
+    ----------
+    scenario
+        Which.
+    application
+        Its section, with files as they were found; the model is loaded.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded or used, or lets no nodes leave where they are asked for.
+    """
+    from mlsim.application import user_model
+
+    user_model.check_model(application)
+    asks = scenario.coordination.requests is not RequestRule.NEVER
+    model = application.execution.model
+    if asks and not user_model.properties_of_model(model).releases:
+        raise InputError(
+            f"{scenario.source}: coordination.requests: nodes cannot leave a loop under execution model "
+            f"{model}, which is not declared with releases=True"
+        )
+
+
+def check_traceable(scenario: Scenario, workload: Workload) -> None:
+    """Check that no job ends, even if none waits, after a trace's clock does, and that jobs shown exist."""
+    if scenario.output.trace is TraceLevel.NONE:
+        return
+    from mlsim.record.otf2 import LATEST
+
+    missing = set(scenario.output.trace_jobs or ())
+    for block in workload.blocks():
+        if missing:
+            missing.difference_update(block.job_id.tolist())
+        late = np.flatnonzero(block.submit_time + block.run_time > LATEST)
+        if len(late):
+            row = late[0]
+            log = scenario.workload.path or scenario.workload.log_name
+            raise InputError(
+                f"{scenario.source}: output.trace: job {block.job_id[row]} of {log}, "
+                f"submitted at {block.submit_time[row]:.6g} s and running for {block.run_time[row]:.6g} s, "
+                f"ends after {LATEST:.1e} s (292 years), where the nanoseconds of a trace end; try "
+                "output.trace: none, or a part of the log (workload.select)"
+            )
+    if missing:
+        raise InputError(
+            f"{scenario.source}: output.trace_jobs: the workload has no job {min(missing)}; name jobs by "
+            "their numbers in it, after its selection"
+        )
+
+
+def check_demand(scenario: Scenario, workload: Workload, requests: Requests) -> None:
+    """Check that what the workload's largest job and its length lead to can be simulated."""
+    if scenario.application.model is not ApplicationModel.LOOP and not scenario.platform.random_failures:
+        return
+    largest, last = 0, 0.0
+    for block in workload.blocks():
+        fits = block.processors[block.processors <= requests.largest]
+        largest, last = max(largest, int(np.max(fits, initial=0))), float(block.submit_time[-1])
+    check_workload(scenario, largest, last)
+
+
+def power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> PowerCap | None:
+    """Return the cap on power of a scenario; None where there is none."""
+    power, levels = power_of(scenario.platform), scenario.batch.power_cap
+    if power is None or levels is None:
+        return None
+    return PowerCap(power, machine.cores, requests.exclusive, levels)
+
+
+def jobs_that_never_fit(
+    scenario: Scenario, machine: Machine, requests: Requests, workload: Workload, shown: int = 5
+) -> dict[str, tuple[int, list[int]]]:
+    """Return by reason how many jobs the empty machine cannot hold, with the identifiers of the first.
+
+    Under a cap on power of unequal nodes the allocator decides what a job adds, so that it is left out.
+    """
+    cap = power_cap(scenario, machine, requests)
+    strict = scenario.batch.contiguity is Contiguity.STRICT
+    misfits = Misfits(machine, requests, strict, cap if cap is not None and cap.is_even else None)
+    found: dict[str, tuple[int, list[int]]] = {}
+    for block in workload.blocks():
+        for reason, rows in misfits.find_in(block).items():
+            count, ids = found.get(reason, (0, []))
+            more = block.job_id[rows][: shown - len(ids)].tolist()
+            found[reason] = count + int(np.count_nonzero(rows)), ids + more
+    return found
+
+
+class Submissions:
+    """The jobs of a workload, on their way to a batch system.
+
+    Attributes
+    ----------
+    marks
+        Counts of what was found odd in the jobs that were handed over.
+    own
+        Further columns of each block of jobs.
+    """
+
+    def __init__(self, workload: Workload, requests: Requests) -> None:
+        self._workload, self._requests = workload, requests
+        self.marks: Counter[str] = Counter()
+        self.own: list[OwnColumns | None] = []
+
+    def blocks(self) -> Iterator[JobBlock]:
+        """Hand blocks over, count what their jobs met in cleaning, and keep further columns of the jobs."""
+        give_back(self._workload.n_jobs > LARGE_ROWS)
+        for block in self._workload.blocks():
+            self.own.append(self._further(block))
+            self.marks.update({name: count for name, count in count_marks(block.met).items() if count})
+            yield block
+
+    def _further(self, block: JobBlock) -> OwnColumns | None:
+        """Return the columns of the user's own, and what jobs ask of nodes and of the machine as a whole."""
+        requests = self._requests
+        if requests.plain and not requests.shared:
+            return block.own
+        asked = {}
+        if not requests.plain:
+            units = requests.units_of(block)
+            totals = requests.per_unit(block, units) * units[:, None]
+            asked = {f"request_{name}": totals[:, k].copy() for k, name in enumerate(requests.resources) if k}
+            if requests.per_job:
+                asked["units"] = units
+        shares = requests.shares_of(block)
+        asked |= {f"request_{name}": shares[:, k].copy() for k, name in enumerate(requests.shared)}
+        return OwnColumns(({} if block.own is None else block.own.of) | asked)

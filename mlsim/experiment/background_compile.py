@@ -1,0 +1,156 @@
+"""Kernels compiled in processes beside a run."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlsim import _jit
+from mlsim._processes import DEVNULL, Process, has_ended, python, start
+from mlsim.scenario import (
+    ApplicationModel,
+    ExecutionModel,
+    Scenario,
+    Technique,
+    from_mapping,
+    plain,
+    split_technique,
+)
+
+_ITERATIONS = 8
+_CODE = """
+from mlsim.experiment.background_compile import compile_room
+compile_room(sys.argv[1], json.loads(sys.argv[2]))
+"""
+_LONGEST = 300.0
+"""Seconds after which nobody waits any longer."""
+
+
+@contextmanager
+def compiled_beside(scenario: Scenario) -> Iterator[None]:
+    """Meanwhile have other processes compile the kernels of this scenario's loops and traces.
+
+    There are none where the kernels are on disk, on a machine of one core, or in a process that is itself one
+    of several.
+    """
+    rooms = list(_missing(scenario)) if _may_start() else []
+    started = {room: process for room in rooms if (process := _start(room, scenario)) is not None}
+    for room, process in started.items():
+        _jit.while_elsewhere(room, _waiter(process))
+    try:
+        yield
+    finally:
+        for room, process in started.items():
+            _jit.no_longer_elsewhere(room)
+            _end(process)
+
+
+def _may_start() -> bool:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores > 1 and bool(sys.executable) and multiprocessing.parent_process() is None
+
+
+def _missing(scenario: Scenario) -> Iterator[str]:
+    """Yield the rooms to compile."""
+    application = scenario.application
+    model = application.execution.model
+    if application.model is not ApplicationModel.LOOP or not isinstance(model, ExecutionModel):
+        return
+    if all(name in tuple(Technique) for name in split_technique(application.technique)):
+        from mlsim.application.loop_binding import module_of
+
+        if not _jit.is_compiled("application", f"models.{module_of(model)}.run"):
+            yield "application"
+    if scenario.output.trace.shows_chunks and not _jit.is_compiled("record", "otf2.event_pass.write_batch"):
+        yield "record"
+
+
+def _start(room: str, scenario: Scenario) -> Process[bytes] | None:
+    """Start a process that compiles a room; None if there can be none."""
+    try:
+        process = start(_command(room, scenario), out=DEVNULL, err=DEVNULL)
+    except OSError:
+        return None
+    atexit.register(process.kill)
+    return process
+
+
+def _command(room: str, scenario: Scenario) -> list[str]:
+    """Return what compiles a room."""
+    return python(_CODE, room, json.dumps(_small(scenario)))
+
+
+def _waiter(process: Process[bytes]) -> Callable[[], object]:
+    def wait() -> None:
+        if not has_ended(process, _LONGEST):
+            process.kill()
+
+    return wait
+
+
+def _end(process: Process[bytes]) -> None:
+    process.kill()
+    process.wait()
+    atexit.unregister(process.kill)
+
+
+def _small(scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario with the same technique and model on two nodes of two cores, as a mapping."""
+    section = plain(scenario.application)
+    kept = {key: section[key] for key in ("technique", "execution", "parameters", "min_chunk", "time_steps")}
+    return {
+        "platform": {"nodes": [{"name": "n", "count": 2, "cores": 2}]},
+        "workload": {"path": "none.swf"},
+        "application": {
+            "model": "loop",
+            "iterations": {"count": _ITERATIONS},
+            "costs": {"profile": "constant", "mean": "1 ms"},
+            **kept,
+        },
+        "output": {"trace": "chunks"},
+    }
+
+
+def compile_room(room: str, small: dict[str, Any]) -> None:
+    """Compile a room, with a scenario as :func:`_small` gives it, in the process that was started for it."""
+    scenario = from_mapping(small)
+    if room == "application":
+        from mlsim.cosim.single_loop import simulate_loop
+
+        simulate_loop(scenario, None, chunks=False)
+    else:
+        _write_imagined(scenario)
+
+
+def _write_imagined(scenario: Scenario) -> None:
+    """Write the trace of a loop with one chunk on each PE."""
+    from mlsim.application.application_simulator import records_alone
+    from mlsim.application.loop_outcome import LoopOutcome
+    from mlsim.application.loop_recorder import LoopRecorder
+    from mlsim.experiment.run_directory import write_trace
+    from mlsim.platform import machine_of
+    from mlsim.record import ChunkStore
+
+    machine = machine_of(scenario)
+    pes = machine.n_cores
+    store = ChunkStore()
+    chunks, recorder = store.open(), LoopRecorder(True, store)
+    which, one, none, end = np.arange(pes), np.ones(pes, np.int64), np.zeros(pes), np.ones(pes)
+    chunks.begin_step(0.0, 0, 0)
+    chunks.take(which.astype(np.int32), which, which, one, none, none, end)
+    recorder.take(
+        0, 0.0, LoopOutcome(pes, pes, 1.0, end, end, end, none, none, none, one, which, one, None), chunks
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        records = records_alone(1, machine, pes, 1.0, recorder)
+        write_trace(Path(directory) / "trace", records, scenario, "", exclusive_nodes=True)

@@ -1,0 +1,285 @@
+"""A loop as a run has recorded it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim._files import is_file
+from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
+from mlsim.errors import InputError
+from mlsim.experiment.loops import loop_from_mapping
+from mlsim.experiment.manifest import check_read
+from mlsim.experiment.stored_runs import read_scenario, read_summary
+from mlsim.record import Chunks, JobState, Records
+from mlsim.record.derived_times import attempt_of_rows
+from mlsim.record.table_reader import read_rows_of_loops, read_tables
+from mlsim.scenario import Scenario
+from mlsim.scenario.whole.simulation_demand import Share, check_memory
+
+LEAST_CHUNKS = 20
+"""Chunks per PE below which a record says too little of how costs differ within chunks."""
+
+_TABLES_OF_LOOPS = ("chunks", "pes")
+_NETWORK = ("bandwidth", "latency", "intra_node_latency")
+
+
+@dataclass(frozen=True)
+class RecordedLoop:
+    """A loop that was recorded.
+
+    Attributes
+    ----------
+    content
+        The loop as a scenario, but for its costs, which are ``costs``.
+    costs
+        float64[N]: what each iteration costs [s on a PE of the reference speed].
+    technique, model
+        By which it was executed.
+    t_loop
+        What it took [s], the mean of its time steps.
+    chunks
+        How many chunks it had.
+    parts, pes
+        Chunks that begin at different iterations, and PEs.
+    measured
+        Whether real ranks executed it.
+    overhead
+        Median time from a request to the start of the chunk [s].
+    """
+
+    content: dict[str, Any]
+    costs: Floats
+    technique: str
+    model: str
+    t_loop: float
+    chunks: int
+    parts: int
+    pes: int
+    measured: bool
+    overhead: float
+
+
+_ITERATION = 48
+"""Bytes that the cost of one takes while all are computed."""
+
+
+def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
+    """Read the loop of a job from a run's directory, simulated or real, that has chunks.
+
+    Parameters
+    ----------
+    directory
+        Of the run.
+    job
+        Identifier of the job; None where there is one loop alone.
+
+    Raises
+    ------
+    InputError
+        If there is no such loop, its chunks were not kept, or something cannot be read.
+    """
+    file = "loop.yaml" if is_file(directory / "loop.yaml") else "scenario.yaml"
+    check_read(directory, scenario=file)
+    path = directory / "chunks.parquet"
+    records = read_tables(directory, without=_TABLES_OF_LOOPS)
+    row = _row_of(directory, records, job)
+    if not is_file(path):
+        raise InputError(f"{directory}: has no chunks; run it again with --set output.trace=chunks")
+    chunks = read_rows_of_loops(path, Chunks, records, np.array([row]))
+    if not len(chunks.job):
+        raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
+    scenario, summary = read_scenario(directory, file), read_summary(directory / "summary.json")
+    _check_scenario(directory / file, scenario)
+    cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
+    measured = "mpi" in summary or "slurm" in summary
+    waits = waits_of(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)
+    loop = int(np.flatnonzero(records.loops.job == row)[0])
+    time_steps = int(scenario["application"].get("time_steps") or 1)
+    if time_steps > 1:
+        if records.jobs.state[row] != JobState.COMPLETED:
+            raise InputError(f"{directory}: the loop was ended before its last time step")
+        # Iterations count on from one time step to the next.
+        each = max(int(records.loops.iterations[loop]) // time_steps, 1)
+        chunks = replace(chunks, first=chunks.first % each)
+    return RecordedLoop(
+        content=_content(scenario, records, cores, speed, waits if measured else None),
+        costs=_costs(path, chunks, np.repeat(speed, cores)),
+        technique=str(scenario["application"]["technique"]),
+        model=str(scenario["application"]["execution"]["model"]),
+        t_loop=float(records.loops.t_loop[loop]) / time_steps,
+        chunks=len(chunks.job),
+        parts=len(np.unique(chunks.first)),
+        pes=int(cores.sum()),
+        measured=measured,
+        overhead=waits.typical,
+    )
+
+
+def _check_scenario(path: Path, scenario: Mapping[str, Any]) -> None:
+    """Check those keys of a stored scenario that nothing checks after this."""
+    for key, (allowed, fits) in _READ.items():
+        value: Any = scenario
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if not fits(value):
+            found = "missing" if value is None else f"{value!r:.60}"
+            raise InputError(f"{path}: {key}: {found}; allowed: {allowed}. Run the scenario again.")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 62
+
+
+_READ: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a text", lambda value: isinstance(value, str)),
+    "seed": ("a whole number", lambda value: isinstance(value, int)),
+    "platform": ("a mapping", lambda value: isinstance(value, Mapping)),
+    "application": ("a mapping", lambda value: isinstance(value, Mapping)),
+    "application.technique": ("a technique", lambda value: isinstance(value, str | Mapping)),
+    "application.execution.model": ("an execution model", lambda value: isinstance(value, str | Mapping)),
+    "application.pes_per_node": ("1 or more", lambda value: value is None or _is_count(value)),
+    "application.time_steps": ("1 or more", lambda value: value is None or _is_count(value)),
+    "platform.network": ("a mapping", lambda value: value is None or isinstance(value, Mapping)),
+}
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Why a record allows no verdict, and what to do instead."""
+
+    reason: str
+    instead: str
+
+
+def unknown_of(record: RecordedLoop, source: Path) -> Unknown | None:
+    """Return why a record allows no verdict on other techniques; None if it does.
+
+    The time of a chunk is shared evenly by its iterations. With few chunks per PE, the imbalance that another
+    technique would meet is hidden in them, and all techniques but the recorded one look better than they are.
+    """
+    if record.parts >= LEAST_CHUNKS * record.pes:
+        return None
+    iterations = len(record.costs)
+    each = record.parts / record.pes
+    counted = "" if record.parts == record.chunks else f" at {record.parts:,} different iterations"
+    reason = (
+        f"{record.chunks:,} chunks{counted} on {record.pes:,} PEs are {each:.3g} per PE, fewer than "
+        f"{LEAST_CHUNKS}: what iterations cost within a chunk is not known, and other techniques would be "
+        "simulated without that imbalance"
+    )
+    instead = (
+        f"{source.name} was executed with {record.technique}; record the loop with small chunks, such as "
+        "--set application.technique=SS, and run mlsim advise on that record"
+    )
+    if iterations < LEAST_CHUNKS * record.pes:
+        instead = (
+            f"the loop has {iterations / record.pes:.3g} iterations per PE; measure what each costs, write "
+            "the costs into a file, and run mlsim advise on a scenario with application.costs: {profile: "
+            "file, path: costs.csv}"
+        )
+    return Unknown(reason, instead)
+
+
+@contextmanager
+def maker_of(record: RecordedLoop) -> Iterator[Callable[[Mapping[str, object]], Scenario]]:
+    """Give, for the block, what makes the loop with some keys changed; its costs are in a file meanwhile."""
+    with TemporaryDirectory(prefix="mlsim-") as directory:
+        path = Path(directory) / "costs.npy"
+        np.save(path, record.costs)
+        application = {**record.content["application"], "costs": {"profile": "file", "path": str(path)}}
+        content = {**record.content, "application": application}
+        yield lambda changes: loop_from_mapping(content, changes)
+
+
+def _row_of(directory: Path, records: Records, job: int | None) -> int:
+    """Return the row of the job whose loop is meant."""
+    with_loops = records.loops.job
+    if not len(with_loops):
+        raise InputError(f"{directory}: no job of it executed a loop")
+    if job is None:
+        if len(with_loops) > 1:
+            first = records.jobs.job_id[with_loops[:5]].tolist()
+            raise InputError(
+                f"{directory}: {len(with_loops)} jobs executed loops; say which with --job, such as {first}"
+            )
+        return int(with_loops[0])
+    found = [row for row in with_loops.tolist() if records.jobs.job_id[row] == job]
+    if not found:
+        raise InputError(f"{directory}: --job {job}: no job of that number executed a loop")
+    return int(found[0])
+
+
+def _nodes_of(records: Records, row: int, pes_per_node: int | None) -> tuple[Ints, Floats]:
+    """Return the PEs and the speed of each node of a job in its last attempt, in the order of its PEs."""
+    stays = records.occupancy
+    of_job = np.flatnonzero((stays.job == row) & (attempt_of_rows(stays, records.attempts) < 0))
+    node = np.concatenate([np.arange(stays.node[k], stays.node[k] + stays.count[k]) for k in of_job])
+    cores = np.repeat(stays.cores[of_job], stays.count[of_job])
+    _, first = np.unique(node, return_index=True)  # one that came back has another row
+    first.sort()
+    node, cores = node[first], cores[first]
+    if pes_per_node is not None:
+        cores = np.minimum(cores, int(pes_per_node))
+    return cores.astype(np.int64), records.nodes.speed[node]
+
+
+def _costs(path: Path, chunks: Chunks, speed: Floats) -> Floats:
+    """Return the mean cost of every iteration over its executions."""
+    n = int((chunks.first + chunks.size).max())
+    check_memory(str(path), [Share("size", f"{n:,} iterations", n * _ITERATION)], "the costs of iterations")
+    rate = (chunks.end - chunks.start) / chunks.size * speed[chunks.pe]
+    seconds, times = np.zeros(n + 1), np.zeros(n + 1)
+    for sums, values in ((seconds, rate), (times, np.ones(len(rate)))):
+        np.add.at(sums, chunks.first, values)
+        np.add.at(sums, chunks.first + chunks.size, -values)
+    executed = np.rint(np.cumsum(times)[:n])
+    if (executed < 1.0).any():
+        missing = int(np.flatnonzero(executed < 1.0)[0])
+        raise InputError(f"{path}: iteration {missing} is in no chunk: the loop was not executed whole")
+    costs: Floats = np.maximum(np.cumsum(seconds)[:n] / executed, 0.0)
+    return costs
+
+
+def _content(
+    scenario: Mapping[str, Any], records: Records, cores: Ints, speed: Floats, waits: Waits | None
+) -> dict[str, Any]:
+    """Return the loop alone, on the nodes that the job had; ``waits``: of real chunks' requests."""
+    application = {key: value for key, value in scenario["application"].items() if key not in _OF_THE_RUN}
+    platform: dict[str, Any] = {"nodes": _groups(cores, speed), "reference_speed": "1 GFLOP/s"}
+    network = scenario["platform"].get("network") or {}
+    if len(cores) == len(records.nodes.name):
+        platform["network"] = network
+    else:  # some nodes of a larger network: its topology would have other nodes
+        platform["network"] = {key: network[key] for key in _NETWORK if network.get(key) is not None}
+    if waits is not None:
+        charges = charges_of_waits(application["execution"]["model"], waits)
+        charged = {key: f"{seconds!r} s" for key, seconds in charges.items()}
+        application["execution"] = {**application["execution"], **charged}
+    return {
+        "name": scenario["name"],
+        "seed": scenario["seed"],
+        "platform": platform,
+        "application": {**application, "time_steps": 1},
+        "output": {"trace": "none", "pictures": False},
+    }
+
+
+_OF_THE_RUN = ("costs", "iterations", "time_steps", "selection", "pes_per_node")
+"""What the record says instead."""
+
+
+def _groups(cores: Ints, speed: Floats) -> list[dict[str, Any]]:
+    pairs = groupby(zip(cores.tolist(), speed.tolist(), strict=True))
+    return [
+        {"name": f"group{k}-", "count": len(list(same)), "cores": pes, "speed": f"{rate!r} GFLOP/s"}
+        for k, ((pes, rate), same) in enumerate(pairs)
+    ]

@@ -1,0 +1,242 @@
+"""Runs, loops and studies read for a report page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlsim._files import expanded, is_file, read_text
+from mlsim.errors import InputError
+from mlsim.experiment.manifest import check_read
+from mlsim.experiment.stored_runs import (
+    StoredRun,
+    differences_of,
+    find_runs,
+    name_runs,
+    read_run,
+    read_scenario,
+    read_summary,
+)
+
+if TYPE_CHECKING:
+    from mlsim.analysis.page import PageLoops, PageRun, PageStudy
+    from mlsim.record import Records
+
+
+_MOST_BYTES = 64_000_000
+_SUMMARY, _JOBS = "summary.json", "jobs.parquet"
+
+
+def make_page(
+    paths: Sequence[str | Path],
+    *,
+    labels: Sequence[str] | None = None,
+    most_runs: int = 12,
+    most_chunks: int = 300_000,
+    tolerance: float = 0.01,
+) -> str:
+    """Return the page on runs, loops and studies as text.
+
+    Parameters
+    ----------
+    paths
+        Directories of runs, of loops (``mlsim loop``), of studies, or of directories of runs.
+    labels
+        Names for the runs; by default those of their directories.
+    most_runs
+        So many are shown in full; further ones are compared alone.
+    most_chunks
+        So many chunks of each run go into the page: those of the jobs whose PEs lost most time.
+    tolerance
+        Share of the first run's value up to which another is not called better or worse.
+
+    Raises
+    ------
+    InputError
+        If a directory holds none, something of it is damaged, or names do not fit.
+    """
+    from mlsim import __version__
+    from mlsim.analysis.page import page_text
+    from mlsim.experiment.stored_runs import summary_of
+
+    studies, directories = _found(paths)
+    names = _names(directories, labels)
+    runs: list[PageRun] = []
+    others: list[tuple[str, dict[str, Any]]] = []
+    for directory, name in zip(directories, names, strict=True):
+        stored = read_loop_or_run(directory, name)
+        if len(runs) < most_runs:
+            runs.append(_page_run(stored, most_chunks))
+        else:
+            others.append((name, summary_of(stored)))
+    return page_text(runs, studies, others=others, tolerance=tolerance, version=__version__)
+
+
+def _found(paths: Sequence[str | Path]) -> tuple[list[PageStudy], list[Path]]:
+    """Return the studies among directories, and the runs in all of them."""
+    from mlsim.analysis.page import PageStudy
+    from mlsim.experiment.study.study_results import read_study
+
+    studies: list[PageStudy] = []
+    runs: list[Path] = []
+    for path in map(expanded, paths):
+        loops = sorted(child.parent for child in path.glob(f"*/{_SUMMARY}"))
+        if is_file(path / _SUMMARY) and not is_file(path / _JOBS) and loops:
+            runs += loops  # of several loops each has a directory
+            continue
+        tables = (path / name for name in ("runs.parquet", "loops.parquet"))
+        is_study = is_file(path / "study.yaml") and any(map(is_file, tables))
+        if is_study:
+            studies.append(PageStudy(path.resolve().name, read_study(path).runs))
+        if not is_study or any(path.glob(f"store/??/*.run/{_SUMMARY}")):
+            runs.append(path)
+    return studies, find_runs(runs)
+
+
+def _names(directories: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
+    if labels is None:
+        return _names_in_study(directories) or name_runs(directories)
+    if len(labels) != len(directories) or len(set(labels)) < len(labels) or not all(labels):
+        raise InputError(
+            f"labels: {len(directories)} runs need as many different names; found {list(labels)}"
+        )
+    return list(labels)
+
+
+def _names_in_study(directories: Sequence[Path]) -> list[str]:
+    """Return what the runs of a study differ in; empty for others, and where it does not tell them apart."""
+    if len(directories) < 2 or not all(path.parent.parent.name == "store" for path in directories):
+        return []
+    found = differences_of([read_scenario(path) for path in directories])
+    names = [
+        ", ".join(f"{key.rpartition('.')[2]} {values[place]}" for key, values in found.items())
+        for place in range(len(directories))
+    ]
+    return names if len(set(names)) == len(names) else []
+
+
+def _page_run(stored: StoredRun, most_chunks: int) -> PageRun:
+    from mlsim.analysis.page import PageRun
+    from mlsim.experiment.stored_runs import summary_of
+
+    assert stored.directory is not None, "read from one"
+    scenario = read_text(_scenario_file(stored.directory), "scenario", _MOST_BYTES)
+    loops = read_loops(stored, most_chunks)
+    return PageRun(stored.label, summary_of(stored), stored.records, scenario, loops)
+
+
+def _scenario_file(directory: Path) -> Path:
+    """Return the file of the scenario: that of a loop alone has another name."""
+    loop = directory / "loop.yaml"
+    return loop if is_file(loop) else directory / "scenario.yaml"
+
+
+def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None = None) -> PageLoops:
+    """Read chunks and PEs of some jobs of a run, in their last attempts.
+
+    Parameters
+    ----------
+    stored
+        The run.
+    most_chunks
+        How many chunks at most.
+    jobs
+        Rows of the jobs; by default those whose PEs lost most time.
+    """
+    import numpy as np
+
+    from mlsim.analysis.page import PageLoops, wanted_jobs
+    from mlsim.record import Chunks, PEs, empty
+    from mlsim.record.table_files import FILES
+    from mlsim.record.table_reader import read_rows_of_loops
+
+    directory, records = stored.directory, stored.records
+    assert directory is not None, "read from one"
+    files = {name: directory / f"{name}.parquet" for name in ("chunks", "pes")}
+    recorded = is_file(files["chunks"])
+    if not len(records.loops.job) or not recorded:
+        return PageLoops.none(recorded)
+    check_read(directory, [name for name in FILES if name not in files], _scenario_file(directory).name)
+    wanted = wanted_jobs(records.loops, most_chunks) if jobs is None else np.asarray(jobs, np.int64)
+    chunks = read_rows_of_loops(files["chunks"], Chunks, records, wanted)
+    pes = read_rows_of_loops(files["pes"], PEs, records, wanted) if is_file(files["pes"]) else empty(PEs)
+    return PageLoops(chunks, pes)
+
+
+def read_loop_or_run(directory: Path, label: str) -> StoredRun:
+    """Read a run of jobs, or a loop alone (``mlsim loop``) as a run of one job.
+
+    Raises
+    ------
+    InputError
+        As of :func:`mlsim.experiment.stored_runs.read_run`.
+    """
+    summary = read_summary(directory / _SUMMARY)
+    if "jobs" in summary or not is_file(directory / _JOBS):
+        return read_run(directory, label)
+    from mlsim.analysis import summarize
+    from mlsim.record.table_reader import read_tables
+
+    note = check_read(directory, ("chunks", "pes"), _scenario_file(directory).name)
+    records = read_tables(directory, without=("chunks", "pes"))
+    facts: dict[str, Any] = next(iter(summary.get("loops") or ()), {})
+    made = summarize(
+        records,
+        scenario=summary["scenario"],
+        seed=summary["seed"],
+        technique=facts.get("technique"),
+    )
+    return StoredRun(label, directory, made, records, {}, note)
+
+
+def read_for_plot(
+    paths: Sequence[str | Path], labels: Sequence[str] | None, *, of_loops: bool, job: int | None = None
+) -> dict[str, Records]:
+    """Read runs for a figure: their records by name, with chunks and PEs of one loop where it is of loops.
+
+    Parameters
+    ----------
+    paths, labels
+        As of :func:`make_page`.
+    of_loops
+        Whether chunks and PEs are wanted.
+    job
+        Identifier of the job whose loop is wanted; by default that whose PEs lost most time.
+
+    Raises
+    ------
+    InputError
+        If a directory holds no run, has no chunks of the job, or no such job.
+    """
+    _, directories = _found(paths)
+    if not directories:
+        raise InputError("no runs: a study keeps whole runs only with keep: tables, or all, in study.yaml")
+    found = {}
+    for directory, name in zip(directories, _names(directories, labels), strict=True):
+        stored = read_loop_or_run(directory, name)
+        found[name] = _with_loop(stored, job) if of_loops else stored.records
+    return found
+
+
+def _with_loop(stored: StoredRun, job: int | None) -> Records:
+    """Return the records with chunks and PEs of one loop."""
+    import numpy as np
+
+    records, loops = stored.records, stored.records.loops
+    place = f"{stored.directory}"
+    if not len(loops.job):
+        raise InputError(f"{place}: its jobs executed no loops; run it with --set application.model=loop")
+    if job is None:
+        row = int(loops.job[np.argmax(loops.overhead + loops.idle)])
+    else:
+        rows = loops.job[records.jobs.job_id[loops.job] == job]
+        if not len(rows):
+            some = ", ".join(map(str, records.jobs.job_id[loops.job][:5].tolist()))
+            raise InputError(f"{place}: job {job} executed no loop; those that did are {some} …")
+        row = int(rows[0])
+    found = read_loops(stored, 0, [row])
+    if not len(found.chunks.job):
+        raise InputError(f"{place}: its chunks were not recorded; run it with --set output.trace=chunks")
+    return replace(records, chunks=found.chunks, pes=found.pes)

@@ -1,0 +1,322 @@
+"""The directory of a run: its tables, trace, and user-defined outputs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import ref
+
+from mlsim import __version__, _late
+from mlsim._memory import give_back
+from mlsim.errors import InputError, user_code_error
+from mlsim.experiment.manifest import json_text, write_summary
+from mlsim.experiment.result import Result, technique_of
+from mlsim.experiment.result_directories import Place
+from mlsim.plugins import Family, check_plugin, make_callable
+from mlsim.record import Records
+from mlsim.record.table_blocks import is_large, is_long, let_go_of_table
+from mlsim.scenario import (
+    Mapping,
+    Scenario,
+    TraceLevel,
+    TraceRows,
+    dump,
+    located_writers,
+    read_in,
+    user_function,
+)
+
+if TYPE_CHECKING:
+    from mlsim.record.otf2 import Service
+    from mlsim.record.record_tables import Ranks
+
+
+def write_trace(
+    directory: Path,
+    records: Records,
+    scenario: Scenario,
+    workload_name: str,
+    exclusive_nodes: bool,
+    ranks: Ranks | None = None,
+) -> None:
+    """Write the OTF2 trace of records, at the level that their scenario asks for.
+
+    Parameters
+    ----------
+    directory
+        Where to.
+    records
+        What happened.
+    scenario
+        What was simulated.
+    workload_name
+        The file of jobs; empty where there is none.
+    exclusive_nodes
+        Whether a node has one job at a time.
+    ranks
+        Of a real run.
+    """
+    from mlsim.record.otf2 import Level, Selection, write_otf2
+
+    output = scenario.output
+    begin, end = output.trace_window or (0.0, math.inf)
+    info = write_otf2(
+        directory,
+        records,
+        cast(Level, output.trace.value),
+        scenario_name=scenario.name,
+        technique=technique_of(scenario) or "",
+        workload_name=workload_name,
+        exclusive_nodes=exclusive_nodes,
+        pes_per_node=scenario.application.pes_per_node,
+        details=output.trace_details,
+        apart=output.trace_apart,
+        ranks=ranks,
+        selection=Selection(begin, end, output.trace_jobs or ()),
+        service=service_of(scenario),
+        rows=output.trace_rows.value,
+    )
+    if output.trace_rows is TraceRows.AUTO and info.nodes_per_row:
+        cores = int(records.nodes.cores.sum())
+        logging.getLogger("mlsim").warning(
+            "the trace shows %s, as %s cores are too many for rows of their own: %s. For a row per core, "
+            "in two files each: output.trace_rows: cores",
+            "a row per node" if info.nodes_per_row == 1 else f"up to {info.nodes_per_row} nodes in a row",
+            f"{cores:,}",
+            _TOGETHER[output.trace],
+        )
+
+
+_TOGETHER = {
+    TraceLevel.JOBS: "several jobs at a time are one region",
+    TraceLevel.NODES: "several jobs at a time are one region",
+    TraceLevel.CHUNKS: "several jobs at a time are one region, and so are chunks",
+    TraceLevel.MESSAGES: "several jobs at a time are one region, and so are chunks; requests are left out",
+}
+
+
+def service_of(scenario: Scenario) -> Service:
+    """Return how the PEs of a scenario's loops get their chunks."""
+    from mlsim.application.user_model import properties_of_model
+    from mlsim.record.otf2 import Service
+
+    costs = scenario.application.execution
+    asking = properties_of_model(costs.model).asking
+    return Service(
+        by_messages=asking in ("master", "node master"),
+        by_atomics=asking in ("window", "node window"),
+        on_node=asking in ("node master", "node window"),
+        calculates=asking in ("window", "node window", "own part"),
+        waits=asking == "threads",
+        calculation=costs.chunk_calculation,
+        delay=costs.injected_delay,
+        assignment=costs.chunk_assignment,
+        access=costs.atomic_service,
+        message_bytes=int(costs.message_size),
+    )
+
+
+WRITERS: Final = Family(
+    "writer", "output.writers", "mlsim.writers", ("write",), (), "docs/reference/records.md", arguments=2
+)
+
+
+def check_writers(scenario: Scenario, execute: bool = True) -> None:
+    """Check the writers that a scenario names.
+
+    Parameters
+    ----------
+    scenario
+        Which.
+    execute
+        Whether each is made; otherwise no code of theirs is executed.
+
+    Raises
+    ------
+    InputError
+        If one cannot be found, made or used.
+    """
+    for name in located_writers(scenario):
+        check_plugin(WRITERS, name, execute, entry_points)
+
+
+def write_by_user(place: Place, directory: Path, result: Result) -> None:
+    """Have every writer of the scenario write; if one fails, all the rest is kept.
+
+    Parameters
+    ----------
+    place
+        Notes what could not be written.
+    directory
+        The run's; each writer gets one in it, which has its name.
+    result
+        The run.
+    """
+    for own, title, write in _writers(result.scenario):
+        with place.extra(directory / own) as path:
+            path.mkdir()
+            try:
+                write(result, path)
+            except BaseException as error:  # whatever the user's code raises
+                raise user_code_error(title, error) from error
+
+
+def _writers(scenario: Scenario) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    """Yield each writer's directory, what messages call it, and what is to be called."""
+    taken: dict[str, int] = {"trace": 1}
+    for name in located_writers(scenario):
+        file = user_function(name)
+        own = file[1] if file else str(name)
+        taken[own] = taken.get(own, 0) + 1
+        number = f"-{taken[own]}" if taken[own] > 1 else ""
+        yield f"{own}{number}", f"{WRITERS.name} {name}", make_callable(WRITERS, name, entry_points)
+
+
+_LIBRARIES = ("matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
+
+
+def check_needs(scenario: Scenario) -> None:
+    """Look, before any work is done, whether there is what writing a run takes: libraries, writers.
+
+    Raises
+    ------
+    InputError
+        If one is missing or does not work; the message names the key that asks for it.
+    """
+    output = scenario.output
+    if output.pictures and find_spec("matplotlib") is None:
+        raise InputError(
+            "output.pictures: on, but there is no matplotlib; install it, or set output.pictures=off"
+        )
+    if output.trace is not TraceLevel.NONE:
+        try:
+            import_module("mlsim.record.otf2.trace_writer")
+        except (ImportError, OSError, AttributeError) as error:
+            raise InputError(
+                f"output.trace: {output.trace}, but the OTF2 library cannot be used: {error}; "
+                "install it (pip install 'mlsim[otf2]'), or set output.trace=none"
+            ) from error
+    check_writers(scenario)
+
+
+def write_start(directory: Path, scenario: Scenario) -> None:
+    """Write what is known before a run begins; a directory that cannot be written shows at once."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "scenario.yaml").write_text(_text_of(scenario), encoding="utf-8")
+    if scenario.jobs_file is not None:
+        shutil.copyfile(scenario.jobs_file, directory / scenario.jobs_file.name)
+    write_json(directory / "versions.json", versions() | read_in(scenario, directory))
+
+
+def _text_of(scenario: Scenario) -> str:
+    """Return the text of a scenario file; jobs that were given as a table are beside it.
+
+    A run writes it when it begins and when it ends; the last text is kept, as making it takes long.
+    """
+    if not _written or _written[0]() is not scenario:
+        given = scenario
+        if scenario.jobs_file is not None:
+            workload = scenario.workload.model_copy(update={"path": scenario.jobs_file.name})
+            given = scenario.model_copy(update={"workload": workload})
+        _written[:] = [ref(scenario), dump(given)]
+    return str(_written[1])
+
+
+_written: list[Any] = []
+"""The scenario whose text was made last, and that text."""
+
+
+def write_files(
+    place: Place,
+    directory: Path,
+    result: Result,
+    before_summary: Callable[[], None] | None = None,
+    ranks: Ranks | None = None,
+) -> None:
+    """Write everything a run leaves; if a picture or the trace fails, all the rest.
+
+    Parameters
+    ----------
+    place
+        Notes what could not be written.
+    directory
+        Where: the place's, or one in it. It is made.
+    result
+        The run.
+    before_summary
+        Called when all but the summary is written, so that the summary can hold the time it took.
+    ranks
+        Of a real run, for its trace.
+    """
+    from mlsim.record.table_writer import write_tables
+
+    write_start(directory, result.scenario)
+    write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
+    _tidy(result.records)
+    if result.scenario.output.pictures and _is_worth_drawing(result.records):
+        _draw(place, directory, result)
+    if result.scenario.output.trace is not TraceLevel.NONE:
+        with place.extra(directory / "trace") as path:
+            _trace(path, result, ranks)
+    write_by_user(place, directory, result)
+    if before_summary is not None:
+        before_summary()
+    write_summary(directory / "summary.json", result.summary)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a dictionary of plain values; there must be no NaN in it."""
+    path.write_text(json_text(content), encoding="utf-8")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, mlsim and its libraries; "unknown" where there is none."""
+    found = {"python": platform.python_version(), "mlsim": __version__}
+    return found | {name: _version(name) for name in _LIBRARIES}
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "unknown"  # a copy of its sources, without the metadata of an installation
+
+
+def _draw(place: Place, directory: Path, result: Result) -> None:
+    name = result.scenario.name
+    with place.extra(directory / "gantt.png") as path:
+        _late.load()
+        from mlsim.analysis.plots import draw_gantt
+
+        draw_gantt(path, result.records, title=name)
+    _tidy(result.records)
+    with place.extra(directory / "utilization.png") as path:
+        from mlsim.analysis.plots import draw_utilization
+
+        draw_utilization(path, result.records, title=name)
+
+
+def _tidy(records: Records) -> None:
+    """Free memory of the last step that the next one does not need."""
+    let_go_of_table(records.jobs)
+    let_go_of_table(records.occupancy)
+    give_back(is_large(records))
+
+
+def _is_worth_drawing(records: Records) -> bool:
+    """Whether there is anything in a picture; empty ones of very many jobs would take much memory."""
+    return bool(len(records.occupancy.job)) or not is_long(records.jobs)
+
+
+def _trace(directory: Path, result: Result, ranks: Ranks | None) -> None:
+    workload = result.scenario.workload
+    exclusive = workload.mapping is not Mapping.CORE
+    write_trace(directory, result.records, result.scenario, workload.log_name, exclusive, ranks)

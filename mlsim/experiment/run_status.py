@@ -1,0 +1,194 @@
+"""Progress of a run, in a file that others read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlsim._files import expanded, is_directory, is_file, named, read_json
+from mlsim.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from mlsim.experiment.runner import Progress
+    from mlsim.scenario import Scenario
+
+
+STATUS = "status.json"
+_BETWEEN = 1.0
+"""Seconds between two states that are written."""
+_VERSION = 1
+_log = logging.getLogger("mlsim")
+_MOST_BYTES = 64_000_000
+_LETTERS = {"free": ".", "held": "#", "down": "x"}
+
+
+class StateOf:
+    """Makes plain values of how far a run is, at most once a second.
+
+    Parameters
+    ----------
+    scenario
+        What is simulated.
+    at_once
+        Whether the first state is due when it comes, and not after a second.
+    """
+
+    def __init__(self, scenario: Scenario, *, at_once: bool = True) -> None:
+        self._name, self._began = scenario.name, time.time()
+        self._groups = [(group.name, group.count) for group in scenario.platform.nodes]
+        self._next = time.monotonic() + (0.0 if at_once else _BETWEEN)
+        self.last: dict[str, Any] = {"schema_version": _VERSION, "scenario": scenario.name}
+        """The last state that was made."""
+
+    def due(self, progress: Progress) -> dict[str, Any] | None:
+        """Return the state if the last one is old, else None."""
+        if time.monotonic() < self._next:
+            return None
+        self._next = time.monotonic() + _BETWEEN
+        self.last = self._content(progress)
+        return self.last
+
+    def _content(self, progress: Progress) -> dict[str, Any]:
+        known = progress.done + progress.waiting + progress.running
+        return {
+            "schema_version": _VERSION,
+            "scenario": self._name,
+            "state": "running",
+            "pid": os.getpid(),
+            "began": self._began,
+            "updated": time.time(),
+            "time": progress.time,
+            "jobs": {
+                "total": progress.total,
+                "ended": progress.done,
+                "running": progress.running,
+                "waiting": progress.waiting,
+                "to_come": max(progress.total - known, 0),
+            },
+            "free_units": progress.free_units,
+            "groups": self._of_groups(progress.nodes()),
+            "messages": progress.messages(),
+        }
+
+    def _of_groups(self, letters: str) -> list[dict[str, Any]]:
+        first, groups = 0, []
+        for name, nodes in self._groups:
+            mine = letters[first : first + nodes]
+            first += nodes
+            counts = {word: mine.count(letter) for word, letter in _LETTERS.items()}
+            groups.append({"name": name, "nodes": nodes, **counts, "cells": mine})
+        return groups
+
+
+class StatusFile:
+    """Writes how far a run is; parameters beside the file are those of :class:`StateOf`."""
+
+    def __init__(self, path: Path, scenario: Scenario, *, at_once: bool = False) -> None:
+        self._path, self._state = path, StateOf(scenario, at_once=at_once)
+        self._writes = True
+
+    def begin(self) -> None:
+        """Write that the run has begun.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written. Later on that is no reason to lose a run: it is told, and no more
+            is written.
+        """
+        try:
+            self._write({**self._state.last, "state": "running", "pid": os.getpid(), "updated": time.time()})
+        except OSError as error:
+            raise OutputError(f"{self._path}: cannot be written: {error.strerror or error}") from error
+
+    def __call__(self, progress: Progress) -> None:
+        """Write the state if the last one is old."""
+        state = self._state.due(progress)
+        if state is not None:
+            self._try(state)
+
+    def end(self, state: str) -> None:
+        """Write how the run ended, ``completed`` or ``failed``; all else is as of the last state."""
+        self._try({**self._state.last, "state": state, "updated": time.time()})
+
+    def _try(self, content: dict[str, Any]) -> None:
+        if not self._writes:
+            return
+        try:
+            self._write(content)
+        except OSError as error:
+            self._writes = False
+            _log.warning("%s: cannot be written: %s; the run goes on", self._path, error.strerror or error)
+
+    def _write(self, content: dict[str, Any]) -> None:
+        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        partial.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(self._path)
+
+
+@contextmanager
+def status_kept(directory: Path | None, scenario: Scenario) -> Iterator[Callable[[Progress], None] | None]:
+    """Yield what keeps the state of a run in its directory while it is simulated; results do not hold it."""
+    if directory is None:
+        yield None
+        return
+    path = directory / STATUS
+    try:
+        yield StatusFile(path, scenario)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def find_status(path: str | Path) -> Path | None:
+    """Return the file with the state of a run; None if the run has ended, or is too young to have one.
+
+    Parameters
+    ----------
+    path
+        The file itself, or the directory that the run will be in.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, and no run of that name, neither in progress nor ended.
+    """
+    place = expanded(path)
+    if is_file(place):
+        return place
+    hidden = sorted(place.parent.glob(f".{place.name}.*.partial"))
+    for directory in hidden:
+        if is_file(directory / STATUS):
+            return directory / STATUS
+    if hidden or (is_directory(place) and is_file(place / "summary.json")):
+        return None
+    going = sorted(found.parent.name for found in place.glob(f".*.partial/{STATUS}"))
+    names = ", ".join(str(place / name[1:].split(".")[0]) for name in going)
+    hint = (
+        f"in progress there: {names}" if names else "name what mlsim run --out names, or a file of --status"
+    )
+    raise InputError(f"{named(place)}: no run in progress; {hint}")
+
+
+def read_status(path: Path) -> dict[str, Any] | None:
+    """Return the state in a file; None if the run ended and took it away meanwhile.
+
+    Raises
+    ------
+    InputError
+        If it is no state of a run.
+    """
+    try:
+        content = read_json(path, "status", _MOST_BYTES)
+    except InputError:
+        if not path.exists():
+            return None
+        raise
+    if not isinstance(content, dict) or content.get("schema_version") != _VERSION or "state" not in content:
+        raise InputError(f"{path}: no state of a run; mlsim run --status FILE writes one")
+    return content

@@ -1,0 +1,427 @@
+"""Stored runs: found, read back, measured in full."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from mlsim._files import expanded, is_directory, is_file, is_there, named, read_json, read_text, resolved
+from mlsim.errors import InputError
+from mlsim.experiment.manifest import check_read
+from mlsim.record import Records
+from mlsim.record.derived_times import TAU
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+_MOST_BYTES = 64_000_000
+_LEAST, _MOST = -1e18, 1 << 64
+_ANYTHING = object()
+_PASS_TIMES = ("self.pass_time.count", "self.pass_time.total", "self.pass_time.mean")
+_OF_LOOPS = {"schema_version": 1, "scenario": "", "seed": 0, "loops": [{"technique": "", "model": ""}]}
+_SAID = ("scenario", "seed")
+"""What no record says."""
+
+
+def read_summary(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
+    """Read the summary of a run of jobs, or of loops alone, which have no ``jobs``.
+
+    Parameters
+    ----------
+    path
+        Where it is.
+    needed
+        Dotted keys of numbers that must be there.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is of another version, or holds what no run writes; the message names the key.
+    """
+    from mlsim.analysis import SCHEMA_VERSION
+
+    summary = read_json(path, "summary", _MOST_BYTES)
+    if not isinstance(summary, dict) or "schema_version" not in summary:
+        raise InputError(f"{path}: no summary of mlsim; there is no schema_version in it")
+    if summary["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: has schema_version {str(summary['schema_version'])[:40]}, and this mlsim reads "
+            f"{SCHEMA_VERSION}"
+        )
+    _check(path, "", summary, _of_runs() if "jobs" in summary else _OF_LOOPS)
+    for key in _SAID:
+        if _at(summary, key) is None:
+            _refuse(path, key, None, "what the scenario says")
+    passes = _PASS_TIMES if _at(summary, _PASS_TIMES[0]) else ()
+    for key in (*needed, *passes):
+        if not isinstance(_at(summary, key), int | float):
+            _refuse(path, key, _at(summary, key), "a number")
+    return summary
+
+
+@cache
+def _of_runs() -> dict[str, Any]:
+    from mlsim.analysis.run_summary import summary_without_jobs
+
+    times = {key.rpartition(".")[2]: 0 for key in _PASS_TIMES}
+    return {**summary_without_jobs(), "self": {"engine": "", "checksum": "", "pass_time": times}}
+
+
+def _at(summary: Mapping[str, Any], key: str) -> Any:
+    value: Any = summary
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _check(path: Path, key: str, value: Any, known: Any) -> None:
+    """Compare a value, and what is in it, with what stands at its place in the summary of a run."""
+    unlike = known is _ANYTHING or known is None
+    if isinstance(value, dict) and (unlike or isinstance(known, Mapping)):
+        for name, child in value.items():
+            below = known.get(name, _ANYTHING) if isinstance(known, Mapping) else _ANYTHING
+            _check(path, f"{key}.{name}" if key else str(name), child, below)
+    elif isinstance(value, list) and (unlike or isinstance(known, list)):
+        for place, child in enumerate(value):
+            _check(path, f"{key}.{place}", child, known[0] if isinstance(known, list) else _ANYTHING)
+    elif isinstance(known, Mapping | list):
+        _refuse(path, key, value, "a mapping or list of its parts")
+    elif value is not None and known is not _ANYTHING and isinstance(value, str) != isinstance(known, str):
+        _refuse(path, key, value, f"{'a text' if isinstance(known, str) else 'a number'}, or null")
+    elif isinstance(value, bool | dict | list) and known is not _ANYTHING:
+        _refuse(path, key, value, "a number, or null")
+    elif not _is_plain(value):
+        _refuse(path, key, value, f"finite numbers, {_LEAST:.0e} at least, whole ones below 2^64")
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value) and value >= _LEAST
+    return not isinstance(value, int) or _LEAST <= value < _MOST
+
+
+def _refuse(path: Path, key: str, found: object, allowed: str) -> NoReturn:
+    raise InputError(
+        f"{path}: {key[:200]} holds what no run writes: {json.dumps(found)[:40]}; allowed: {allowed}. Run "
+        "the scenario again."
+    )
+
+
+_SUMMARY = "summary.json"
+_UNREAD = ("chunks", "pes")
+"""Tables of loops, which are large, and which no metric of jobs needs."""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run left in its directory."""
+
+    label: str
+    """A short name, unlike that of any other run it was read with."""
+    directory: Path | None
+    """Where it is; None for one that was not written."""
+    summary: dict[str, Any]
+    """Its ``summary.json``."""
+    records: Records
+    """Its tables, without the chunks and PEs of loops."""
+    scenario: dict[str, Any]
+    """Its resolved scenario as plain values."""
+    note: str = ""
+    """What the user should know about its files; empty if they were verified."""
+
+
+def find_runs(paths: Iterable[str | Path]) -> list[Path]:
+    """Return the directories of runs; a directory of runs (``--rca both`` leaves one) stands for those in it.
+
+    Raises
+    ------
+    InputError
+        If a path holds no run; the message says what it is instead, and what to try.
+    """
+    found: list[Path] = []
+    for path in map(expanded, paths):
+        for directory in _runs_at(path):
+            if resolved(directory) in [resolved(other) for other in found]:
+                raise InputError(f"{directory}: given twice; name each run once")
+            found.append(directory)
+    return found
+
+
+def _runs_at(path: Path) -> list[Path]:
+    if not is_there(path):
+        raise InputError(f"{named(path)}: there is no such directory.{_known_runs(path)}")
+    if not is_directory(path):
+        raise InputError(f"{path}: a file; give the directory of a run, which `mlsim run --out` names")
+    if is_file(path / _SUMMARY):
+        return [path]
+    inside = sorted(child.parent for child in path.glob(f"*/{_SUMMARY}"))
+    if inside:
+        return inside
+    kept = sorted(child.parent for child in path.glob(f"store/??/*.run/{_SUMMARY}"))
+    if kept:
+        return kept
+    if is_file(path / "study.yaml"):
+        raise InputError(
+            f"{path}: the results of a study that keeps no whole runs (keep: tables or all, in study.yaml, "
+            "does); its numbers are in runs.csv or loops.csv, and table.md"
+        )
+    raise InputError(f"{path}: no run: there is no {_SUMMARY} in it, nor in a directory of it")
+
+
+def _known_runs(path: Path) -> str:
+    """Name some runs that are beside a path that is not there, or in ``runs``."""
+    for parent in (path.parent, Path("runs")):
+        near = sorted(child.parent for child in parent.glob(f"*/{_SUMMARY}"))
+        if near:
+            more = ", …" if len(near) > 5 else ""
+            return f" There are {', '.join(map(str, near[:5]))}{more}"
+    return " Runs of `mlsim run` are in runs/, or where --out put them"
+
+
+def name_runs(directories: Sequence[Path]) -> list[str]:
+    """Return names of directories: the shortest ends of their paths that are unique.
+
+    Examples
+    --------
+    >>> name_runs([Path("/a/runs/easy"), Path("/b/runs/easy"), Path("/b/runs/saf")])
+    ['a/runs/easy', 'b/runs/easy', 'saf']
+    """
+    parts = [path.resolve().parts[1:] or ("/",) for path in directories]
+    most = max(map(len, parts), default=0)
+    lengths = [1] * len(parts)
+    for _ in range(most):
+        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+        lengths = [length + (names.count(name) > 1) for name, length in zip(names, lengths, strict=True)]
+    return ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+
+
+def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
+    """Read a run back.
+
+    Parameters
+    ----------
+    directory
+        Where ``mlsim run --out`` wrote it.
+    label
+        Its name; by default the directory's.
+
+    Raises
+    ------
+    InputError
+        If the directory holds no run of jobs, or something of it cannot be read.
+    """
+    from mlsim._files.parquet import check_apart
+    from mlsim.record.table_reader import read_tables
+
+    directory = expanded(directory)
+    note = check_read(directory, leaving=_UNREAD)
+    if note:  # no checksum vouches for the tables
+        tables = (path for path in sorted(directory.glob("*.parquet")) if path.stem not in _UNREAD)
+        check_apart(directory, *tables)
+    summary = _read_summary(directory)
+    return StoredRun(
+        label or name_runs([directory])[0],
+        directory,
+        summary,
+        read_tables(directory, without=_UNREAD),
+        _read_scenario(directory / "scenario.yaml"),
+        note,
+    )
+
+
+def _read_summary(directory: Path) -> dict[str, Any]:
+    summary = read_summary(directory / _SUMMARY)
+    if "jobs" not in summary:
+        raise InputError(
+            f"{directory}: the results of loops alone (`mlsim loop`), which have no jobs; their metrics are "
+            f"in {directory / _SUMMARY}"
+        )
+    return summary
+
+
+def _read_scenario(path: Path) -> dict[str, Any]:
+    from mlsim.scenario.files.scenario_text import parse_text
+
+    document = parse_text(read_text(path, "scenario", _MOST_BYTES), str(path))
+    for problem in document.problems:
+        place = f"{path}:{problem.line}" if problem.line else str(path)
+        raise InputError(f"{place}: {'.'.join(map(str, problem.key))}: {problem.message}")
+    if not isinstance(document.value, dict):
+        raise InputError(f"{path}: no scenario")
+    return document.value
+
+
+def scenario_differences(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
+    """Return the keys in which scenarios of runs differ, with the value of each run; None: it has none.
+
+    Names and descriptions are left out, and what is only about output.
+    """
+    return differences_of([run.scenario for run in runs])
+
+
+def read_scenario(directory: Path, file: str = "scenario.yaml") -> dict[str, Any]:
+    """Return the resolved scenario of a run as plain values; that of a loop alone is in ``loop.yaml``."""
+    return _read_scenario(directory / file)
+
+
+def differences_of(scenarios: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return the keys in which scenarios differ; see :func:`scenario_differences`."""
+    flat = [dict(_flat(scenario)) for scenario in scenarios]
+    keys = dict.fromkeys(key for values in flat for key in values)
+    table = {key: [values.get(key) for values in flat] for key in keys}
+    return {
+        key: values
+        for key, values in table.items()
+        if key not in ("name", "description")
+        and not key.startswith("output.")
+        and any(value != values[0] for value in values)
+    }
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and plain values; places in lists are numbers from 0, as for ``--set``."""
+    if isinstance(value, Mapping):
+        children: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
+    else:
+        yield key, value
+        return
+    for name, child in children:
+        yield from _flat(child, f"{key}.{name}" if key else str(name))
+
+
+@dataclass(frozen=True)
+class RunMetrics:
+    """The metrics of a run's records.
+
+    Attributes
+    ----------
+    run
+        The run.
+    summary
+        In the shape of ``summary.json``, computed anew from the records.
+    by_class
+        Jobs by class.
+    pass_times
+        Wall time of passes by queue length; empty where the run recorded none.
+    by, groups
+        What else jobs were asked to be grouped by, and the groups; None and None for nothing.
+    """
+
+    run: StoredRun
+    summary: dict[str, Any]
+    by_class: pl.DataFrame
+    pass_times: pl.DataFrame
+    by: str | None
+    groups: pl.DataFrame | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values; keys are those of the summary and of the breakdowns."""
+        from mlsim.analysis.run_summary import json_safe
+
+        groups = {} if self.groups is None else {f"by_{self.by}": _nested_rows(self.groups)}
+        plain: dict[str, Any] = json_safe(
+            {
+                "run": self.run.label,
+                "directory": str(self.run.directory),
+                **self.summary,
+                "by_class": _nested_rows(self.by_class),
+                **groups,
+                "pass_time_by_queue_length": self.pass_times.to_dicts(),
+            }
+        )
+        return plain
+
+    def rows(self) -> pl.DataFrame:
+        """Return one row for the run, or one a group, with the run's name first and dotted columns."""
+        import polars as pl
+
+        if self.groups is not None:
+            return self.groups.select(pl.lit(self.run.label).alias("run"), pl.all())
+        return pl.DataFrame(
+            [{"run": self.run.label, **dict(_flat_measures(self.summary))}], infer_schema_length=None
+        )
+
+
+def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
+    """Compute the summary of a run anew from its records.
+
+    Parameters
+    ----------
+    run
+        The run.
+    tau
+        The bound of bounded slowdowns, in seconds.
+
+    Returns
+    -------
+    dict
+        In the shape of ``summary.json``; what records do not hold (``self``, ``workload``) is as stored.
+    """
+    from mlsim.analysis import summarize
+
+    stored = run.summary
+    computed = summarize(
+        run.records,
+        scenario=stored.get("scenario", ""),
+        seed=stored.get("seed", 0),
+        technique=stored.get("technique"),
+        predictor=stored.get("estimates", {}).get("predictor"),
+        tau=tau,
+        measured=stored.get("self", {}),
+    )
+    return {**stored, **computed}
+
+
+def measure_run(run: StoredRun, by: str | None = None, tau: float = TAU) -> RunMetrics:
+    """Compute all metrics of a run.
+
+    Parameters
+    ----------
+    run
+        The run.
+    by
+        What to group jobs by besides their class: one of :data:`mlsim.analysis.metrics.GROUPINGS`.
+    tau
+        The bound of bounded slowdowns, in seconds.
+    """
+    from mlsim.analysis.metrics import breakdown, pass_time_by_queue_length
+
+    jobs, names = run.records.jobs, run.records.names.of
+    by_class = breakdown(jobs, "class", tau)
+    groups = by_class if by == "class" else None if by is None else breakdown(jobs, by, tau, names)
+    passes = pass_time_by_queue_length(run.records.passes)
+    return RunMetrics(run, summary_of(run, tau), by_class, passes, by, groups)
+
+
+def _nested_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return rows in which ``wait_time.mean`` is ``mean`` in ``wait_time``."""
+    return [_nested(row.items()) for row in table.iter_rows(named=True)]
+
+
+def _nested(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for key, value in items:
+        name, _, part = key.partition(".")
+        if part:
+            row.setdefault(name, {})[part] = value
+        else:
+            row[name] = value
+    return row
+
+
+def _flat_measures(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and plain values; lists are left out, as they do not fit in a row."""
+    for name, child in value.items():
+        key = f"{before}{name}"
+        if isinstance(child, Mapping):
+            yield from _flat_measures(child, f"{key}.")
+        elif not isinstance(child, list):
+            yield key, child

@@ -1,0 +1,412 @@
+"""Read a study and every scenario that it makes."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mlsim._files import is_directory, is_there
+from mlsim._files.decoding import read_lines
+from mlsim.errors import InputError
+from mlsim.experiment.study.axes import (
+    MOST_SEEDS,
+    Axis,
+    Point,
+    axes_of,
+    check_combinations,
+    filled,
+    points,
+    with_joined,
+    words_of,
+)
+from mlsim.experiment.study.study_file import (
+    check_files,
+    check_metric,
+    check_name,
+    check_titles,
+    entries,
+    file_of,
+    file_text,
+    mapping,
+    one_of,
+    side_by_side,
+    some_points,
+)
+from mlsim.experiment.study.study_model import (
+    FORMATS,
+    Cases,
+    PictureSpec,
+    Study,
+    file_name,
+    picture_of,
+    timeline_file,
+)
+from mlsim.experiment.study.study_store import KEEP
+from mlsim.experiment.study.study_tables import INTERVALS, t_quantile
+from mlsim.experiment.study.subjects import SUBJECTS, Base
+from mlsim.experiment.study.week_axis import Weeks, all_weeks
+from mlsim.scenario import ApplicationModel, Scenario, load
+from mlsim.scenario.values.amount_types import Amount
+from mlsim.scenario.values.unit_types import TIME
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study and every scenario it makes.
+
+    Parameters
+    ----------
+    path
+        A study file, or a directory with ``study.yaml`` in it.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or a combination is nothing that can be simulated; nothing was simulated.
+    """
+    file = file_of(path)
+    text = file_text(file)
+    content = mapping(text, file)
+    if "search" in content:
+        return _search_study(file, content, text)
+    read = _Content(file, content)
+    study = _study(read, text)
+    _check_titles(study)
+    without_loops = _check_runs(study)
+    study = _with_shown(read, study)
+    _check_shown(study, without_loops)
+    return study
+
+
+class _Content:
+    """A study file as it was read, with what varies."""
+
+    def __init__(self, file: Path, content: Mapping[str, Any]) -> None:
+        self.file, self.content = file, content
+        self.folder = file.parent
+        self.base = _base(self)
+        self.axes, self.has = self._axes()
+
+    def _axes(self) -> tuple[list[Axis], Weeks]:
+        """Return what varies, and what tells which combinations there are."""
+        place = self.place("vary")
+        if "vary" not in self.content:  # a search without repetitions
+            return [], lambda _: True
+        axes = axes_of(self.content["vary"], place, self.base.directory)
+        plain = [axis for axis in axes if not axis.template]
+        subject = SUBJECTS[self.content["of"]]
+        found, has = all_weeks(plain, self.base, subject, partial(_with_common_keys, self), place)
+        templates = {axis.name: axis.template for axis in axes if axis.template}
+        several = self.content.get("repetitions")
+        if isinstance(several, list) and several and "search" not in self.content:
+            names = [axis.name for axis in with_joined(found, templates, place)]
+            for name in several:
+                one_of(name, names, self.place("repetitions"))
+            if len(set(several)) > 1:
+                templates[_several(several)] = ", ".join(f"{{{name}}}" for name in several)
+        return with_joined(found, templates, place), has
+
+    def place(self, key: str) -> str:
+        """Return how messages name a key."""
+        return f"{self.file}: {key}"
+
+    def listed(self, key: str) -> list[Any]:
+        """Return a list, which is empty where there is none."""
+        value = self.content.get(key, [])
+        if not isinstance(value, list):
+            raise InputError(f"{self.place(key)}: {value!r}; allowed: a list")
+        return value
+
+    def entries(self, key: str) -> list[dict[str, Any]]:
+        """Return a list of combinations."""
+        return entries(self.content.get(key, []), self.axes, self.place(key), parts=key == "without")
+
+
+def _study(read: _Content, text: str) -> Study:
+    content, axes, place = read.content, read.axes, read.place
+    subject = SUBJECTS[content["of"]]
+    repetitions = content.get("repetitions")
+    if isinstance(repetitions, list):
+        repetitions = _several(repetitions)
+    if repetitions is not None:
+        repetitions = one_of(repetitions, [axis.name for axis in axes], place("repetitions"))
+    metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
+    check_combinations(axes, place("vary"))
+    every = points(axes, read.entries("without"))
+    found = some_points((point for point in every if read.has(point.words)), place("without"))
+    named = content.get("name", read.folder.resolve().name or "study")
+    return Study(
+        name=check_name(named, place("name")),
+        description=str(content.get("description", "")),
+        source=read.file,
+        text=text,
+        subject=subject,
+        axes=axes,
+        cases=Cases([_with_common_keys(read, point) for point in found], read.base, subject),
+        columns=side_by_side(content.get("columns"), repetitions, axes, place("columns")),
+        repetitions=repetitions,
+        metrics=metrics,
+        relative=_relative(content.get("relative", {}), axes, place("relative")),
+        reference={},
+        pictures=[],
+        timelines=[],
+        keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
+        timeout=_seconds(content.get("timeout"), place("timeout")),
+        formats=_formats(content.get("formats", FORMATS[:1]), place("formats")),
+        interval=_interval(content, place("interval")),
+        trim=_trim(content, repetitions, axes, place("trim")),
+    )
+
+
+def _search_study(file: Path, content: Mapping[str, Any], text: str) -> Study:
+    """Read a study that searches, and make scenarios from all over what it searches."""
+    from mlsim.experiment.study.search.search_file import NOT_WITH_SEARCH, read_search
+    from mlsim.experiment.study.search.search_results import check_columns
+    from mlsim.experiment.study.search.search_run import part_of, probe_points
+
+    for key in NOT_WITH_SEARCH:
+        if key in content:
+            raise InputError(f"{file}: {key}: does not go with search, which compares no combinations")
+    read = _Content(file, content)
+    axes, subject, place = read.axes, SUBJECTS[content["of"]], read.place
+    read.entries("without")
+    metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
+    search = read_search(content, axes, metrics, subject.empty(), str(file))
+    study = Study(
+        name=check_name(content.get("name", read.folder.resolve().name or "study"), place("name")),
+        description=str(content.get("description", "")),
+        source=file,
+        text=text,
+        subject=subject,
+        axes=axes,
+        cases=Cases([], read.base, subject),
+        columns="",
+        repetitions=None,
+        metrics={search.title: search.metric, **metrics},
+        relative={},
+        reference={},
+        pictures=[],
+        timelines=[],
+        keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
+        timeout=_seconds(content.get("timeout"), place("timeout")),
+        formats=_formats(content.get("formats", FORMATS[:1]), place("formats")),
+        search=search,
+    )
+    check_columns(study)
+    study = part_of(study, probe_points(search))
+    _check_runs(study)
+    return study
+
+
+def _with_shown(read: _Content, study: Study) -> Study:
+    """Add what is shown beside the runs: what others found, and pictures."""
+    reference = read.content.get("reference")
+    compared = [axis for axis in study.axes if axis.name != study.repetitions]
+    place = read.place("pictures")
+    return replace(
+        study,
+        reference={}
+        if reference is None
+        else _reference(read.folder / str(reference), compared, study.metrics),
+        pictures=[picture_of(value, study.axes, place) for value in read.listed("pictures")],
+        timelines=read.entries("timelines"),
+    )
+
+
+def _base(read: _Content) -> Base:
+    file = read.folder / str(read.content["base"])
+    if not is_there(file) or is_directory(file):
+        load(file)  # which says what is wrong, and what else is there
+    return Base.of(file, file_text(file))
+
+
+def _with_common_keys(read: _Content, point: Point) -> Point:
+    """Add the keys of all runs to those of one, its labels filled in."""
+    common = read.content.get("set", {})
+    if not isinstance(common, dict):
+        raise InputError(f"{read.place('set')}: {common!r}; allowed: a mapping of keys to values")
+    try:
+        keys = filled(common, point.words)
+    except (KeyError, ValueError, IndexError) as error:
+        allowed = ", ".join(f"{{{name}}}" for name in point.words)
+        raise InputError(f"{read.place('set')}: {error} is no axis; allowed in braces: {allowed}") from error
+    return Point(point.labels, {**keys, **point.overrides}, point.parts)
+
+
+def _several(names: Sequence[object]) -> str:
+    """Return what the axis of repetitions is called that is made of several."""
+    return ", ".join(dict.fromkeys(map(str, names)))
+
+
+def _titles(value: object, place: str) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value.values()):
+        raise InputError(
+            f"{place}: {value!r}; allowed: titles with keys of summary.json, e.g. {{makespan (s): makespan}}"
+        )
+    return {str(title): key for title, key in value.items()}
+
+
+def _relative(value: object, axes: Sequence[Axis], place: str) -> dict[str, str]:
+    (entry,) = entries([value], axes, place)
+    for name, label in entry.items():
+        if isinstance(label, list):
+            raise InputError(f"{place}: {name}: {label!r}; allowed: one label")
+    return {name: str(label) for name, label in entry.items()}
+
+
+def _seconds(value: object, place: str) -> float | None:
+    if value is None:
+        return None
+    try:
+        return Amount(TIME, positive=True).parse(value)
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from error
+
+
+def _formats(value: object, place: str) -> tuple[str, ...]:
+    words = value if isinstance(value, list | tuple) else [value]
+    if not words:
+        raise InputError(f"{place}: names none; allowed: {', '.join(FORMATS)}")
+    return tuple(dict.fromkeys(one_of(word, FORMATS, place) for word in words))
+
+
+def _trim(content: Mapping[str, Any], repetitions: str | None, axes: Sequence[Axis], place: str) -> int:
+    """Read how many repetitions are left out at either end; two at least must be left."""
+    value = content.get("trim", 0)
+    n = next((len(axis.points) for axis in axes if axis.name == repetitions), 1)
+    most = max((n - 2) // 2, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise InputError(
+            f"{place}: {value!r}; allowed: how many of the {n} repetitions are left out at either end, "
+            f"0 to {most}"
+        )
+    return value
+
+
+def _interval(content: Mapping[str, Any], place: str) -> str:
+    words = list(INTERVALS)
+    chosen = one_of(content.get("interval", words[0]), words, place)
+    if "interval" in content and content.get("repetitions") is None:
+        raise InputError(f"{place}: is of means over repetitions; give repetitions too, or take it out")
+    if chosen == "t":
+        t_quantile(1)  # which says what is missing for it
+    return chosen
+
+
+def _reference(
+    file: Path, axes: Sequence[Axis], metrics: Mapping[str, str]
+) -> dict[tuple[str, ...], dict[str, float]]:
+    """Read what others found: a column an axis, and some by the title or the key of a metric.
+
+    Further columns are for readers, and cells may be empty.
+    """
+    found: dict[tuple[str, ...], dict[str, float]] = {}
+    names = [axis.name for axis in axes]
+    for number, row in enumerate(csv.DictReader(read_lines(file, "table of results")), start=2):
+        place = f"{file}:{number}"
+        for name in names:
+            if not row.get(name):
+                raise InputError(f"{place}: {name}: missing; columns: {', '.join((*names, *metrics))}")
+        key = tuple(one_of(row[axis.name], list(axis.points), f"{place}: {axis.name}") for axis in axes)
+        found[key] = {}
+        for title, metric in metrics.items():
+            column = title if title in row else metric
+            if row.get(column):
+                found[key][title] = _number(row[column], f"{place}: {column}")
+    return found
+
+
+def _number(text: str, place: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"{place}: {text!r} is no number; allowed: numbers") from error
+
+
+def _check_titles(study: Study) -> None:
+    from mlsim.experiment.study.study_tables import relative_title
+
+    titles = [*(axis.name for axis in study.axes), *study.metrics]
+    if study.subject.kind == "loops":
+        titles.append("reference")
+    place = f"{study.source}: {'vary' if study.subject.kind == 'loops' else 'metrics'}"
+    check_titles([*titles, relative_title(study)] if study.relative else titles, place)
+    shown = [*study.metrics, *([relative_title(study)] if study.relative else [])]
+    check_files([f"table-{file_name(title)}.csv" for title in shown], f"{study.source}: metrics")
+
+
+def _check_runs(study: Study) -> list[Point]:
+    """Make every scenario; refuse metrics that some cannot have; return those whose jobs have no loops."""
+    empty = study.subject.empty()
+    for key in study.metrics.values():
+        check_metric(key, empty, f"{study.source}: metrics")
+    solved = [key for key in study.metrics.values() if key.startswith("cp.") and not key.endswith("?")]
+    without_loops = []
+    alike: dict[str, bool] = {}
+    for place, point in enumerate(study.points):
+        key = _but_for_seed(point)
+        if key not in alike:
+            scenario = _scenario(study, place)
+            dispatcher = scenario.batch.dispatcher
+            if solved and not getattr(dispatcher, "solves", False):
+                raise InputError(
+                    f"{study.source}: metrics: {solved[0]}: not in the summary where batch.dispatcher is "
+                    f"{dispatcher} ({words_of(point.labels)}); {solved[0]}? leaves such cells empty"
+                )
+            alike[key] = scenario.application.model is ApplicationModel.LOOP
+        if not alike[key]:
+            without_loops.append(point)
+    return without_loops
+
+
+def _but_for_seed(point: Point) -> str:
+    """Return what decides whether the scenario of a combination is one: all but a seed that is right."""
+    seed = point.overrides.get("seed")
+    right = type(seed) is int and 0 <= seed <= MOST_SEEDS
+    return repr([item for item in point.overrides.items() if not (right and item[0] == "seed")])
+
+
+def _scenario(study: Study, place: int) -> Scenario:
+    """Make the scenario of a combination; one of a search is no text of the user's, and is told."""
+    try:
+        return study.cases[place][1]
+    except InputError as error:
+        if study.search is None:
+            raise
+        raise InputError(f"{error} (search: {words_of(study.points[place].labels)})") from error
+
+
+def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
+    """Refuse what would fail after the runs: pictures of what there is not."""
+    from mlsim.experiment.study.study_pictures import picture_files
+
+    place = f"{study.source}: pictures"
+    files: list[str] = []
+    for picture, names in picture_files(study, study.points):
+        _check_picture(study, picture, f"{place}: {picture.kind}", names)
+        files += names
+        for point in without_loops if picture.kind == "balance" else ():
+            if picture.shows(point.labels):
+                raise InputError(
+                    f"{place}: balance: shows loops, and jobs execute none where {words_of(point.labels)}"
+                )
+    check_files(files, place)
+    timelines = [timeline_file(point) for point in study.points if study.drawn(point)]
+    check_files(timelines, f"{study.source}: timelines")
+
+
+def _check_picture(study: Study, picture: PictureSpec, place: str, files: Sequence[str]) -> None:
+    if not files:
+        raise InputError(f"{place}: where: no combination is like that; it would show nothing")
+    if picture.kind != "metric" and study.subject.kind != "runs":
+        raise InputError(
+            f"{place}: shows runs, and this study is of {study.subject.kind}; allowed: metric"
+            + (", and timelines" if study.subject.kind == "loops" else "")
+        )
+    if picture.metric:
+        one_of(picture.metric, list(study.metrics), f"{place}: metric")
+    if picture.relative and not study.relative:
+        raise InputError(f"{place}: relative: the study has no combination to divide by; give relative: too")

@@ -1,0 +1,330 @@
+"""A study as read, its tasks, and the pictures that it asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats
+from mlsim.errors import InputError
+from mlsim.experiment.study.axes import Axis, Point, matches
+from mlsim.experiment.study.study_file import entries, one_of
+from mlsim.experiment.study.subjects import Base, Subject
+from mlsim.record import Records
+from mlsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from mlsim.experiment.study.search.search_model import Search
+
+
+@dataclass(frozen=True)
+class OwnPicture:
+    """A picture of one run alone, which is drawn when it has been simulated."""
+
+    kind: str
+    """``gantt``: nodes over time; ``timeline``: PEs over time."""
+    title: str
+    span: tuple[float, float] | None = None
+    """Part of the time shown (s), for ``gantt``; None: all."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run to be done. It can be sent to another process."""
+
+    key: str
+    """Digest of what its results depend on."""
+    labels: Mapping[str, str]
+    """Of the combination, for messages."""
+    subject: Subject
+    base: Base
+    overrides: Mapping[str, object]
+    keep: str
+    """What the store keeps of it."""
+    output: str
+    """Digest of what its scenario says about output."""
+    curve: bool = False
+    """Whether the busy share of the machine over time is kept."""
+    balance: bool = False
+    """Whether the balance of every loop is kept."""
+    pictures: Mapping[str, OwnPicture] = field(default_factory=dict)
+    """Pictures of it alone, by the names of their files."""
+    store: Path | None = None
+    """Where it is kept; None: what is kept comes back."""
+    timeout: float | None = None
+    """Seconds of wall-clock time after which it has failed."""
+
+    @property
+    def shows(self) -> dict[str, str]:
+        """What an entry must have for pictures: names, each with what it shows."""
+        shows = {name: repr(picture) for name, picture in self.pictures.items()}
+        flags = {"curve": self.curve, "balance": self.balance}
+        return shows | {name: "" for name, wanted in flags.items() if wanted}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task that has come to its end."""
+
+    key: str
+    failed: str = ""
+    """Why it failed; empty: it did not."""
+    seconds: float = 0.0
+    """Wall-clock time that it took."""
+    content: dict[str, Any] | None = None
+    """What is kept, where there is no store."""
+    stops: str = ""
+    """Why the study cannot go on, such as a full disk; empty: it can."""
+
+
+PICTURE_KEYS = {
+    "utilization": ("lines", "panels", "where"),
+    "balance": ("lines", "panels", "where"),
+    "metric": ("along", "lines", "panels", "where", "relative", "metric"),
+    "gantt": ("where", "span"),
+}
+_BINS = 400
+FORMATS = ("png", "svg", "pdf")
+"""What pictures may be written as."""
+
+
+@dataclass(frozen=True)
+class PictureSpec:
+    """One entry of a study's pictures.
+
+    Attributes
+    ----------
+    kind
+        ``utilization``: busy share of the machine over time. ``balance``: max/mean of finishing times of
+        each job's loop. ``metric``: a metric along an axis. ``gantt``: nodes over time.
+    lines, panels, along
+        Axes: a curve a label, a panel a label, and what is along the x axis.
+    where
+        Labels that the picture is about.
+    relative
+        Whether the metric is the first one relative to the study's combination.
+    metric
+        Title of the metric; empty: the first.
+    span
+        Part of the time shown (s), for ``gantt``; None: all.
+    """
+
+    kind: str
+    lines: str = ""
+    panels: str = ""
+    along: str = ""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    relative: bool = False
+    metric: str = ""
+    span: tuple[float, float] | None = None
+
+    def shows(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a run is in the picture."""
+        return matches(labels, self.where)
+
+
+class Balance(NamedTuple):
+    """Each loop of a run: its job, the name of the job's executable, and max/mean of finishing times."""
+
+    job_id: NDArray[np.int64]
+    executable: list[str]
+    max_over_mean: Floats
+
+
+def picture_of(value: object, axes: Sequence[Axis], place: str) -> PictureSpec:
+    """Read one entry of a study's pictures.
+
+    Raises
+    ------
+    InputError
+        If it has another shape; the message begins with ``place``.
+    """
+    if not isinstance(value, dict) or "kind" not in value:
+        raise InputError(f"{place}: {value!r}; allowed: mappings with kind, one of {', '.join(PICTURE_KEYS)}")
+    kind = one_of(value["kind"], list(PICTURE_KEYS), f"{place}: kind")
+    for key in value:
+        one_of(key, ["kind", *PICTURE_KEYS[kind]], f"{place}: {kind}")
+    names = [axis.name for axis in axes]
+    chosen = {
+        key: one_of(value[key], names, f"{place}: {key}")
+        for key in ("lines", "panels", "along")
+        if key in value
+    }
+    for key in ("lines", "along"):
+        if key in PICTURE_KEYS[kind] and key not in chosen:
+            raise InputError(f"{place}: {kind}: {key}: missing; allowed: {', '.join(names)}")
+    (where,) = entries([value.get("where", {})], axes, f"{place}: where")
+    return PictureSpec(
+        kind,
+        **chosen,
+        where=where,
+        relative=bool(value.get("relative", False)),
+        metric=str(value.get("metric", "")),
+        span=_span(value["span"], place) if "span" in value else None,
+    )
+
+
+def _span(value: object, place: str) -> tuple[float, float]:
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(end, int | float) for end in value):
+        begin, end = map(float, value)
+        if begin < end:
+            return begin, end
+    raise InputError(f"{place}: span: {value!r}; allowed: [BEGIN, END] in s, e.g. [415, 550]")
+
+
+def busy_curve(records: Records) -> tuple[Floats, Floats]:
+    """Return the busy share of the machine in equal bins of a run: centres (s) and shares."""
+    from mlsim.analysis.plots.chart_style import time_axis
+    from mlsim.analysis.plots.utilization_plot import busy_share
+
+    axis = time_axis(records.jobs)
+    edges = np.linspace(axis.begin, axis.end, _BINS + 1)
+    return 0.5 * (edges[1:] + edges[:-1]), busy_share(records, axis, _BINS)
+
+
+def balance_of(scenario: Scenario, records: Records) -> Balance:
+    """Return the load balance of each loop of a run."""
+    from mlsim.analysis.metrics import max_over_mean
+    from mlsim.cosim import workload_of
+
+    names = workload_of(scenario).header.get("executable_names")
+    jobs, loops = records.jobs, records.loops
+    codes = jobs.executable[loops.job].tolist()
+    words = [names[code - 1] if isinstance(names, list) and code > 0 else str(code) for code in codes]
+    return Balance(jobs.job_id[loops.job], words, max_over_mean(loops))
+
+
+Keep = str
+"""What the store keeps of a run: one of those in :mod:`mlsim.experiment.study.keeping`."""
+
+
+@dataclass(frozen=True)
+class Cases(Sequence[tuple[Point, Scenario]]):
+    """Every combination with its scenario, which is made anew each time: many would not fit into memory."""
+
+    points: Sequence[Point]
+    base: Base
+    subject: Subject
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[Point, Scenario]: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[tuple[Point, Scenario]]: ...
+    def __getitem__(self, place: int | slice) -> tuple[Point, Scenario] | Sequence[tuple[Point, Scenario]]:
+        if isinstance(place, slice):
+            return Cases(self.points[place], self.base, self.subject)
+        point = self.points[place]
+        return point, self.subject.scenario(self.base, point.overrides)
+
+    def __iter__(self) -> Iterator[tuple[Point, Scenario]]:
+        return (self[place] for place in range(len(self)))
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared with what."""
+
+    name: str
+    """From the file."""
+    description: str
+    """From the file."""
+    source: Path
+    """The file."""
+    text: str
+    """Text of the file."""
+    subject: Subject
+    """What it is of: loops, or whole runs."""
+    axes: Sequence[Axis]
+    """What varies."""
+    cases: Cases
+    """Every combination, with what it simulates; all of them have been checked."""
+    columns: str
+    """Name of the axis that stands side by side."""
+    repetitions: str | None
+    """Name of the axis that tables take the mean over, or None."""
+    metrics: Mapping[str, str]
+    """Title to key of the summary."""
+    relative: Mapping[str, str]
+    """Labels of the combination that the first metric is divided by; empty: none."""
+    reference: Mapping[tuple[str, ...], Mapping[str, float]]
+    """What others found: labels of all axes but repetitions, to values by title."""
+    pictures: Sequence[PictureSpec]
+    """What is drawn."""
+    timelines: Sequence[Mapping[str, Any]]
+    """Combinations whose PEs are drawn over time."""
+    keep: Keep
+    """What the store keeps of every run."""
+    timeout: float | None
+    """Seconds of wall-clock time that one run may take, or None."""
+    formats: Sequence[str] = ("png",)
+    """What pictures are written as."""
+    interval: str = "bootstrap"
+    """How intervals of means are found."""
+    trim: int = 0
+    """How many of the least and of the largest values of repetitions are left out, of each combination."""
+    search: Search | None = None
+    """What is searched for; then ``cases`` are a few of those that may be tried, and ``axes`` repetitions."""
+
+    def drawn(self, point: Point) -> bool:
+        """Return whether the PEs of a combination are drawn over time."""
+        return any(matches(point.labels, entry) for entry in self.timelines)
+
+    @property
+    def points(self) -> Sequence[Point]:
+        """Every combination."""
+        return self.cases.points
+
+
+MEANS = " (means with their 95 % intervals)"
+"""What titles of pictures of repetitions end with."""
+
+
+def own_pictures(study: Study, point: Point) -> dict[str, OwnPicture]:
+    """Return the pictures of one combination alone, by the names of their files."""
+    found = {
+        gantt_file(picture, point.labels): OwnPicture(
+            "gantt", picture_title(study.name, point.labels), picture.span
+        )
+        for picture in study.pictures
+        if picture.kind == "gantt" and picture.shows(point.labels)
+    }
+    if study.drawn(point):
+        title = f"{study.name}: {', '.join(point.labels.values())}"
+        found[timeline_file(point)] = OwnPicture("timeline", title)
+    return {
+        f"{name.removesuffix('.png')}.{suffix}": picture
+        for name, picture in found.items()
+        for suffix in study.formats
+    }
+
+
+def gantt_file(picture: PictureSpec, labels: Mapping[str, str]) -> str:
+    """Return the name of the file that shows the nodes of one run over time."""
+    part = [] if picture.span is None else [f"{second:g}" for second in picture.span]
+    return f"{file_name('gantt', *labels.values(), *part)}.png"
+
+
+def timeline_file(point: Point) -> str:
+    """Return the name of the file that shows the PEs of one combination over time."""
+    words = re.sub(r"[^\w+.-]+", "-", ", ".join(point.labels.values()))
+    return f"pes-{words.strip('-.')}.png"
+
+
+def picture_title(study: str, labels: Mapping[str, str]) -> str:
+    """Return the title of a picture of what has some labels in common."""
+    words = ", ".join(f"{name} {label}" for name, label in labels.items())
+    return f"{study}: {words}" if words else study
+
+
+def file_name(*words: str) -> str:
+    """Return words as the name of a file, without suffix."""
+    return re.sub(r"[^\w+.-]+", "-", " ".join(words)).strip("-.")

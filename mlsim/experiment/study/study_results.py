@@ -1,0 +1,293 @@
+"""Results of a study, written and read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlsim._files import expanded, read_bytes
+from mlsim.errors import InputError, OutputError, StoppedError
+from mlsim.experiment.manifest import json_text, write_manifest
+from mlsim.experiment.run_directory import versions
+from mlsim.experiment.study.study_model import Study, file_name, own_pictures
+from mlsim.experiment.study.study_plan import StudyRow
+from mlsim.experiment.study.study_store import Store, beside_name, write_whole
+from mlsim.experiment.study.study_tables import (
+    Table,
+    interval_note,
+    labels_of,
+    latex,
+    markdown,
+    relative_title,
+    relative_to,
+    statistics_table,
+    study_tables,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
+
+
+_WRITTEN = "results.json"
+_BATCH = 1000
+"""Rows whose metrics are held as Python objects at a time."""
+_NO_METRICS = ("schema_version", "scenario")
+
+
+class Results:
+    """The files that a study leaves.
+
+    Parameters
+    ----------
+    store
+        Of the study; they stand beside it.
+    formats
+        Of pictures: words of :data:`mlsim.experiment.study.study_model.FORMATS`.
+
+    Attributes
+    ----------
+    missing
+        What could not be drawn, and why, by name.
+    """
+
+    def __init__(self, store: Store, formats: Sequence[str] = ("png",)) -> None:
+        self.store = store
+        self._formats = formats
+        self.directory = store.directory
+        self.missing: dict[str, str] = {}
+        self._names: list[str] = []
+
+    def text(self, name: str, text: str) -> None:
+        """Write a text."""
+        self._names.append(name)
+        write_whole(self.directory / name, text.encode())
+
+    def data(self, name: str, data: bytes) -> None:
+        """Write bytes."""
+        self._names.append(name)
+        write_whole(self.directory / name, data)
+
+    def table(self, name: str, frame: pl.DataFrame) -> None:
+        """Write a table as CSV or Parquet, by the suffix."""
+        part = self._part(name)
+        try:
+            if name.endswith(".csv"):
+                frame.write_csv(part)
+            else:
+                frame.write_parquet(part)
+            self._take(part, name)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def picture(self, name: str, figure: Figure) -> None:
+        """Write a picture in all formats; what fails of it is noted, and all else is written."""
+        for suffix in self._formats:
+            self._picture(f"{name}.{suffix}", figure)
+
+    def _picture(self, name: str, figure: Figure) -> None:
+        from mlsim.analysis.plots import write_picture
+
+        part = self._part(name)
+        try:
+            write_picture(figure, part)
+            self._take(part, name)
+        except (StoppedError, KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.missing[name] = reason
+        finally:
+            part.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Remove what an earlier version of the study left, and write checksums."""
+        memory = self.store.inner(_WRITTEN)
+        try:
+            earlier = json.loads(read_bytes(memory))
+        except (InputError, ValueError):
+            earlier = []
+        for name in set(earlier) - set(self._names):
+            with suppress(OSError):
+                (self.directory / name).unlink()
+        write_whole(memory, json.dumps(sorted(self._names)).encode())
+        write_manifest(self.directory)
+
+    def _part(self, name: str) -> Path:
+        return self.directory / f".{os.getpid()}.part{Path(name).suffix}"
+
+    def _take(self, part: Path, name: str) -> None:
+        part.replace(self.directory / name)
+        self._names.append(name)
+
+
+def write_results(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
+    """Write the tables and pictures of a study.
+
+    Raises
+    ------
+    OSError
+        If a table cannot be written.
+    """
+    results = Results(store, study.formats)
+    results.text("study.yaml", study.text)
+    results.text("versions.json", json_text(versions()))
+    frame = all_metrics(study, rows)
+    results.table(f"{study.subject.kind}.csv", frame)
+    results.table(f"{study.subject.kind}.parquet", frame)
+    tables = study_tables(study, rows)
+    if study.subject.kind == "loops" and len(tables) == 1:
+        results.text("table.md", markdown(*next(iter(tables.values()))))
+    else:
+        parts = [f"## {title}\n\n{markdown(*table)}" for title, table in tables.items()]
+        results.text("table.md", "\n".join(parts))
+    results.text("table.tex", "\n".join(latex(title, table) for title, table in tables.items()))
+    for title, table in tables.items():
+        results.text(f"table-{file_name(title)}.csv", _csv(table))
+    statistics = statistics_table(study, rows)
+    if statistics[1]:
+        results.text("statistics.md", f"{markdown(*statistics)}\n{interval_note(study.interval)}\n")
+        results.text("statistics.csv", _csv(statistics))
+    _draw(results, study, rows)
+    results.finish()
+    return results
+
+
+def _csv(table: Table) -> str:
+    """Write a table as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([table[0], *table[1]])
+    return text.getvalue()
+
+
+def _draw(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
+    from mlsim import _late
+
+    if study.pictures or study.subject.kind == "loops":
+        _late.load()
+    if study.pictures:
+        from mlsim.experiment.study.study_drawing import draw_pictures
+
+        draw_pictures(results, study, rows)
+    if study.subject.kind == "loops":
+        from mlsim.experiment.study.study_pictures import draw_bars
+
+        draw_bars(results, study, rows)
+    for point, row in zip(study.points, rows, strict=True):
+        for name in {} if row.failed else own_pictures(study, point):
+            results.data(name, read_bytes(results.store.beside(row.key, beside_name(name))))
+
+
+def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
+    """Return every metric of every run, with its labels before them; none that measures the tool itself."""
+    import polars as pl
+
+    ratios = relative_to(study, rows) if study.relative else {}
+    failures = any(row.failed for row in rows)
+    loops = study.subject.kind == "loops"
+    joined = [axis for axis in study.axes if axis.parts]
+    frames = []
+    for first in range(0, len(rows), _BATCH):
+        lines = []
+        for row in rows[first : first + _BATCH]:
+            line: dict[str, Any] = dict(row.labels)
+            for axis in joined:
+                line |= axis.parts[row.labels[axis.name]]
+            if not loops or study.metrics != study.subject.metrics:
+                line |= row.metrics
+            if study.relative:
+                line[relative_title(study)] = ratios.get(labels_of(row))
+            if failures:
+                line["failed"] = row.failed or None
+            for name, value in flat(row.facts):
+                line.setdefault(name, value)
+            if loops:
+                line["reference"] = row.reference
+            lines.append(line)
+        frames.append(pl.DataFrame(lines, infer_schema_length=None))
+    frame = pl.concat(frames, how="diagonal_relaxed")
+    none = [name for name, kind in frame.schema.items() if kind == pl.Null]
+    return frame.with_columns(pl.col(none).cast(pl.Float64)) if none else frame
+
+
+def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and values of a summary, but for what is about the tool itself."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if key or (name != "self" and name not in _NO_METRICS):
+                yield from flat(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from flat(item, f"{key}.{place}")
+    else:
+        yield key, value
+
+
+def check_complete(results: Results) -> None:
+    """Say which pictures are missing.
+
+    Raises
+    ------
+    OutputError
+        If one is.
+    """
+    if results.missing:
+        lines = [
+            f"{results.directory / name}: cannot be drawn: {why}" for name, why in results.missing.items()
+        ]
+        raise OutputError(f"{'; '.join(lines)}. All else is in {results.directory}")
+
+
+@dataclass(frozen=True)
+class StudyTables:
+    """The results of a study."""
+
+    directory: Path
+    """Where they are."""
+    runs: pl.DataFrame
+    """One row a run, or loop: its labels, then all metrics."""
+    search: pl.DataFrame | None = None
+    """Of a search: one row a candidate: parameters, objective, failures."""
+    comparison: pl.DataFrame | None = None
+    """Of a search with baselines: they and the best candidate, on what was searched and what was held out."""
+
+
+def read_study(directory: str | Path) -> StudyTables:
+    """Read the results of a study.
+
+    Parameters
+    ----------
+    directory
+        Where ``mlsim study`` wrote them.
+
+    Raises
+    ------
+    InputError
+        If there are none, or they are damaged.
+    """
+    from mlsim._files.parquet import check_apart, read_columns, read_schema
+
+    place = expanded(directory)
+    runs = next(
+        (place / name for name in ("runs.parquet", "loops.parquet") if (place / name).is_file()), None
+    )
+    if runs is None:
+        raise InputError(
+            f"{place}: no results of a study: there is no runs.parquet or loops.parquet in it; "
+            "`mlsim study` writes them when all runs are done"
+        )
+    others = {part: place / f"{part}.parquet" for part in ("search", "comparison")}
+    there = {part: path for part, path in others.items() if path.is_file()}
+    check_apart(place if there else runs, runs, *there.values())
+
+    def table(path: Path) -> pl.DataFrame:
+        return read_columns(path, path, list(read_schema(path, path)))
+
+    return StudyTables(place, table(runs), **{part: table(path) for part, path in there.items()})

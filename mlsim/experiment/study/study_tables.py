@@ -1,0 +1,359 @@
+"""Tables of a study, and statistics over repetitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlsim.experiment.study.study_model import Study
+    from mlsim.experiment.study.study_plan import StudyRow
+
+
+Table = tuple[list[str], list[list[str]]]
+Labels = tuple[str, ...]
+
+
+def study_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
+    """Lay out every metric, and the first one relative to the study's combination.
+
+    Returns
+    -------
+    dict
+        Title to column titles and rows of cells. With repetitions a cell is their mean, with the least and
+        the largest in brackets if they differ. Reference values are in a column beside.
+    """
+    tables: dict[str, Table] = {}
+    write = _seconds if study.subject.kind == "loops" else _plain
+    for title in study.metrics:
+        values = {labels_of(row): row.metrics[title] for row in rows}
+        tables[title] = _table(study, values, _found(study, title), write)
+    if study.relative:
+        found = _divided(study, _found(study, next(iter(study.metrics))), _compared(study))
+        tables[relative_title(study)] = _table(study, relative_to(study, rows), found, "{:.3f}".format)
+    return tables
+
+
+def labels_of(row: StudyRow) -> Labels:
+    """Return the labels of a run, in order of the axes."""
+    return tuple(row.labels.values())
+
+
+def _found(study: Study, title: str) -> dict[Labels, float]:
+    """Return reference values of one metric, by labels."""
+    return {labels: values[title] for labels, values in study.reference.items() if title in values}
+
+
+def relative_title(study: Study) -> str:
+    """Name the first metric divided by that of the study's combination."""
+    base = ", ".join(f"{name}: {label}" for name, label in study.relative.items())
+    return f"{next(iter(study.metrics))} / with {base}"
+
+
+def relative_to(study: Study, rows: Sequence[StudyRow]) -> dict[Labels, float]:
+    """Divide the first metric of each run by that of the run whose labels differ only in ``relative``.
+
+    Returns
+    -------
+    dict
+        Labels to ratio; runs that there is nothing to divide by are left out.
+    """
+    first = next(iter(study.metrics))
+    values = {labels_of(row): row.metrics[first] for row in rows}
+    return _divided(study, values, [axis.name for axis in study.axes])
+
+
+def _divided(study: Study, values: Mapping[Labels, float], names: Sequence[str]) -> dict[Labels, float]:
+    ratios: dict[Labels, float] = {}
+    for labels, value in values.items():
+        named = zip(names, labels, strict=True)
+        below = values.get(tuple(study.relative.get(name, label) for name, label in named), 0.0)
+        if below > 0.0:
+            ratios[labels] = value / below
+    return ratios
+
+
+def _compared(study: Study) -> list[str]:
+    return [axis.name for axis in study.axes if axis.name != study.repetitions]
+
+
+def _gathered(study: Study, values: Mapping[Labels, float]) -> dict[Labels, list[float]]:
+    """Gather the values of repetitions under the labels that they have in common."""
+    left = [place for place, axis in enumerate(study.axes) if axis.name != study.repetitions]
+    gathered: dict[Labels, list[float]] = {}
+    for labels, value in values.items():
+        gathered.setdefault(tuple(labels[place] for place in left), []).append(value)
+    return gathered
+
+
+def _table(
+    study: Study,
+    values: Mapping[Labels, float],
+    found: Mapping[Labels, float],
+    write: Callable[[float], str],
+) -> Table:
+    cells = _gathered(study, values)
+    names = _compared(study)
+    place = names.index(study.columns)
+    across = next(list(axis.points) for axis in study.axes if axis.name == study.columns)
+    known = {key[place] for key in found}
+    titles = names[:place] + names[place + 1 :]
+    for label in across:
+        titles += [label, "source"] if label in known else [label]
+    lines: dict[Labels, list[str]] = {}
+    for key in cells:
+        left = key[:place] + key[place + 1 :]
+        if left not in lines:
+            lines[left] = list(left)
+            for label in across:
+                full = (*key[:place], label, *key[place + 1 :])
+                lines[left].append(_cell(cells.get(full, ()), write, study.trim))
+                if label in known:
+                    lines[left].append(_cell([found[full]] if full in found else (), write))
+    return titles, list(lines.values())
+
+
+def _cell(values: Sequence[float], write: Callable[[float], str], trim: int = 0) -> str:
+    known = np.sort([value for value in values if math.isfinite(value)])
+    known = known[trim : len(known) - trim]
+    if not len(known):
+        return ""
+    mean, least, largest = (write(float(value)) for value in (known.mean(), known.min(), known.max()))
+    return mean if least == largest else f"{mean} ({least} … {largest})"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _seconds(value: float) -> str:
+    """Write seconds with three digits or, from 100 on, one decimal."""
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Write a table in Markdown."""
+    cells = [titles, ["---"] * len(titles), *lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def latex(title: str, table: Table) -> str:
+    """Write a table in LaTeX, with booktabs' rules."""
+    titles, lines = table
+    rows = [" & ".join(map(_escaped, line)) + r" \\" for line in lines]
+    head = " & ".join(map(_escaped, titles)) + r" \\"
+    body = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+    columns = "l" * len(titles)
+    return "\n".join([f"% {title}", rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Return a text as LaTeX shows it."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "…": r"\dots{}",
+}
+
+
+INTERVALS = {
+    "bootstrap": "percentiles of 10,000 bootstrap resamples",
+    "t": "by Student's t, for values that are about normal",
+}
+"""How an interval is found."""
+_NOTE = (
+    "Intervals hold the mean with 95 %: {}. Differences are to the "
+    "reference combination, of pairs of the same repetition; p is of Wilcoxon's signed-rank test, two-sided, "
+    "not corrected for the number of comparisons."
+)
+_RESAMPLES = 10_000
+_MOST_DRAWN = 1 << 20
+_SHARE = 0.95
+_MOST_EXACT = 200
+"""Pairs up to which the distribution of the sum of ranks is computed; beyond, it is normal to many digits."""
+_NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The values of one combination over its repetitions."""
+
+    runs: int
+    mean: float
+    median: float
+    low: float
+    """Lower end of the interval of the mean; NaN for less than two runs, as all below."""
+    high: float
+    pairs: int = 0
+    """Repetitions that the reference combination has too."""
+    difference: float = _NAN
+    """Mean difference to the reference combination."""
+    difference_low: float = _NAN
+    difference_high: float = _NAN
+    p: float = _NAN
+    """Of Wilcoxon's signed-rank test."""
+
+
+def interval_note(interval: str) -> str:
+    """Return what tables say of their intervals and tests."""
+    return _NOTE.format(INTERVALS[interval])
+
+
+def spread_of(
+    values: Mapping[str, float], reference: Mapping[str, float] | None = None, interval: str = "bootstrap"
+) -> Spread:
+    """Return the statistics of one combination.
+
+    Parameters
+    ----------
+    values
+        Label of a repetition to value; those that are not finite are left out.
+    reference
+        Likewise of the combination that it is compared with; None: none.
+    interval
+        A word of :data:`INTERVALS`.
+    """
+    known = {label: value for label, value in values.items() if math.isfinite(value)}
+    own = np.array(list(known.values()))
+    if not len(own):
+        return Spread(0, _NAN, _NAN, _NAN, _NAN)
+    first = (len(own), float(own.mean()), float(np.median(own)), *mean_interval(own, interval))
+    if reference is None:
+        return Spread(*first)
+    below = {label: reference[label] for label in known if math.isfinite(reference.get(label, _NAN))}
+    differences = np.array([known[label] - value for label, value in below.items()])
+    if len(differences) < 2:
+        return Spread(*first, pairs=len(differences))
+    ends = mean_interval(differences, interval)
+    return Spread(*first, len(differences), float(differences.mean()), *ends, signed_rank_p(differences))
+
+
+def trimmed(values: Mapping[str, float], count: int) -> dict[str, float]:
+    """Return values without so many of the least and of the largest; those that are not finite are left out.
+
+    Of equal values the first by their order are the least.
+    """
+    known = [label for label, value in values.items() if math.isfinite(value)]
+    kept = set(sorted(known, key=lambda label: values[label])[count : len(known) - count])
+    return {label: value for label, value in values.items() if label in kept} if count else dict(values)
+
+
+def mean_interval(values: Floats, interval: str = "bootstrap") -> tuple[float, float]:
+    """Return the ends of an interval that holds the mean with 95 %; NaN for less than two values.
+
+    By the percentile bootstrap (Efron and Tibshirani 1993, ch. 13), of which the same values give the same
+    ends, or by Student's t.
+    """
+    if len(values) < 2:
+        return _NAN, _NAN
+    if interval == "t":
+        mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+        half = t_quantile(len(values) - 1) * deviation / math.sqrt(len(values))
+        return mean - half, mean + half
+    return _bootstrap(np.asarray(values, np.float64).tobytes())
+
+
+@lru_cache(maxsize=512)
+def _bootstrap(values: bytes) -> tuple[float, float]:
+    """Return the interval of float64 values; a table and its pictures ask for the same ones."""
+    own = np.frombuffer(values)
+    random = np.random.default_rng(0)
+    means = np.empty(_RESAMPLES)
+    rows = max(1, _MOST_DRAWN // len(own))  # at once: all resamples of many values would take gigabytes
+    for first in range(0, _RESAMPLES, rows):
+        part = means[first : first + rows]
+        part[:] = own[random.integers(0, len(own), (len(part), len(own)))].mean(axis=1)
+    tail = (1.0 - _SHARE) / 2.0
+    low, high = np.quantile(means, [tail, 1.0 - tail])
+    return float(low), float(high)
+
+
+def t_quantile(freedom: int) -> float:
+    """Return what Student's t exceeds in size with 5 %, for so many degrees of freedom.
+
+    Raises
+    ------
+    InputError
+        If SciPy, whose distribution it is, is not there.
+    """
+    try:
+        from scipy.special import stdtrit
+    except ImportError as error:
+        raise InputError(f"interval: t needs SciPy: {error}; pip install 'mlsim[study]'") from error
+    return float(stdtrit(freedom, 0.5 + _SHARE / 2.0))
+
+
+def signed_rank_p(differences: Floats) -> float:
+    """Return the two-sided p of Wilcoxon's signed-rank test; NaN where all differences are 0.
+
+    Differences of 0 are left out (Wilcoxon 1945), equal ones share their ranks; the distribution is that of
+    all signs being as likely, exact up to 200 differences.
+    """
+    differences = differences[differences != 0.0]
+    n = len(differences)
+    if not n:
+        return _NAN
+    _, inverse, counts = np.unique(np.abs(differences), return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    doubled = (2 * last - counts + 1)[inverse]  # twice the mean rank, a whole number
+    positive = int(doubled[differences > 0].sum())
+    total = int(doubled.sum())
+    least = min(positive, total - positive)
+    if n > _MOST_EXACT:
+        deviation = math.sqrt(float((doubled.astype(np.float64) ** 2).sum()) / 4.0)
+        return math.erfc((total / 2.0 - least) / deviation / math.sqrt(2.0))
+    ways = np.zeros(total + 1)
+    ways[0] = 1.0
+    for rank in doubled.tolist():
+        shifted = np.zeros(total + 1)
+        shifted[rank:] = ways[: total + 1 - rank]
+        ways = (ways + shifted) / 2.0
+    return min(1.0, 2.0 * float(ways[: least + 1].sum()))
+
+
+def statistics_table(study: Study, rows: Sequence[StudyRow]) -> Table:
+    """Lay out the statistics of every metric and combination; empty without repetitions."""
+    place = next((n for n, axis in enumerate(study.axes) if axis.name == study.repetitions), None)
+    if place is None:
+        return [], []
+    names = [axis.name for axis in study.axes if axis.name != study.repetitions]
+    titles = ["metric", *names, "runs", "mean", "median", "low", "high"]
+    if study.relative:
+        titles += ["pairs", "difference", "difference low", "difference high", "p"]
+    lines = []
+    for title in study.metrics:
+        groups: dict[Labels, dict[str, float]] = {}
+        for row in rows:
+            labels = labels_of(row)
+            group = groups.setdefault(labels[:place] + labels[place + 1 :], {})
+            group[labels[place]] = row.metrics[title]
+        groups = {labels: trimmed(values, study.trim) for labels, values in groups.items()}
+        for labels, values in groups.items():
+            named = zip(names, labels, strict=True)
+            other = tuple(study.relative.get(name, label) for name, label in named)
+            compared = study.relative and other != labels
+            found = spread_of(values, groups.get(other) if compared else None, study.interval)
+            cells = [str(found.runs), *map(_number, (found.mean, found.median, found.low, found.high))]
+            if study.relative:
+                cells.append(str(found.pairs) if compared else "")
+                cells += map(
+                    _number, (found.difference, found.difference_low, found.difference_high, found.p)
+                )
+            lines.append([title, *labels, *cells])
+    return titles, lines
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}" if math.isfinite(value) else ""

@@ -1,0 +1,391 @@
+"""Small and large jobs: classes predicted by a random forest (Zrigui 2021, ch. 6)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim._files import expanded
+from mlsim._memory import bytes_of, shared
+from mlsim.analysis.metrics.group_metrics import class_quality
+from mlsim.analysis.metrics.job_metrics import JOB_METRICS
+from mlsim.batch.clock.class_replay import ClassReplay, class_obstacle, replay_classes
+from mlsim.batch.weekly.weekly_forests import Forest, check_library
+from mlsim.errors import InputError
+from mlsim.experiment.weekly_runs import WholeLog, whole_log
+from mlsim.learning.class_features import JobFeatures, Known, features_of, weeks_from_first
+from mlsim.learning.learning_parts import Part, Parts, Work
+from mlsim.record.derived_times import TAU
+from mlsim.scenario import BatchConfig, Policy, Scenario, dump, loads
+from mlsim.workload.workload_jobs import JobBlock
+
+VARIANTS: Final = (
+    "base",
+    "classification",
+    "classification-idempotent",
+    "class-clairvoyant",
+    "runtimes-clairvoyant",
+)
+"""Base: no classes. Classification: predicted ones. -idempotent: with the safeguard. Clairvoyant: with the
+right classes, or the right run times and no classes."""
+
+
+_WEEKLY: Final = ("accuracy", "precision", "recall")
+
+
+def check_scenario(scenario: Scenario, policies: Sequence[Policy]) -> None:
+    """Check that all variants of some policies can be simulated.
+
+    Parameters
+    ----------
+    scenario
+        Of the log.
+    policies
+        Which take the place of its own.
+
+    Raises
+    ------
+    InputError
+        If a key stands against it, or a policy lacks its weights.
+    """
+    for policy in policies:
+        config = scenario.batch.model_copy(update={"policy": policy})
+        obstacle = class_obstacle(config)
+        if obstacle is not None:
+            key, needed = obstacle
+            raise InputError(
+                f"{scenario.source}: batch.{key}: is {getattr(config, key)}; classes of jobs need {needed}"
+            )
+        unweighted = [each.message for each in config.broken_rules() if each.key == "weights"]
+        if policy is Policy.LINEAR and unweighted:
+            raise InputError(
+                f"{scenario.source}: batch.weights: {unweighted[0]}; write batch.policy: linear beside them"
+            )
+
+
+def check_weeks(name: str, jobs: JobBlock) -> None:
+    """Check that there is something to predict.
+
+    Raises
+    ------
+    InputError
+        If all jobs of the log are submitted within a week, or there are none.
+    """
+    if int(weeks_from_first(jobs)[1].max(initial=0)) < 1:
+        found = "all its jobs are submitted within a week" if len(jobs) else "it has no jobs"
+        raise InputError(
+            f"{name}: {found}; classes are told from the second week on, by what ended before. "
+            "Needed: a log of two weeks or more"
+        )
+
+
+def predict_classes(
+    features: JobFeatures,
+    *,
+    trees: int = 100,
+    seed: int = 0,
+) -> Mask:
+    """Return which jobs are predicted to be small, each by the forest of its week.
+
+    Parameters
+    ----------
+    features
+        Of the jobs. The forest of a week learns from those that had ended when it began.
+    trees
+        Of each forest.
+    seed
+        Of the forests.
+
+    Raises
+    ------
+    InputError
+        If scikit-learn is not installed.
+    """
+    check_library()
+    small = np.zeros(len(features.week), np.bool_)
+    weeks = int(features.week.max()) + 1 if len(features.week) else 0
+    for week in range(1, weeks):
+        small[features.week == week] = predict_week(features, week, trees, seed)
+    return small
+
+
+def predict_week(features: JobFeatures, week: int, trees: int, seed: int) -> Mask:
+    """Return which jobs of a week are predicted to be small; see :func:`predict_classes`."""
+    rows = np.flatnonzero(features.week == week)
+    known = np.flatnonzero(features.known_from <= week)
+    if not len(rows) or not len(known):
+        return np.zeros(len(rows), np.bool_)
+    return Forest(features.values[known], features.small[known], trees, seed).are_small(features.values[rows])
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good predicted classes are; small is the positive class (Zrigui 2021, Eqs. 6.1 to 6.3).
+
+    Attributes
+    ----------
+    accuracy, precision, recall
+        Of all jobs after the first week.
+    false_small, false_large
+        Shares of all these jobs that were wrongly taken for small, and for large.
+    weeks
+        The weeks after the first that have jobs.
+    weekly
+        Accuracy, precision and recall of each of these, NaN where undefined, shape (weeks, 3).
+    """
+
+    accuracy: float
+    precision: float
+    recall: float
+    false_small: float
+    false_large: float
+    weeks: Ints
+    weekly: Floats
+
+
+def quality_of(features: JobFeatures, small: Mask) -> Quality:
+    """Return how good predicted classes are."""
+    later = features.week > 0
+    truth, week = features.small[later] == 1, features.week[later]
+    said = small[later]
+    weeks = np.unique(week)
+    weekly = [
+        [class_quality(truth[week == number], said[week == number])[name] for name in _WEEKLY]
+        for number in weeks
+    ]
+    return Quality(
+        **class_quality(truth, said), weeks=weeks, weekly=np.array(weekly).reshape(-1, len(_WEEKLY))
+    )
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """One variant of ch. 6 on a whole log.
+
+    Attributes
+    ----------
+    bounded_slowdown
+        Cumulative: the sum over all jobs that ran.
+    mean_small, mean_large
+        Mean bounded slowdown of the jobs that turned out small, and of the others.
+    killed
+        How many jobs the safeguard killed, each once.
+    lost_node_seconds
+        What their first attempts took.
+    jobs
+        How many jobs ran; each completes once.
+    """
+
+    bounded_slowdown: float
+    mean_small: float
+    mean_large: float
+    killed: int
+    lost_node_seconds: float
+    jobs: int
+
+
+def run_variant(
+    variant: str,
+    jobs: JobBlock,
+    features: JobFeatures,
+    predicted: Mask,
+    config: BatchConfig,
+    units: int,
+) -> VariantResult:
+    """Simulate a whole log under one of :data:`VARIANTS`.
+
+    Parameters
+    ----------
+    variant
+        Which.
+    jobs
+        In arrival order.
+    features, predicted
+        Their features and predicted classes.
+    config
+        Policy, backfilling, threshold.
+    units
+        Processors of the machine.
+    """
+    large = np.zeros(len(jobs), np.bool_)
+    small: Mask = {
+        "base": large,
+        "runtimes-clairvoyant": large,
+        "class-clairvoyant": (features.small == 1) & (features.week > 0),
+    }.get(variant, predicted)
+    if variant == "runtimes-clairvoyant":
+        jobs = replace(jobs, walltime=np.maximum(jobs.run_time, 1e-9))
+    guard = variant == "classification-idempotent"
+    found = replay_classes(jobs, config, units, small, features.divider, safeguard=guard)
+    return _measured(jobs, features.small, found)
+
+
+def _measured(jobs: JobBlock, small: Ints, found: ClassReplay) -> VariantResult:
+    ran = ~np.isnan(found.start)
+    response, time = (found.end - jobs.submit_time)[ran], (found.end - found.start)[ran]
+    values = np.maximum(response / np.maximum(time, TAU), 1.0)
+    mask = small[ran] == 1
+
+    def mean(part: Floats) -> float:
+        return float(part.mean()) if len(part) else float("nan")
+
+    return VariantResult(
+        bounded_slowdown=float(values.sum()),
+        mean_small=mean(values[mask]),
+        mean_large=mean(values[~mask]),
+        killed=int(np.count_nonzero(~np.isnan(found.killed))),
+        lost_node_seconds=float(found.lost.sum()),
+        jobs=int(ran.sum()),
+    )
+
+
+def predicted_in_parts(
+    parts: Parts, log: WholeLog, features: JobFeatures, known: Known, *, trees: int, seed: int
+) -> Mask:
+    """Return what :func:`mlsim.learning.class_learning.predict_classes` does, each week a part.
+
+    Parameters
+    ----------
+    parts
+        Who does them.
+    log, features
+        The jobs.
+    known
+        What ``features`` are made of.
+    trees, seed
+        Of the forests.
+    """
+    weeks = range(1, int(features.week.max()) + 1)
+    wanted = [
+        Part({"log": log.scenario.name, "week": str(week)}, log.scenario, _Forest(week, known, trees, seed))
+        for week in weeks
+    ]
+    small = np.zeros(len(features.week), np.bool_)
+    for week, found in zip(weeks, parts.results(wanted), strict=True):
+        small[features.week == week] = found == 1.0
+    return small
+
+
+def variants_in_parts(
+    parts: Parts, log: WholeLog, known: Known, predicted: Mask, policies: Sequence[Policy]
+) -> dict[tuple[Policy, str], VariantResult]:
+    """Return each policy under each variant, each a part.
+
+    Parameters
+    ----------
+    parts
+        Who does them.
+    log
+        The jobs.
+    known
+        What the features are made of.
+    predicted
+        Which jobs were predicted to be small.
+    policies
+        Which take the place of that of the scenario.
+    """
+    bits = zlib.compress(np.packbits(predicted).tobytes())
+    cases = [(policy, variant) for policy in policies for variant in VARIANTS]
+    wanted = [
+        Part(
+            {"log": log.scenario.name, "policy": str(policy), "variant": variant},
+            log.scenario,
+            _Variant(policy, variant, known, bits),
+        )
+        for policy, variant in cases
+    ]
+    return {case: _result(found) for case, found in zip(cases, parts.results(wanted), strict=True)}
+
+
+def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:
+    """Return the cumulative bounded slowdown of EASY++ on a log, and how many jobs ran.
+
+    EASY++ (Tsafrir et al. 2007) predicts the mean of a user's last two run times, backfills shortest first,
+    and serves in order of arrival; the rest is that of the scenario.
+    """
+    keys = {"batch.policy": "FCFS", "batch.predictor": "EASY++", "batch.backfill_order": "SPF"}
+    place = Path(scenario.source)
+    changed = loads(dump(scenario), scenario.source, keys, expanded(place).parent)
+    part = Part({"log": scenario.name, "dispatcher": "EASY++"}, changed, _Run())
+    (found,) = parts.results([part])
+    total, jobs = found.tolist()
+    return total, int(jobs)
+
+
+@dataclass(frozen=True)
+class _Run(Work):
+    """Simulates a scenario as it is."""
+
+    def found(self, scenario: Scenario) -> Floats:
+        """Return the sum of bounded slowdowns of the jobs that ran, and their number."""
+        from mlsim.experiment.runner import run
+
+        values = JOB_METRICS["bounded_slowdown"].values(run(scenario).records.jobs, TAU)
+        return np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))], np.float64)
+
+
+@dataclass(frozen=True)
+class _Forest(Work):
+    """Predicts the classes of one week."""
+
+    week: int
+    known: Known
+    trees: int
+    seed: int
+
+    def found(self, scenario: Scenario) -> Floats:
+        """Return 1 for each job of the week that is predicted to be small, else 0."""
+        features = _shared_log(scenario, self.known)[1]
+        return predict_week(features, self.week, self.trees, self.seed).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Variant(Work):
+    """Simulates one variant of one policy."""
+
+    policy: Policy
+    variant: str
+    known: Known
+    predicted: bytes
+    """Bits of the jobs in arrival order, compressed."""
+
+    def found(self, scenario: Scenario) -> Floats:
+        """Return the values of a result in the order of its fields."""
+        log, features = _shared_log(scenario, self.known)
+        bits = np.frombuffer(zlib.decompress(self.predicted), np.uint8)
+        small = np.unpackbits(bits, count=len(log.jobs)).astype(np.bool_)
+        config = scenario.batch.model_copy(update={"policy": self.policy})
+        return np.array(
+            astuple(run_variant(self.variant, log.jobs, features, small, config, log.units)), np.float64
+        )
+
+
+def _result(found: Floats) -> VariantResult:
+    values: Mapping[str, float] = dict(
+        zip((field.name for field in fields(VariantResult)), found.tolist(), strict=True)
+    )
+    return VariantResult(
+        bounded_slowdown=values["bounded_slowdown"],
+        mean_small=values["mean_small"],
+        mean_large=values["mean_large"],
+        killed=int(values["killed"]),
+        lost_node_seconds=values["lost_node_seconds"],
+        jobs=int(values["jobs"]),
+    )
+
+
+def _shared_log(scenario: Scenario, known: Known) -> tuple[WholeLog, JobFeatures]:
+    """Return a log with its features, made once for all parts that one process does."""
+
+    def make() -> tuple[tuple[WholeLog, JobFeatures], int]:
+        log = whole_log(scenario)
+        features = features_of(log.jobs, log.local, known)
+        return (log, features), bytes_of(log.jobs) + bytes_of(features)
+
+    return shared(("log of classes", dump(scenario), known), make)

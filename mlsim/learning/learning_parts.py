@@ -1,0 +1,266 @@
+"""Learning in parts that executors compute and a store keeps."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim._files import expanded
+from mlsim._memory import bytes_of, forget, shared
+from mlsim.errors import MlsimError, OutputError
+from mlsim.experiment.study.axes import words_of
+from mlsim.experiment.study.executor_worker import Executor
+from mlsim.experiment.study.local_executors import Processes, Serial
+from mlsim.experiment.study.study_engine import Watching
+from mlsim.experiment.study.study_model import Task
+from mlsim.experiment.study.study_plan import Digests
+from mlsim.experiment.study.study_store import Entries, Memory, Store, disk_error, locked, write_whole
+from mlsim.experiment.study.subjects import Base, Simulated, Subject
+from mlsim.experiment.weekly_runs import LogWeeks, weeks_of
+from mlsim.scenario import Scenario, dump, loads
+
+if TYPE_CHECKING:
+    from mlsim.experiment.result_directories import Place
+
+
+class Work(Subject):
+    """What one part does; subclasses are frozen dataclasses, whose fields are all its options."""
+
+    kind = "learning"
+    metrics: ClassVar[Mapping[str, str]] = {}
+    reads = ()
+
+    @abstractmethod
+    def found(self, scenario: Scenario) -> Floats:
+        """Return what is found on the log of a scenario, as one row of numbers."""
+
+    def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
+        """Read the scenario of a part."""
+        return loads(base.text, base.source, overrides, base.directory)
+
+    def check(self, scenario: Scenario) -> None:
+        """Check nothing: who asks for parts has read what they need."""
+
+    def empty(self) -> Mapping[str, Any]:
+        """Return the summary of nothing."""
+        return {"found": ""}
+
+    def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
+        """Do the part."""
+        return _Found(scenario, self.found(scenario))
+
+    def options(self) -> list[str]:
+        """Return all that its result depends on beside the scenario."""
+        return [type(self).__name__, *(_words(getattr(self, field.name)) for field in _fields(self))]
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return type(self), tuple(getattr(self, field.name) for field in _fields(self))
+
+
+def _fields(value: Any) -> Sequence[Any]:
+    return fields(value)
+
+
+def _words(value: Any) -> str:
+    """Return an option as text that tells any two apart: the numbers of an array are cut by repr."""
+    if isinstance(value, np.ndarray):
+        return repr(value.tolist())
+    if hasattr(value, "__dataclass_fields__"):
+        return repr([_words(getattr(value, field.name)) for field in fields(value)])
+    return repr(value)
+
+
+class _Found(Simulated):
+    def __init__(self, scenario: Scenario, found: Floats) -> None:
+        from mlsim.experiment.weekly_runs import NO_RECORDS
+
+        self.scenario, self.records = scenario, NO_RECORDS
+        data = zlib.compress(np.ascontiguousarray(found, np.float64).tobytes(), 1)
+        self.summary = {"found": base64.b64encode(data).decode("ascii")}
+
+    def write(self, _place: Place, _whole: bool) -> None:
+        raise AssertionError("of parts no directories are kept")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part to be done."""
+
+    labels: Mapping[str, str]
+    """For messages."""
+    scenario: Scenario
+    """Whose log it is about."""
+    work: Work
+    """What it does."""
+
+
+class Parts:
+    """Has parts done, those that are not there already.
+
+    Parameters
+    ----------
+    entries
+        What is kept of parts; None: nothing from before, for as long as this lives.
+    executor
+        Who does them; None: this process.
+    watch
+        Is told how far they are.
+    """
+
+    def __init__(
+        self,
+        entries: Entries | None = None,
+        executor: Executor | None = None,
+        watch: Watching | None = None,
+    ) -> None:
+        self._entries: Entries = entries or Memory()
+        self._store = entries if isinstance(entries, Store) else None
+        self._executor = executor or Serial()
+        self._watch = watch
+        self._digests: dict[Path, Digests] = {}
+        self._known: set[str] = set()
+        self._there = 0
+
+    def results(self, parts: Sequence[Part]) -> Iterator[Floats]:
+        """Do parts, and yield what they give, in their order.
+
+        Raises
+        ------
+        MlsimError
+            If one fails; those that were done are kept.
+        OutputError
+            If what they give cannot be kept.
+        """
+        tasks = [self._task(part) for part in parts]
+        self._do({task.key: task for task in tasks})
+        for task in tasks:
+            content = self._entries.get(task.key)
+            assert content is not None, "it was done or there"
+            data = zlib.decompress(base64.b64decode(content["summary"]["found"]))
+            yield np.frombuffer(data, np.float64)
+
+    def _task(self, part: Part) -> Task:
+        source = part.scenario.source
+        base = Base(dump(part.scenario), source, expanded(Path(source)).parent)
+        digests = self._digests.setdefault(base.directory, Digests(part.work.kind, base.directory))
+        given = part.work.given(base, {})
+        key = digests.of({**given, "learning": part.work.options()})
+        store = None if self._store is None else self._store.directory
+        return Task(key, part.labels, part.work, base, {}, keep="summary", output="", store=store)
+
+    def _do(self, tasks: Mapping[str, Task]) -> None:
+        """Do the tasks whose results are not there; those that failed before are done once more."""
+        missing = [task for key, task in tasks.items() if not self._is_there(key)]
+        new = set(tasks) - self._known
+        self._there += len(new) - len(missing)
+        self._known |= new
+        if self._watch is not None:
+            self._watch.begin(len(self._known), self._there, self._store)
+        if not isinstance(self._executor, Serial):
+            forget()  # others do them
+        results = self._executor.results(missing, self._started)
+        try:
+            for done in results:
+                if done.stops:
+                    raise OutputError(done.stops)
+                if self._watch is not None:
+                    self._watch.done(tasks[done.key], done)
+                if done.failed:
+                    raise MlsimError(f"{words_of(tasks[done.key].labels)}: {done.failed}")
+                if done.content is not None:
+                    self._entries.put(done.key, done.content)
+        finally:
+            close: Any = getattr(results, "close", None)
+            if close is not None:
+                close()
+            forget()
+
+    def _is_there(self, key: str) -> bool:
+        content = self._entries.get(key)
+        return content is not None and content["status"] == "done"
+
+    def _started(self, task: Task) -> None:
+        if self._watch is not None:
+            self._watch.started(task)
+
+
+@contextmanager
+def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Iterator[Parts]:
+    """Have the parts of one command done while the block runs, by processes of this machine.
+
+    Parameters
+    ----------
+    out
+        Directory for results and store; one that is there is taken up again. None: nothing is kept.
+    command, name
+        Of what the store is: that of another command, or of other logs, is refused.
+    jobs
+        How many processes; 1: this one. None: as many as are worth it.
+
+    Raises
+    ------
+    InputError
+        If the directory is something else, or another process is at work in it.
+    OutputError
+        If it cannot be written.
+    """
+    executor = Serial() if jobs == 1 else Processes(jobs)
+    watch = Watching(command, shown=True, things="parts known so far")
+    if out is None:
+        try:
+            yield Parts(None, executor, watch)
+        finally:
+            watch.end()
+        return
+    store = Store.open(out, name, command)
+    with locked(store):
+        store.clear_unfinished()
+        try:
+            yield Parts(store, executor, watch)
+        finally:
+            watch.end()
+
+
+def write_tables(directory: Path, texts: Mapping[str, str | None]) -> None:
+    """Write files into a directory, each of which is whole, or as it was.
+
+    Parameters
+    ----------
+    directory
+        Where.
+    texts
+        Name to text. None: there is none this time; what an earlier command left is removed.
+
+    Raises
+    ------
+    OutputError
+        If one cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            if text is None:
+                (directory / name).unlink(missing_ok=True)
+            else:
+                write_whole(directory / name, text.encode())
+    except OSError as error:
+        raise disk_error(directory, error) from error
+
+
+def shared_weeks(scenario: Scenario) -> LogWeeks:
+    """Return the weeks of a scenario's log, cut once for all parts of it that one process does."""
+
+    def make() -> tuple[LogWeeks, int]:
+        weeks = weeks_of(scenario)
+        return weeks, sum(map(bytes_of, weeks.blocks.values()))
+
+    return shared(("weeks", dump(scenario)), make)

@@ -1,0 +1,338 @@
+"""Jobs delayed by each policy: tables and pictures (Zrigui 2021, §4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.analysis.metrics import weekly
+from mlsim.analysis.metrics.job_metrics import JOB_METRICS, backfilled_share
+from mlsim.cosim import workload_of
+from mlsim.errors import InputError
+from mlsim.experiment.study import Study
+from mlsim.learning.learning_parts import Part, Parts, Work
+from mlsim.record import Jobs
+from mlsim.record.derived_times import TAU
+from mlsim.scenario import Scenario
+from mlsim.workload.workload_jobs import JobBlock
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+_PREMATURE = 100.0
+"""Times of its run time that a premature job asks for, at least."""
+_MOST_DELAYED = 100
+"""Jobs of the largest slowdowns whose sizes are looked at."""
+
+CATEGORIES: Final = ("slowdown 1 %", "1 to 10 %", "10 to 100 %", "100 or more %")
+"""Shares of jobs by bounded slowdown: 1, above 1 and below 10, from 10 and below 100, from 100."""
+CURVES: Final = ("bounded_slowdown", "per_processor_bounded_slowdown", "wait_time")
+"""Metrics whose cumulative means are kept week by week."""
+DELAYS: Final = (
+    "premature %",
+    "premature to standard",
+    *CATEGORIES,
+    "q of the most delayed, lower quartile",
+    "median",
+    "upper quartile",
+    "backfilled %",
+    *(f"mean {JOB_METRICS[name].title}" for name in CURVES),
+)
+"""What :meth:`Delays.row` gives, in order."""
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Who is delayed in one run.
+
+    Attributes
+    ----------
+    premature
+        Share of premature jobs (%).
+    ratio
+        The mean bounded slowdown of these, divided by that of the others; NaN where either are none.
+    shares : ndarray of float64, shape (4,)
+        Of jobs, by :data:`CATEGORIES` (%).
+    backfilled
+        Share of the started jobs (%).
+    sizes : ndarray of float64, shape (100,) or shorter
+        Processors of the hundred most delayed jobs, those of the largest slowdown first.
+    curves : ndarray of float64, shape (3, weeks)
+        The mean of each of :data:`CURVES` over all jobs that ended by the end of each week, from week 1.
+    """
+
+    premature: float
+    ratio: float
+    shares: Floats
+    backfilled: float
+    sizes: Floats
+    curves: Floats
+
+    def row(self) -> Floats:
+        """Return one number for each of :data:`DELAYS`."""
+        quartiles = np.percentile(self.sizes, [25, 50, 75]) if len(self.sizes) else np.full(3, np.nan)
+        means = self.curves[:, -1] if self.curves.size else np.full(len(CURVES), np.nan)
+        return np.array([self.premature, self.ratio, *self.shares, *quartiles, self.backfilled, *means])
+
+    def packed(self) -> Floats:
+        """Return all in one row of numbers."""
+        head = [len(self.sizes), self.premature, self.ratio, *self.shares.tolist(), self.backfilled]
+        return np.concatenate([head, self.sizes, self.curves.ravel()])
+
+    @classmethod
+    def unpacked(cls, row: Floats) -> Delays:
+        """Return what :meth:`packed` was given."""
+        count, premature, ratio = int(row[0]), float(row[1]), float(row[2])
+        sizes, curves = np.split(row[8:], [count])
+        return cls(premature, ratio, row[3:7], float(row[7]), sizes, curves.reshape(len(CURVES), -1))
+
+
+Samples = Mapping[tuple[str, ...], Sequence[Delays]]
+"""Labels of all axes of a study but its repetitions, in order of the axes, to the runs of all repetitions."""
+
+
+def delays_of(jobs: Jobs) -> Delays:
+    """Return who is delayed in one run.
+
+    Parameters
+    ----------
+    jobs
+        All jobs; those that did not run are left out.
+    """
+    slowdown = JOB_METRICS["bounded_slowdown"].values(jobs, TAU)
+    ran = ~np.isnan(slowdown)
+    if not ran.any():
+        nothing = np.empty((len(CURVES), 0))
+        return Delays(np.nan, np.nan, np.full(len(CATEGORIES), np.nan), np.nan, np.empty(0), nothing)
+    curves = _curves(jobs)
+    slowdown, processors = slowdown[ran], jobs.processors[ran]
+    premature = jobs.walltime[ran] >= _PREMATURE * (jobs.end_time - jobs.start_time)[ran]
+    both = premature.any() and not premature.all()
+    category = np.searchsorted([1.0, 10.0, 100.0], slowdown, side="right") - (slowdown == 1.0)
+    worst = np.argsort(-slowdown, kind="stable")[:_MOST_DELAYED]
+    return Delays(
+        premature=100.0 * float(premature.mean()),
+        ratio=float(slowdown[premature].mean() / slowdown[~premature].mean()) if both else np.nan,
+        shares=100.0 * np.bincount(category, minlength=len(CATEGORIES)) / len(slowdown),
+        backfilled=100.0 * (backfilled_share(jobs) or 0.0),
+        sizes=processors[worst].astype(np.float64),
+        curves=curves,
+    )
+
+
+def _curves(jobs: Jobs) -> Floats:
+    """Return the cumulative means of each week, from the first of the run on; NaN before any job ended."""
+    found = [weekly(jobs, JOB_METRICS[name].values(jobs, TAU)) for name in CURVES]
+    before = np.full((len(CURVES), int(found[0].week[0]) - 1), np.nan)
+    return np.hstack([before, np.array([one.cumulative_mean for one in found])])
+
+
+@dataclass(frozen=True)
+class _WhoIsDelayed(Work):
+    """Simulates a scenario."""
+
+    def found(self, scenario: Scenario) -> Floats:
+        """Return who is delayed."""
+        from mlsim.experiment.runner import run
+
+        return delays_of(run(scenario).records.jobs).packed()
+
+
+@dataclass(frozen=True)
+class _Premature(Work):
+    """Counts the premature jobs of a log."""
+
+    def found(self, scenario: Scenario) -> Floats:
+        """Return their share, how many jobs there are, and their mean run time."""
+        jobs = JobBlock.concatenate(list(workload_of(scenario).blocks()))
+        share = 100.0 * np.mean(jobs.walltime >= _PREMATURE * jobs.run_time)
+        return np.array([share, len(jobs), jobs.run_time.mean()])
+
+
+def delays_of_study(study: Study, parts: Parts) -> Samples:
+    """Return who is delayed in the repetitions of each combination of a study of runs.
+
+    Parameters
+    ----------
+    study
+        Its keys ``metrics`` and pictures are of no account here.
+    parts
+        Who does its runs.
+
+    Raises
+    ------
+    InputError
+        If the study is not one of runs.
+    """
+    if study.subject.kind != "runs":
+        raise InputError(f"{study.source}: of: {study.subject.kind}; needed: runs")
+    cases = list(study.cases)
+    wanted = [Part(point.labels, scenario, _WhoIsDelayed()) for point, scenario in cases]
+    groups: dict[tuple[str, ...], list[Delays]] = {}
+    for (point, _), found in zip(cases, parts.results(wanted), strict=True):
+        labels = tuple(value for axis, value in point.labels.items() if axis != study.repetitions)
+        groups.setdefault(labels, []).append(Delays.unpacked(found))
+    return groups
+
+
+def means_of(samples: Iterable[Delays]) -> Floats:
+    """Return the means over runs of :data:`DELAYS`, those that are defined; NaN where none is."""
+    found = np.array([sample.row() for sample in samples])
+    known = ~np.isnan(found)
+    count = known.sum(axis=0)
+    total: Floats = np.where(known, found, 0.0).sum(axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], Floats]:
+    """Return what is premature in each log of a study, as it is, whatever is drawn from it.
+
+    Returns
+    -------
+    mapping
+        Labels of :func:`log_axes` to the share of premature jobs (%), the number of jobs, and their mean run
+        time [s].
+    """
+    axes = log_axes(study)
+    logs: dict[tuple[str, ...], Scenario] = {}
+    for point, scenario in study.cases:
+        labels = tuple(point.labels[axis] for axis in axes)
+        if labels not in logs:
+            whole = scenario.workload.model_copy(update={"resample": None})
+            logs[labels] = scenario.model_copy(update={"workload": whole})
+    wanted = [
+        Part(dict(zip(axes, labels, strict=True)), scenario, _Premature())
+        for labels, scenario in logs.items()
+    ]
+    return dict(zip(logs, parts.results(wanted), strict=True))
+
+
+def policy_axis(study: Study) -> str:
+    """Return the axis of a study that says which policy there is: with key ``batch.policy``, or the last."""
+    axes = [axis for axis in study.axes if axis.name != study.repetitions]
+    found = [axis.name for axis in axes if any("batch.policy" in keys for keys in axis.points.values())]
+    return (found or [axes[-1].name])[0]
+
+
+def log_axes(study: Study) -> list[str]:
+    """Return the axes of a study that say which jobs a log has: with keys of ``workload``, or the first.
+
+    Ways to resample are none of them, as nothing is left of them when a log is taken as it is.
+    """
+    axes = [axis for axis in study.axes if axis.name != study.repetitions]
+    found = [
+        axis.name
+        for axis in axes
+        if any(
+            key.startswith("workload.") and not key.startswith("workload.resample")
+            for keys in axis.points.values()
+            for key in keys
+        )
+    ]
+    return found or [axis.name for axis in axes[:1]]
+
+
+Panels = Mapping[str, Mapping[str, Sequence[Delays]]]
+
+
+def delay_pictures(samples: Samples, trim: int) -> dict[str, Callable[[], Figure]]:
+    """Return all pictures by the names of their files: a panel a log, in it a colour a policy.
+
+    Parameters
+    ----------
+    samples
+        Runs of each combination; the last label is the policy, those before it name the panel.
+    trim
+        How many of the best and of the worst runs are left out of curves, by the value at their end.
+
+    Returns
+    -------
+    dict
+        ``cumulative-METRIC`` for each of :data:`~mlsim.learning.policy_delays.CURVES` (Fig. 4.1),
+        ``most-delayed`` (Fig. 4.2), ``slowdown-shares`` (Fig. 4.3) and ``backfilled`` (Fig. 4.4).
+    """
+    panels: dict[str, dict[str, Sequence[Delays]]] = {}
+    for labels, runs in samples.items():
+        panels.setdefault(", ".join(labels[:-1]), {})[labels[-1]] = runs
+
+    def curve(number: int) -> Callable[[], Figure]:
+        return lambda: _draw_curves(panels, number, trim)
+
+    return {
+        **{f"cumulative-{name.replace('_', '-')}": curve(number) for number, name in enumerate(CURVES)},
+        "most-delayed": lambda: _sizes(panels),
+        "slowdown-shares": lambda: _shares(panels),
+        "backfilled": lambda: _backfilled(panels),
+    }
+
+
+def _draw_curves(panels: Panels, number: int, trim: int) -> Figure:
+    """Draw cumulative means week by week: the mean over runs, and from the least to the most of them."""
+    from mlsim.analysis.plots.panel_plots import LinePanel, Look, lines
+
+    drawn = []
+    for title, policies in panels.items():
+        bands = {name: _band(runs, number, trim) for name, runs in policies.items()}
+        series = {name: (weeks, mean) for name, (weeks, mean, _, _) in bands.items()}
+        ends = {name: (low, high) for name, (_, _, low, high) in bands.items()}
+        drawn.append(LinePanel(title, series, ends))
+    metric = JOB_METRICS[CURVES[number]]
+    unit = "" if metric.unit == "1" else f" ({metric.unit})"
+    title = "Mean over all jobs that ended by the end of a week: mean of samples, least to most"
+    return lines(drawn, title, "week", f"{metric.title}{unit}", Look(across=3, own_scales=True))
+
+
+def _band(runs: Sequence[Delays], number: int, trim: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return weeks, and mean, least and most of the runs that are left in each, while all of them last."""
+    curves = [run.curves[number] for run in runs]
+    curves.sort(key=lambda values: float(values[-1]) if len(values) else np.inf)
+    kept = curves[trim : len(curves) - trim] or curves
+    length = min(map(len, kept))
+    values = np.array([curve[:length] for curve in kept])
+    return np.arange(1.0, length + 1), values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+
+
+def _sizes(panels: Panels) -> Figure:
+    """Draw the processors of the hundred most delayed jobs of all runs."""
+    from mlsim.analysis.plots.distribution_plots import value_boxes
+
+    values = {
+        title: {name: np.concatenate([run.sizes for run in runs]) for name, runs in policies.items()}
+        for title, policies in panels.items()
+    }
+    return value_boxes(values, "The hundred most delayed jobs of each sample", "processors", "log")
+
+
+def _backfilled(panels: Panels) -> Figure:
+    """Draw shares of backfilled jobs over the runs."""
+    from mlsim.analysis.plots.distribution_plots import value_boxes
+
+    values = {
+        title: {name: np.array([run.backfilled for run in runs]) for name, runs in policies.items()}
+        for title, policies in panels.items()
+    }
+    return value_boxes(values, "Backfilled jobs over samples", "% of started jobs", "linear")
+
+
+def _shares(panels: Panels) -> Figure:
+    """Draw shares of jobs by bounded slowdown, means over the runs."""
+    from mlsim.analysis.plots.panel_plots import Panel, bars
+
+    first = 2  # after premature and ratio
+    drawn = [
+        Panel(
+            title,
+            [name.removesuffix(" %") for name in CATEGORIES],
+            {
+                name: means_of(runs)[first : first + len(CATEGORIES)].tolist()
+                for name, runs in policies.items()
+            },
+        )
+        for title, policies in panels.items()
+    ]
+    return bars(drawn, "Jobs by bounded slowdown", "% of jobs")

@@ -1,0 +1,250 @@
+"""``technique="auto"`` in real runs, and progress of a loop as its master sees it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim.application import trial_by
+from mlsim.application.iteration_costs import CostSums
+from mlsim.application.loop_outcome import ChunkRows
+from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
+from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest, Selected, Selector, StepFacts
+from mlsim.application.selection.simulation_selector import BySimulation, Simulate
+from mlsim.application.selection.technique_plan import make_selector, rows_of_step
+from mlsim.application.technique_choice import Choice
+from mlsim.application.techniques.rma_state import Done
+from mlsim.application.time_steps import StepHistory
+from mlsim.errors import InputError
+from mlsim.mpi.loop.chunk_rules import Chunk
+from mlsim.mpi.loop.loop_options import LoopOptions, parameters_of
+from mlsim.scenario import (
+    AUTO,
+    ExecutionConfig,
+    ExecutionModel,
+    SelectionConfig,
+    SelectionMethod,
+    cannot_stop,
+    learner_amid_loop,
+)
+
+
+def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> SelectionConfig:
+    """Return how techniques are chosen.
+
+    Raises
+    ------
+    InputError
+        If an option cannot be used; the message names it.
+    """
+    if isinstance(given, SelectionConfig):
+        return given
+    from pydantic import ValidationError
+
+    try:
+        return SelectionConfig.model_validate(dict(given or {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(("selection", *map(str, first["loc"])))
+        raise InputError(f"LoopScheduler: {place}: {first['msg']}") from error
+
+
+def check_amid(
+    config: SelectionConfig, options: LoopOptions, portfolio: Iterable[tuple[Choice, ...]]
+) -> None:
+    """Check that techniques can be chosen amid a loop, where they are to be.
+
+    Raises
+    ------
+    InputError
+        Under another model than cca: nobody else has all requests, and knows what was measured.
+    """
+    if not config.chooses_within:
+        return
+    if options.model != ExecutionModel.CCA:
+        raise InputError(
+            f"LoopScheduler: selection.every: {config.every} with model={options.model!r}: in a real run the "
+            "master chooses amid a loop, who has all requests; allowed: model='cca', or no every, and "
+            "choices between loops that are a chain by after"
+        )
+    for message in cannot_stop(options.model, options.lock, options.compat, options.request_ahead):
+        raise InputError(f"LoopScheduler: selection.every: {message}")
+    for choices in portfolio:
+        if choices[0].is_object:
+            raise InputError(f"LoopScheduler: selection.every: {learner_amid_loop(choices[0].name)}")
+
+
+def is_auto(technique: object) -> bool:
+    """Whether a technique is to be chosen."""
+    return isinstance(technique, str) and technique.strip().casefold() == AUTO
+
+
+class Selecting:
+    """Chooses on rank 0, and is told there what became of it; on other ranks it only says what is needed.
+
+    Parameters
+    ----------
+    config
+        Method, portfolio and their options.
+    options
+        Of the loop, under any technique of the portfolio.
+    node_of_pe
+        int64[P]: the node of each PE.
+    profile
+        float64[N]: what iterations cost, in s up to a factor, if that is known.
+    """
+
+    def __init__(
+        self, config: SelectionConfig, options: LoopOptions, node_of_pe: Ints, profile: Floats | None
+    ) -> None:
+        self.config = config
+        self.n = options.n
+        self.needs_chunks = config.method is SelectionMethod.SIMULATION
+        self.selected: list[Selected] = []
+        self._options, self._node_of_pe, self._profile = options, node_of_pe, profile
+        self._waits = Waits(0.0, 0.0)
+        self._trial: Simulate | None = None  # with the waits and the history of now
+        self._history = StepHistory(len(node_of_pe))
+        self._begin = time.perf_counter()
+        self._made: list[Selected] = []  # in this loop, with times from its begin
+        self._selector: Selector | None = None
+
+    def choose(self, history: StepHistory) -> int:
+        """Return the number in the portfolio of the technique of the next loop; on rank 0.
+
+        ``history``: what PEs have executed in the loops before.
+        """
+        self._history, self._trial = history, None
+        if self._selector is None:
+            p = len(self._node_of_pe)
+            self._selector = make_selector(
+                *(self.config, self.n, p, self._options.seed, self._simulate),
+                measured=True,
+                profile=self._profile,
+            )
+            if isinstance(self._selector, BySimulation):
+                self._selector.load()
+        name = self._selector.choose()
+        self._made = [Selected(name, 0.0, 0.0, 0.0, self._selector.spent)]
+        return self.config.portfolio.index(name)
+
+    def choose_within(self, progress: Progress, wait: float) -> int:
+        """Return the number of the technique of the rest of the loop; ``wait``: what a request took [s]."""
+        selector = self._selector
+        assert isinstance(selector, BySimulation), "checked: method simulation"
+        self._waits, self._trial = Waits(wait, 0.0), None
+        name = selector.choose_within(progress)
+        begin = progress.now + selector.spent
+        self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
+        return self.config.portfolio.index(name)
+
+    @property
+    def time_of_last(self) -> float:
+        """What the choices of the last loop took, in s."""
+        return sum(choice.spent for choice in self._made)
+
+    def _simulate(
+        self, name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
+        """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
+        if self._trial is None:
+            self._trial = self._make_trial()
+        return self._trial(name, costs, speeds, until, rest)
+
+    def _make_trial(self) -> Simulate:
+        options, p = self._options, len(self._node_of_pe)
+        execution = ExecutionConfig(
+            model=options.model,
+            master=options.master,
+            global_p=options.global_p,
+            first_chunk=options.first_chunk,
+            pieces=options.pieces,
+            injected_delay=options.injected_delay,
+            request_ahead=options.request_ahead,
+            **charges_of_waits(options.model, self._waits),
+        )
+        parameters = parameters_of(options)
+        return trial_by(
+            *(execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0),
+            self._history,
+        )
+
+    def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
+        """Learn from the loop that has ended; on rank 0."""
+        assert self._selector is not None, "a technique was chosen"
+        chunks = None
+        if rows is not None and len(rows.pe):
+            chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
+            self._waits = waits_of(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
+        begin = time.perf_counter() - self._begin - t_loop
+        self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
+        self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))
+
+
+_now = time.perf_counter
+
+
+class Watch:
+    """Watches a loop from its master.
+
+    Parameters
+    ----------
+    every
+        Iterations executed between two choices of a technique.
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = self._due = every
+        self._begin = _now()
+        self._executed: list[tuple[int, int, int, float]] = []
+        self._waits: list[float] = []
+        self._running: dict[int, tuple[int, int, float]] = {}  # first, size, when it was assigned
+        self._count = 0
+
+    def ended(self, pe: int, done: Done | Floats) -> bool:
+        """Note a request, which tells of the PE's last chunk; return whether a choice is due."""
+        last = self._running.pop(pe, None)
+        if last is None:
+            return False
+        first, size, _ = last
+        self._executed.append((pe, first, size, float(done[1])))
+        self._waits.append(float(done[2]))
+        self._count += size
+        return self._count >= self._due
+
+    def assigned(self, pe: int, chunk: Chunk | None) -> None:
+        """Note what a PE was assigned."""
+        if chunk is not None:
+            self._running[pe] = chunk[0], chunk[1], _now()
+
+    def progress(self, position: int) -> Progress:
+        """Return what is known; the next choice is due when as many iterations more are executed.
+
+        Parameters
+        ----------
+        position
+            Iterations assigned.
+        """
+        self._due = self._count + self._every
+        now = _now()
+        return Progress(now - self._begin, position, _chunks(self._executed), self._running_chunks(now))
+
+    def _running_chunks(self, now: float) -> ExecutedChunks:
+        rows = sorted(self._running.items())
+        return _chunks([(pe, first, size, now - begin) for pe, (first, size, begin) in rows])
+
+    @property
+    def wait(self) -> float:
+        """Return what a request took: the median time from asking for a chunk to its start, in s."""
+        return float(np.median(self._waits)) if self._waits else 0.0
+
+
+def _chunks(rows: Sequence[tuple[int, int, int, float]]) -> ExecutedChunks:
+    """Return PE, first iteration, size and seconds of chunks as columns."""
+    numbers = np.array([row[:3] for row in rows], np.int64).reshape(len(rows), 3)
+    pe, first, size = numbers.T
+    return ExecutedChunks(pe, first, size, np.array([row[3] for row in rows], np.float64))

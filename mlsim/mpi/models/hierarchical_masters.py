@@ -1,0 +1,231 @@
+"""Hierarchical master-worker for real."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.mpi.loop.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay, learns
+from mlsim.mpi.models.masters import Desk, MasterQueue, Worker
+from mlsim.mpi.models.real_model import Model, Setting, two_level_weights
+
+_GLOBAL_TAG = 10
+
+
+class HierarchicalMasterModel(Model):
+    """One rank under hierarchical master-worker: a worker, or a master and perhaps a worker as well."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        layout, options = setting.layout, setting.options
+        self.learns = learns(setting.outer) or learns(setting.inner)
+        counts = layout.counts
+        works = np.ones(layout.comm.size, np.bool_)
+        if options.dedicated:
+            works[layout.leaders[counts > 1]] = False
+        self.only_serves = not works[layout.comm.rank]
+        between, within = two_level_weights(setting, works)
+        self._worker: Worker | None = None
+        self._local: _LocalMaster | None = None
+        if layout.local.rank > 0:
+            self._worker = Worker(layout.local, 0, setting.tag)
+            return
+        self.answers = True
+        top = _GlobalMaster(setting, between) if layout.comm.rank == 0 else None
+        self._local = _LocalMaster(self, within[layout.node], between, top)
+        if not self.only_serves and layout.comm.size > 1:
+            self.piece, self.paces = options.break_after or 1, options.break_after is None
+
+    def claim(self) -> Chunk | None:
+        """Request a chunk and wait; masters serve meanwhile, and after their own work to the end."""
+        until = self.setting.patience.until
+        if self._worker is not None:
+            self._worker.ask(np.array(self.done))
+            until(self._worker.has_reply)
+            chunk = self._worker.reply()
+            if chunk is None:
+                self._note_end()
+            return chunk
+        local = self._local
+        assert local is not None, "who has no master is one"
+        if not self.only_serves and not np.isfinite(self.told):
+            local.ask(np.array(self.done))
+            until(lambda: self.serve() and local.has_answer)
+            if local.answer is not None:
+                return local.answer
+            self._note_end()
+        until(lambda: self.serve() and local.all_notified)
+        if not np.isfinite(self.told):
+            self._note_end()
+        return None
+
+    def serve(self) -> bool:
+        """Serve all requests that can be served."""
+        if self._local is not None:
+            self.serving += self._local.serve()
+        return True
+
+    def leave(self) -> Chunk | None:
+        """Notify the master; masters serve until all others are notified."""
+        self._note_end()
+        if self._worker is not None:
+            self._worker.leave(DONE)
+            return None
+        local = self._local
+        assert local is not None, "who has no master is one"
+        self.setting.patience.until(lambda: self.serve() and local.all_notified)
+        local.leave()
+        return None
+
+    def free(self) -> None:
+        """Do nothing: the model has no window."""
+
+
+class _GlobalMaster:
+    """Assigns chunks to nodes."""
+
+    def __init__(self, setting: Setting, weights: Floats) -> None:
+        layout, options = setting.layout, setting.options
+        nodes = len(layout.leaders)
+        self._learns = learns(setting.outer)
+        self._node_of = {int(rank): node for node, rank in enumerate(layout.leaders)}
+        counted = len(weights)  # nodes or, with global_p: pes, ranks
+        self._queue = MasterQueue(setting, counted, weights)
+        self._words = RuleState.words(setting.outer, counted)
+        self._desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, self._words)
+        self._to_notify = set(range(1, nodes))
+        self._counted, self._choice = counted, setting.outer
+
+    @property
+    def all_notified(self) -> bool:
+        """Whether all other nodes are notified that no chunk is left."""
+        return not self._to_notify
+
+    def serve(self) -> None:
+        """Serve all requests of other nodes."""
+        while self._desk.look():
+            rank, numbers = self._desk.next()
+            node = self._node_of[rank]
+            chunk = self.assign(node, numbers)
+            self._desk.reply(rank, chunk)
+            if chunk is None:
+                self._to_notify.discard(node)
+        self._to_notify.difference_update(self._node_of[rank] for rank in self._desk.left())
+
+    def assign(self, node: int, numbers: Floats) -> Chunk | None:
+        """Update the technique with a node's measurements, then assign the node a chunk."""
+        if self._learns:
+            own = RuleState(numbers.view(np.int64), self._choice, self._counted)
+            self._queue.rule.publish_node(own, node)
+        return self._queue.assign(node)
+
+
+class _LocalMaster:
+    """Assigns sub-chunks of a node's chunks to its ranks."""
+
+    def __init__(self, model: Model, within: Floats, between: Floats, top: _GlobalMaster | None) -> None:
+        setting = model.setting
+        layout, options = setting.layout, setting.options
+        self._top = top
+        self._node, self._members, self._pes = layout.node, layout.local.size, len(within)
+        self._delay = options.injected_delay
+        self._outer_learns, self._inner_learns = learns(setting.outer), learns(setting.inner)
+        self._state = RuleState(
+            np.zeros(RuleState.words(setting.inner, self._pes), np.int64), setting.inner, self._pes
+        )
+        self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
+        self._inner.begin(0, self._pes, within)
+        counted = len(between)
+        self._numbers = np.zeros(RuleState.words(setting.outer, counted))
+        self._own = RuleState(self._numbers.view(np.int64), setting.outer, counted)
+        self._own.weights[:] = between
+        self._measured = RecursiveRule(setting.outer, self._own, options.n, counted)
+        self._desk = Desk(layout.local, setting.tag, options.service_order, DONE)
+        self._upwards = Worker(layout.comm, 0, setting.tag + _GLOBAL_TAG)
+        self._to_notify = set(range(1, self._members))
+        self._exhausted = False
+        self._position = self._end = self._step = self._refills = 0
+        self.answer: Chunk | None = None
+        self.has_answer = False
+        self._served = 0
+
+    def ask(self, done: Floats) -> None:
+        """Queue the master's own request."""
+        self.has_answer = False
+        self._desk.put(0, done)
+
+    @property
+    def all_notified(self) -> bool:
+        """Whether all workers, and at the global master all nodes, are notified that no chunk is left."""
+        return not self._to_notify and (self._top is None or self._top.all_notified)
+
+    def leave(self) -> None:
+        """Notify the global master that all ranks of the node have left, though iterations may remain."""
+        if self._top is None and not self._exhausted:
+            self._upwards.leave(len(self._numbers))
+
+    def serve(self) -> float:
+        """Serve all requests that can be served now; return the seconds spent, 0 if there were none."""
+        begin = time.perf_counter()
+        served = self._served
+        self._serve_all()
+        return time.perf_counter() - begin if self._served > served else 0.0
+
+    def _serve_all(self) -> None:
+        if self._top is not None:
+            self._top.serve()
+        if self._upwards.asks and self._upwards.has_reply():
+            self._refill(self._upwards.reply())
+        while self._desk.look() and not self._upwards.asks:
+            if self._position < self._end or self._exhausted:
+                self._serve_one(*self._desk.next())
+            elif self._top is not None:
+                self._update_from_waiting()
+                self._refill(self._top.assign(self._node, self._numbers))
+            else:
+                self._update_from_waiting()
+                self._upwards.ask(self._numbers)
+                self._measured.forget_gathered()
+        self._to_notify.difference_update(self._desk.left())
+
+    def _refill(self, chunk: Chunk | None) -> None:
+        if chunk is None:
+            self._exhausted = True
+            return
+        first, size, _ = chunk
+        self._position, self._end, self._step = first, first + size, 0
+        self._refills += 1
+        self._inner.refill(size, self._pes, self._node, self._refills)
+
+    def _update_from_waiting(self) -> None:
+        """Update the techniques of both levels with the executed chunks of waiting requests."""
+        for rank, done in self._desk.waiting:
+            self._update_techniques(rank, done)
+
+    def _update_techniques(self, rank: int, done: Floats) -> None:
+        if self._inner_learns:
+            self._inner.update(rank - self._members + self._pes, done)
+        if self._outer_learns:
+            self._measured.gather(self._node, done, 1.0 / self._pes)
+        done[0] = 0.0  # once
+
+    def _serve_one(self, rank: int, done: Floats) -> None:
+        self._served += 1
+        self._update_techniques(rank, done)
+        chunk: Chunk | None = None
+        if self._position < self._end:
+            pe = rank - self._members + self._pes
+            first, step = self._position, self._step
+            size = self._inner.size(step, self._end - first, pe)
+            if self._delay:
+                delay(self._delay)
+            self._position, self._step = first + size, step + 1
+            chunk = first, size, step
+        if rank == 0:
+            self.answer, self.has_answer = chunk, True
+            return
+        self._desk.reply(rank, chunk)
+        if chunk is None:
+            self._to_notify.discard(rank)

@@ -1,0 +1,150 @@
+"""Base of the real execution models."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats
+from mlsim.application.selection.selector import Progress
+from mlsim.application.technique_choice import Choice, scaled
+from mlsim.application.techniques.rma_state import NOTHING
+from mlsim.mpi.loop.chunk_rules import Chunk
+from mlsim.mpi.loop.loop_context import Context, RequestLog
+from mlsim.mpi.loop.loop_options import LoopOptions
+from mlsim.mpi.transport.rank_layout import Clock, Layout
+from mlsim.mpi.transport.rank_waiting import Patience
+from mlsim.scenario.words import GlobalP
+
+
+@dataclass(frozen=True)
+class Amid:
+    """How techniques are chosen amid the loop, by the master.
+
+    Attributes
+    ----------
+    every
+        Iterations executed between two choices.
+    choose
+        Returns the technique of the rest, from what is known of the loop and what a request was seen to take
+        [s]; called on rank 0 alone.
+    """
+
+    every: int
+    choose: Callable[[Progress, float], Choice]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that a model is made from."""
+
+    options: LoopOptions
+    context: Context
+    clock: Clock
+    tag: int
+    outer: Choice
+    inner: Choice
+    patience: Patience
+    record: bool
+    amid: Amid | None = None
+    """None: no technique is chosen amid the loop."""
+
+    @property
+    def layout(self) -> Layout:
+        """Communicators and nodes."""
+        return self.context.layout
+
+
+class Model(ABC):
+    """How one rank gets its chunks.
+
+    Attributes
+    ----------
+    done
+        Measurements of the rank's last chunk; set by the scheduler where ``learns``.
+    learns
+        Whether a technique of the model is adaptive.
+    told
+        When the rank was notified that no chunk is left, by its own clock; NaN before.
+    piece
+        Iterations after which the rank's own chunks have a break; 0: none.
+    paces
+        Whether only the first piece has that length, and later ones such that they take about
+        ``BREAK_EVERY``.
+    counts_breaks
+        Whether what its technique learns a chunk took includes the breaks in it.
+    only_serves
+        Whether the rank executes no chunks.
+    ahead
+        Iterations before the end of its chunk at which the rank is to call :meth:`ask`; 0: it need not.
+    answers
+        Whether the rank replies to requests of others.
+    serving
+        Seconds spent serving others.
+    request_log
+        Records requests and replies, if the loop is recorded and its model is CCA.
+    """
+
+    learns = False
+    piece = 0
+    paces = False
+    counts_breaks = False
+    only_serves = False
+    ahead = 0
+    answers = False
+    serving = 0.0
+    request_log: RequestLog | None = None
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.done = NOTHING
+        self.told = float("nan")
+        self._delay = setting.options.injected_delay
+
+    @abstractmethod
+    def claim(self) -> Chunk | None:
+        """Claim a chunk; None if none is left and this rank need serve no others."""
+
+    def serve(self) -> object:  # noqa: B027 - most ranks serve no others
+        """Serve requests of others at a break, without waiting."""
+
+    def ask(self) -> None:  # noqa: B027 - most ranks ask when they claim
+        """Ask for the chunk that will be claimed next."""
+
+    def leave(self) -> Chunk | None:
+        """Leave the loop early, though iterations may remain; return a chunk that was asked for ahead."""
+        return None
+
+    @abstractmethod
+    def free(self) -> None:
+        """Return the windows to the context; all ranks must call this."""
+
+    def _note_end(self) -> None:
+        """Record the time at which this rank is notified that no chunk is left."""
+        self.told = time.perf_counter()
+
+
+def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
+    """Return the weights of the nodes and, of each node, the weights of its ranks scaled to their number.
+
+    There are as many weights of nodes as the technique between them takes for P: those behind the nodes' own,
+    where it counts the ranks, are of nobody, and 1.
+
+    Parameters
+    ----------
+    setting
+        With weights of all ranks.
+    works
+        bool[P]: ranks that execute chunks; the weight of others is 0.
+    """
+    nodes = setting.layout.nodes
+    outer = np.zeros(len(setting.layout.leaders))
+    np.add.at(outer, nodes, np.where(works, setting.outer.weights, 0.0))
+    inner = [scaled(setting.inner.weights[(nodes == v) & works]) for v in range(len(outer))]
+    others = len(nodes) - len(outer) if setting.options.global_p == GlobalP.PES else 0
+    return np.concatenate([scaled(outer), np.ones(others)]), inner

@@ -1,0 +1,360 @@
+"""DCA and HDCA for real: queues in windows that ranks access one-sidedly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.application.technique_choice import Choice
+from mlsim.application.techniques.rma_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
+from mlsim.mpi.loop.chunk_rules import (
+    Chunk,
+    RecursiveRule,
+    RuleState,
+    StraightforwardRule,
+    delay,
+    is_static,
+    learns,
+    needs_lock,
+)
+from mlsim.mpi.loop.loop_context import Context
+from mlsim.mpi.models.real_model import Model, Setting, two_level_weights
+from mlsim.mpi.transport.rma_window import RELAY_WORDS, PollingLock, Relay, SharedRelay, Window, relay_on
+from mlsim.scenario.words import LockOrder
+
+Publish = Callable[[RecursiveRule], None]
+Take = Callable[[int, Done, float], Chunk]
+
+_STEP, _POSITION = 0, 1
+
+
+class _InWindow:
+    """A queue whose state is in a window that the context lends."""
+
+    _context: Context
+    _window: Window
+
+    def free(self) -> None:
+        """Return the window to the context."""
+        self._context.put_back(self._window)
+
+
+class StepQueue(_InWindow):
+    """For techniques with a straightforward form: one atomic or two, no lock.
+
+    Where no size depends on who asks, a chunk begins where the sizes of all steps before it end, and fetching
+    the step is enough. With weights, and techniques of the user, a second atomic fetches the loop's start; a
+    rank that loses its core between the two then takes its chunk later in the loop.
+
+    Parameters
+    ----------
+    setting
+        Options and communicators.
+    choice, p, pe, weights
+        The technique, the number of PEs or nodes, the one of this rank, and the weights of all.
+    """
+
+    def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
+        self._n, self._delay = setting.options.n, setting.options.injected_delay
+        self._window = setting.context.window(2)
+        self._fetch_add = self._window.fetch_add
+        rule = StraightforwardRule(choice, self._n, p, weights, pe)
+        self._size, self._chunk, self._ordered = rule.size, rule.chunk, rule.ordered
+        # STATIC: chunk j is PE j's, whenever it claims.
+        self._own = pe if is_static(choice) else -1
+        self._context = setting.context
+
+    # Queues take the same arguments; each reads those that it needs.
+    def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+        """Fetch a step, size its chunk, claim it; None if nothing is left.
+
+        Parameters
+        ----------
+        done, publish
+            Not read: the technique is not adaptive.
+        had_one
+            Whether this PE, or node, had a chunk before.
+        """
+        step = self._fetch_add(_STEP, 1)
+        if self._ordered:
+            first, size = self._chunk(step)
+        else:
+            size = self._size(step)
+        if self._delay:
+            delay(self._delay)
+        if not self._ordered:
+            first = self._fetch_add(_POSITION, size)
+        n = self._n
+        if self._own >= 0:
+            first, step = (n if had_one else self._own * size), self._own
+        if first >= n:
+            return None
+        return first, (size if first + size <= n else n - first), step
+
+
+def take_in_turn(
+    relay: Relay | SharedRelay, take: Take, turn: int, done: Done, now: Callable[[], float]
+) -> Chunk:
+    """Wait for a rank's turn, which has not come yet, and take a chunk."""
+    chunk, tries = (turn, NOT_YET, 0), 0
+    while chunk[1] == NOT_YET:
+        turn = relay.wait(turn, tries)
+        tries += 1
+        chunk = take(turn, done, now())
+    return chunk
+
+
+def enter(relay: Relay | SharedRelay) -> None:
+    """Wait until it is this rank's turn."""
+    turn, tries = relay.ask(), 0
+    while not relay.has_turn(turn):
+        turn = relay.wait(turn, tries)
+        tries += 1
+
+
+class RelayQueue(_InWindow):
+    """For techniques that need the remaining iterations, or measurements of other PEs.
+
+    The state of the technique is in the window, and goes from rank to rank (see :class:`Relay`). Only what
+    depends on the others' chunks is calculated in a rank's turn. An injected delay, which stands for the rest
+    of the calculation, comes before it, so that ranks delay at the same time (Eleliemy 2021, ch. 4: all PEs
+    can calculate AF's D and E simultaneously).
+    """
+
+    def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
+        options, words = setting.options, RuleState.words(choice, p)
+        self._delay, self._pe = options.injected_delay, pe
+        self._context = setting.context
+        self._window = setting.context.window(words + RELAY_WORDS)
+        self._relay = relay_on(self._window, words, setting.patience)
+        state = RuleState(self._relay.block[1:-1], choice, p)
+        self._rule = RecursiveRule(choice, state, options.n, p, setting.clock.now)
+        self._now = self._rule.now
+        self._take = self._rule.taker(self._relay.kernel, self._relay.memory, pe)
+        if setting.layout.comm.rank == 0:
+            self._rule.begin(options.n, p, weights)
+            self._relay.begin()
+
+    # Queues take the same arguments; each reads those that it needs.
+    def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+        """Wait for this rank's turn, size and claim; None if nothing is left.
+
+        Parameters
+        ----------
+        done
+            Measurements of this rank's last chunk, for adaptive techniques.
+        publish
+            Called in this rank's turn, to publish the measurements of a node.
+        had_one
+            Not read: chunks are in order of the turns.
+        """
+        relay, take, now = self._relay, self._take, self._now
+        if self._delay:
+            delay(self._delay)
+        turn = relay.ask() if publish is None else self._prepare(publish)
+        chunk = take(turn, done, now())
+        if chunk[1] == NOT_YET:
+            chunk = take_in_turn(relay, take, chunk[0], done, now)
+        relay.hand_on()
+        if chunk[1] > 0:
+            return chunk
+        self._rule.check_nothing(*chunk[1:], self._pe)
+        return None
+
+    def _prepare(self, publish: Publish) -> int:
+        """Wait for this rank's turn and publish measurements before a chunk is claimed."""
+        enter(self._relay)
+        publish(self._rule)
+        return KNOWN
+
+
+class LockedQueue(_InWindow):
+    """As :class:`RelayQueue`, under a polled lock: the first rank that finds it free acquires it."""
+
+    def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
+        comm = setting.layout.comm
+        self._n, self._delay, self._pe = setting.options.n, setting.options.injected_delay, pe
+        self._learns = learns(choice)
+        words = RuleState.words(choice, p)
+        self._window = setting.context.window(PollingLock.WORDS + words)
+        self._lock = PollingLock(self._window, 0, setting.patience)
+        self._state = RuleState(np.zeros(words, np.int64), choice, p)
+        self._rule = RecursiveRule(choice, self._state, self._n, p, setting.clock.now)
+        self._rule.begin(self._n, p, weights)
+        if comm.rank == 0:
+            self._window.write(PollingLock.WORDS, self._state.block)
+        self._context = setting.context
+
+    # Queues take the same arguments; each reads those that it needs.
+    def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+        """Read, size and claim under the lock; None if nothing is left.
+
+        Parameters
+        ----------
+        done, publish
+            As in :meth:`RelayQueue.claim`, under the lock.
+        had_one
+            Not read: chunks are in order of the claims.
+        """
+        state, numbers = self._state, self._state.numbers
+        if self._delay:
+            delay(self._delay)
+        self._lock.acquire()
+        try:
+            self._window.read(PollingLock.WORDS, state.block)
+            first, step = int(numbers[state.position]), int(numbers[state.step])
+            if first >= self._n:
+                return None
+            if publish is not None:
+                publish(self._rule)
+            elif self._learns:
+                self._rule.update(self._pe, done)
+            size = self._rule.size(step, self._n - first, self._pe)
+            numbers[state.position], numbers[state.step] = first + size, step + 1
+            self._window.write(PollingLock.WORDS, state.block)
+        finally:
+            self._lock.release()
+        return first, size, step
+
+
+LoopQueue = StepQueue | RelayQueue | LockedQueue
+
+
+def loop_queue(setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> LoopQueue:
+    """Return the queue that a technique needs; all ranks must call this."""
+    if not needs_lock(choice):
+        return StepQueue(setting, choice, p, pe, weights)
+    kind = LockedQueue if setting.options.lock == LockOrder.POLLING else RelayQueue
+    return kind(setting, choice, p, pe, weights)
+
+
+class DistributedModel(Model):
+    """One rank under DCA."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        comm, choice = setting.layout.comm, setting.outer
+        self._had_one = False
+        self.learns = learns(choice)
+        self.piece = (setting.options.break_after or 0) if comm.rank == 0 else 0
+        self._queue = loop_queue(setting, choice, comm.size, comm.rank, choice.weights)
+        self._claim = self._queue.claim
+
+    def claim(self) -> Chunk | None:
+        """Claim a chunk of the loop's queue."""
+        chunk = self._claim(self.done, None, self._had_one)
+        if chunk is None:
+            self._note_end()
+        else:
+            self._had_one = True
+        return chunk
+
+    def serve(self) -> None:
+        """Progress MPI, so that it serves RMA of other ranks where the network does not."""
+        self.setting.layout.comm.Iprobe()
+
+    def free(self) -> None:
+        """Return the window to the context."""
+        self._queue.free()
+
+
+class HierarchicalModel(Model):
+    """One rank under HDCA."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        layout, options = setting.layout, setting.options
+        members = layout.local.size
+        self._node, self._members, self._pe = layout.node, members, layout.local.rank
+        self._outer_learns, self._inner_learns = learns(setting.outer), learns(setting.inner)
+        self.learns = self._outer_learns or self._inner_learns
+        self.piece = (options.break_after or 0) if layout.comm.rank == 0 else 0
+        between, within = two_level_weights(setting, np.ones(layout.comm.size, np.bool_))
+        # In the node's memory: queue with the inside technique, measurements for the outer one.
+        inside = RuleState.words(setting.inner, members)
+        counted = len(between)  # nodes or, with global_p: pes, ranks
+        own = RuleState.words(setting.outer, counted)
+        self._shared = setting.context.shared_window(inside + RELAY_WORDS + own)
+        self._relay = SharedRelay(self._shared, inside, setting.patience, options.lock)
+        self._state = RuleState(self._relay.block[1:-1], setting.inner, members)
+        self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
+        measured = self._shared.memory[inside + RELAY_WORDS :][:own]
+        self._own = RuleState(measured, setting.outer, counted)
+        self._measured = RecursiveRule(setting.outer, self._own, options.n, counted)
+        if self._pe == 0:
+            self._inner.begin(0, members, within[layout.node])
+            self._state.numbers[self._state.refills] = 0
+            self._own.weights[:] = between
+            self._relay.begin()
+        self._take = self._inner.taker(self._relay.kernel, self._relay.memory, self._pe)
+        self._take_refilled = self._inner.refiller(self._relay.memory, self._pe, self._node)
+        self._now = self._inner.now
+        # The compiled call neither measures for the node nor delays.
+        self._in_steps = self._outer_learns or self._delay > 0.0
+        self._queue = loop_queue(setting, setting.outer, counted, layout.node, between)
+
+    def claim(self) -> Chunk | None:
+        """Claim a sub-chunk of the node's queue, refilled if it is empty."""
+        take = self._take
+        if self._in_steps:
+            enter(self._relay)
+            chunk = self._take_in_steps(self.done)
+        else:
+            done, now = self.done, self._now
+            chunk = take(ANY, done, now())
+            if chunk[1] == NOT_YET:
+                chunk = take_in_turn(self._relay, take, chunk[0], done, now)
+            if chunk[1] == EMPTY:
+                chunk = self._take_in_steps(done)
+        if chunk[1] > 0:
+            return chunk
+        self._inner.check_nothing(*chunk[1:], self._pe)
+        self._note_end()
+        return None
+
+    def _take_in_steps(self, done: Done) -> Chunk:
+        """Learn, refill the node's queue if it is empty, and claim a sub-chunk; this rank holds the queue."""
+        try:
+            self._update_techniques(done)
+            got = self._refill()
+            state, numbers = self._state, self._state.numbers
+            if self._delay and (got is not None or numbers[state.position] < numbers[state.end]):
+                delay(self._delay)
+        except BaseException:
+            self._relay.release()
+            raise
+        if got is None:
+            return self._take(KNOWN, NOTHING, self._now())
+        return self._take_refilled(got[0], got[1], self._now())
+
+    def _update_techniques(self, done: Done) -> None:
+        if self._inner_learns:
+            self._inner.update(self._pe, done)
+        if self._outer_learns:
+            self._measured.gather(self._node, done, 1.0 / self._members)
+
+    def _refill(self) -> Chunk | None:
+        """Claim a chunk for the node if its queue is empty; note it if none is left."""
+        state, numbers = self._state, self._state.numbers
+        refills = int(numbers[state.refills])
+        if refills == LAST or numbers[state.position] != numbers[state.end]:
+            return None
+        publish = self._publish if self._outer_learns else None
+        chunk = self._queue.claim(NOTHING, publish, refills > 0)
+        if chunk is None:
+            numbers[state.refills] = LAST
+        return chunk
+
+    def _publish(self, known: RecursiveRule) -> None:
+        known.publish_node(self._own, self._node)
+
+    def serve(self) -> None:
+        """Progress MPI, so that it serves RMA of other ranks where the network does not."""
+        self.setting.layout.comm.Iprobe()
+
+    def free(self) -> None:
+        """Return the windows to the context."""
+        self._queue.free()
+        self.setting.context.put_back(self._shared)

@@ -1,0 +1,248 @@
+"""Waiting ranks: yields, alarms, and the last words of a rank that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import struct
+import sys
+import termios
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from mpi4py import MPI
+
+from mlsim.errors import MlsimError
+
+_EVERY = 1.0
+_STOPPED = ("T", "t")
+
+
+class Alarm:
+    """Warns, once for each wait, when it has taken long.
+
+    Only a rank of the same machine can be seen to be stopped. A rank that executes a long chunk keeps others
+    waiting as well, and that is no reason to warn.
+
+    Parameters
+    ----------
+    rank, ranks
+        This rank, and how many there are.
+    processes
+        Rank and process of those on this machine, as far as they are known.
+    seconds
+        How long a wait may take.
+    """
+
+    def __init__(
+        self, rank: int, ranks: int, seconds: float, processes: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        self._rank, self._ranks, self._processes = rank, ranks, processes
+        self.seconds = seconds
+
+    def reason(self, meeting: str) -> str:
+        """Return why this rank waits, as far as that is known; empty if it is not."""
+        for rank, process in self._processes:
+            if _is_stopped(process):
+                return f"rank {rank} of {self._ranks}, process {process}, has been stopped, and others wait"
+        # Were all to say it, nobody would find the rank that is missing among the lines.
+        if meeting and self._rank in (0, 1):
+            return f"rank {self._rank} of {self._ranks} waits for others: {meeting}"
+        return ""
+
+
+class Waiting:
+    """One wait; :meth:`look` is called now and then.
+
+    Parameters
+    ----------
+    alarm
+        Knows the reasons.
+    meeting
+        What all ranks have to do, where they meet; empty where others may rightly be late.
+    """
+
+    def __init__(self, alarm: Alarm, meeting: str) -> None:
+        self._alarm, self._meeting = alarm, meeting
+        self._begin = time.monotonic()
+        self._next = self._begin + alarm.seconds
+
+    def look(self) -> None:
+        """Warn if it is time, and there is a reason; then never again."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _EVERY
+        reason = self._alarm.reason(self._meeting)
+        if reason:
+            self._next = float("inf")
+            text = f"mlsim: after {now - self._begin:.0f} s: {reason}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def _is_stopped(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):  # no Linux, or it has ended, which the launcher sees
+        return False
+    return state in _STOPPED
+
+
+WaitStyle = Literal["auto", "spin", "sleep"]
+
+_LOOK_EVERY = 512
+"""Polls between two looks at what takes so long: about 0.1 s, where ranks sleep."""
+SPINS = 50
+"""Polls before the first pause in which a rank yields its core."""
+_YIELDS = 200
+_FIRST_SLEEP = 10e-6
+_LONGEST_SLEEP = 200e-6
+_REST_AFTER, _REST_SHARE, _LONGEST_REST, _HOLDERS_REST = 2e-3, 0.05, 20e-3, 8e-3
+
+_services: list[Callable[[], object]] = []
+
+
+def serve_while_waiting(service: Callable[[], object]) -> None:
+    """Register a function to be called at every pause of this process; it must not wait itself."""
+    _services.append(service)
+
+
+def stop_serving(service: Callable[[], object]) -> None:
+    """Remove a function registered with :func:`serve_while_waiting`."""
+    if service in _services:
+        _services.remove(service)
+
+
+class Patience:
+    """How one rank waits.
+
+    Parameters
+    ----------
+    style
+        ``spin``: poll all the time. ``sleep``: poll some times, then yield the core, then sleep for up to
+        0.2 ms between two polls. ``auto``: sleep if the node has more ranks than cores, else spin.
+    ranks_on_node
+        Ranks that share the node's cores.
+    alarm
+        Says why a wait takes long; None: nothing is said.
+    """
+
+    def __init__(self, style: WaitStyle, ranks_on_node: int, alarm: Alarm | None = None) -> None:
+        self.sleeps = style == "sleep" or (style == "auto" and ranks_on_node > cores_here())
+        self._alarm = alarm
+
+    def until(self, ready: Callable[[], object], meeting: str = "") -> None:
+        """Poll until a function returns something true.
+
+        Parameters
+        ----------
+        ready
+            The function.
+        meeting
+            What all ranks have to do now, if they meet here: said where one does not come.
+        """
+        tries = 0
+        waiting: Waiting | None = None
+        while not ready():
+            self.pause(tries)
+            tries += 1
+            if self._alarm is not None and tries % _LOOK_EVERY == 0:
+                waiting = waiting or Waiting(self._alarm, meeting)
+                waiting.look()
+
+    def rest_until(self, ready: Callable[[], object], holds: bool = False) -> None:
+        """Poll until a function returns something true, as a rank that has no more work.
+
+        After 2 ms, pauses grow with the time waited, to 20 ms: such a rank leaves its core to others. A rank
+        that has to answer requests of others meanwhile waits as :meth:`until` does. ``holds``: others may
+        still reach what this rank holds, and MPI may need its help for that; then pauses grow to 8 ms.
+        """
+        tries, begin, longest = 0, time.monotonic(), _HOLDERS_REST if holds else _LONGEST_REST
+        waiting = None if self._alarm is None else Waiting(self._alarm, "")
+        while not ready():
+            waited = time.monotonic() - begin
+            if waiting is not None:
+                waiting.look()
+            if _services or waited < _REST_AFTER:
+                self.pause(tries)
+                tries += 1
+            else:
+                time.sleep(min(waited * _REST_SHARE, longest))
+
+    def pause(self, tries: int) -> None:
+        """Serve requests, then yield the core or sleep; ``tries`` is the number of polls so far."""
+        for service in _services:
+            service()
+        if tries < SPINS:
+            return
+        if not self.sleeps or tries < _YIELDS:
+            os.sched_yield()
+        else:
+            time.sleep(min(_FIRST_SLEEP * (tries - _YIELDS + 1), _LONGEST_SLEEP))
+
+
+def cores_here() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_LONGEST = 1.0
+_BETWEEN = 1e-3
+
+
+def abort_with_words(comm: MPI.Intracomm, text: str, code: int) -> None:
+    """Print a text on the error stream, and end all ranks with an exit code once somebody has read it.
+
+    A launcher that hears of the end stops forwarding what ranks have printed, and would lose the reason.
+    """
+    if text:
+        sys.stderr.write(text)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        with contextlib.suppress(OSError, ValueError):  # a stream that was replaced or closed has no file
+            wait_until_read(stream.fileno())
+    comm.Abort(code)
+
+
+@contextlib.contextmanager
+def ending_all(comm: MPI.Intracomm) -> Iterator[None]:
+    """End all ranks where this one fails in a way that nobody has foreseen: others would wait for ever.
+
+    Errors for people are passed on, as is everything on a rank alone.
+    """
+    try:
+        yield
+    except MlsimError:
+        raise
+    except Exception:
+        if comm.size == 1:
+            raise
+        place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
+        abort_with_words(comm, f"mlsim: {place}: an internal error ends the run\n{traceback.format_exc()}", 1)
+
+
+def wait_until_read(file: int) -> None:
+    """Wait until the other end of a pipe has read all that was written, for a second at most.
+
+    Raises
+    ------
+    OSError
+        If there is no such file.
+    """
+    if not stat.S_ISFIFO(os.fstat(file).st_mode):
+        return
+    end = time.perf_counter() + _LONGEST
+    while _unread(file) > 0 and time.perf_counter() < end:
+        time.sleep(_BETWEEN)
+
+
+def _unread(file: int) -> int:
+    """Return how many bytes of a pipe nobody has read."""
+    answer = fcntl.ioctl(file, termios.FIONREAD, struct.pack("i", 0))
+    return int(struct.unpack("i", answer)[0])

@@ -1,0 +1,306 @@
+"""Windows, and numbers in them that ranks change in turns."""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from typing import Any, cast
+
+import numpy as np
+from mpi4py import MPI
+
+from mlsim._arrays import Ints
+from mlsim.application.techniques.rma_state import (
+    ANY,
+    TURN,
+    draw_ticket,
+    is_turn,
+    release,
+    seal,
+    seize,
+    take_shared,
+    take_travelling,
+)
+from mlsim.mpi.transport.rank_waiting import SPINS, Patience
+from mlsim.scenario.words import LockOrder
+
+_WORD = 8
+_SUM = MPI.SUM
+
+
+class Window:
+    """8-byte numbers held by one rank; all ranks of ``comm`` make it together.
+
+    Parameters
+    ----------
+    comm
+        Who may reach it.
+    words
+        How many numbers.
+    holder
+        Rank that holds them.
+
+    Attributes
+    ----------
+    words, holder
+        As given.
+    handle
+        MPI's own.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, words: int, holder: int = 0) -> None:
+        self.handle = self._win = self._allocate(comm, words if comm.rank == holder else 0)
+        self._comm, self.holder, self.words = comm, holder, words
+        self._holder = holder
+        self._win.Lock_all(MPI.MODE_NOCHECK)
+        # Quicker to read and write than NumPy's arrays, one number at a time.
+        self._given, self._got = array("q", [0]), array("q", [0])
+        # Buffers are described once: mpi4py would look at the arrays again for every access.
+        self._buffers = [[place, 1, MPI.INT64_T] for place in (self._given, self._got)]
+        self._fetch_and_op, self._flush = self._win.Fetch_and_op, self._win.Flush
+
+    @staticmethod
+    def _allocate(comm: MPI.Intracomm, words: int) -> MPI.Win:
+        return MPI.Win.Allocate(words * _WORD, _WORD, comm=comm)
+
+    def clear(self) -> None:
+        """Write zeros, at the holder; visible to others after the next barrier."""
+        if self._comm.rank == self._holder:
+            np.frombuffer(cast(Any, self._win.tomemory()), np.int64)[:] = 0
+            self._win.Sync()
+
+    def fetch_add(self, place: int, value: int) -> int:
+        """Add to a number atomically; return its value before."""
+        self._given[0] = value
+        given, got = self._buffers
+        self._fetch_and_op(given, got, self._holder, place, _SUM)
+        self._flush(self._holder)
+        return self._got[0]
+
+    def fetch(self, place: int) -> int:
+        """Return a number, read atomically."""
+        self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.NO_OP)
+        self._win.Flush(self._holder)
+        return self._got[0]
+
+    def fetch_replace(self, place: int, value: int) -> int:
+        """Replace a number atomically; return its value before."""
+        self._given[0] = value
+        self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.REPLACE)
+        self._win.Flush(self._holder)
+        return self._got[0]
+
+    def read(self, place: int, block: Ints) -> None:
+        """Read numbers from ``place`` on; under a lock."""
+        self._win.Get([block, len(block), MPI.INT64_T], self._holder, place)
+        self._win.Flush(self._holder)
+
+    def write(self, place: int, block: Ints) -> None:
+        """Write numbers from ``place`` on; under a lock."""
+        self._win.Put([block, len(block), MPI.INT64_T], self._holder, place)
+        self._win.Flush(self._holder)
+
+    def sync(self) -> None:
+        """Synchronize direct reads and writes of this process with those of others."""
+        self._win.Sync()
+
+    def free(self) -> None:
+        """Free the memory; all ranks must call this."""
+        self._win.Unlock_all()
+        self._win.Free()
+
+
+class SharedWindow(Window):
+    """A window whose numbers every rank of a node sees in its own memory as well.
+
+    Attributes
+    ----------
+    memory
+        int64[words]; to be read and written under a lock, with :meth:`sync` after acquiring it and before
+        releasing it.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, words: int) -> None:
+        super().__init__(comm, words)
+        buffer, _ = self._win.Shared_query(0)
+        self.memory: Ints = np.frombuffer(cast(Any, buffer), np.int64, words)
+
+    @staticmethod
+    def _allocate(comm: MPI.Intracomm, words: int) -> MPI.Win:
+        return MPI.Win.Allocate_shared(words * _WORD, _WORD, comm=comm)
+
+
+class PollingLock:
+    """A polled lock: the first rank that finds it free acquires it (Eleliemy 2021, §4.4, of Intel MPI)."""
+
+    WORDS = 2
+
+    def __init__(self, window: Window, place: int, patience: Patience) -> None:
+        self._window, self._place, self._patience = window, place, patience
+
+    def acquire(self) -> None:
+        """Try until it is free."""
+        tries = 0
+        while self._window.fetch_replace(self._place, 1) == 1:
+            self._patience.pause(tries)
+            tries += 1
+
+    def release(self) -> None:
+        """Mark it as free."""
+        self._window.fetch_replace(self._place, 0)
+
+
+def bare_pair(window: Window, repetitions: int) -> float:
+    """Measure what two bare ``Fetch_and_op`` with ``Flush`` take, in s: the least a chunk costs under DCA."""
+    win, given, got = window._win, window._buffers[0], window._buffers[1]
+    window._given[0] = 1
+    os.sched_yield()
+    begin = time.perf_counter()
+    for _ in range(repetitions):
+        win.Fetch_and_op(given, got, window._holder, 0, MPI.SUM)
+        win.Flush(window._holder)
+        win.Fetch_and_op(given, got, window._holder, 1, MPI.SUM)
+        win.Flush(window._holder)
+    return (time.perf_counter() - begin) / repetitions
+
+
+RELAY_WORDS = 3
+"""Ticket, turn and seal."""
+
+_SHORT = 128
+_OVERTAKEN = 500
+"""Waits after which a rank draws a ticket for numbers in shared memory: about 1 ms, if it has a core."""
+
+
+class Relay:
+    """One rank's part.
+
+    Parameters
+    ----------
+    window
+        Whose first ``words + RELAY_WORDS`` numbers are used.
+    words
+        How many numbers there are between turn and seal.
+    patience
+        How to wait.
+
+    Attributes
+    ----------
+    block
+        int64[words + 2]: turn, the numbers, seal.
+    memory
+        What :attr:`kernel` takes: the block.
+    """
+
+    kernel = staticmethod(take_travelling)
+
+    def __init__(self, window: Window, words: int, patience: Patience) -> None:
+        self._patience, self._window = patience, window
+        self._win, self._holder = window.handle, window.holder
+        self.memory = self.block = np.zeros(words + 2, np.int64)
+        self._one, self._ticket = array("q", [1]), array("q", [0])
+        self._buffers = [[place, 1, MPI.INT64_T] for place in (self._one, self._ticket)]
+        self._whole = [self.block, len(self.block), MPI.INT64_T]
+        self._is_long = words > _SHORT
+        self._head = [self.block[:1], 1, MPI.INT64_T]
+
+    def begin(self) -> None:
+        """Write the block for the first turn, on one rank, before any request."""
+        seal(self.block, 0)
+        self.hand_on()
+
+    def ask(self) -> int:
+        """Draw a ticket and read the block; return the ticket, whose turn may not have come yet."""
+        one, ticket = self._buffers
+        self._win.Fetch_and_op(one, ticket, self._holder, 0, MPI.SUM)
+        self._win.Get(self._whole, self._holder, 1)
+        self._win.Flush(self._holder)
+        return self._ticket[0]
+
+    def has_turn(self, ticket: int) -> bool:
+        """Return whether the block read is that of a ticket's turn."""
+        return is_turn(self.block, ticket)
+
+    def wait(self, ticket: int, tries: int) -> int:
+        """Wait until the block may be that of the ticket, which is returned, and read it."""
+        self._pause(ticket, tries)
+        while self._is_long and int(self.block[TURN]) < ticket:
+            tries += 1
+            self._win.Get(self._head, self._holder, 1)
+            self._win.Flush(self._holder)
+            self._pause(ticket, tries)
+        self._win.Get(self._whole, self._holder, 1)
+        self._win.Flush(self._holder)
+        return ticket
+
+    def _pause(self, ticket: int, tries: int) -> None:
+        """Pause between polls; tickets further behind poll less often."""
+        for _ in range(min(max(ticket - int(self.block[TURN]), 1), 64)):
+            self._patience.pause(tries)
+
+    def hand_on(self) -> None:
+        """Write the block, sealed for the next turn."""
+        self._win.Put(self._whole, self._holder, 1)
+        self._win.Flush(self._holder)
+
+
+class SharedRelay:
+    """One rank's part in a :class:`Relay` whose numbers all ranks see in their own memory.
+
+    Parameters
+    ----------
+    window, words, patience
+        As there.
+    order
+        ``polling``: no rank draws a ticket, however long it has waited.
+
+    Attributes
+    ----------
+    block
+        int64[words + 2]: as there, but of all ranks; to be changed by the one that holds it.
+    memory
+        What :attr:`kernel` takes: the number of the next ticket, and the block.
+    """
+
+    kernel = staticmethod(take_shared)
+
+    def __init__(
+        self, window: SharedWindow, words: int, patience: Patience, order: str = LockOrder.FIFO
+    ) -> None:
+        self._window, self._patience = window, patience
+        self._draws_at = _OVERTAKEN if order == LockOrder.FIFO else -1
+        self.memory = window.memory[: words + RELAY_WORDS]
+        self.block = self.memory[1:]
+
+    def begin(self) -> None:
+        """Synchronize the block, on one rank, before any request; it is free, as it was cleared."""
+        self._window.sync()
+
+    def ask(self) -> int:
+        """Return the code that lets the kernel take the block when it is free."""
+        return ANY
+
+    def has_turn(self, turn: int) -> bool:
+        """Take the block, with a ticket or ``ANY``; return whether that was done."""
+        return seize(self.memory, turn)
+
+    def wait(self, turn: int, tries: int) -> int:
+        """Pause until the block may be free; return the turn to go on with, which may be a ticket now."""
+        # The kernel has looked for longer than a rank with a core needs: one without it may hold the block.
+        self._patience.pause(SPINS + tries)
+        return draw_ticket(self.memory) if tries == self._draws_at else turn
+
+    def hand_on(self) -> None:
+        """Do nothing: the kernel has released the block."""
+
+    def release(self) -> None:
+        """Let others have the block, where the kernel will not."""
+        release(self.memory)
+
+
+def relay_on(window: Window, words: int, patience: Patience) -> Relay | SharedRelay:
+    """Return the relay for a kind of window."""
+    if isinstance(window, SharedWindow):
+        return SharedRelay(window, words, patience)
+    return Relay(window, words, patience)

@@ -1,0 +1,201 @@
+"""How a column of a table is declared, and closed sets that columns hold codes of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mlsim.record.record_tables import Records
+
+
+Table = TypeVar("Table")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a column of a table means, and how files write it."""
+
+    meaning: str
+    """In a phrase."""
+    unit: str = ""
+    """Empty for numbers without one."""
+    file: str = ""
+    """Its name in files; empty if it is the field's."""
+    words: type[IntEnum] | None = None
+    """The closed set that its codes are of: files hold words."""
+    job: bool = False
+    """Whether it holds rows of :class:`~mlsim.record.record_tables.Jobs`: files hold identifiers."""
+    unknown: bool = False
+    """Whether -1 stands for nothing and files hold null. Of times, NaN stands for it, and needs no flag."""
+    always: bool = False
+    """Whether every row has a value, of times too."""
+    after: str = ""
+    """The column of the file that it follows; empty if that is the one declared before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A column that a table has.
+
+    Attributes
+    ----------
+    field, column
+        Its name in the table, and what is declared of it.
+    dtype
+        Of its elements; None for text.
+    optional
+        Whether a table may lack it.
+    """
+
+    field: str
+    column: Column
+    dtype: np.dtype[Any] | None
+    optional: bool
+
+    @property
+    def name(self) -> str:
+        """Its name in files."""
+        return self.column.file or self.field
+
+    @property
+    def unit(self) -> str:
+        """Its unit."""
+        return self.column.unit
+
+    @property
+    def meaning(self) -> str:
+        """What it says."""
+        return self.column.meaning
+
+    @property
+    def kind(self) -> str:
+        """What its values are in files, for people."""
+        if self.column.words is not None:
+            return ", ".join(words_of(self.column.words))
+        return "text" if self.dtype is None else str(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A column of files that follows from others.
+
+    Attributes
+    ----------
+    name, kind, unit, meaning
+        As of :class:`Stored` and :class:`Column`.
+    after
+        The column of the file that it follows; "" for the first.
+    values
+        Makes it from all records, and the technique of the run (None if jobs ran no loop); None where a run
+        has no such column.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+    after: str
+    values: Callable[[Records, str | None], Any]
+
+
+def stored_columns(table: type[Any]) -> tuple[Stored, ...]:
+    """Return the columns that a table declares, in their order."""
+    if table not in _DECLARED:
+        _DECLARED[table] = tuple(_declared(table))
+    return _DECLARED[table]
+
+
+_DECLARED: dict[type[Any], tuple[Stored, ...]] = {}
+
+
+def _declared(table: type[Any]) -> Iterator[Stored]:
+    hints = get_type_hints(table, include_extras=True)
+    for field in fields(table):
+        hint = hints[field.name]
+        if get_origin(hint) is Annotated:
+            bare, column = get_args(hint)
+            yield Stored(field.name, column, _dtype(bare), NoneType in get_args(bare))
+
+
+def _dtype(hint: Any) -> np.dtype[Any] | None:
+    """Return the type of an array's elements from its type hint; None for a list of text."""
+    for part in get_args(hint) if NoneType in get_args(hint) else (hint,):
+        # NumPy 2.5 declares NDArray as an alias of its own; until then it was ndarray[shape, dtype[scalar]].
+        if get_origin(part) is NDArray:
+            return _dtype_of(get_args(part)[0])
+        if get_origin(part) is np.ndarray:
+            return _dtype_of(get_args(get_args(part)[1])[0])
+    return None
+
+
+def _dtype_of(scalar: Any) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.dtype(scalar)
+    return dtype
+
+
+def words_of(codes: type[IntEnum]) -> list[str]:
+    """Return the words of a closed set, in order of its codes."""
+    return [member.name.lower().replace("_", "-") for member in codes]
+
+
+def empty(table: type[Table]) -> Table:
+    """Make a table of columns with no rows, without the columns that a table may lack."""
+    return table(
+        **{
+            stored.field: [] if stored.dtype is None else np.empty(0, stored.dtype)
+            for stored in stored_columns(table)
+            if not stored.optional
+        }
+    )
+
+
+class JobState(IntEnum):
+    """How a job ended."""
+
+    COMPLETED = 0
+    KILLED = 1
+    REJECTED = 2
+    FAILED = 3
+    WITHDRAWN = 4
+    """Left the queue before it started, as its user had it do in the log."""
+
+
+class MessageKind(IntEnum):
+    """Which coordination message was sent."""
+
+    NODE_IDLE = 0
+    JOB_COMPLETED = 1
+    RELEASE_REQUEST = 2
+    RELEASE_ACCEPTED = 3
+    RELEASE_REJECTED = 4
+    NODE_RETURNED = 5
+
+    @property
+    def from_batch(self) -> bool:
+        """Whether the batch system sends it, and not the application."""
+        return self in (MessageKind.RELEASE_REQUEST, MessageKind.NODE_RETURNED)
+
+
+class OutageKind(IntEnum):
+    """Why a node was out of use."""
+
+    FAILED = 0
+    DRAINED = 1
+    ANNOUNCED_DRAIN = 2
+
+
+class SolveStatus(IntEnum):
+    """What is known of the plan of a pass."""
+
+    OPTIMAL = 0
+    FEASIBLE = 1
+    INFEASIBLE = 2
+    UNKNOWN = 3
+    EMPTY = 4

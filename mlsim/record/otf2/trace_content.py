@@ -1,0 +1,288 @@
+"""The content of a trace's rows, and the part of a run that it shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import kernel
+from mlsim.record.growing_arrays import column, let_go
+from mlsim.record.otf2.trace_layout import LATEST, PePlaces, nanoseconds
+from mlsim.record.otf2.trace_messages import MessageEvents, Samples
+from mlsim.record.record_tables import Chunks, Jobs, Records
+from mlsim.record.table_blocks import chunk_blocks, rows_of
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a run is shown.
+
+    Attributes
+    ----------
+    begin, end
+        The span of time, in s; both ends belong to it.
+    jobs
+        Identifiers of jobs; empty: all.
+    """
+
+    begin: float = 0.0
+    end: float = math.inf
+    jobs: Collection[int] = ()
+
+
+class Part(NamedTuple):
+    """The same, as compiled code reads it: the span in ns, and for each job whether it is shown."""
+
+    first: int
+    last: int
+    shown: NDArray[np.bool_]
+
+
+def part_of(selection: Selection, jobs: Jobs) -> Part:
+    """Prepare a selection for the jobs of a run."""
+    ends = nanoseconds(np.minimum(np.array([selection.begin, selection.end]), LATEST))
+    shown = np.ones(len(jobs.job_id), np.bool_)
+    if selection.jobs:
+        shown = np.isin(jobs.job_id, list(selection.jobs))
+    return Part(int(ends[0]), int(ends[1]), shown)
+
+
+def select_messages(messages: MessageEvents, part: Part, jobs: Jobs) -> MessageEvents:
+    """Keep the sides of messages in the span, of jobs that are shown."""
+    kept = (messages.time >= part.first) & (messages.time <= part.last)
+    if not part.shown.all():
+        kept &= np.isin(messages.job_id, jobs.job_id[part.shown])
+    if kept.all():
+        return messages
+    before = np.concatenate([[0], np.cumsum(kept)])
+    columns = {name: getattr(messages, name)[kept] for name in MessageEvents._fields[1:]}
+    return MessageEvents(first=before[messages.first], **columns)
+
+
+def select_samples(samples: Samples, part: Part) -> Samples:
+    """Keep the values that hold in the span, of which the first may have begun to before."""
+    times = samples.times
+    low = max(int(np.searchsorted(times, part.first, side="right")) - 1, 0)
+    high = int(np.searchsorted(times, part.last, side="right"))
+    return Samples(np.maximum(times[low:high], part.first), samples.values[low:high])
+
+
+class Intervals(NamedTuple):
+    """Intervals on the rows: columns by interval (see ``Layout``), then of the occupancy rows behind them.
+
+    ``shown`` is whether the trace has a row.
+    ``told`` is when the interval's PEs knew that no work is left, or has no rows where none is shown.
+    """
+
+    shown: NDArray[np.bool_]
+    first: Ints
+    occupancy_row: NDArray[np.int32]
+    told: Floats
+    job: Ints
+    start: Floats
+    end: Floats
+
+
+class JobColumns(NamedTuple):
+    """Regions of jobs, and the attributes of their enter events."""
+
+    region: Ints
+    job_id: Ints
+    has_loop: NDArray[np.bool_]
+
+
+CHUNK_FIELDS = ("start", "end", "first iteration", "iterations", "step")
+"""What there is of a chunk; times in ns. Where requests are shown, also when it was asked for."""
+
+
+class ChunkColumns(NamedTuple):
+    """Chunks; those of interval i are ``rows[first[i]:first[i + 1]]``, in order of time.
+
+    A row has :data:`CHUNK_FIELDS`. Where none are shown there are no rows, and ``first`` means nothing.
+    """
+
+    first: Ints
+    rows: Ints
+
+
+class Requests(NamedTuple):
+    """How PEs get their chunks; times in ns.
+
+    Attributes
+    ----------
+    by_messages, by_atomics
+        Whether PEs ask masters, or serve themselves from windows.
+    calculates
+        Whether a PE calculates the size of its chunk itself.
+    waits
+        Whether the time until a chunk begins is one of waiting for others.
+    own
+        Whether it is known when masters calculate chunks of their own.
+    message_bytes
+        Length of a request, and of a reply.
+    rank, tag
+        By interval: the rank of its row, and the tag of its PE's requests, which is even; replies have the
+        next one.
+    other
+        By interval: the rank that its PE sends its requests to, or which has the window that it takes chunks
+        from; -1 if there is none.
+    way
+        By interval: how long a message of its PE takes.
+    working
+        By interval: how long its PE calculates a chunk's size, or its master works for it.
+    after
+        By interval: what passes from the end of the PE's own calculation to the begin of the chunk.
+    refused
+        By interval: when its PE sent the request to which it was told that no work is left, and when that
+        was; -1 where there is none.
+    serving
+        By interval: what its PE, a master, spends on a chunk; -1 if it is none.
+    first, last, served
+        The requests that the master of interval i served are ``served[first[i]:last[i]]``, in order of the
+        replies: when it took it, when it sent the reply, and the interval of the PE.
+    """
+
+    by_messages: bool
+    by_atomics: bool
+    calculates: bool
+    waits: bool
+    own: bool
+    message_bytes: int
+    rank: Ints
+    tag: Ints
+    other: Ints
+    way: Ints
+    working: Ints
+    after: Ints
+    refused: Ints
+    serving: Ints
+    first: Ints
+    last: Ints
+    served: Ints
+
+
+class NoRequests(NamedTuple):
+    """Stands for requests where the trace shows none."""
+
+    shown: bool = False
+
+
+class Content(NamedTuple):
+    """The content to write.
+
+    Enter events of jobs have attributes where ``describe`` is true, those of chunks more than their
+    iterations where ``details`` is. Iterations are written in ``size_bits`` bits.
+    """
+
+    intervals: Intervals
+    jobs: JobColumns
+    describe: bool
+    details: bool
+    size_bits: int
+    part: Part
+    idle_region: int
+    chunks: ChunkColumns
+    messages: MessageEvents
+    requests: Requests | NoRequests
+
+
+_ROWS_AT_ONCE = 1 << 18
+"""So many chunks are written before the memory that they took is released."""
+
+
+def chunks_by_interval(
+    records: Records, places: PePlaces, part: Part, intervals: int, *, asked: bool = False
+) -> ChunkColumns:
+    """Arrange the chunks by interval, and inside of one in order of the records, which is that of time.
+
+    Of jobs of which nothing is shown they are left out. ``asked``: with when they were asked for.
+    """
+    first = np.zeros(intervals + 1, np.int64)
+    for _, stay in _found(records, places, part):
+        _count(stay, first)
+    first = np.cumsum(first)
+    rows = column((int(first[-1]), len(CHUNK_FIELDS) + asked), np.int64)
+    place = first[:-1].copy()
+    for block, stay in _found(records, places, part):
+        if asked:
+            _put_asked(stay, place, block.requested, rows)
+        _put(stay, place, block.start, block.end, block.first, block.size, block.step, rows)
+        let_go(rows)
+    return ChunkColumns(first, rows)
+
+
+def _found(records: Records, places: PePlaces, part: Part) -> Iterator[tuple[Chunks, Ints]]:
+    """Yield the chunks of jobs that are shown in blocks, with the interval of each."""
+    for block in chunk_blocks(records.chunks):
+        if not part.shown.all():
+            block = rows_of(block, part.shown[block.job])
+        yield block, places.find(records.jobs, block.job, block.attempt, block.pe, block.start)
+
+
+@kernel
+def _count(stay: Ints, first: Ints) -> None:
+    for row in range(len(stay)):
+        first[stay[row] + 1] += 1
+
+
+@kernel
+def _put(
+    stay: Ints, place: Ints, start: Floats, end: Floats, first: Ints, size: Ints, step: Ints, rows: Ints
+) -> None:
+    """Write chunks into the next places of their intervals, with times in ns."""
+    for row in range(len(stay)):
+        to = place[stay[row]]
+        place[stay[row]] += 1
+        rows[to, 0], rows[to, 1] = int(np.rint(start[row] * 1e9)), int(np.rint(end[row] * 1e9))
+        rows[to, 2], rows[to, 3], rows[to, 4] = first[row], size[row], step[row]
+
+
+@kernel
+def _put_asked(stay: Ints, place: Ints, requested: Floats, rows: Ints) -> None:
+    """Write when chunks were asked for into the next places of their intervals, in ns."""
+    following = place.copy()
+    for row in range(len(stay)):
+        to = following[stay[row]]
+        following[stay[row]] += 1
+        rows[to, 5] = int(np.rint(requested[row] * 1e9))
+
+
+def row_ranges(row_first: Ints, chunks: ChunkColumns) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows of the trace that have a bounded number of chunks, or are one row.
+
+    Parameters
+    ----------
+    row_first
+        The intervals of row r are ``row_first[r]`` to ``row_first[r + 1] - 1``.
+    chunks
+        Of all intervals.
+    """
+    rows = len(row_first) - 1
+    if not len(chunks.rows):
+        yield 0, rows
+        return
+    before = chunks.first[row_first]
+    low = 0
+    while low < rows:
+        high = int(np.searchsorted(before, before[low] + _ROWS_AT_ONCE, side="right")) - 1
+        high = min(max(high, low + 1), rows)
+        yield low, high
+        low = high
+
+
+def nth_chunk(records: Records, places: PePlaces, part: Part, chunks: ChunkColumns, number: int) -> Chunks:
+    """Return, as a table of one row, the chunk with a number in the order of intervals."""
+    interval = int(np.searchsorted(chunks.first, number, side="right")) - 1
+    left = number - int(chunks.first[interval])
+    for block, stay in _found(records, places, part):
+        rows = np.flatnonzero(stay == interval)
+        if left < len(rows):
+            return rows_of(block, slice(int(rows[left]), int(rows[left]) + 1))
+        left -= len(rows)
+    raise AssertionError("there are fewer chunks than were counted")

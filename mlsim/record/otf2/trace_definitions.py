@@ -1,0 +1,379 @@
+"""The definitions of a trace."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import _otf2
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.record.otf2.otf2_library import address, function
+from mlsim.record.otf2.trace_layout import Layout, Processes
+from mlsim.record.otf2.trace_messages import Metric, metrics_of
+from mlsim.record.otf2.trace_references import (
+    BATCH_LOCATION,
+    CHUNK_WINDOW,
+    CHUNKS,
+    COMMUNICATOR,
+    FIRST_ITERATION,
+    FIRST_ROW,
+    FOR_JOB,
+    ITERATIONS,
+    JOB_ID,
+    MESSAGE,
+    METRIC_CLASS,
+    METRIC_LOCATION,
+    NODES,
+    PE_TIME,
+    REMAINING_ITERATIONS,
+    REMAINING_WORK,
+    SEVERAL_JOBS,
+    STEP,
+    TECHNIQUE,
+    Level,
+    fixed_strings,
+    nested_regions,
+    write_job_regions,
+)
+from mlsim.record.record_tables import Ranks, Records
+
+TICKS_PER_SECOND = 1_000_000_000
+SIZE_TYPES = {8: _otf2.TYPE_UINT8, 16: _otf2.TYPE_UINT16, 32: _otf2.TYPE_UINT32, 64: _otf2.TYPE_UINT64}
+"""Types of the iterations of chunks, by bits: a trace has the smallest that holds them all."""
+
+_u32, _u64, _u8 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint8
+_write_string = function("GlobalDefWriter_WriteString", ctypes.c_void_p, _u32, ctypes.c_char_p)
+_write_location = function("GlobalDefWriter_WriteLocation", ctypes.c_void_p, _u64, _u32, _u8, _u64, _u32)
+_write_region = function(
+    "GlobalDefWriter_WriteRegion", ctypes.c_void_p, _u32, _u32, _u32, _u32, _u8, _u8, _u32, _u32, _u32, _u32
+)
+
+_THREAD = _otf2.LOCATION_TYPE_CPU_THREAD
+_REGIONS = _otf2.GROUP_TYPE_REGIONS, _otf2.PARADIGM_USER
+# A member takes up to 5 bytes, and a definition has to fit in a buffer of 2^20.
+_LARGEST_GROUP = 100_000
+
+_ATTRIBUTES = (
+    (FIRST_ITERATION, "first iteration", "the chunk's first iteration, from 0", _otf2.TYPE_UINT64),
+    (STEP, "step", "scheduling step that sized the chunk", _otf2.TYPE_UINT64),
+    (JOB_ID, "job id", "the job's identifier in the workload", _otf2.TYPE_UINT64),
+    (TECHNIQUE, "technique", "loop self-scheduling technique of the job's loop", _otf2.TYPE_STRING),
+    (MESSAGE, "message", "kind of coordination message", _otf2.TYPE_STRING),
+    (REMAINING_ITERATIONS, "remaining iterations", "iterations not yet executed", _otf2.TYPE_INT64),
+    (REMAINING_WORK, "remaining work", "PE-seconds of work not yet executed", _otf2.TYPE_DOUBLE),
+    (NODES, "nodes", "how many nodes are asked for", _otf2.TYPE_UINT64),
+    (FOR_JOB, "for job", "identifier of the job that nodes are asked for", _otf2.TYPE_UINT64),
+)
+_OF_MERGED = (
+    (CHUNKS, "chunks", "chunks that begin in it", _otf2.TYPE_UINT64),
+    (PE_TIME, "PE time", "seconds of chunks in it, summed over PEs", _otf2.TYPE_DOUBLE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of the trace's parts.
+
+    Attributes
+    ----------
+    scenario, technique, workload
+        Name of the scenario, of the technique of its loops, and of the workload, which stands as the
+        source file of the jobs' regions.
+    """
+
+    scenario: str
+    technique: str
+    workload: str
+
+
+class _Writer:
+    """The writer of global definitions, with its table of strings."""
+
+    def __init__(self, archive: Any, technique: str) -> None:
+        self.handle = _otf2.Archive_GetGlobalDefWriter(archive)
+        self.pointer = ctypes.cast(self.handle, ctypes.c_void_p)
+        self._known: dict[str, int] = {}
+        self._strings = self._groups = 0
+        for text in fixed_strings(technique):
+            self._known.setdefault(text, self.new_text(text))
+
+    def new_text(self, text: str) -> int:
+        """Define a string and get its reference."""
+        reference = self._strings
+        self._strings += 1
+        _write_string(self.pointer, reference, text.encode("utf-8", "replace"))
+        return reference
+
+    def text(self, text: str) -> int:
+        """Get the reference of a string that may have been defined before."""
+        known = self._known.get(text)
+        if known is None:
+            known = self._known[text] = self.new_text(text)
+        return known
+
+    def texts(self, texts: list[str], more: int) -> tuple[NDArray[np.int64], int]:
+        """Get the references of strings, and the first of so many ``more`` that others define."""
+        found = np.array([self.text(text) for text in texts], np.int64)
+        free, self._strings = self._strings, self._strings + more
+        return found, free
+
+    def location(self, location: int, name: str, events: int, group: int, kind: Any = _THREAD) -> None:
+        """Define a location of a location group."""
+        _write_location(self.pointer, location, self.text(name), kind.value, events, group)
+
+    def group(self, name: str, kind: Any, paradigm: Any, members: Iterable[int]) -> int:
+        """Define a group and return its number."""
+        number, self._groups = self._groups, self._groups + 1
+        label, flag = self.text(name), _otf2.GROUP_FLAG_NONE
+        _otf2.GlobalDefWriter_WriteGroup(self.handle, number, label, kind, paradigm, flag, list(members))
+        return number
+
+    def region(self, region: int, name: int, canonical: int, about: int, role: int, source: int) -> None:
+        """Define a region of the user's code; all but the role are references."""
+        user, lines = _otf2.PARADIGM_USER.value, (0, 0)
+        _write_region(self.pointer, region, name, canonical, about, role, user, 0, source, *lines)
+
+
+def write_definitions(
+    archive: Any,
+    names: Names,
+    records: Records,
+    *,
+    layout: Layout,
+    job_region: NDArray[np.int64],
+    events: NDArray[np.int64],
+    span: tuple[int, int],
+    level: Level,
+    size_bits: int = 64,
+    ranks: Ranks | None = None,
+) -> None:
+    """Write all definitions.
+
+    Parameters
+    ----------
+    archive
+        The archive, with its event files closed.
+    names
+        Names of the trace's parts.
+    records
+        Of the run.
+    layout
+        The rows of the trace.
+    job_region
+        Number of each job's region, negative where there is none.
+    events
+        Number of events of each location.
+    span
+        What the clock begins with, and the time of the last event, in ns.
+    level
+        What the trace shows.
+    size_bits
+        Bits of the iterations of a chunk: a key of :data:`SIZE_TYPES`.
+    ranks
+        Of a real run; None for a simulated one.
+    """
+    writer = _Writer(archive, names.technique)
+    undefined = _otf2.UNDEFINED_TIMESTAMP.value
+    _otf2.GlobalDefWriter_WriteClockProperties(
+        writer.handle, TICKS_PER_SECOND, span[0], span[1] - span[0], undefined
+    )
+    if ranks is None:
+        _write_machine(writer, layout.processes)
+        _write_locations(writer, layout, events)
+    else:
+        _write_ranks(writer, layout, ranks.numbers, events)
+    _write_nested_regions(writer, names.technique, nested_regions(level, merged=layout.merged))
+    source = writer.text(names.workload)
+    write_job_regions(address(writer.handle), records.jobs, job_region, source, writer.texts)
+    if ranks is None:
+        _write_metrics(writer, metrics_of(records))
+    if ranks is not None:
+        _write_communicator(writer, _world(ranks))
+    elif level != "jobs":
+        _write_communicator(writer, _coordination(layout))
+    if level == "messages":
+        _write_window(writer)
+    if level != "jobs":
+        _write_attributes(writer, size_bits, layout.merged)
+    _write_job_groups(writer, records, job_region, names.technique)
+    _otf2.Archive_CloseGlobalDefWriter(archive, writer.handle)
+
+
+def _write_attributes(writer: _Writer, size_bits: int, merged: bool) -> None:
+    """Write the attributes of events."""
+    where = "chunks that begin in it" if merged else "chunk"
+    iterations = (ITERATIONS, "iterations", f"iterations in the {where}", SIZE_TYPES[size_bits])
+    for attribute, name, about, kind in (iterations, *_ATTRIBUTES, *(_OF_MERGED if merged else ())):
+        labels = writer.text(name), writer.text(about)
+        _otf2.GlobalDefWriter_WriteAttribute(writer.handle, attribute, *labels, kind)
+
+
+def _write_machine(writer: _Writer, processes: Processes) -> None:
+    """Write the system tree, and a location group a process and for the batch system."""
+    handle, text = writer.handle, writer.text
+    process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
+    trees = _write_tree(writer, processes)
+    _otf2.GlobalDefWriter_WriteLocationGroup(handle, 0, text("batch system"), process, 0, no_creator)
+    for number, (name, tree) in enumerate(zip(processes.name, trees, strict=True)):
+        _otf2.GlobalDefWriter_WriteLocationGroup(handle, 1 + number, text(name), process, tree, no_creator)
+
+
+def _write_ranks(
+    writer: _Writer, layout: Layout, numbers: NDArray[np.int64], events: NDArray[np.int64]
+) -> None:
+    """Write the system tree, and each rank: a process on its node, with one thread."""
+    process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
+    trees = np.array(_write_tree(writer, layout.processes))[layout.row_process].tolist()
+    for row, (rank, tree) in enumerate(zip(numbers.tolist(), trees, strict=True)):
+        name = writer.text(f"MPI Rank {rank}")
+        _otf2.GlobalDefWriter_WriteLocationGroup(writer.handle, row, name, process, tree, no_creator)
+        writer.location(FIRST_ROW + row, "Master thread", int(events[FIRST_ROW + row]), row)
+
+
+def _write_tree(writer: _Writer, processes: Processes) -> list[int]:
+    """Write the system tree cluster -> group -> node, or nodes; return the numbers of these in it."""
+    handle, text = writer.handle, writer.text
+    undefined = _otf2.UNDEFINED_SYSTEM_TREE_NODE.value
+    _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, 0, text("cluster"), text("machine"), undefined)
+    _otf2.GlobalDefWriter_WriteSystemTreeNodeDomain(handle, 0, _otf2.SYSTEM_TREE_DOMAIN_MACHINE)
+    groups = {name: 1 + number for number, name in enumerate(dict.fromkeys(processes.group))}
+    for name, number in groups.items():
+        _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, number, text(name), text("group"), 0)
+    trees = []
+    kind = "node" if processes.nodes == 1 else "nodes"
+    for number, (name, group) in enumerate(zip(processes.name, processes.group, strict=True)):
+        tree = 1 + len(groups) + number
+        _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, tree, text(name), text(kind), groups[group])
+        if processes.nodes == 1:
+            memory = _otf2.SYSTEM_TREE_DOMAIN_SHARED_MEMORY
+            _otf2.GlobalDefWriter_WriteSystemTreeNodeDomain(handle, tree, memory)
+        trees.append(tree)
+    return trees
+
+
+def _write_locations(writer: _Writer, layout: Layout, events: NDArray[np.int64]) -> None:
+    """Write the dispatcher's location, that of metrics, and every row's."""
+    counts = events.tolist()
+    writer.location(BATCH_LOCATION, "dispatcher", counts[BATCH_LOCATION], 0)
+    metric = _otf2.LOCATION_TYPE_METRIC
+    writer.location(METRIC_LOCATION, "metrics", counts[METRIC_LOCATION], 0, metric)
+    rows = np.flatnonzero(layout.shown)
+    cores = rows - layout.node_row[layout.row_node[rows]]
+    columns = (column.tolist() for column in (rows, cores, layout.row_process[rows]))
+    for row, core, process in zip(*columns, strict=True):
+        name = "all cores" if layout.per_node or layout.merged else f"core {core}"
+        writer.location(FIRST_ROW + row, name, counts[FIRST_ROW + row], 1 + process)
+
+
+def _write_nested_regions(writer: _Writer, technique: str, names: Sequence[str]) -> None:
+    """Write the regions that are nested in those of jobs, each in a group of its own."""
+    by, of = (f", handed out by {technique}", f" of {technique}") if technique else ("", "")
+    kinds = {
+        "chunk": (f"iterations of a loop{by}", _otf2.REGION_ROLE_LOOP),
+        "idle": ("held by a job that has no more work for it", _otf2.REGION_ROLE_ARTIFICIAL),
+        "chunk calculation": (f"a chunk{of} is calculated, and assigned", _otf2.REGION_ROLE_FUNCTION),
+        "request": ("a PE asks for a chunk until it begins it", _otf2.REGION_ROLE_POINT2POINT),
+        "dispatcher": ("the batch system, from the first to the last event", _otf2.REGION_ROLE_FUNCTION),
+        "wait": ("a request, or a thread, waits for others", _otf2.REGION_ROLE_ARTIFICIAL),
+        "chunks": (f"some PE executes a chunk{by}", _otf2.REGION_ROLE_LOOP),
+        SEVERAL_JOBS: ("held by more than one job", _otf2.REGION_ROLE_ARTIFICIAL),
+    }
+    for region, name in enumerate(names):
+        about, role = kinds[name]
+        own = writer.text(name)
+        writer.region(region, own, own, writer.text(about), role.value, writer.text(""))
+        writer.group(f"chunks{of}" if name in ("chunk", "chunks") else name, *_REGIONS, [region])
+
+
+def _write_job_groups(
+    writer: _Writer, records: Records, job_region: NDArray[np.int64], technique: str
+) -> None:
+    """Write groups of jobs' regions: of those whose loops a technique hands out, and of each user."""
+    jobs = records.jobs
+    looping = np.unique(records.loops.job)
+    if technique and len(looping):
+        regions = job_region[looping]
+        _write_job_group(writer, f"jobs under {technique}", regions[regions >= 0])
+    names = records.names.of.get("user", {})
+    shown = np.flatnonzero((job_region >= 0) & (jobs.user >= 0))
+    shown = shown[np.argsort(jobs.user[shown], kind="stable")]
+    users, first = np.unique(jobs.user[shown], return_index=True)
+    for user, rows in zip(users.tolist(), np.split(shown, first[1:]), strict=False):
+        _write_job_group(writer, f"user {names.get(user, user)}", job_region[rows])
+
+
+def _write_job_group(writer: _Writer, name: str, regions: NDArray[np.int64]) -> None:
+    """Write a group of jobs' regions, in parts where a definition of all would not fit in one buffer."""
+    parts = -(-len(regions) // _LARGEST_GROUP)
+    for part in range(parts):
+        members = regions[part * _LARGEST_GROUP : (part + 1) * _LARGEST_GROUP].tolist()
+        writer.group(f"{name}, part {part + 1}" if parts > 1 else name, *_REGIONS, members)
+
+
+def metric_type(metric: Metric) -> Any:
+    """Return the type of a metric's values."""
+    return _otf2.TYPE_UINT64 if metric.whole else _otf2.TYPE_DOUBLE
+
+
+def _write_metrics(writer: _Writer, metrics: Sequence[Metric]) -> None:
+    """Write the metric class, which the location of metrics records."""
+    handle, text = writer.handle, writer.text
+    for member, metric in enumerate(metrics):
+        _otf2.GlobalDefWriter_WriteMetricMember(
+            handle,
+            member,
+            text(metric.name),
+            text(metric.about),
+            _otf2.METRIC_TYPE_USER,
+            _otf2.METRIC_ABSOLUTE_LAST,
+            metric_type(metric),
+            _otf2.BASE_DECIMAL,
+            0,
+            text(metric.unit),
+        )
+    occurrence, recorder = _otf2.METRIC_ASYNCHRONOUS, _otf2.RECORDER_KIND_ABSTRACT
+    _otf2.GlobalDefWriter_WriteMetricClass(handle, METRIC_CLASS, range(len(metrics)), occurrence, recorder)
+    _otf2.GlobalDefWriter_WriteMetricClassRecorder(handle, METRIC_CLASS, METRIC_LOCATION)
+
+
+class _Communicator(NamedTuple):
+    """A communicator: its name, that of its members, and these, locations in order of ranks."""
+
+    label: str
+    name: str
+    members: list[int]
+
+
+def _world(ranks: Ranks) -> _Communicator:
+    """Return the communicator of the ranks of a real run."""
+    return _Communicator("MPI_COMM_WORLD", "ranks", (FIRST_ROW + np.argsort(ranks.numbers)).tolist())
+
+
+def _coordination(layout: Layout) -> _Communicator:
+    """Return the communicator of a simulated run, whose ranks are processes: the batch system, then nodes."""
+    _, first = np.unique(layout.processes.of_node, return_index=True)
+    first = first[layout.processes.of_node[first] >= 0]  # the first node of each process
+    members = [BATCH_LOCATION, *(FIRST_ROW + layout.node_row[first]).tolist()]
+    return _Communicator("coordination", "batch system and nodes", members)
+
+
+def _write_window(writer: _Writer) -> None:
+    """Write the window of loops, of which each rank has a part."""
+    name, flag = writer.text("chunk window"), _otf2.RMA_WIN_FLAG_NONE
+    _otf2.GlobalDefWriter_WriteRmaWin(writer.handle, CHUNK_WINDOW, name, COMMUNICATOR, flag)
+
+
+def _write_communicator(writer: _Writer, communicator: _Communicator) -> None:
+    """Write the communicator, and its members as places in the list of all, of which a trace has one."""
+    handle, text = writer.handle, writer.text
+    label, name, members = communicator
+    mpi = _otf2.PARADIGM_MPI
+    _otf2.GlobalDefWriter_WriteParadigm(handle, mpi, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
+    writer.group(label, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, members)
+    group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, range(len(members)))
+    undefined, flag = _otf2.UNDEFINED_COMM.value, _otf2.COMM_FLAG_NONE
+    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text(label), group, undefined, flag)

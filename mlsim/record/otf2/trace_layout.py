@@ -1,0 +1,427 @@
+"""The rows of the trace, and the cores of PEs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import kernel
+from mlsim.errors import MlsimError, OutputError
+from mlsim.record.column_types import MessageKind
+from mlsim.record.derived_times import attempt_of_rows, restarts
+from mlsim.record.node_sets import HeldCores, number_cores
+from mlsim.record.record_tables import Jobs, Messages, Nodes, Occupancy, PEs, Records
+from mlsim.record.table_blocks import n_rows
+
+
+@kernel
+def group(keys: Ints, groups: int) -> tuple[Ints, Ints]:
+    """Group rows by key, keeping their order inside a group.
+
+    Parameters
+    ----------
+    keys
+        The group of each row, from 0 to ``groups - 1``.
+    groups
+        How many groups there are.
+
+    Returns
+    -------
+    first, order
+        The rows of group k are ``order[first[k]:first[k + 1]]``.
+    """
+    first = np.zeros(groups + 1, np.int64)
+    for key in keys:
+        first[key + 1] += 1
+    for k in range(groups):
+        first[k + 1] += first[k]
+    place = first[:-1].copy()
+    order = np.empty(len(keys), np.int64)
+    for row in range(len(keys)):
+        order[place[keys[row]]] = row
+        place[keys[row]] += 1
+    return first, order
+
+
+LATEST = 9.2e9
+"""Where the clock of a trace ends [s]: it counts nanoseconds in 63 bits."""
+
+
+MOST_ROWS = 997
+"""Of more rows, several are one unless asked for: a trace has 2,000 files then, two a location.
+
+Readers built on the library open the files of events of all rows at once, and most systems allow 1,024.
+"""
+
+
+def nanoseconds(seconds: Floats) -> Ints:
+    """Convert times to the ticks of the trace's clock, rounding to the nearest.
+
+    Raises
+    ------
+    OutputError
+        If a time is later than :data:`LATEST`.
+    """
+    latest = float(np.max(seconds, initial=0.0))
+    if latest > LATEST:
+        raise OutputError(
+            f"the trace cannot be written: something happens at {latest:.6g} s, and the nanoseconds of a "
+            f"trace end at {LATEST:.1e} s (292 years); try output.trace: none"
+        )
+    return np.rint(seconds * 1e9).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes of a trace, which are nodes, or several nodes each.
+
+    Attributes
+    ----------
+    name, group
+        Of each.
+    of_node
+        Node -> its process; -1 where the trace has none for it.
+    place
+        Node -> its place among the nodes of its process.
+    nodes
+        How many nodes each has, at most.
+    """
+
+    name: list[str]
+    group: list[str]
+    of_node: Ints
+    place: Ints
+    nodes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The rows of the trace and the intervals on them.
+
+    Attributes
+    ----------
+    per_node
+        Whether a row is a whole node, or more, rather than a core.
+    merged
+        Whether intervals of a row may overlap: it shows several cores, or nodes, at once.
+    processes
+        Of the trace.
+    row_node
+        The node of each row, or the first of several.
+    node_row
+        The first row of each node.
+    shown
+        For each row, whether the trace has it.
+    first
+        The intervals of row r are ``first[r]`` to ``first[r + 1] - 1``: they are in order of their begins,
+        and do not overlap unless rows are merged.
+    occupancy_row
+        Row of the occupancy table of each interval.
+    entry, held
+        Interval -> held entry, and the held entries in order of occupancy row, node, core.
+    """
+
+    per_node: bool
+    merged: bool
+    processes: Processes
+    row_node: Ints
+    node_row: Ints
+    shown: NDArray[np.bool_]
+    first: Ints
+    occupancy_row: NDArray[np.int32]
+    entry: Ints
+    held: HeldCores
+
+    @property
+    def row_process(self) -> Ints:
+        """The process of each row."""
+        return self.processes.of_node[self.row_node]
+
+
+def lay_out(nodes: Nodes, jobs: Jobs, occupancy: Occupancy, *, per_node: bool) -> Layout:
+    """Find the intervals of every row; raise MlsimError where two jobs would hold the same core."""
+    if per_node:
+        nodes = replace(nodes, cores=np.ones(len(nodes.cores), np.int64))
+        occupancy = replace(occupancy, cores=np.ones(len(occupancy.job), np.int64))
+    held = number_cores(nodes, jobs, occupancy)
+    node_row, rows = np.cumsum(nodes.cores) - nodes.cores, int(np.sum(nodes.cores))
+    first, entry = group(node_row[held.node] + held.core, rows)
+    numbers = np.arange(len(nodes.name))
+    processes = Processes(nodes.name, nodes.group, numbers, np.zeros_like(numbers))
+    row_node, shown = np.repeat(numbers, nodes.cores), np.ones(rows, np.bool_)
+    return Layout(per_node, False, processes, row_node, node_row, shown, first, held.row[entry], entry, held)
+
+
+def without_rows(layout: Layout, shown: NDArray[np.bool_]) -> Layout:
+    """Leave out all rows but those that are ``shown``, and the processes of nodes that have none of them."""
+    nodes = np.unique(layout.row_node[shown])
+    return replace(layout, shown=shown, processes=_processes(layout.processes, [[n] for n in nodes.tolist()]))
+
+
+def merge_rows(layout: Layout, shown: NDArray[np.bool_], most: int) -> Layout:
+    """Show each node in one row, or neighbours of a group together, so that there are at most ``most`` rows.
+
+    Parameters
+    ----------
+    layout
+        With all rows.
+    shown
+        Rows without which their nodes are left out.
+    most
+        Bound on the rows.
+    """
+    nodes = np.unique(layout.row_node[shown]).tolist()
+    kinds = [list(members) for _, members in groupby(nodes, layout.processes.group.__getitem__)]
+    if len(kinds) > most:
+        kinds = [nodes]
+    size = max(-(-len(nodes) // max(most, 1)), 1)
+    while sum(-(-len(members) // size) for members in kinds) > most:
+        size += 1
+    blocks = [members[low : low + size] for members in kinds for low in range(0, len(members), size)]
+    processes = replace(_processes(layout.processes, blocks), nodes=size)
+    # What nodes without a process hold is on one more row, which is not shown.
+    node_row = np.where(processes.of_node < 0, len(blocks), processes.of_node)
+    first, entry = group(node_row[layout.held.node], len(blocks) + 1)
+    return replace(
+        layout,
+        merged=True,
+        processes=processes,
+        row_node=np.array([*(block[0] for block in blocks), 0], np.int64),
+        node_row=node_row,
+        shown=np.arange(len(blocks) + 1) < len(blocks),
+        first=first,
+        occupancy_row=layout.held.row[entry],
+        entry=entry,
+    )
+
+
+def _processes(old: Processes, blocks: Sequence[Sequence[int]]) -> Processes:
+    """Make a process of each block of nodes."""
+    of_node, place = np.full(len(old.of_node), -1), np.zeros(len(old.of_node), np.int64)
+    names, groups = [], []
+    for number, block in enumerate(blocks):
+        of_node[list(block)], place[list(block)] = number, np.arange(len(block))
+        names.append(_from_to(old.name, block))
+        groups.append(_from_to(old.group, block))
+    return Processes(names, groups, of_node, place)
+
+
+def _from_to(names: Sequence[str], block: Sequence[int]) -> str:
+    first, last = names[block[0]], names[block[-1]]
+    return first if first == last else f"{first} to {last}"
+
+
+_ROUNDING = 0.5e-6
+"""Seconds that a chunk may begin before its stay, by rounding errors of the sums that both come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class PePlaces:
+    """The intervals each PE executes in.
+
+    Attributes
+    ----------
+    first, last_stay
+        The last interval of PE p of attempt a is ``last_stay[first[a] + p]``. The last attempt of a job is
+        numbered as the job, and those before it follow behind all jobs.
+    earlier
+        Interval -> the interval before it of the same PEs; -1 where there is none.
+    start
+        When each interval begins.
+    restarts, before
+        How often each job started again; attempt k of job j is numbered ``before[j] + k`` if it is not the
+        last one.
+    """
+
+    first: Ints
+    last_stay: Ints
+    earlier: Ints
+    start: Floats
+    restarts: Ints
+    before: Ints
+
+    def of_pes(self, pes: PEs) -> Ints:
+        """Get the last interval of each PE."""
+        last: Ints = self.last_stay[self.first[self.numbers(pes.job, pes.attempt)] + pes.pe]
+        return last
+
+    def numbers(self, job: Ints, attempt: NDArray[np.int32] | None) -> Ints:
+        """Get the numbers of attempts of jobs, which are the last ones if ``attempt`` is None."""
+        if attempt is None:
+            return job
+        return np.where(attempt > self.restarts[job], job, self.before[job] + attempt)
+
+    def find(
+        self, jobs: Jobs, job: Ints, attempt: NDArray[np.int32] | None, pe: NDArray[np.int32], time: Floats
+    ) -> Ints:
+        """Get the interval in which a PE is at a time, or was last before.
+
+        Parameters
+        ----------
+        jobs
+            The jobs.
+        job, attempt, pe, time
+            What to look for, row by row; ``attempt`` as of chunks.
+
+        Raises
+        ------
+        MlsimError
+            Where a job has no such PE.
+        """
+        found, number = np.empty(len(job), np.int64), self.numbers(job, attempt)
+        wrong = _locate(self.first, self.last_stay, self.earlier, self.start, number, pe, time, found)
+        if wrong >= 0:
+            row = number[wrong]
+            raise MlsimError(
+                f"internal error: job {jobs.job_id[job[wrong]]} is recorded with PE {pe[wrong]}, but it has "
+                f"cores for {self.first[row + 1] - self.first[row]} PEs"
+            )
+        return found
+
+    def several(self, last: Ints) -> Ints:
+        """Get all intervals of those PEs, given by their last ones, that have more than one."""
+        stays = [last[self.earlier[last] >= 0]]
+        while len(stays[-1]):
+            before = self.earlier[stays[-1]]
+            stays.append(before[before >= 0])
+        return np.unique(np.concatenate(stays))
+
+
+def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PePlaces:
+    """Find where PEs execute: PE j of a job is on the j-th of the cores that its PEs use.
+
+    Cores are counted in the job's first rows of each node; a later row continues the node's PEs. Of a job
+    that started again, each attempt has PEs of its own.
+    """
+    held, entries, n_jobs = layout.held, len(layout.held.row), len(records.jobs.job_id)
+    again = restarts(records.attempts, n_jobs)
+    earlier_one = attempt_of_rows(records.occupancy, records.attempts)
+    owner = np.where(earlier_one < 0, records.occupancy.job, n_jobs + earlier_one)
+    job_first, by_job = group(owner[held.row], n_jobs + len(records.attempts.job))
+    home, earlier, latest = _link_stays(job_first, by_job, held.row, held.node, len(layout.node_row))
+    at_home = home == np.arange(entries)
+    pes = np.where(at_home, _pes_per_entry(records.occupancy, layout, pes_per_node), 0)[by_job]
+    first = np.concatenate([[0], np.cumsum(pes)])[job_first]
+    interval = np.empty(entries, np.int64)
+    interval[layout.entry] = np.arange(entries)
+    before = np.full(entries, -1, np.int64)
+    back = np.flatnonzero(earlier >= 0)
+    before[interval[back]] = interval[earlier[back]]
+    last_stay = np.repeat(interval[latest[by_job]], pes)
+    starts = records.occupancy.start[layout.occupancy_row]
+    return PePlaces(first, last_stay, before, starts, again, n_jobs - 1 + np.cumsum(again) - again)
+
+
+def _pes_per_entry(occupancy: Occupancy, layout: Layout, pes_per_node: int | None) -> Ints:
+    """Count the PEs in each held entry: at most one on a core, or all of the node where rows are nodes."""
+    limit = np.iinfo(np.int64).max if pes_per_node is None else pes_per_node
+    if layout.per_node:
+        return np.minimum(occupancy.cores[layout.held.row], limit)
+    cores = np.repeat(occupancy.cores, occupancy.count)
+    rank = np.arange(len(layout.held.row)) - np.repeat(np.cumsum(cores) - cores, cores)
+    return (rank < limit).astype(np.int64)
+
+
+@kernel
+def _link_stays(
+    job_first: Ints, by_job: Ints, row: NDArray[np.int32], node: NDArray[np.int32], nodes: int
+) -> tuple[Ints, Ints, Ints]:
+    """Tie the held entries in which the same PEs are.
+
+    Returns
+    -------
+    home, earlier
+        For each entry the first one of its PEs, and the one before it; -1 where there is none, which for
+        ``home`` is on cores beyond those of the job's first row of the node.
+    latest
+        For each entry that is a first one, the last one of its PEs.
+    """
+    home, earlier = np.full(len(row), -1), np.full(len(row), -1)
+    latest = np.arange(len(row))
+    # Of the job at hand, on each node: its first entry, and its first entry of the row at hand.
+    first_entry, row_entry = np.full(nodes, -1), np.full(nodes, -1)
+    for job in range(len(job_first) - 1):
+        for entry in by_job[job_first[job] : job_first[job + 1]]:
+            n = node[entry]
+            if first_entry[n] < 0 or row[row_entry[n]] != row[entry]:
+                row_entry[n] = entry
+            if first_entry[n] < 0:
+                first_entry[n] = entry
+            same = first_entry[n] + entry - row_entry[n]
+            if row[same] == row[first_entry[n]] and node[same] == n:
+                home[entry] = same
+                if same != entry:
+                    earlier[entry], latest[same] = latest[same], entry
+        for entry in by_job[job_first[job] : job_first[job + 1]]:
+            first_entry[node[entry]] = -1
+    return home, earlier, latest
+
+
+@kernel
+def _locate(
+    first: Ints,
+    last_stay: Ints,
+    earlier: Ints,
+    start: Floats,
+    attempt: Ints,
+    pe: NDArray[np.int32],
+    time: Floats,
+    found: Ints,
+) -> int:
+    """Look up the interval of every row's PE at its time; return the first row with no such PE, or -1."""
+    for row in range(len(attempt)):
+        index = first[attempt[row]] + pe[row]
+        if pe[row] < 0 or index >= first[attempt[row] + 1]:
+            return row
+        stay = last_stay[index]
+        while earlier[stay] >= 0 and time[row] + _ROUNDING < start[stay]:
+            stay = earlier[stay]
+        found[row] = stay
+    return -1
+
+
+def told_times(records: Records, layout: Layout, places: PePlaces) -> Floats:
+    """Find from when on the PEs of each interval have no work; infinite without PEs.
+
+    In the last stay of PEs that is when the last of them learned that no work is left. In an earlier one
+    they had none after their last chunk there: where chunks are shown, the time is the stay's start, since
+    idle time never begins before the end of a chunk. Where they are not, it is when the application sent
+    that the node is idle.
+    """
+    pes, held = records.pes, records.occupancy
+    told = np.full(len(layout.entry), -np.inf)
+    np.maximum.at(told, places.find(records.jobs, pes.job, pes.attempt, pes.pe, pes.told), pes.told)
+    stays = places.several(places.of_pes(pes))
+    # PEs that were told in an earlier stay had no work at all in the last one.
+    other = stays[np.isneginf(told[stays]) | np.isin(stays, places.earlier[stays])]
+    rows = layout.occupancy_row[other]
+    told[other] = held.start[rows]
+    if len(other) and not n_rows(records.chunks):
+        told[other] = _idle_since(records.messages, held, rows, layout.held.node[layout.entry[other]])
+    told[np.isneginf(told)] = np.inf
+    return told
+
+
+def _idle_since(
+    messages: Messages, held: Occupancy, rows: NDArray[np.int32], nodes: NDArray[np.int32]
+) -> Floats:
+    """Find when the job of each row sent for the last time in it that the node is idle; else its start."""
+    sent: dict[tuple[int, int], list[float]] = {}
+    about = np.isin(messages.job, held.job[rows]) & (messages.kind == MessageKind.NODE_IDLE)
+    columns = messages.sent[about], messages.job[about], messages.node[about]
+    for time, job, node in sorted(zip(*(column.tolist() for column in columns), strict=True)):
+        sent.setdefault((job, node), []).append(time)
+    since = held.start[rows]
+    keys = zip(held.job[rows].tolist(), nodes.tolist(), held.end[rows].tolist(), strict=True)
+    for place, (job, node, end) in enumerate(keys):
+        times = sent.get((job, node), [])
+        before = bisect_right(times, end)
+        if before:
+            since[place] = max(since[place], times[before - 1])
+    return since

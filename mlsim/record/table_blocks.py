@@ -1,0 +1,205 @@
+"""Tables in blocks, for very long runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats
+from mlsim.record.chunk_store import BLOCK_ROWS as CHUNK_ROWS
+from mlsim.record.chunk_store import StoredChunks
+from mlsim.record.growing_arrays import let_go, zeros
+from mlsim.record.record_tables import Attempts, Chunks, Jobs, Occupancy, Passes, Records, Rejections
+
+BLOCK_ROWS = 1 << 16
+LONG_ROWS = 250_000
+"""Longer tables are summed up and written piece by piece."""
+LARGE_ROWS = 50_000
+"""Up to here a run takes little more memory than the libraries it uses."""
+
+AnyTable = TypeVar("AnyTable")
+Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts)
+Long = Jobs | Occupancy | Passes | Attempts | Chunks
+
+
+def is_long(table: Long) -> bool:
+    """Whether a table has so many rows that it is looked at piece by piece."""
+    return n_rows(table) > LONG_ROWS
+
+
+def is_large(records: Records) -> bool:
+    """Whether it is worth a tenth of a second to give memory back between the steps of a run."""
+    tables = (records.jobs, records.occupancy, records.passes, records.chunks)
+    return max(map(n_rows, tables)) > LARGE_ROWS
+
+
+def are_many(values: NDArray[Any]) -> bool:
+    """Whether there are so many values that they are looked at piece by piece."""
+    return len(values) > LONG_ROWS
+
+
+def n_rows(table: Any) -> int:
+    """Return the number of rows of a table of columns."""
+    if isinstance(table, StoredChunks):
+        return table.n_rows
+    return len(getattr(table, fields(table)[0].name))
+
+
+def rows_of(table: AnyTable, rows: slice | NDArray[Any]) -> AnyTable:
+    """Return some rows of a table, as a table."""
+    columns = _columns(table)
+    return type(table)(**{name: column[rows] for name, column in columns.items()})
+
+
+def _columns(table: Any) -> dict[str, NDArray[Any]]:
+    """Return the columns that a table has, by name."""
+    columns = {field.name: getattr(table, field.name) for field in fields(table)}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def blocks_of(table: Table) -> Iterator[Table]:
+    """Yield the rows of a table in order: all at once if it is short, else some at a time.
+
+    The memory of a block of a long table is given back when the next one is asked for.
+    """
+    if not is_long(table):
+        yield table
+        return
+    for first in range(0, n_rows(table), BLOCK_ROWS):
+        yield rows_of(table, slice(first, first + BLOCK_ROWS))
+        let_go_of_table(table)
+
+
+def chunk_blocks(chunks: Chunks) -> Iterator[Chunks]:
+    """Yield the chunks in order: all at once if they are few, else some at a time."""
+    if isinstance(chunks, StoredChunks):
+        yield from chunks.blocks(CHUNK_ROWS)
+    elif not is_long(chunks):
+        yield chunks
+    else:
+        for first in range(0, n_rows(chunks), CHUNK_ROWS):
+            rows = slice(first, first + CHUNK_ROWS)
+            yield Chunks(**{name: column[rows] for name, column in _columns(chunks).items()})
+
+
+def size_range(chunks: Chunks) -> tuple[int, int] | None:
+    """Return the least and the largest size of chunks; None if there are none."""
+    if not n_rows(chunks):
+        return None
+    if isinstance(chunks, StoredChunks):
+        return chunks.sizes()
+    return int(chunks.size.min()), int(chunks.size.max())
+
+
+def value_blocks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield an array of values: all at once if it is short, else a block at a time."""
+    if not are_many(values):
+        yield values
+        return
+    for first in range(0, len(values), BLOCK_ROWS):
+        yield values[first : first + BLOCK_ROWS]
+        let_go(values)
+
+
+def copies_of(table: Table, block_rows: int) -> Iterator[Table]:
+    """Yield the rows of a table in order, so many at a time, each time as copies."""
+    for first in range(0, n_rows(table), block_rows):
+        rows = slice(first, first + block_rows)
+        columns = {name: _copy(column, rows) for name, column in _columns(table).items()}
+        yield type(table)(**columns)
+
+
+def _copy(column: NDArray[Any], rows: slice) -> NDArray[Any]:
+    """Copy rows of a column; the system maps much more of a file than is asked for, so let go at once."""
+    copied: NDArray[Any] = column[rows].copy()
+    let_go(column)
+    return copied
+
+
+def let_go_of_table(table: Long) -> None:
+    """Release the memory of a table's columns that are kept in files."""
+    let_go(*_columns(table).values())
+
+
+def sums_by_job(occupancy: Occupancy, n_jobs: int, values: Callable[[Occupancy], Floats]) -> Floats:
+    """Add up for each job a value of each of its stays; in a file where there are many jobs."""
+    sums = zeros(n_jobs)
+    for block in blocks_of(occupancy):
+        np.add.at(sums, block.job, values(block))
+        let_go(sums)
+    return sums
+
+
+def record_blocks(records: Records, block_rows: int) -> Iterator[Records]:
+    """Yield the records of some jobs after the other, jobs counted from the first of these.
+
+    Each has the jobs, their stays, attempts and rejections, and the other tables as they are.
+    """
+    first = 0
+    for jobs in copies_of(records.jobs, block_rows):
+        last = first + len(jobs.job_id)
+        attempts = rows_of(records.attempts, _between(records.attempts.job, first, last))
+        attempts = replace(attempts, job=attempts.job - first)
+        turned_away = records.rejections
+        rows = _between(turned_away.job, first, last)
+        rejections = Rejections(
+            turned_away.job[rows] - first, turned_away.reason[rows].copy(), turned_away.reasons
+        )
+        let_go(turned_away.job, turned_away.reason)
+        stays = _stays_of(records.occupancy, jobs, attempts, first)
+        own = records.own.rows(first, last)
+        steps = rows_of(records.power_steps, _between(records.power_steps.job, first, last))
+        yield replace(
+            records,
+            jobs=jobs,
+            occupancy=stays,
+            attempts=attempts,
+            rejections=rejections,
+            own=own,
+            power_steps=replace(steps, job=steps.job - first),
+        )
+        first = last
+
+
+def _between(job: NDArray[np.int64], first: int, last: int) -> slice:
+    """Find the rows of jobs from ``first`` on, before ``last``, in a column in order of jobs."""
+    low, high = np.searchsorted(job, (first, last))
+    return slice(int(low), int(high))
+
+
+def _stays_of(occupancy: Occupancy, block: Jobs, attempts: Attempts, first: int) -> Occupancy:
+    """Return the occupancy rows of some consecutive jobs, with jobs counted from the first of these.
+
+    Parameters
+    ----------
+    occupancy
+        All stays, in order of start; those of a job begin between its first start and its end.
+    block, attempts
+        The jobs, which follow each other in the table, and attempts of theirs that failures ended.
+    first
+        Row of the first of them.
+    """
+    last = first + len(block.job_id)
+    begins = np.concatenate([block.start_time, attempts.start])
+    ends = np.concatenate([block.end_time, attempts.end])
+    started = ~np.isnan(begins)
+    if not started.any():
+        return rows_of(occupancy, slice(0, 0))
+    low = int(np.searchsorted(occupancy.start, begins[started].min(), side="left"))
+    high = int(np.searchsorted(occupancy.start, ends[started].max(), side="right"))
+    parts = []
+    for at in range(low, high, BLOCK_ROWS):
+        part = rows_of(occupancy, slice(at, min(at + BLOCK_ROWS, high)))
+        parts.append(rows_of(part, (part.job >= first) & (part.job < last)))
+        let_go_of_table(occupancy)
+    if not parts:
+        return rows_of(occupancy, slice(0, 0))
+    columns = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(occupancy)
+    }
+    return Occupancy(**columns | {"job": columns["job"] - first})

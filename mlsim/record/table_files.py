@@ -1,0 +1,294 @@
+"""Tables of a run as plain columns of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Ints, Mask
+from mlsim.record import derived_times
+from mlsim.record.column_types import Derived, JobState, Stored, stored_columns, words_of
+from mlsim.record.node_sets import job_node_sets
+from mlsim.record.record_tables import Jobs, NodePower, Nodes, Records, Rejections
+from mlsim.record.run_energy import job_energy
+
+
+class Known(NamedTuple):
+    """Whole numbers, some of which are not known."""
+
+    numbers: NDArray[Any]
+    """One a row, whatever where it is not known."""
+    known: Mask
+    """Whether it is."""
+
+
+class Words(NamedTuple):
+    """Texts of which there are few."""
+
+    codes: NDArray[np.integer[Any]]
+    """Place of the text of each row among the words; -1 where there is none."""
+    words: Sequence[str]
+    """Each once."""
+    closed: bool = True
+    """Whether the words are a closed set, which files name; else they are just texts."""
+
+
+Values: TypeAlias = "NDArray[Any] | Known | Words | Sequence[str | None]"
+"""Numbers, NaN where there is none, or flags; numbers and words of which some are missing; or texts."""
+Columns: TypeAlias = "Mapping[str, Values]"
+"""Names of columns to their values."""
+
+
+def n_values(values: Values) -> int:
+    """Return how many rows a column has."""
+    return len(values[0]) if isinstance(values, Known | Words) else len(values)
+
+
+ALWAYS = ("jobs", "nodes", "occupancy")
+"""Files that every run has; the others are there where they have rows."""
+
+
+def _files() -> dict[str, type]:
+    """Find the tables of :class:`Records` that have a file of their own."""
+    tables = {name: table for name, table in get_type_hints(Records).items() if stored_columns(table)}
+    return {name: tables[name] for name in ALWAYS} | tables
+
+
+FILES = _files()
+"""Name of a file, and of the field of :class:`Records` -> its table, in the order of writing."""
+
+
+def _n_jobs(records: Records) -> int:
+    return len(records.jobs.job_id)
+
+
+def _of_times(values: Callable[[Jobs], NDArray[np.float64]]) -> Callable[[Records, str | None], Any]:
+    return lambda records, _: values(records.jobs)
+
+
+def _name_column(coded: str, after: str) -> Derived:
+    """Declare the column of names of a column of numbers."""
+    return Derived(
+        f"{coded}_name",
+        "text",
+        "",
+        f"name of its `{coded}`; null where it has none; only if the workload has such names",
+        after,
+        lambda records, _: (
+            _names(getattr(records.jobs, coded), records.names.of[coded])
+            if coded in records.names.of
+            else None
+        ),
+    )
+
+
+_CODED = ("user", "group", "executable", "queue", "partition", "qos")
+
+_DERIVED: dict[str, tuple[Derived, ...]] = {
+    "jobs": (
+        Derived("run_time", "float64", "s", "end - start", "end_time", _of_times(derived_times.run_time)),
+        Derived(
+            "nodes",
+            "text",
+            "",
+            "nodes it ever held, as intervals: `0-3 7`; empty if rejected",
+            "working",
+            lambda records, _: job_node_sets(records.occupancy, _n_jobs(records)),
+        ),
+        Derived(
+            "reason",
+            "text",
+            "",
+            "why it was rejected; null if it was not",
+            "state",
+            lambda records, _: _reasons(records.rejections, _n_jobs(records)),
+        ),
+        Derived(
+            "technique",
+            "text",
+            "",
+            "technique of its loop; null where jobs ran none",
+            "partition",
+            lambda records, technique: _constant(technique, _n_jobs(records)),
+        ),
+        Derived(
+            "wait_time",
+            "float64",
+            "s",
+            "start - submit (or `eligible_time`)",
+            "technique",
+            _of_times(derived_times.wait_time),
+        ),
+        Derived(
+            "response_time",
+            "float64",
+            "s",
+            "end - submit (or `eligible_time`)",
+            "wait_time",
+            _of_times(derived_times.response_time),
+        ),
+        Derived(
+            "slowdown",
+            "float64",
+            "1",
+            "(wait + run) / run; null where run is 0",
+            "response_time",
+            _of_times(derived_times.slowdown),
+        ),
+        Derived(
+            "bounded_slowdown",
+            "float64",
+            "1",
+            "max((wait + run) / max(run, 10 s), 1)",
+            "slowdown",
+            _of_times(derived_times.bounded_slowdown),
+        ),
+        Derived(
+            "restarts",
+            "int64",
+            "",
+            "how often it started again, after a failure or the safeguard of the classifier",
+            "bounded_slowdown",
+            lambda records, _: derived_times.restarts(records.attempts, _n_jobs(records)),
+        ),
+        Derived(
+            "lost_core_seconds",
+            "float64",
+            "core s",
+            "held without lasting progress because of failures or the safeguard: all, if it failed",
+            "restarts",
+            lambda records, _: derived_times.lost_core_seconds(records),
+        ),
+        Derived(
+            "energy",
+            "float64",
+            "J",
+            "Σ busy power, or its own where that was measured, / cores of the node · cores held · time; only "
+            "where the power of nodes is known",
+            "lost_core_seconds",
+            lambda records, _: job_energy(records),
+        ),
+        _name_column("job_id", "job_id"),
+        *(
+            _name_column(coded, f"{before}_name" if before else "qos")
+            for before, coded in zip((None, *_CODED), _CODED, strict=False)
+        ),
+    ),
+    "attempts": (
+        Derived(
+            "attempt",
+            "int32",
+            "",
+            "which of the job it was, from 1",
+            "job_id",
+            lambda records, _: derived_times.attempt_numbers(records.attempts),
+        ),
+    ),
+    "nodes": (
+        Derived("node", "int64", "", "its number", "", lambda records, _: np.arange(len(records.nodes.name))),
+    ),
+    "loops": (
+        Derived(
+            "technique",
+            "text",
+            "",
+            "technique of the loop",
+            "job_id",
+            lambda records, technique: _constant(technique, len(records.loops.job)),
+        ),
+    ),
+}
+
+
+@cache
+def columns_of(file: str) -> tuple[Stored | Derived, ...]:
+    """Return the columns of a file, in their order, those included that only some runs have."""
+    ordered: list[Stored | Derived] = []
+    power: tuple[Stored, ...] = stored_columns(NodePower) if file == "nodes" else ()
+    declared: list[Stored | Derived] = [*stored_columns(FILES[file]), *power, *_DERIVED.get(file, ())]
+    for column in declared:
+        after = column.after if isinstance(column, Derived) else column.column.after
+        names = [other.name for other in ordered]
+        if after or isinstance(column, Derived):
+            ordered.insert(names.index(after) + 1 if after else 0, column)
+        else:
+            ordered.append(column)
+    return tuple(ordered)
+
+
+JOB_COLUMNS = tuple(column.name for column in columns_of("jobs"))
+"""Columns that the file of jobs may have; those of the user's own have other names."""
+
+
+def file_columns(file: str, records: Records, technique: str | None) -> dict[str, Values]:
+    """Make the columns of one file.
+
+    Parameters
+    ----------
+    file
+        Of :data:`FILES`: ``jobs``, ``nodes``, ``occupancy`` ...
+    records
+        What happened.
+    technique
+        The run's technique; None if jobs ran no loop.
+
+    Returns
+    -------
+    dict
+        The columns of :func:`columns_of` that the run has; of jobs, last those of the user's own.
+    """
+    columns = {}
+    for column in columns_of(file):
+        if isinstance(column, Derived):
+            values = column.values(records, technique)
+        else:
+            values = _stored(column, getattr(records, file), records.jobs)
+        if values is not None:
+            columns[column.name] = values
+    return columns | dict(records.own.of) if file == "jobs" else columns
+
+
+def _stored(stored: Stored, table: Any, jobs: Jobs) -> Values | None:
+    """Return a column of a table as files hold it; None if the table lacks it."""
+    if isinstance(table, Nodes) and stored in stored_columns(NodePower):
+        table = table.power
+    values: Any = None if table is None else getattr(table, stored.field)
+    column = stored.column
+    if values is None:
+        return None
+    if column.job:
+        numbers: Ints = jobs.job_id[values]
+        return numbers
+    if column.words is not None:
+        words = words_of(column.words)
+        if column.words is JobState and jobs.withdraw_time is None:
+            words.pop()  # so that files of runs without such jobs stay what they were
+        return Words(values, tuple(words))
+    return Known(values, values >= 0) if column.unknown else values
+
+
+def _reasons(rejections: Rejections, jobs: int) -> Words:
+    """Return the reason for which each job was rejected, none for the others."""
+    codes = np.full(jobs, -1, np.int64)
+    codes[rejections.job] = rejections.reason
+    return Words(codes, rejections.reasons, closed=False)
+
+
+def _names(codes: Ints, names: Mapping[int, str]) -> Words:
+    """Names of codes, none for those without; several codes may have one name."""
+    known = np.array(sorted(names), np.int64)
+    words = {name: place for place, name in enumerate(dict.fromkeys(names[code] for code in known.tolist()))}
+    places = np.array([words[names[code]] for code in known.tolist()], np.int64)
+    nearest = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+    return Words(np.where(known[nearest] == codes, places[nearest], -1), tuple(words))
+
+
+def _constant(word: str | None, rows: int) -> Words:
+    """Return a column with one word in every row, or none."""
+    if word is None:
+        return Words(np.full(rows, -1, np.int8), (), closed=False)
+    return Words(np.zeros(rows, np.int8), (word,))

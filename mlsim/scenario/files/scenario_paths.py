@@ -1,0 +1,361 @@
+"""Files that a scenario names, user-defined code among them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import warnings
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from mlsim._files import expanded, is_directory, is_file, named, read_bytes
+from mlsim.errors import InputError
+from mlsim.scenario.loop.technique_section import split_technique
+from mlsim.scenario.values.plugin_names import parameters_of, user_function, with_parameters
+from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.whole.scenario_schema import Scenario
+from mlsim.scenario.words import ApplicationModel
+
+Sort = Literal["class", "function", "class or function"]
+"""What a scenario may want to find in a file."""
+_MOST_BYTES = 1_000_000
+_EXECUTE = "mlsim check --plugins executes the file to see"
+
+
+def read_code(path: Path, title: str) -> bytes:
+    """Read a file of Python code, of bounded size.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is too large to be code.
+    """
+    try:
+        return read_bytes(path, "file of Python code", _MOST_BYTES)
+    except InputError as error:
+        raise InputError(f"{title}: {error}") from error
+
+
+def check_definition(path: Path, name: str, sort: Sort, title: str) -> None:
+    """Check that a file is Python and defines a class or a function, without executing it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    name
+        What it is to define.
+    sort
+        What that is to be. A name that is imported or assigned may be anything.
+    title
+        What messages begin with.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or parsed, or does not define it.
+    """
+    bound = dict(_bound(_parsed(path, title).body))
+    if "*" in bound and name not in bound:
+        return  # it may come with what the file imports
+    sorts = sort.split(" or ")
+    if name not in bound:
+        others = sorted(key for key, found in bound.items() if found in sorts and not key.startswith("_"))
+        hint = nearest(name, others)
+        raise InputError(
+            f"{title}: there is no {sort} {name!r};{hint} the file has: {', '.join(others) or 'none'} "
+            f"({_EXECUTE})"
+        )
+    if bound[name] not in ("other", *sorts):
+        raise InputError(f"{title}: {name!r} is a {bound[name]}; needed: a {sort}")
+
+
+def _parsed(path: Path, title: str) -> ast.Module:
+    source = read_code(path, title)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as invalid escapes: those are for whoever executes it
+            return ast.parse(source, str(path))
+    except SyntaxError as error:
+        line = f" (line {error.lineno})" if error.lineno else ""
+        raise InputError(f"{title}: the file is not Python: {error.msg}{line}") from error
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nested too deeply
+        raise InputError(f"{title}: the file is not Python that can be parsed: {error}") from error
+
+
+def _bound(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Go through the names that statements bind, with what they are bound to; ``*`` for all of a module."""
+    for statement in statements:
+        match statement:
+            case ast.ClassDef(name=name):
+                yield name, "class"
+            case ast.FunctionDef(name=name, decorator_list=[]):
+                yield name, "function"
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name, "other"
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                for alias in names:
+                    yield alias.asname or alias.name.split(".")[0], "other"
+            case _:
+                yield from _assigned(statement)
+                for block in ("body", "orelse", "finalbody"):
+                    yield from _bound(getattr(statement, block, []))
+                for handler in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+                    yield from _bound(handler.body)
+
+
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Go through the names that one statement assigns to, but for those in blocks inside it."""
+    blocks = {
+        id(inner) for field in ("body", "orelse", "finalbody") for inner in getattr(statement, field, ())
+    }
+    blocks |= {id(part) for field in ("handlers", "cases") for part in getattr(statement, field, ())}
+    for child in ast.iter_child_nodes(statement):
+        if id(child) in blocks:
+            continue
+        for node in ast.walk(child):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id, "other"
+
+
+VARIABLE = "MLSIM_TRACES"
+PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "predictor")
+"""Keys of the ``batch`` section that may name a class of the user's own."""
+
+
+def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path") -> Path:
+    """Find a file that a scenario names.
+
+    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, of
+    an earlier run's scenario also where that run read it, in each directory of $MLSIM_TRACES, and in
+    ./traces.
+
+    Parameters
+    ----------
+    scenario
+        Whose file it is.
+    path
+        As the scenario writes it.
+    key
+        The scenario's key that holds it, for the message.
+
+    Raises
+    ------
+    InputError
+        If it is nowhere; the message lists where it was looked up and files with a similar name.
+    """
+    wanted = expanded(path)
+    places = list(_places(scenario, wanted))
+    for directory, _ in places:
+        if is_file(directory / wanted):
+            return directory / wanted
+    advice = f"set {VARIABLE} to the directory of your logs (several with '{os.pathsep}' between)"
+    raise InputError(_not_found(scenario, wanted, places, key, advice))
+
+
+def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
+    """Find a file of code that a scenario names.
+
+    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, of
+    an earlier run's scenario also where that run read it, and nowhere else: what is executed does not depend
+    on where logs are kept, nor on the current directory.
+
+    Raises
+    ------
+    InputError
+        If it is not there.
+    """
+    wanted = expanded(path)
+    places = list(_places(scenario, wanted))
+    own, others = places[: 1 + len(scenario.earlier)], places[1 + len(scenario.earlier) :]
+    for place, _ in own:
+        if is_file(place / wanted):
+            return place / wanted
+    elsewhere = next((place / wanted for place, _ in others if is_file(place / wanted)), None)
+    advice = f"code is not looked up in ${VARIABLE} or ./traces"
+    here = Path.cwd() / wanted
+    if elsewhere is None and is_file(here):
+        advice += ", nor in the current directory: the same command would execute another file elsewhere"
+        elsewhere = here
+    if elsewhere is not None:
+        advice += f"; if {named(elsewhere)} is meant, name it by its whole path"
+    raise InputError(_not_found(scenario, wanted, own, key, advice))
+
+
+def located_technique(scenario: Scenario, technique: str | None = None) -> str:
+    """Return the technique of a scenario's loops, files of techniques of the user as they were found.
+
+    Parameters
+    ----------
+    scenario
+        Where it is named.
+    technique
+        One of those that it names; None: that of its key.
+
+    Raises
+    ------
+    InputError
+        If such a file is nowhere.
+    """
+    name = scenario.application.technique if technique is None else technique
+    levels = []
+    for level in split_technique(name):
+        function = user_function(level)
+        if function is not None:
+            path = resolve_code(scenario, function[0], _technique_key(scenario))
+            level = f"{path}:{function[1]}"
+        levels.append(str(level))
+    return with_parameters("+".join(levels), parameters_of(name))
+
+
+def _technique_key(scenario: Scenario) -> str:
+    selects = scenario.application.selects is not None
+    return "application.selection.portfolio" if selects else "application.technique"
+
+
+def located_plugin(scenario: Scenario, key: str) -> str:
+    """Return the name at a key of the ``batch`` section, a file of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    return _located(scenario, getattr(scenario.batch, key), f"batch.{key}")
+
+
+def located_format(scenario: Scenario) -> str:
+    """Return the format of a scenario's workload, the file of a reader of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    return _located(scenario, scenario.workload.format, "workload.format")
+
+
+def located_generator(scenario: Scenario) -> str:
+    """Return the model that draws a scenario's jobs, the file of one of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    assert scenario.workload.generate is not None
+    return _located(scenario, scenario.workload.generate.model, "workload.generate.model")
+
+
+def located_model(scenario: Scenario) -> str:
+    """Return the execution model of a scenario's loops, the file of one of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    return _located(scenario, scenario.application.execution.model, "application.execution.model")
+
+
+def located_writers(scenario: Scenario) -> tuple[str, ...]:
+    """Return the writers of a scenario's output, files of the user's own as they were found.
+
+    Raises
+    ------
+    InputError
+        If one is nowhere.
+    """
+    return tuple(
+        _located(scenario, name, f"output.writers.{place}")
+        for place, name in enumerate(scenario.output.writers or ())
+    )
+
+
+def _located(scenario: Scenario, name: str, key: str) -> str:
+    own = user_function(name)
+    if own is None:
+        return name
+    path = resolve_code(scenario, own[0], key)
+    return with_parameters(f"{path}:{own[1]}", parameters_of(name))
+
+
+def check_code(scenario: Scenario) -> None:
+    """Check that files of the user's own code are there and define what is named, without executing them.
+
+    Raises
+    ------
+    InputError
+        If one is not, or does not.
+    """
+    sorts: dict[str, tuple[str, Sort]] = {
+        f"batch.{key}": (getattr(scenario.batch, key), "class") for key in PLUGIN_KEYS
+    }
+    sorts["workload.format"] = (scenario.workload.format, "class or function")
+    if scenario.workload.generate is not None:
+        sorts["workload.generate.model"] = (scenario.workload.generate.model, "class or function")
+    for row, writer in enumerate(scenario.output.writers or ()):
+        sorts[f"output.writers.{row}"] = (writer, "class or function")
+    if scenario.application.model is ApplicationModel.LOOP:
+        sorts["application.execution.model"] = (scenario.application.execution.model, "class or function")
+    for key, (name, sort) in sorts.items():
+        own = user_function(name)
+        if own is not None:
+            path = resolve_code(scenario, own[0], key)
+            check_definition(path, own[1], sort, f"{scenario.source}: {key}: {path}")
+    if scenario.application.model is ApplicationModel.LOOP:
+        key = _technique_key(scenario)
+        for level in [one for name in scenario.application.techniques for one in split_technique(name)]:
+            own = user_function(level)
+            if own is not None:
+                path = resolve_code(scenario, own[0], key)
+                place = f"{scenario.source}: {key}: {path}"
+                check_definition(path, own[1], "class or function", place)
+
+
+def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
+    if wanted.is_absolute():
+        yield wanted.parent, "as given"
+        return
+    yield scenario.directory, "beside the scenario file"
+    for earlier in scenario.earlier:
+        yield earlier, "where the run read its scenario"
+    for directory in os.environ.get(VARIABLE, "").split(os.pathsep):
+        if directory:
+            yield expanded(directory), f"from ${VARIABLE}"
+    yield Path("traces"), "in the current directory"
+
+
+def _not_found(
+    scenario: Scenario, wanted: Path, places: list[tuple[Path, str]], key: str, advice: str
+) -> str:
+    lines = [f"{scenario.source}: {key}: there is no file '{named(wanted)}'; looked for"]
+    for directory, reason in places:
+        path = directory / wanted
+        lines.append(f"  {named(path)} ({reason}{'; a directory' if is_directory(path) else ''})")
+    similar = _similar(wanted, [directory for directory, _ in places])
+    if similar:
+        lines.append(f"did you mean {' or '.join(similar)}?")
+    if not wanted.is_absolute():
+        lines.append(advice)
+    return "\n".join(lines)
+
+
+def _similar(wanted: Path, directories: list[Path]) -> list[str]:
+    """Return files with a similar name in the directories where the file was looked for."""
+    found: dict[str, None] = {}
+    for directory in directories:
+        folder = (directory / wanted).parent
+        names = _files_in(folder)
+        for name in get_close_matches(wanted.name, names, n=2, cutoff=0.6):
+            found[str(folder / name)] = None
+    return list(found)[:3]
+
+
+def _files_in(folder: Path) -> list[str]:
+    try:
+        return [item.name for item in folder.iterdir() if is_file(item)]
+    except (OSError, ValueError):
+        return []  # there is none, or it may not be looked into

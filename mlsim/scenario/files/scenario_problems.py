@@ -1,0 +1,276 @@
+"""From what pydantic finds wrong to messages for people."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from mlsim.scenario.files.scenario_text import Path, Problem
+from mlsim.scenario.values.section_base import (
+    Section,
+    example,
+    field_kind,
+    field_section,
+    fields_by_key,
+    minimal,
+    split_key,
+)
+from mlsim.scenario.values.unit_types import nearest, shown
+from mlsim.scenario.whole.scenario_schema import Scenario
+
+
+class Advice(NamedTuple):
+    """What to write in place of a key that scenarios do not have."""
+
+    key: str
+    """The key here, dotted; empty where there is none."""
+    text: str
+    """What to write, or to do without it."""
+
+
+_GPUS = Advice(
+    "platform.nodes.0.resources",
+    "write resources: {gpu: 4} in the node group; jobs ask for them by a column request_gpu, or "
+    "workload.request.resources: {gpu: 1}",
+)
+_LICENCES = Advice(
+    "platform.shared",
+    "write platform.shared: {matlab: 20}; jobs ask for them by a column request_matlab, or "
+    "workload.request.shared: {matlab: 1}",
+)
+_FEATURES = Advice(
+    "platform.nodes.0.resources",
+    "constraints cannot be written yet; give the node groups a resource of that name with an amount "
+    "(resources: {bigmem: 64}), and jobs a column request_bigmem",
+)
+_PARTITIONS = Advice(
+    "",
+    "partitions cannot be written yet, every node serves every job; give the node groups a resource per "
+    "partition (resources: {debug: 64}) and jobs a column request_debug, or simulate one partition's nodes "
+    "and jobs alone",
+)
+_PREEMPTION = Advice("", "preemption cannot be written yet, a job that has started keeps its nodes")
+_QOS = Advice(
+    "",
+    "classes of service are a column qos of the log, for tables of results; the order of jobs is "
+    "batch.policy: fairshare, linear with batch.weights, or a class in a file (./mine.py:Name)",
+)
+_PRIORITY = Advice(
+    "batch.policy",
+    "write batch.policy: linear with batch.weights, fairshare, or a class in a file (./mine.py:Name)",
+)
+_DRAINS = Advice(
+    "platform.drains",
+    "write platform.drains: [{nodes: 0-7, start: 2 h, end: 4 h, announced: on}]",
+)
+_LOG = Advice("workload.path", "write workload.path: FILE")
+_MEMORY = Advice("platform.nodes.0.memory", "write memory: 257000 MiB in the node group")
+_CORES = Advice("platform.nodes.0.cores", "write cores: 64 in the node group")
+_LIMIT = Advice(
+    "", "walltimes are read from the log; workload.estimates and batch.on_overrun say what they do"
+)
+_SCHEDULER = Advice("batch.policy", "write batch.policy: FCFS and batch.backfill: easy")
+_STORAGE = Advice("platform.shared", "write platform.shared: {burst_buffer: 400 TB, lustre: 2 TB/s}")
+
+_WORDS: dict[Advice, tuple[str, ...]] = {
+    _GPUS: ("gpu", "gpus", "gres", "accelerators"),
+    _LICENCES: ("license", "licenses", "licence", "licences"),
+    _FEATURES: ("feature", "features", "constraint", "constraints"),
+    _PARTITIONS: ("partition", "partitions", "queues"),
+    _PREEMPTION: ("preempt", "preemption", "preempt_mode", "preempt_type", "preemptmode", "preempttype"),
+    _QOS: ("qos", "qoses"),
+    _PRIORITY: ("priority", "priorities", "priority_type", "prioritytype", "multifactor"),
+    _DRAINS: ("reservation", "reservations", "maintenance", "maintenances", "downtime", "drain"),
+    _LOG: ("log", "logs", "file", "swf", "joblog"),
+    _MEMORY: ("mem", "ram", "realmemory", "real_memory"),
+    _CORES: ("cpu", "cpus", "cores_per_node", "cpus_per_node", "cpuspernode"),
+    _LIMIT: ("walltime", "walltimes", "time_limit", "timelimit", "max_time", "maxtime"),
+    _SCHEDULER: ("scheduler", "algorithm", "schedulertype", "scheduler_type"),
+    _STORAGE: ("burst_buffer", "burst_buffers", "burstbuffer", "filesystem", "storage"),
+}
+_ADVICE = {word: advice for advice, words in _WORDS.items() for word in words}
+
+
+def advice_for(word: str) -> Advice | None:
+    """Return what to write in place of a key; None where nothing is known of it."""
+    return _ADVICE.get(word.casefold().replace("-", "_"))
+
+
+_ROUNDS = 5
+_VERY_LIKE = 0.9
+"""How close a key must be to an unknown one to be meant, whatever else the unknown one means elsewhere."""
+_MANY = 100
+"""From so many problems on, most are told in short: nobody reads them."""
+
+
+def find_problems(value: dict[str, Any]) -> list[Problem]:
+    """List everything that is wrong with a scenario.
+
+    Rules between keys are checked only when each key is right by itself. So that they are reported along
+    with the rest, wrong keys are taken out (needed ones get an example value) and the check is repeated;
+    a rule that reads such a key is left for the next time.
+
+    Parameters
+    ----------
+    value
+        The scenario as plain mappings.
+    """
+    problems: list[Problem] = []
+    wrong: list[Path] = []
+    value = copy.deepcopy(value)
+    for _ in range(_ROUNDS):
+        details = _errors(value)
+        if len(details) > _MANY:
+            return problems + _in_short(details)
+        known = wrong + [meant for detail in details if (meant := _meant(detail)) is not None]
+        problems += [_as_problem(detail) for detail in details if not _depends_on(detail, known)]
+        wrong = known + [detail["loc"] for detail in details]
+        for detail in details:
+            _mend(value, detail["loc"])
+        if not details:
+            break
+    return problems
+
+
+def _in_short(details: list[ErrorDetails]) -> list[Problem]:
+    """Report the first problems in full, and of the others only their kind."""
+    rest = [
+        Problem(detail["loc"], "unknown key" if detail["type"] == "extra_forbidden" else detail["msg"])
+        for detail in details[_MANY:]
+    ]
+    return [*map(_as_problem, details[:_MANY]), *rest]
+
+
+def _errors(value: dict[str, Any]) -> list[ErrorDetails]:
+    try:
+        Scenario.model_validate(value)
+    except ValidationError as error:
+        return [detail for detail in error.errors() if detail["type"] != "default_factory_not_called"]
+    return []
+
+
+def _depends_on(detail: ErrorDetails, wrong: list[Path]) -> bool:
+    """Return whether an error may be there only because other keys are wrong."""
+    key, context = detail["loc"], detail.get("ctx", {})
+    base = key[: len(key) - context.get("depth", 0)]
+    keys = [key, *(base + split_key(part) for part in context.get("involved", ()))]
+    return any(_overlap(key, bad) for key in keys for bad in wrong)
+
+
+def _overlap(key: Path, other: Path) -> bool:
+    shorter = min(len(key), len(other))
+    return key[:shorter] == other[:shorter]
+
+
+def _mend(value: dict[str, Any], key: Path) -> None:
+    """Take a key out or give it an example value; if it is not there at all, do so with its section."""
+    place: Any = value
+    for part in key[:-1]:
+        # a section that is not there has its defaults
+        place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
+    holder, field = look_up(key)
+    if not key or holder is None:
+        return
+    if isinstance(key[-1], int):
+        place[key[-1]] = minimal(holder)
+    elif field is not None and field.is_required():
+        place[key[-1]] = example(field)
+    elif key[-1] in place:
+        del place[key[-1]]
+    elif field is not None and field.examples:
+        place[key[-1]] = example(field)
+    else:
+        _mend(value, key[:-1])
+
+
+def look_up(key: Path) -> tuple[type[Section] | None, FieldInfo | None]:
+    """Return the section that holds a key, or that the items of its list are, and the key's field there.
+
+    Both are None for what no scenario has.
+    """
+    holder: type[Section] | None = Scenario
+    for part in key[:-1]:
+        if isinstance(part, str) and holder is not None:
+            field = fields_by_key(holder).get(part)
+            holder = field_section(field)[0] if field is not None else None
+    last = key[-1] if key else 0
+    if holder is None or isinstance(last, int):
+        return holder, None
+    return holder, fields_by_key(holder).get(last)
+
+
+def _as_problem(detail: ErrorDetails) -> Problem:
+    key, kind = detail["loc"], detail["type"]
+    if kind in ("value", "rule"):
+        return Problem(key, detail["ctx"]["text"])
+    if kind == "extra_forbidden":
+        return Problem(key, unknown_key(key))
+    if kind == "missing":
+        return Problem(key, f"missing; {_wanted(key)}")
+    if kind in ("model_type", "tuple_type"):
+        return Problem(key, f"{shown(detail['input'])} is not {_wanted_shape(key)}; {_wanted(key)}")
+    return Problem(key, detail["msg"])
+
+
+def _wanted_shape(key: Path) -> str:
+    _, field = look_up(key)
+    return "a list (entries start with '- ')" if field and field_section(field)[1] else "a mapping"
+
+
+def _wanted(key: Path) -> str:
+    """Return what is allowed at a key."""
+    holder, field = look_up(key)
+    kind = field_kind(field) if field is not None else None
+    if field is not None and kind is not None:
+        return f"allowed: {kind.allowed}; e.g. {key[-1]}: {example(field)}"
+    section, is_list = field_section(field) if field is not None else (holder, False)
+    keys = ", ".join(fields_by_key(section)) if section is not None else ""
+    return f"a list of entries with the keys: {keys}" if is_list else f"its keys: {keys}"
+
+
+def unknown_key(key: Path) -> str:
+    """Return that a key is not known, and which are."""
+    holder, _ = look_up(key)
+    fields = list(fields_by_key(holder)) if holder is not None else []
+    meant = nearest(str(key[-1]), fields, _VERY_LIKE)
+    if not meant and (advice := advice_for(str(key[-1]))) is not None:
+        meant = f" {advice.text};"
+    meant = meant or nearest(str(key[-1]), fields)
+    if not meant:
+        elsewhere = [name for name in _known_keys() if name.split(".")[-1] == key[-1]]
+        meant = f" did you mean {' or '.join(map(repr, elsewhere[:3]))}?" if elsewhere else ""
+    return f"unknown key;{meant} allowed: {', '.join(fields)}"
+
+
+@cache
+def _known_keys() -> tuple[str, ...]:
+    """Return the dotted keys that scenarios may have."""
+    return tuple(_all_keys(Scenario, ""))
+
+
+def _all_keys(section: type[Section], prefix: str) -> Iterator[str]:
+    for key, field in fields_by_key(section).items():
+        inner, is_list = field_section(field)
+        yield prefix + key
+        if inner is not None:
+            yield from _all_keys(inner, f"{prefix}{key}.{'0.' * is_list}")
+
+
+def _meant(detail: ErrorDetails) -> Path | None:
+    """Return the key that an unknown one was probably meant to be."""
+    key = detail["loc"]
+    if detail["type"] != "extra_forbidden":
+        return None
+    holder, _ = look_up(key)
+    fields = fields_by_key(holder) if holder is not None else {}
+    advice = None if nearest(str(key[-1]), fields, _VERY_LIKE) else advice_for(str(key[-1]))
+    if advice is not None:
+        return split_key(advice.key) or None
+    hint = nearest(str(key[-1]), fields)
+    return next(((*key[:-1], field) for field in fields if repr(field) in hint), None)

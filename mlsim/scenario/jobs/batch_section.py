@@ -1,0 +1,441 @@
+"""The sections ``batch`` and ``coordination``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from mlsim.scenario.jobs.cp_section import (
+    AllocatorName,
+    ClassifierConfig,
+    CpConfig,
+    DispatcherName,
+    PolicyName,
+    PredictorName,
+)
+from mlsim.scenario.machine.resources_section import PowerCaps
+from mlsim.scenario.values.amount_types import Duration, Seconds
+from mlsim.scenario.values.field_types import Count, Natural, Number, OneOf, Switch
+from mlsim.scenario.values.list_types import NamedShares, NamedSharesKind
+from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.words import (
+    Allocator,
+    AnswerRule,
+    ApplicationModel,
+    Backfill,
+    Compression,
+    Contiguity,
+    Dispatcher,
+    EasyRule,
+    Engine,
+    FailureRule,
+    OverrunRule,
+    Policy,
+    Predictor,
+    ReleasedNodes,
+    RequestRule,
+    ShareOwner,
+    TieOrder,
+)
+
+if TYPE_CHECKING:
+    from mlsim.scenario.whole.scenario_schema import Scenario
+
+
+class ReplayNeed(NamedTuple):
+    """A key, the value that replay needs it to have, in words, and whether a scenario has it."""
+
+    key: str
+    value: str
+    holds: Callable[[Scenario], bool]
+
+
+REPLAY_NEEDS: Final = (
+    ReplayNeed("application.model", "rigid", lambda s: s.application.model is ApplicationModel.RIGID),
+    ReplayNeed("coordination.rca", "off", lambda s: not s.coordination.rca),
+    ReplayNeed("platform.failures", "empty", lambda s: not s.platform.failures),
+    ReplayNeed("platform.random_failures", "empty", lambda s: not s.platform.random_failures),
+    ReplayNeed("platform.drains", "empty", lambda s: not s.platform.drains),
+    ReplayNeed("batch.dispatcher", "queue", lambda s: s.batch.dispatcher is Dispatcher.QUEUE),
+    ReplayNeed("batch.policy", "one of the catalogue", lambda s: isinstance(s.batch.policy, Policy)),
+    ReplayNeed("batch.allocator", "first-fit", lambda s: s.batch.allocator is Allocator.FIRST_FIT),
+    ReplayNeed("batch.easy", "another one than easy_bf", lambda s: not s.batch.names_nodes),
+    ReplayNeed("platform.nodes", "no memory and no other resources", lambda s: not s.platform.resource_names),
+    ReplayNeed("platform.shared", "empty", lambda s: not s.platform.shared),
+    ReplayNeed("workload.request.cores", "1", lambda s: s.workload.request.cores == 1),
+    ReplayNeed("workload.dependencies", "off", lambda s: not s.workload.dependencies),
+    ReplayNeed("batch.power_cap", "empty", lambda s: s.batch.power_cap is None),
+    ReplayNeed("batch.predictor", "walltime", lambda s: s.batch.predictor is Predictor.WALLTIME),
+    ReplayNeed("batch.classifier", "empty", lambda s: s.batch.classifier is None),
+    ReplayNeed("batch.pass_interval", "0 s", lambda s: s.batch.pass_interval == 0),
+    ReplayNeed("batch.backfill_interval", "0 s", lambda s: s.batch.backfill_interval == 0),
+    ReplayNeed("batch.count_dispatch_time", "off", lambda s: not s.batch.count_dispatch_time),
+    ReplayNeed("output.passes", "off", lambda s: not s.output.passes),
+)
+"""All that a scenario must say for replay: it simulates jobs whose end is known when they start, on nodes
+that are always there. The help of ``batch.engine`` is made from this; the batch page is held against it."""
+
+REPLAY_NEEDS_OF_JOBS: Final = "no columns request_* in the workload"
+"""What the workload itself must not say."""
+
+
+def replay_needs() -> str:
+    """Return all that replay needs, in one line for the help."""
+    keys = ", ".join(f"{need.key}: {need.value}" for need in REPLAY_NEEDS)
+    return f"{keys}; {REPLAY_NEEDS_OF_JOBS}"
+
+
+def replay_obstacle(scenario: Scenario) -> tuple[str, str] | None:
+    """Return what keeps a scenario from replay: the key and what it would have to be; None: nothing."""
+    return next(((need.key, need.value) for need in REPLAY_NEEDS if not need.holds(scenario)), None)
+
+
+Weight = Annotated[float, Number(-1e12, 1e12)]
+_NONE = "Default: 0, it does not count."
+
+
+class WeightsConfig(Section):
+    """The weights of policy linear: more than 0 prefers what the key names, less than 0 the opposite."""
+
+    q: Weight = Field(0.0, description=f"Weight of few processors q (alone: SQF). {_NONE}")
+    p: Weight = Field(0.0, description=f"Weight of a short estimate p (s; alone: SPF). {_NONE}")
+    wait: Weight = Field(0.0, description=f"Weight of a long wait w (s; alone: FCFS). {_NONE}")
+    ratio: Weight = Field(0.0, description=f"Weight of a small ratio p / q (alone: SRF). {_NONE}")
+    exp: Weight = Field(
+        0.0, description=f"Weight of a large expansion factor (w + p) / p (alone: LEXP). {_NONE}"
+    )
+    area: Weight = Field(0.0, description=f"Weight of a small estimated area p q (alone: SAF). {_NONE}")
+
+    @property
+    def normalised(self) -> tuple[float, ...]:
+        """The six weights in the order of the keys, divided by the sum of their absolute values."""
+        weights = (self.q, self.p, self.wait, self.ratio, self.exp, self.area)
+        total = sum(map(abs, weights)) or 1.0
+        return tuple(weight / total for weight in weights)
+
+
+class FairshareConfig(Section):
+    """Whose usage policy fairshare compares, and how it is forgotten."""
+
+    by: OneOf[ShareOwner] = ShareOwner.USER
+    """Whose processor-seconds add up: those of a job's user or group."""
+    half_life: Duration = 604800.0
+    """Time after which usage counts half (s). Default: 7 days, as Slurm's PriorityDecayHalfLife."""
+
+
+_MOST_RESTARTS = 5
+_MEDIAN = 0.5
+
+
+class BatchConfig(Section):
+    """The dispatcher, and what it does to jobs that overrun."""
+
+    dispatcher: DispatcherName = Dispatcher.QUEUE
+    """What decides: queue (policy, backfill and allocator do), reject (every job is turned away in the pass
+    of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp, lists or
+    one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or
+    an installed one; see docs/reference/plugins.md.
+    """
+    cp: CpConfig | None = None
+    """How the dispatchers that plan by constraint programming do it. Default: each as it is told of here."""
+    policy: PolicyName = Policy.FCFS
+    """Order in which the queue is served; `mlsim list policies` explains each. A class in a file may be one,
+    or an installed one.
+    """
+    weights: WeightsConfig | None = None
+    """Weights of policy linear, scaled so that their absolute values sum to 1."""
+    fairshare: FairshareConfig = Field(default_factory=FairshareConfig)
+    """What policy fairshare compares."""
+    threshold: Duration | None = Field(None, examples=["20 h"])
+    """Jobs that have waited longer than this (s) go to the head of the queue, first come first served among
+    themselves (Zrigui 2021, §4.2). Default: none do.
+    """
+    backfill: OneOf[Backfill] = Backfill.NONE
+    """Whether jobs may overtake: none (the walk stops at the first job that does not fit), greedy (it is
+    skipped), easy (later jobs start if they do not delay the reservation), conservative (every waiting job
+    has a reservation that is kept).
+    """
+    backfill_order: OneOf[Policy] | None = Field(None, examples=["SAF"])
+    """Policy by which jobs that may overtake are tried, with backfill greedy or easy. Default: the order of
+    the queue.
+    """
+    reservations: Count = 1
+    """How many jobs that do not fit get a reservation, with backfill easy. Default: one, as in EASY."""
+    easy: OneOf[EasyRule] = EasyRule.STANDARD
+    """Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a published
+    simulator: accasim (nobody is kept from overtaking; the head waits for its reserved time), cqsim (jobs are
+    judged by their actual run times), batsched (its easy_bf_fast: the reservation is kept; no extra
+    processors), easy_bf (batsched's default: the reservation is of named nodes). All but cqsim are FCFS. See
+    docs/explanation/easy.md.
+    """
+    compression: OneOf[Compression] = Compression.FIXPOINT
+    """With backfill conservative, how often jobs look for an earlier place when something comes back early:
+    fixpoint (in the queue's order, until nothing moves) or one-round (each once).
+    """
+    ties: OneOf[TieOrder] = TieOrder.DRAINED
+    """What happens at one time: drained (ends, then submissions, then one pass), per-event (a pass after
+    every event, submissions before ends, as PYSS does) or ends-first (a pass after every event, ends before
+    submissions, as CQSim does); see docs/explanation/easy.md.
+    """
+    engine: OneOf[Engine] = Field(
+        Engine.AUTO,
+        description="What simulates the batch level: simpy, replay (compiled; the same results) or auto "
+        f"(replay where it can). Replay needs {replay_needs()}.",
+    )
+    allocator: AllocatorName = Allocator.FIRST_FIT
+    """Which free nodes a job gets: first-fit takes them in node order; `mlsim list allocators` explains each.
+    A class in a file may be one, or an installed one.
+    """
+    contiguity: OneOf[Contiguity] = Contiguity.PREFER
+    """With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer (others, by
+    first-fit) or strict (it waits).
+    """
+    reserve: Annotated[float, Number(0, 1)] = 0.2
+    """Of the nodes with a resource that only some have, this share times the share of jobs that ask for it is
+    kept from jobs that ask for no such resource. Read by allocator demand-aware.
+    """
+    demand: Annotated[NamedShares, NamedSharesKind()] | None = Field(None, examples=[{"gpu": 0.75}])
+    """Share of jobs that ask for each resource; one that is not named nobody asks for. Read by allocator
+    demand-aware. Default: it is learned from what has been submitted.
+    """
+    on_overrun: OneOf[OverrunRule] = OverrunRule.KILL
+    """What happens to a job at the end of its walltime: kill (as production systems do) or extend (it runs
+    on). A job that outlives a shorter prediction goes on in any case.
+    """
+    predictor: PredictorName = Predictor.WALLTIME
+    """What predicts run times for the dispatcher: walltime (what the user asked), actual (an oracle), D, D2,
+    L2 or EASY++ (learn from completed jobs), forest-mean or forest-quantile (learn weekly from features of
+    jobs; need scikit-learn), a class in a file, or an installed one; `mlsim list predictors`
+    explains each.
+    """
+    quantile: Annotated[float, Number(0, 1, low_belongs=False, high_belongs=False)] | None = None
+    """Share of jobs that should run no longer than predicted. Read by predictor forest-quantile. Default:
+    0.5, the median.
+    """
+    classifier: ClassifierConfig | None = None
+    """Jobs that are taken for small go before all others, each class in the order of the policy; only
+    threshold overrides that. Default: no classes.
+    """
+    pass_interval: Seconds = Field(0.0, examples=["10 s"])
+    """Passes take place at multiples of this time only (s); 0: whenever something happens."""
+    backfill_interval: Seconds = Field(0.0, examples=["30 s"])
+    """Backfilling takes place at multiples of this time only (s); passes at other times start jobs from the
+    queue's head up to the first that does not fit. 0: in every pass. Slurm's backfill scheduler works in this
+    way, every 30 s (bf_interval).
+    """
+    deadline_factor: Annotated[float, Number(0, low_belongs=False)] = 2.0
+    """Deadline of a job = submit time + factor x estimate. Read by policy EDF only."""
+    count_dispatch_time: Switch = False
+    """Whether a job's wait includes the wall time of the pass that starts it. Metrics then depend on the
+    machine that simulates; the schedule does not.
+    """
+    power_cap: PowerCaps | None = Field(None, examples=["20 kW"])
+    """No pass starts a job that would push the power of the machine above this (W). A list sets it anew from
+    time to time. Needs platform.nodes.N.power. Where nodes (mapping core: cores) add unequal power when held,
+    jobs ask for other resources, or the allocator is not first-fit: only with backfill none, greedy, or easy
+    with one reservation, with dispatchers that plan and those of your own. Default: no cap.
+    """
+    on_failure: OneOf[FailureRule] = FailureRule.DIE
+    """What becomes of a job when a node it holds fails: die, restart (it goes back to the queue with its own
+    submit time and starts from the beginning) or resume (it goes on where it stopped, or at its last
+    checkpoint; not for application.model: loop).
+    """
+    max_restarts: Natural | None = None
+    """How often a job may start again before it dies. For on_failure: restart and resume. Default: 5, as in
+    Slurm (MaxBatchRequeue).
+    """
+    checkpoint: Duration | None = Field(None, examples=["10 min"])
+    """Run time of an attempt (s) after which its state is saved, again and again; what came since is lost.
+    Saving takes no time. For on_failure: resume. Default: nothing is lost.
+    """
+
+    @property
+    def most_restarts(self) -> int:
+        """How often a job may start again."""
+        return _MOST_RESTARTS if self.max_restarts is None else self.max_restarts
+
+    @property
+    def names_nodes(self) -> bool:
+        """Whether EASY reserves named nodes, also where all are alike."""
+        return self.backfill is Backfill.EASY and self.easy is EasyRule.EASY_BF
+
+    @property
+    def quantile_or_default(self) -> float:
+        """The quantile that predictor forest-quantile predicts."""
+        return _MEDIAN if self.quantile is None else self.quantile
+
+    @property
+    def ordering(self) -> Policy:
+        """The policy of the catalogue that orders the queue; FCFS stands in for one of the user's own."""
+        return self.policy if isinstance(self.policy, Policy) else Policy.FCFS
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The policies that order something: of the queue, and of the walk of backfilling."""
+        walks = self.backfill_order is not None and self.backfill in (Backfill.GREEDY, Backfill.EASY)
+        walk = (self.backfill_order,) if walks and self.backfill_order else ()
+        return (self.ordering, *walk)
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that policy linear has weights, and that nothing is said that nobody reads."""
+        if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
+            message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
+            yield Violation("contiguity", message, ("allocator",))
+        for key in ("reserve", "demand"):
+            unread = self.allocator != Allocator.DEMAND_AWARE
+            if unread and getattr(self, key) != type(self).model_fields[key].default:
+                message = f"read by allocator demand-aware only, and the allocator is {self.allocator}"
+                yield Violation(key, message, ("allocator",))
+        yield from self._unread()
+        yield from self._unread_in_cp()
+        yield from self._without_restarts()
+        yield from self._without_backfilling()
+        yield from self._beyond_easy()
+        yield from self._beside_classes()
+        if self.quantile is not None and self.predictor != Predictor.FOREST_QUANTILE:
+            message = f"read by predictor forest-quantile only, and the predictor is {self.predictor}"
+            yield Violation("quantile", message, ("predictor",))
+        if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
+            found = "missing" if self.weights is None else "all are 0, which orders nothing"
+            message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
+            yield Violation("weights", message, ("policy", "backfill_order"))
+
+    def _unread(self) -> Iterator[Violation]:
+        """Name what only dispatcher queue reads, where another one decides."""
+        if self.dispatcher is Dispatcher.QUEUE:
+            return
+        keys = [
+            "policy",
+            "backfill",
+            "backfill_order",
+            "reservations",
+            "threshold",
+            "easy",
+            "compression",
+            "classifier",
+        ]
+        if isinstance(self.dispatcher, Dispatcher):
+            keys.append("allocator")
+        for key in keys:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = (
+                    f"read by dispatcher queue only, and the dispatcher is {self.dispatcher}; take it out"
+                )
+                yield Violation(key, message, ("dispatcher",))
+
+    def _without_restarts(self) -> Iterator[Violation]:
+        """Check that what goes with restarts has them."""
+        readers = {
+            "max_restarts": (FailureRule.RESTART, FailureRule.RESUME),
+            "checkpoint": (FailureRule.RESUME,),
+        }
+        for key, rules in readers.items():
+            if getattr(self, key) is not None and self.on_failure not in rules:
+                needed = " or ".join(rules)
+                message = (
+                    f"needs on_failure: {needed}, and it is {self.on_failure}; write that, or take it out"
+                )
+                yield Violation(key, message, ("on_failure",))
+
+    def _without_backfilling(self) -> Iterator[Violation]:
+        """Check that what is rare is backfilling, and passes are not rarer."""
+        if not self.backfill_interval:
+            return
+        walks = self.dispatcher is Dispatcher.QUEUE and self.backfill in (Backfill.GREEDY, Backfill.EASY)
+        if not walks:
+            message = f"needs dispatcher queue with backfill greedy or easy, and backfill is {self.backfill}"
+            yield Violation("backfill_interval", message, ("backfill", "dispatcher"))
+        if self.pass_interval:
+            message = "needs passes at every event: take pass_interval out, or this"
+            yield Violation("backfill_interval", message, ("pass_interval",))
+
+    def _beyond_easy(self) -> Iterator[Violation]:
+        """Check that another simulator's EASY is asked for nothing that it does not do."""
+        if self.backfill is not Backfill.EASY or self.easy is EasyRule.STANDARD:
+            return
+        if self.reservations > 1:
+            message = f"{self.easy} has one reservation; write reservations: 1, or easy: standard"
+            yield Violation("easy", message, ("reservations",))
+        if self.easy is EasyRule.CQSIM:
+            return
+        for key in ("policy", "backfill_order"):
+            if getattr(self, key) not in (None, Policy.FCFS):
+                message = (
+                    f"{self.easy} serves first come first, and {key} is {getattr(self, key)}; write FCFS"
+                )
+                yield Violation("easy", message, (key,))
+
+    def _beside_classes(self) -> Iterator[Violation]:
+        """Check that nothing is asked for that does not go with classes of jobs."""
+        if self.classifier is None or self.dispatcher is not Dispatcher.QUEUE:
+            return
+        if not isinstance(self.policy, Policy):
+            message = f"orders jobs by a policy of the catalogue, and the policy is {self.policy}"
+            yield Violation("classifier", message, ("policy",))
+        if self.ties is not TieOrder.DRAINED:
+            message = f"needs ties: drained, and they are {self.ties}; write that, or take this out"
+            yield Violation("classifier", message, ("ties",))
+        if self.backfill is Backfill.EASY and self.easy is not EasyRule.STANDARD:
+            message = f"needs easy: standard, and it is {self.easy}; write that, or take this out"
+            yield Violation("classifier", message, ("easy",))
+        if self.classifier.safeguard and self.on_failure is FailureRule.RESUME:
+            message = "safeguard starts jobs from the beginning, and on_failure: resume goes on; choose one"
+            yield Violation("classifier.safeguard", message, ("on_failure",))
+
+    def _unread_in_cp(self) -> Iterator[Violation]:
+        """Name what the chosen dispatcher does not read in the section ``cp``."""
+        if self.cp is None:
+            return
+        dispatcher = self.dispatcher
+        if not (isinstance(dispatcher, Dispatcher) and dispatcher.solves):
+            message = f"read by dispatcher cp and its like only, and the dispatcher is {dispatcher}"
+            yield Violation("cp", message, ("dispatcher",))
+            return
+        for key in self.cp.unread(dispatcher):
+            if key in self.cp.model_fields_set:
+                readers = ", ".join(self.cp.readers()[key])
+                message = f"{key} is read by {readers} only, and the dispatcher is {dispatcher}"
+                yield Violation("cp", message, ("dispatcher",))
+        if wrong := self.cp.wrong_limits(dispatcher):
+            yield Violation("cp.time_limit_max", wrong, ("dispatcher",))
+
+
+class CoordinationConfig(Section):
+    """Whether applications tell the batch level which of their nodes have run out of work."""
+
+    rca: Switch = False
+    """Resourceful coordination (Eleliemy 2021, ch. 6): idle nodes of a running job are given to waiting jobs.
+    Needs application.model: loop.
+    """
+    latency: Seconds | None = None
+    """Time a message takes between an application and the batch level (s). Default: platform.network.latency.
+    Read with rca: on only.
+    """
+    requests: OneOf[RequestRule] = RequestRule.NEVER
+    """When the batch level asks running applications for nodes: never, or head-of-queue (when the first
+    waiting job lacks some). Needs rca: on, whole nodes (workload.mapping packed or node), and an execution
+    model other than steal.
+    """
+    answer: OneOf[AnswerRule] = AnswerRule.IDLE_ONLY
+    """What applications answer: never, idle-only (only nodes that are idle already), tolerance (if their own
+    run time grows by at most that share) or always. Read with requests: head-of-queue only.
+    """
+    tolerance: Annotated[float, Number(0)] = 0.05
+    """Largest growth of an application's run time, as a share. For answer: tolerance."""
+    reclaim: Switch = False
+    """Whether a node given up on request goes back to its owner when no job waits. Read with requests:
+    head-of-queue only.
+    """
+    released_nodes: OneOf[ReleasedNodes] = ReleasedNodes.ANY
+    """Who gets nodes that were released early: any (the usual pass) or short-first (the shortest waiting jobs
+    that fit on them, before the usual pass). Needs rca: on.
+    """
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that what needs coordination has it."""
+        for key in ("requests", "released_nodes"):
+            if not self.rca and getattr(self, key).value not in ("never", "any"):
+                message = "needs coordination between the levels; write rca: on, or take it out"
+                yield Violation(key, message, ("rca",))

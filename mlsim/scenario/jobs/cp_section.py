@@ -1,0 +1,204 @@
+"""The sections ``batch.cp`` and ``batch.classifier``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from mlsim.scenario.values.amount_types import Duration
+from mlsim.scenario.values.field_types import Count, FieldType, Natural, Number, OneOf, Switch
+from mlsim.scenario.values.list_types import Pairs, as_mapping
+from mlsim.scenario.values.plugin_names import PluginKind
+from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.values.unit_types import shown
+from mlsim.scenario.words import Allocator, ClassSource, Dispatcher, PlanGoal, Policy, Predictor
+
+_OURS = (Dispatcher.CP, Dispatcher.LISTS)
+_EARLY = (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2)
+_ASKING = tuple(word for word in Dispatcher if word.solves and word is not Dispatcher.LISTS)
+"""Who asks CP-SAT, and so has limits."""
+_LIMIT, _LAST_LIMIT = 1.0, 16.0
+"""Seconds, as in the sources."""
+_OUR_LIMIT = 0.05
+_MOST_WORKERS = 10_000
+"""CP-SAT takes no more."""
+
+
+class QueueWaits(Pairs[int, float]):
+    """Seconds by number of a submission queue; a mapping that can be hashed."""
+
+
+@dataclass(frozen=True)
+class QueueWaitsKind(FieldType[QueueWaits]):
+    """Seconds by number of a submission queue."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return "numbers of queues with seconds, 0 or more, e.g. {1: 3600}"
+
+    def parse(self, value: object) -> QueueWaits:
+        """Read a mapping."""
+        given = as_mapping(value, self.allowed)
+        pairs = []
+        for queue, wait in given.items():
+            try:
+                pair = (int(str(queue)), float(wait))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ValueError(f"{shown(queue)}: {shown(wait)}; allowed: {self.allowed}") from error
+            if not 0 <= pair[1] < math.inf:
+                raise ValueError(f"{queue}: {shown(wait)}; allowed: {self.allowed}")
+            pairs.append(pair)
+        return QueueWaits(tuple(pairs))
+
+    def show(self, value: QueueWaits) -> object:
+        """Return the mapping."""
+        return {str(queue): wait for queue, wait in value.items()}
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON schema of what is accepted."""
+        return {
+            "type": "object",
+            "patternProperties": {"^-?[0-9]+$": {"type": "number", "minimum": 0}},
+            "additionalProperties": False,
+        }
+
+
+class CpConfig(Section):
+    """How long to solve, how much to plan for, and what is made small."""
+
+    time_limit: Duration | None = None
+    """First time limit of a whole pass (s), building the model and presolve included. Default: 1 s as in the
+    sources, 50 ms with dispatcher cp. Like all that is about solving, not read by lists.
+    """
+    time_limit_max: Duration | None = None
+    """Last time limit (s): without a proof the limit doubles up to it. Default: 16 s as in the sources,
+    time_limit with dispatcher cp.
+    """
+    extensions: Count = 2
+    """Doublings in a row without a better plan after which solving ends (k)."""
+    deterministic: Switch = True
+    """One worker, a fixed seed, and time told by what was computed instead of the clock: the same results on
+    every machine, limits kept on one as fast as that on which they were measured.
+    """
+    workers: Count = 1
+    """Threads of the solver. Read with deterministic off only."""
+    jobs: Count = 100
+    """Jobs in a model at most (m). Of a longer queue cp plans for as many as the limit allows, and for others
+    in turns.
+    """
+    ewt: Annotated[QueueWaits, QueueWaitsKind()] = QueueWaits()
+    """Expected waiting time (s) of each submission queue, by its number in the log: the mean wait of its
+    jobs, e.g. {1: 3600}. Read by hcp1, hcp2, pcp1, pcp2. Default: none is named.
+    """
+    default_ewt: Duration = 3600.0
+    """Expected waiting time (s) of the queues that ewt does not name. Read like ewt."""
+    goal: OneOf[PlanGoal] = PlanGoal.SLOWDOWN
+    """What dispatchers cp and lists make small: the mean slowdown, bounded-slowdown or wait, or the makespan,
+    the time until the last job of the plan ends.
+    """
+    by_size: Switch = False
+    """Whether a job counts in the mean as much as its share of the scarcest resource it asks for. Read by cp
+    and lists.
+    """
+    headroom: Annotated[float, Number(0, 1)] = 0.05
+    """Share of the machine that long jobs leave free for jobs 90 times shorter, where such arrive and
+    estimates have proved right. Read by cp and lists.
+    """
+    reserve: Annotated[float, Number(0, 1)] = 0.2
+    """Of the nodes with a resource that only some have, this share times the share of arrivals that ask for
+    it is kept from jobs that ask for no such resource. Read by cp and lists.
+    """
+    patience: Duration = 432000.0
+    """Wait (s) after which the job that has waited longest gets the first reservation, so that it cannot
+    starve. Default: 5 days. Read by cp and
+    lists.
+    """
+    solve_jobs: Natural = 1_000_000
+    """CP-SAT is asked where no more jobs than this are planned for; 0: never, and there are only lists, for
+    all that wait. Read by cp. Default: always.
+    """
+
+    def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
+        """Return the dispatchers that read a key, for keys that not all read."""
+        ours = ("goal", "by_size", "headroom", "reserve", "patience")
+        solving = ("time_limit", "time_limit_max", "extensions", "deterministic", "workers")
+        readers: dict[str, tuple[Dispatcher, ...]] = dict.fromkeys(ours, _OURS)
+        readers |= dict.fromkeys(solving, _ASKING)
+        return readers | dict.fromkeys(("ewt", "default_ewt"), _EARLY) | {"solve_jobs": (Dispatcher.CP,)}
+
+    def unread(self, dispatcher: str) -> list[str]:
+        """Return the keys that a dispatcher does not read."""
+        return [key for key, readers in self.readers().items() if dispatcher not in readers]
+
+    def limits(self, dispatcher: Dispatcher) -> tuple[float, float]:
+        """Return the first and the last time limit of a dispatcher (s)."""
+        ours = dispatcher in _OURS
+        first, last = self.time_limit, self.time_limit_max
+        if first is None:
+            first = _OUR_LIMIT if ours else _LIMIT
+        if last is None:
+            last = first if ours else _LAST_LIMIT
+        return first, last
+
+    def wrong_limits(self, dispatcher: Dispatcher) -> str | None:
+        """Say what is wrong with the last limit where a default stands for one of the two."""
+        first, last = self.limits(dispatcher)
+        if last >= first:
+            return None
+        if self.time_limit_max is None:
+            return (
+                f"missing, and {last:g} s with dispatcher {dispatcher}; time_limit is {first:g} s, above it"
+            )
+        return f"{last:g} s; allowed: time_limit and more, {first:g} s with dispatcher {dispatcher}"
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check limits against each other, and that workers are read."""
+        first, last = self.time_limit, self.time_limit_max
+        if first is not None and last is not None and last < first:
+            yield Violation("time_limit_max", f"below time_limit, {first:g} s", ("time_limit",))
+        if self.goal is PlanGoal.MAKESPAN and self.by_size:
+            yield Violation("by_size", "read where goal is a mean; goal is makespan", ("goal",))
+        if self.workers > _MOST_WORKERS:
+            yield Violation("workers", f"{self.workers}; allowed: at most {_MOST_WORKERS:,}", ())
+        if self.deterministic and "workers" in self.model_fields_set and self.workers > 1:
+            yield Violation("workers", "read with deterministic: off only", ("deterministic",))
+
+
+_TREES = 100
+
+
+class ClassifierConfig(Section):
+    """Jobs that are taken for small go before all others (Zrigui 2021, ch. 6); {} has all defaults.
+
+    A job is small if its run time is below the median of the run times that ended in the week before.
+    """
+
+    by: OneOf[ClassSource] = ClassSource.FOREST
+    """What tells the classes: forest (a random forest, which learns at the end of each week from the jobs
+    that have ended; needs scikit-learn) or actual (an oracle: the run times of the workload).
+    """
+    trees: Count | None = None
+    """Trees of the forest. Default: 100. Read with by: forest."""
+    safeguard: Switch = True
+    """Whether a job that was taken for small and runs past the median is killed there; it goes back to the
+    queue as a large one, with its own submit time, and starts from the beginning. Jobs must stand that.
+    """
+
+    @property
+    def n_trees(self) -> int:
+        """Trees of the forest."""
+        return _TREES if self.trees is None else self.trees
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that trees are said of a forest only."""
+        if self.trees is not None and self.by is not ClassSource.FOREST:
+            yield Violation("trees", f"read with by: forest, and it is {self.by}; take it out", ("by",))
+
+
+PolicyName = Annotated[str, PluginKind(Policy, "mlsim.policies")]
+AllocatorName = Annotated[str, PluginKind(Allocator, "mlsim.allocators")]
+DispatcherName = Annotated[str, PluginKind(Dispatcher, "mlsim.dispatchers")]
+PredictorName = Annotated[str, PluginKind(Predictor, "mlsim.predictors")]

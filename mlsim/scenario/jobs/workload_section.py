@@ -1,0 +1,305 @@
+"""The section ``workload``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+
+from mlsim.scenario.jobs.generate_section import GenerateConfig
+from mlsim.scenario.machine.resources_section import RequestConfig
+from mlsim.scenario.values.amount_types import Duration, Moment, Seconds, Users, Weeks
+from mlsim.scenario.values.field_types import ChoiceType, Count, Line, Natural, Number, OneOf, Switch, Whole
+from mlsim.scenario.values.list_types import ColumnNames
+from mlsim.scenario.values.plugin_names import PluginKind
+from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.words import (
+    CleaningRule,
+    CrossingRule,
+    EstimateSource,
+    Mapping,
+    NeverRan,
+    ResampledBy,
+    WeekBegin,
+    WeekEvent,
+    WorkloadFormat,
+)
+
+
+class MeasuredPowerConfig(Section):
+    """Power over time of jobs, such as `mlsim learn energy --steps` writes it."""
+
+    path: Line = Field(examples=["steps.csv"])
+    """CSV or Parquet file of steps: job_id, time (s from the job's start, 0 first), power (W of a node all of
+    whose cores it holds) and, optionally, period (s, after which the steps begin again; empty: the last one
+    holds). Looked up as workload.path. Jobs that it does not name take the busy power of their nodes.
+    """
+
+
+MOST_WEEKS = 100_000
+
+
+class ResampleConfig(Section):
+    """Weeks of the log, put together anew before anything is selected (Zrigui 2021, Algorithm 2)."""
+
+    weeks: Annotated[int, Whole(1, MOST_WEEKS)] = Field(examples=[10])
+    """How many weeks the new workload has."""
+    by: OneOf[ResampledBy] = ResampledBy.USER
+    """Whose weeks are drawn, with replacement: user (of each user by itself) or week (of all together)."""
+    seed: Natural | None = None
+    """Of the draws. Default: the scenario's, so that seeds of a study are samples."""
+
+
+_KEEP, _DROP, _CLAMP = CleaningRule
+Rule = OneOf[CleaningRule]
+KeepOrDrop = Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))]
+DropOrClamp = Annotated[CleaningRule, ChoiceType(CleaningRule, (_DROP, _CLAMP))]
+
+
+class WindowConfig(Section):
+    """A stretch of the log."""
+
+    start: Seconds = Field(examples=["0 s"])
+    """Start of the window (s after the first job's arrival); jobs submitted then are taken."""
+    end: Duration = Field(examples=["7 d"])
+    """End of the window (s after the first job's arrival); jobs submitted then are not taken."""
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that the window has a positive length."""
+        if self.end <= self.start:
+            yield Violation("end", "is not after start; allowed: a later time than start", ("start",))
+
+
+class DatesConfig(Section):
+    """A stretch of the calendar; the log's header tells its start (UnixStartTime) and time zone."""
+
+    start: Moment | None = Field(None, examples=["2002-08-01"])
+    """Jobs submitted from this date (0:00) or time on, on the clocks of the log's time zone. Default: from
+    the first job.
+    """
+    end: Moment | None = Field(None, examples=["2002-09-01"])
+    """Jobs submitted before this date (0:00) or time. Default: to the last job."""
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that there is a bound."""
+        if self.start is None and self.end is None:
+            yield Violation("start", "missing; give start, end, or both")
+
+
+class WeeksConfig(Section):
+    """How the log is cut into weeks, each of which is simulated alone (Zrigui 2021, §5.2)."""
+
+    by: OneOf[WeekEvent] = WeekEvent.SUBMIT
+    """By what a job belongs to a week: its submission, or its start in the log (submit time + recorded wait;
+    the submit time where no wait is recorded).
+    """
+    begin: OneOf[WeekBegin] = WeekBegin.MONDAY
+    """Weekday at 0:00 of which weeks begin, by the log's header (UnixStartTime), or first-job: with the
+    arrival of the log's first job. Week 0 is the first whole one; what comes before it is left out.
+    """
+    zone: Line | None = Field(None, examples=["Europe/Paris"])
+    """Time zone of these clocks. Default: that of the log's header."""
+    phase: Seconds = Field(0.0, examples=["12 h"])
+    """Time by which weeks begin later (s), less than a week: sums over weeks depend on where the cut lies."""
+    crossing: OneOf[CrossingRule] = CrossingRule.KEEP
+    """Jobs that in the log ended in a later week than their own: keep, or remove as the source does."""
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that the zone exists and is read, and that the phase is one."""
+        if self.phase >= 604_800.0:
+            yield Violation("phase", f"{self.phase:g} s is not less than a week; allowed: 0 s to below 7 d")
+        if self.zone is None:
+            return
+        if self.begin is WeekBegin.FIRST_JOB:
+            yield Violation("zone", "read where weeks begin on a weekday only; take it out", ("begin",))
+        try:
+            ZoneInfo(self.zone)
+        except (OSError, ValueError, KeyError):  # zoneinfo raises all of them
+            yield Violation("zone", f"{self.zone!r} is no time zone; allowed: names such as Europe/Paris")
+
+
+class SelectConfig(Section):
+    """Which jobs of the log are simulated."""
+
+    warm_up: Duration | None = None
+    """Leave out the jobs of the log's first time of this length (s), often tests and not the usual workload
+    (Zrigui 2021, §5.2); all else counts from the first job that is left.
+    """
+    window: WindowConfig | None = None
+    """Take the jobs submitted in a window of time. Only one of window, weeks, dates and most_intensive."""
+    weeks: Weeks | None = Field(None, examples=["1-4"])
+    """Take the jobs submitted in these weeks; week 1 begins with the first job's arrival. With
+    workload.weeks: the jobs of these weeks as it cuts them, from 0.
+    """
+    dates: DatesConfig | None = None
+    """Take the jobs submitted between calendar dates."""
+    most_intensive: Duration | None = None
+    """Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h)."""
+    week_crossers: Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))] = _KEEP
+    """Jobs that in the log started in one week and ended in another; weeks count from the first job's arrival
+    (Zrigui 2021, §5.2, drops them).
+    """
+    user: Users | None = Field(None, examples=[4])
+    """Take the jobs of this user or of these users."""
+    first: Count | None = None
+    """Take the first so many jobs of what the other keys leave. Default: all."""
+    scale_load: Annotated[float, Number(0, low_belongs=False)] = 1.0
+    """Factor of the load: the times between arrivals are divided by it, so that 2 lets jobs come twice as
+    fast.
+    """
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that there is only one stretch of time."""
+        stretches = ("window", "weeks", "dates", "most_intensive")
+        given = [key for key in stretches if getattr(self, key) is not None]
+        for key in given[1:]:
+            yield Violation(key, f"given together with {given[0]}; give one of them", (given[0],))
+
+
+class CleaningConfig(Section):
+    """What happens to odd jobs of the log; how many jobs met each rule is reported."""
+
+    zero_run_time: Rule = _KEEP
+    """Jobs that ran for 0 s: keep lets them start and end at once, clamp runs them 1 s."""
+    unknown_run_time: DropOrClamp = _DROP
+    """Jobs of unknown run time (-1): clamp runs them for their requested time."""
+    cancelled: KeepOrDrop = _KEEP
+    """Jobs the log calls cancelled (status 5)."""
+    failed: KeepOrDrop = _KEEP
+    """Jobs the log calls failed (status 0)."""
+    no_processors: DropOrClamp = _DROP
+    """Jobs that neither requested nor got a processor: clamp gives them one."""
+    oversize: Rule = _KEEP
+    """Jobs larger than the machine: keep leaves them to the batch level, which rejects and lists them; clamp
+    gives them the whole machine for the same run time.
+    """
+    underestimate: Rule = _KEEP
+    """Jobs that ran longer than their estimate: keep leaves them to batch.on_overrun, clamp raises the
+    estimate to the run time.
+    """
+
+
+class WorkloadConfig(Section):
+    """The jobs."""
+
+    path: Line | None = Field(None, examples=["log.swf"])
+    """The log. Looked up beside the scenario file, in the directories of $MLSIM_TRACES, in ./traces. This or
+    generate must be given.
+    """
+    format: Annotated[str, PluginKind(WorkloadFormat, "mlsim.workloads", "function")] = WorkloadFormat.AUTO
+    """Format of the log; auto tells by its content, after decompression. A function in a file may read it, or
+    an installed one; see docs/reference/workloads.md.
+    """
+    lenient: Switch = False
+    """Whether a broken line is skipped and counted; otherwise it is an error."""
+    columns: Annotated[tuple[str, ...], ColumnNames()] | None = Field(None, examples=[["deadline"]])
+    """Further columns of the log, with names of your own, that policies and dispatchers of your own see
+    (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and what a reader of your
+    own returns. Default: none.
+    """
+    generate: GenerateConfig | None = Field(None, examples=[{"model": "lublin", "jobs": 10_000}])
+    """In place of a log: a model that draws the jobs; see docs/reference/workloads.md."""
+    resample: ResampleConfig | None = Field(None, examples=[{"weeks": 10}])
+    """Weeks of the log put together anew, in place of the log. Default: the log as it is."""
+    power: MeasuredPowerConfig | None = Field(None, examples=[{"path": "steps.csv"}])
+    """Power over time of jobs, as it was measured, in place of the busy power of their nodes. Default: jobs
+    take that.
+    """
+    mapping: OneOf[Mapping] = Mapping.PACKED
+    """What a processor of the log is: core (one core), node (one whole node), or packed (so many whole nodes
+    as have that many cores).
+    """
+    request: RequestConfig = Field(default_factory=RequestConfig)
+    """What a unit of a job asks of a node beside its cores."""
+    select: SelectConfig = Field(default_factory=SelectConfig)
+    """Which jobs of the log are simulated. Default: all."""
+    weeks: WeeksConfig | None = Field(None, examples=[{"begin": "Monday", "crossing": "remove"}])
+    """How the log is cut into weeks. The jobs of whole weeks are simulated, or those of select.weeks, from 0.
+    Default: select.weeks counts weeks of submission from the first job's arrival, from 1.
+    """
+    estimates: OneOf[EstimateSource] = EstimateSource.REQUEST
+    """Which run time the dispatcher sees: request (the log's requested time; where there is none the actual
+    one, counted) or actual (a perfect estimate).
+    """
+    dependencies: Switch = False
+    """Whether jobs wait for the jobs that the log says they depend on (SWF: preceding job and think time,
+    fields 17 and 18; other formats: those, and a column dependencies); see
+    docs/explanation/time-and-scheduling.md.
+    """
+    feedback: Switch = False
+    """Whether a job that waits for others is submitted when they allow it, however early or late, as SWF
+    defines its think time; otherwise not before the log's own submit time either. Needs dependencies: on, and
+    holds the workload in memory as a whole.
+    """
+    never_ran: OneOf[NeverRan] | None = Field(None, examples=["withdraw"])
+    """Jobs that were cancelled while they waited and never ran: withdraw (they leave the queue at the time at
+    which they did in the log, unless they have started by then), leave-out, or keep (they get their
+    processors for 0 s, however long that takes). Default: withdraw where the log has that time (sacct: End;
+    column withdraw_time); jobs without it follow cleaning. Named here, withdraw reads field 3 of SWF, the
+    wait, as the time until the job was cancelled.
+    """
+    cleaning: CleaningConfig = Field(default_factory=CleaningConfig)
+    """What happens to odd jobs of the log."""
+
+    @property
+    def log_name(self) -> str:
+        """What messages and traces call the jobs: the file's name, or the model's."""
+        if self.generate is not None:
+            return f"{self.generate.model} (generated)"
+        return "" if self.path is None else PurePath(self.path).name
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that the jobs come from one place, and that what is said of them is read."""
+        yield from self._broken_origin()
+        yield from self._broken_weeks()
+        yield from self._broken_resampling()
+        if self.feedback and not self.dependencies:
+            message = "needs dependencies: on; write that, or take it out"
+            yield Violation("feedback", message, ("dependencies",))
+
+    def _broken_weeks(self) -> Iterator[Violation]:
+        """Check that weeks are cut in one way, and counted as they are cut."""
+        if self.weeks is None:
+            if self.select.weeks is not None and self.select.weeks[0] < 1:
+                message = "'0' names no weeks; allowed: weeks counted from 1 (from 0 with workload.weeks)"
+                yield Violation("select.weeks", message, ("weeks",))
+            return
+        for key in ("window", "dates", "most_intensive"):
+            if getattr(self.select, key) is not None:
+                message = f"cuts the log into weeks, and select.{key} takes another stretch; give one of them"
+                yield Violation("weeks", message, ("select",))
+        if self.select.week_crossers is _DROP:
+            message = "select.week_crossers counts weeks from the first job; write crossing: remove here"
+            yield Violation("weeks", message, ("select",))
+
+    def _broken_resampling(self) -> Iterator[Violation]:
+        """Check that there is a log to resample, and that nothing is asked for that gets lost."""
+        if self.resample is None:
+            return
+        if self.generate is not None:
+            message = "is for logs, and generate draws the jobs; take it out"
+            yield Violation("resample", message, ("generate",))
+        for key in ("dependencies", "columns", "power"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = "gets lost when weeks are resampled; take it out, or resample"
+                yield Violation(key, message, ("resample",))
+
+    def _broken_origin(self) -> Iterator[Violation]:
+        """Check that there is a log or a model, and only what is read of it."""
+        if self.generate is None:
+            if self.path is None:
+                message = "missing; give the log, or generate: a model that draws the jobs"
+                yield Violation("path", message, ("generate",))
+            return
+        if self.path is not None:
+            yield Violation("generate", "given together with path; give one of them", ("path",))
+        for key in ("format", "lenient", "columns"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = "is about logs that are read, and generate draws the jobs; take it out"
+                yield Violation(key, message, ("generate",))
+        if self.dependencies:
+            message = "is for logs, and generated jobs depend on none; take it out"
+            yield Violation("dependencies", message, ("generate",))

@@ -1,0 +1,362 @@
+"""The sections ``application.costs`` and ``application.selection``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from mlsim.scenario.loop.technique_section import TechniqueKind
+from mlsim.scenario.values.amount_types import PositiveWork, Seconds, Work
+from mlsim.scenario.values.field_types import FieldType, Line, Natural, Number, OneOf, Whole
+from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.values.unit_types import shown
+from mlsim.scenario.words import (
+    Calibration,
+    Compat,
+    CostProfile,
+    ExecutionModel,
+    KnownCosts,
+    LockOrder,
+    SelectionGoal,
+    SelectionMethod,
+    Technique,
+    TemporalDifference,
+)
+
+MOST_LISTED = 100_000_000
+"""Iterations of a loop up to which each has a cost of its own in memory, whatever the profile."""
+
+Coordinate = Annotated[float, Number(-100, 100)]
+
+
+class ImageWindow(Section):
+    """The part of the complex plane that an image shows."""
+
+    x_min: Coordinate = -2.0
+    """Least real part of c. For mandelbrot; default ours."""
+    x_max: Coordinate = 2.0
+    """Real part that c stays below. For mandelbrot; default ours."""
+    y_min: Coordinate = -2.0
+    """Least imaginary part of c. For mandelbrot; default ours."""
+    y_max: Coordinate = 2.0
+    """Imaginary part that c stays below. For mandelbrot; default ours."""
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that the window is not empty."""
+        for low, high in (("x_min", "x_max"), ("y_min", "y_max")):
+            if getattr(self, low) >= getattr(self, high):
+                message = f"{getattr(self, high)} is not above {low}, {getattr(self, low)}; allowed: more"
+                yield Violation(high, message, (low,))
+
+
+class CostsConfig(Section):
+    """What the iterations cost."""
+
+    profile: OneOf[CostProfile] = CostProfile.JOB
+    """What the iterations cost: job (normal around the job's run time divided by its iterations a PE;
+    Eleliemy 2021, §3.4), a distribution, increasing or decreasing along the loop, a file, or an application:
+    mandelbrot or psia (Eleliemy 2021, §4.4). `mlsim list profiles` explains each. Never negative.
+    """
+    variation: Annotated[float, Number(0, 1, high_belongs=False)] = 0.0
+    """Standard deviation / mean of the profile job (Eleliemy 2021, §3.4). For job only."""
+    mean: PositiveWork | None = Field(None, examples=["2 ms"])
+    """Mean cost of an iteration (s at the reference speed, or FLOP). constant, normal, exponential, gamma and
+    lognormal need it; the costs of all others but job are scaled to it. Eleliemy 2021, §4.4 has 0.2 s for
+    psia and 20 ms for mandelbrot.
+    """
+    std: Work | None = Field(None, examples=["0.5 ms"])
+    """Standard deviation of the cost, in the unit of mean. For normal, gamma and lognormal, which need it,
+    and for bimodal around either mode, 0 by default.
+    """
+    low: Work | None = Field(None, examples=["1 ms"])
+    """Least cost, in the unit of high. For uniform, increasing and decreasing, 0 by default, and for bimodal,
+    which needs it: the lower mode.
+    """
+    high: PositiveWork | None = Field(None, examples=["3 ms"])
+    """Largest cost (s at the reference speed, or FLOP). For uniform, increasing and decreasing, and for
+    bimodal the upper mode; all need it.
+    """
+    share: Annotated[float, Number(0, 1)] = 0.5
+    """Share of the iterations that cost high. For bimodal."""
+    path: Line | None = Field(None, examples=["costs.npy"])
+    """File of costs (s at the reference speed), one an iteration: .npy or .csv. For file, which needs it.
+    Looked up like workload.path.
+    """
+    size: Annotated[int, Whole(1, 31_622)] | None = Field(None, examples=[1152])
+    """Width and height of the image (pixels); a pixel is an iteration. For mandelbrot. Default: the root of
+    iterations.count if that is given, else 1152 (Eleliemy 2021, Table 4.1).
+    """
+    limit: Annotated[int, Whole(1, 1_000_000_000)] = 1000
+    """Steps of z after which a pixel counts as one of the set. For mandelbrot. Default: Eleliemy 2021, Table
+    4.1.
+    """
+    exponent: Annotated[int, Whole(2, 64)] = 4
+    """e of z^e + c. For mandelbrot. Default: Eleliemy 2021, Table 4.1."""
+    window: ImageWindow = Field(default_factory=ImageWindow)
+    """What the image shows. For mandelbrot."""
+    points: Annotated[int, Whole(1, 10_000_000)] = 800_000
+    """Oriented points of the cloud. For psia: iteration i makes the image of point i, and after the last
+    point begins again. Default: Eleliemy 2021, Table 4.1.
+    """
+    image_width: Annotated[int, Whole(2, 1000)] = 5
+    """Width and height of a spin image (bins). For psia. Default: Eleliemy 2021, Table 4.1."""
+    bin_size: Annotated[float, Number(0, 1, low_belongs=False)] = 0.01
+    """Width of a bin, as a share of the cloud's largest extent. For psia. Default: Eleliemy 2021, Table
+    4.1.
+    """
+    support_angle: Annotated[float, Number(0, math.pi, low_belongs=False)] = 2.0
+    """Largest angle between the normals of two points of one image (rad). For psia. Default: Eleliemy 2021,
+    Table 4.1.
+    """
+    cloud_seed: Natural = 0
+    """Seed of the generated cloud, which does not depend on the scenario's seed. For psia."""
+    scan_cost: Annotated[float, Number(0)] = 0.0
+    """Cost of looking at one point of the cloud, whether it belongs to the image or not, as a share of the
+    cost of counting one that does. For psia.
+    """
+    unit_cost: PositiveWork | None = Field(None, examples=["1 us"])
+    """Cost of one step of z (mandelbrot) or of one counted point (psia), as an alternative to mean (s at the
+    reference speed, or FLOP).
+    """
+    calibrate: OneOf[Calibration] = Calibration.NONE
+    """run-time scales the costs so that a perfectly balanced loop on the job's PEs takes the run time of the
+    log; none keeps them. Not for job, which is made from the run time.
+    """
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that the profile has the keys it needs and no others, and that they fit together."""
+        given = {key for key in self.model_fields_set if getattr(self, key) is not None} - {"profile"}
+        yield from self._wrong_keys(given)
+        yield from self._wrong_units()
+        if self.low is not None and self.high is not None and self.low.value > self.high.value:
+            yield Violation("low", "is more than high; allowed: high or less", ("high", "profile"))
+        if self.mean is not None and self.std is not None and self.std.value > 1000 * self.mean.value:
+            yield Violation("std", "is more than 1000 means; allowed: less", ("mean", "profile"))
+        if self.profile in COUNTED:
+            yield from self._wrong_scale()
+
+    def _wrong_keys(self, given: set[str]) -> Iterator[Violation]:
+        keys = PROFILE_KEYS[self.profile]
+        for key in keys.needed:
+            if key not in given:
+                yield Violation(key, f"missing; profile: {self.profile} needs it", ("profile",))
+        for key in CostsConfig.model_fields:
+            if key in given and key not in keys.possible:
+                owners = ", ".join(name for name, other in PROFILE_KEYS.items() if key in other.possible)
+                allowed = ", ".join(keys.possible)
+                message = (
+                    f"not for profile: {self.profile}, which takes {allowed}; profiles with {key}: {owners}"
+                )
+                yield Violation(key, message, ("profile",))
+
+    def _wrong_units(self) -> Iterator[Violation]:
+        amounts = {key: getattr(self, key) for key in ("mean", "high", "low", "std")}
+        given = [(key, amount) for key, amount in amounts.items() if amount is not None]
+        for key, amount in given[1:]:
+            first, reference = given[0]
+            if amount.unit != reference.unit:
+                message = (
+                    f"is in {amount.unit} but {first} is in {reference.unit}; allowed: one unit for both"
+                )
+                yield Violation(key, message, (first, "profile"))
+
+    def _wrong_scale(self) -> Iterator[Violation]:
+        """Check that counts become times in exactly one way."""
+        if self.mean is not None and self.unit_cost is not None:
+            yield Violation("unit_cost", "given together with mean; give one of them", ("mean", "profile"))
+        if self.mean is None and self.unit_cost is None and self.calibrate is Calibration.NONE:
+            message = (
+                f"missing; profile: {self.profile} needs one of mean: {TYPICAL[self.profile]}, "
+                "unit_cost, and calibrate: run-time"
+            )
+            yield Violation("mean", message, ("unit_cost", "calibrate", "profile"))
+
+
+class ProfileKeys(NamedTuple):
+    """The keys of a profile: those it needs, and all it may have."""
+
+    needed: tuple[str, ...]
+    possible: tuple[str, ...]
+
+
+def _keys(needed: str = "", optional: str = "", calibrate: bool = True) -> ProfileKeys:
+    must = tuple(needed.split())
+    return ProfileKeys(must, (*must, *optional.split(), *(("calibrate",) if calibrate else ())))
+
+
+PROFILE_KEYS: dict[CostProfile, ProfileKeys] = {
+    CostProfile.JOB: _keys("", "variation", calibrate=False),
+    CostProfile.CONSTANT: _keys("mean"),
+    CostProfile.UNIFORM: _keys("high", "low mean"),
+    CostProfile.NORMAL: _keys("mean std"),
+    CostProfile.EXPONENTIAL: _keys("mean"),
+    CostProfile.GAMMA: _keys("mean std"),
+    CostProfile.LOGNORMAL: _keys("mean std"),
+    CostProfile.BIMODAL: _keys("low high", "share std mean"),
+    CostProfile.INCREASING: _keys("high", "low mean"),
+    CostProfile.DECREASING: _keys("high", "low mean"),
+    CostProfile.FILE: _keys("path", "mean"),
+    CostProfile.MANDELBROT: _keys("", "size limit exponent window mean unit_cost"),
+    CostProfile.PSIA: _keys(
+        "", "points image_width bin_size support_angle cloud_seed scan_cost mean unit_cost"
+    ),
+}
+
+COUNTED = (CostProfile.MANDELBROT, CostProfile.PSIA)
+"""Profiles whose costs are counts, which need a scale."""
+
+TYPICAL = {CostProfile.MANDELBROT: "20 ms", CostProfile.PSIA: "0.2 s"}
+
+OWN_LENGTH = (CostProfile.FILE, CostProfile.MANDELBROT)
+"""Profiles that decide themselves how long the loop is."""
+
+
+def has_linear_costs(costs: CostsConfig, n: int) -> bool:
+    """Whether a loop of n iterations needs no list of costs: it is long, and they are linear in the index.
+
+    Shorter loops have one all the same: their sums are rounded as ever.
+    """
+    linear = (CostProfile.CONSTANT, CostProfile.INCREASING, CostProfile.DECREASING)
+    of_job = costs.profile is CostProfile.JOB and costs.variation == 0.0
+    return n > MOST_LISTED and (of_job or costs.profile in linear)
+
+
+@dataclass(frozen=True)
+class PortfolioKind(FieldType[tuple[str, ...]]):
+    """Techniques to choose from, each once, two or more."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return "a list of two techniques or more, each once, such as [STATIC, GSS, AF]; not auto"
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """Read the names; those of the catalogue in upper or lower case."""
+        if not isinstance(value, list | tuple) or len(value) < 2:
+            raise ValueError(f"{shown(value)} is no portfolio; allowed: {self.allowed}")
+        names = tuple(map(TechniqueKind(selects=False).parse, value))
+        twice = [name for row, name in enumerate(names) if name in names[:row]]
+        if twice:
+            raise ValueError(f"{twice[0]} stands there twice; allowed: {self.allowed}")
+        return names
+
+    def show(self, value: tuple[str, ...]) -> object:
+        """Return the names as a list."""
+        return [TechniqueKind(selects=False).show(name) for name in value]
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON schema of what is accepted."""
+        return {"type": "array", "items": TechniqueKind(selects=False).json(), "minItems": 2}
+
+
+_PORTFOLIO = (
+    *(Technique.STATIC, Technique.GSS, Technique.TSS, Technique.FAC2),
+    *(Technique.MFSC, Technique.AF, Technique.SS),
+)
+
+READS = {
+    "threshold": SelectionMethod.EXHAUSTIVE,
+    "learner": SelectionMethod.RL,
+    "learning_rate": SelectionMethod.RL,
+    "discount": SelectionMethod.RL,
+    "exploration": SelectionMethod.RL,
+    "every": SelectionMethod.SIMULATION,
+    "chunk_time": SelectionMethod.SIMULATION,
+    "share": SelectionMethod.SIMULATION,
+    "samples": SelectionMethod.SIMULATION,
+    "costs": SelectionMethod.SIMULATION,
+}
+"""Keys that one method alone reads -> that method."""
+
+
+class SelectionConfig(Section):
+    """How technique: auto chooses."""
+
+    method: OneOf[SelectionMethod] = SelectionMethod.SIMULATION
+    """expert (fuzzy rules on imbalance and times), exhaustive (each technique in one time step, then the
+    best), random, rl (Q-learning or SARSA), or simulation (of the portfolio, with costs and speeds as
+    measured); see docs/reference/selection.md.
+    """
+    portfolio: Annotated[tuple[str, ...], PortfolioKind()] = _PORTFOLIO
+    """Techniques to choose from. For method expert in order of their chunks, the largest first."""
+    goal: OneOf[SelectionGoal] = SelectionGoal.T_LOOP
+    """What is to be least: t_loop, the time of a time step, or imbalance, the percent imbalance of the PEs'
+    finish times (Eleliemy 2021, Eq. 2.16).
+    """
+    threshold: Annotated[float, Number(0)] = 10.0
+    """Change of the percent imbalance, in percentage points, after which exhaustive tries all techniques
+    again.
+    """
+    learner: OneOf[TemporalDifference] = TemporalDifference.Q_LEARNING
+    """q-learning or sarsa. For method rl."""
+    learning_rate: Annotated[float, Number(0, 1, low_belongs=False)] = 0.5
+    """How far a value moves towards what was just seen. For method rl. Default: our choice."""
+    discount: Annotated[float, Number(0, 1)] = 0.6
+    """What the next time step counts, as a share of this one. For method rl. Default: our choice."""
+    exploration: Annotated[float, Number(0, 1)] = 0.1
+    """Probability of a random technique, once each has been tried. For method rl. Default: our choice."""
+    every: Annotated[float, Number(0, 1, low_belongs=False)] | None = None
+    """Share of a loop's iterations to be executed between two choices amid the loop, for what is left of it;
+    models cca and dca. For method simulation. Default: choices are made before time steps only.
+    """
+    chunk_time: Seconds = 1e-7
+    """Time that simulating one chunk takes (s), which the loop waits for at each choice. For method
+    simulation. Default: 10 million chunks a second, what one core does.
+    """
+    share: Annotated[float, Number(0, 1)] = 0.01
+    """Share of the loop's time so far that all simulations together may take; techniques with many chunks
+    wait for their turn. For method simulation.
+    """
+    samples: Annotated[int, Whole(1, 1000)] = 1
+    """How many loops with different random costs are simulated of each technique; the mean decides. For
+    method simulation.
+    """
+    costs: OneOf[KnownCosts] = KnownCosts.MEASURED
+    """What is taken for the costs of the iterations: those measured so far, or the loop's own profile
+    (application.costs), as if it had been stored by an earlier run; speeds of PEs are measured in either
+    case, but those before the first time step with a profile, which are the platform's. For method
+    simulation.
+    """
+
+    @property
+    def chooses_within(self) -> bool:
+        """Whether techniques are chosen amid loops as well."""
+        return self.every is not None and self.method is SelectionMethod.SIMULATION
+
+
+def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Iterator[str]:
+    """Yield why a loop cannot stop for a choice amid it.
+
+    Parameters
+    ----------
+    model, lock, request_ahead
+        As in a scenario's ``application.execution``.
+    compat
+        As in its ``application.parameters``.
+    """
+    if model not in _STOPPING:
+        yield (
+            f"model {model} has several queues, or is your own, and only the rest of one can have another "
+            f"technique; allowed: models {', '.join(_STOPPING)}, or choices between time steps, without every"
+        )
+    elif model is ExecutionModel.DCA and lock == LockOrder.POLLING:
+        yield "who chooses holds the window, which has no order of turns with lock: polling; allowed: fifo"
+    if model is ExecutionModel.CCA and request_ahead > 0:
+        yield (
+            "a worker that asks ahead has its next chunk while it executes another, and the master does not "
+            "know which; allowed: request_ahead: 0"
+        )
+    if compat == Compat.LB4MPI:
+        yield "LB4MPI has one technique for a loop; allowed: parameters.compat: none"
+
+
+def learner_amid_loop(technique: str) -> str:
+    """Return why a class of the user cannot be chosen amid a loop."""
+    return f"{technique} is a class, which remembers its loop from the begin; allowed: functions and names"
+
+
+_STOPPING = (ExecutionModel.CCA, ExecutionModel.DCA)

@@ -1,0 +1,428 @@
+"""Techniques as a scenario names them, and which fit which execution model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mlsim.scenario.values.amount_types import Seconds
+from mlsim.scenario.values.field_types import ChoiceType, FieldType, Number, OneOf, Whole
+from mlsim.scenario.values.plugin_names import (
+    CodeKind,
+    code_schema,
+    parameters_of,
+    split_code,
+    user_function,
+    with_parameters,
+)
+from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.values.unit_types import nearest, shown
+from mlsim.scenario.words import (
+    Compat,
+    ExecutionModel,
+    GlobalP,
+    Growth,
+    Statistics,
+    Technique,
+    WeighedSize,
+    WeightSource,
+)
+from mlsim.scenario.words.application_words import ModelProperties
+
+AUTO = "auto"
+"""In place of a technique: each time step has the one that a method of ``application.selection`` chooses."""
+
+
+def split_technique(name: str) -> tuple[str, ...]:
+    """Split ``X+Y``, techniques between and inside nodes; one alone stays one.
+
+    Parameters of the name go with that level which is a function of the user.
+
+    Examples
+    --------
+    >>> split_technique("GSS"), split_technique("GSS+./a+b.py:rule")
+    (('GSS',), ('GSS', './a+b.py:rule'))
+    """
+    levels: list[str] = []
+    pending: str | None = None  # parts of a name with a + in it, or of none
+    for part in name.split("+"):
+        pending = part if pending is None else f"{pending}+{part}"
+        own = user_function(pending) is not None
+        if own or _is_known(pending):
+            levels.append(with_parameters(pending, parameters_of(name)) if own else pending)
+            pending = None
+    return tuple(levels) if pending is None else (*levels, pending)
+
+
+def _is_known(name: str) -> bool:
+    try:
+        Technique(name)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class TechniqueKind(CodeKind):
+    """A technique, or two with a + between: of the catalogue, or a function in a file; or none: auto."""
+
+    selects: bool = True
+    """Whether auto is accepted."""
+    key: str = "function"
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        words = ChoiceType(Technique).allowed
+        mapping = "{function: ./file.py:function, parameters: {...}}"
+        auto = f"; {AUTO}" if self.selects else ""
+        return f"{words}; ./file.py:function; X+Y between and inside nodes; {mapping}{auto}"
+
+    def parse(self, value: object) -> str:
+        """Read the names; those of the catalogue in upper or lower case."""
+        given, parameters = split_code(value, self.key)
+        if not isinstance(given, str):
+            raise ValueError(f"{shown(given)} is no technique; allowed: {self.allowed}")
+        if self.selects and given.strip().casefold() == AUTO and not parameters:
+            return AUTO
+        levels = split_technique(given.strip())
+        if len(levels) > 2:
+            raise ValueError(f"{shown(given)} names {len(levels)} techniques; allowed: one, or two as X+Y")
+        names = tuple(map(self._one, levels))
+        name = names[0] if len(names) == 1 else "+".join(map(str, names))
+        if not parameters:
+            return name
+        own = sum(user_function(level) is not None for level in levels)
+        if own != 1:
+            found = "two functions" if own else "no function"
+            raise ValueError(f"{shown(given)} names {found} of your own; parameters are for one, in a file")
+        return with_parameters(name, parameters)
+
+    def _one(self, name: str) -> str:
+        if user_function(name):
+            return name
+        try:
+            return Technique(name)
+        except ValueError as error:
+            meant = nearest(name, [*Technique, *Technique.aliases()])
+            raise ValueError(f"{shown(name)} is not known;{meant} allowed: {self.allowed}") from error
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON schema: editors offer the words."""
+        words = ChoiceType(Technique).json()["anyOf"]
+        if self.selects:
+            words = [*words, {"const": AUTO}]
+        names = [*words, {"type": "string", "pattern": r"\+|\.py:"}]
+        return {"anyOf": [*names, code_schema(self.key, {"anyOf": names})]}
+
+
+TechniqueName = Annotated[str, TechniqueKind()]
+
+
+@dataclass(frozen=True)
+class WeightsKind(FieldType["WeightSource | tuple[float, ...]"]):
+    """Where the weights of the PEs come from, or the weights themselves."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return f"{', '.join(WeightSource)}, or a list of numbers, each more than 0"
+
+    def parse(self, value: object) -> WeightSource | tuple[float, ...]:
+        """Read a word or a list of weights."""
+        if isinstance(value, list | tuple) and value:
+            try:
+                return tuple(Number(0, low_belongs=False).parse(weight) for weight in value)
+            except ValueError as error:
+                raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
+        try:
+            return ChoiceType(WeightSource).parse(value)
+        except ValueError as error:
+            raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
+
+    def show(self, value: WeightSource | tuple[float, ...]) -> object:
+        """Return the word or the list."""
+        return value.value if isinstance(value, WeightSource) else list(value)
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON schema of what is accepted."""
+        number = Number(0, low_belongs=False).json()
+        return {
+            "anyOf": [
+                *ChoiceType(WeightSource).json()["anyOf"],
+                {"type": "array", "items": number, "minItems": 1},
+            ]
+        }
+
+
+class ParametersConfig(Section):
+    """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
+
+    statistics: OneOf[Statistics] = Statistics.GIVEN
+    """Where FSC, TAP, FAC and BOLD know the iteration times from: given (keys sigma and mu) or profiled (mean
+    and standard deviation of each loop's own costs, as if it had been measured before).
+    """
+    sigma: Seconds | None = Field(None, examples=["1 ms"])
+    """Standard deviation of the iteration times (s at the reference speed). For FSC, TAP, FAC and BOLD, which
+    need it unless statistics: profiled; FSC more than 0.
+    """
+    mu: Seconds | None = Field(None, examples=["5 ms"])
+    """Mean of the iteration times (s at the reference speed), more than 0. For TAP, FAC and BOLD,
+    which need it unless statistics: profiled.
+    """
+    overhead: Seconds | None = Field(None, examples=["10 us"])
+    """Scheduling overhead h of one chunk (s), more than 0. For FSC and BOLD, which need it (Kruskal and
+    Weiss 1985; Hagerup 1997).
+    """
+    alpha: Annotated[float, Number(0)] = 1.3
+    """Factor of sigma / mu in TAP. Default: Lucco 1992."""
+    batches: Annotated[int, Whole(2, 1_000_000)] | None = None
+    """Batches B of FISS and VISS. Default: as many as FAC2 has in its straightforward form (Philip and Das
+    1997).
+    """
+    growth: OneOf[Growth] = Growth.CONVERGING
+    """How VISS's chunks grow: converging (by half as much as in the batch before; Eleliemy 2021, Eq. 4.7) or
+    geometric (1.5 times in every batch; Eq. 2.11).
+    """
+    awf_chunk: OneOf[WeighedSize] = WeighedSize.REST
+    """What AWF-C and AWF-E weigh at every request: rest (half of what is left, divided by the PEs, as LB4MPI
+    and LB4OMP do) or batch (FAC2's chunk of the batch, as AWF-B and AWF-D do).
+    """
+    random_from: Annotated[float, Number(0, 1)] = 0.0
+    """Smallest chunk of RND, as a share of N/P, rounded up; at least one iteration."""
+    random_to: Annotated[float, Number(0, 1, low_belongs=False)] = 1.0
+    """Largest chunk of RND, as a share of N/P, rounded up; not below random_from. Default: Eleliemy 2021,
+    Eq. 2.12.
+    """
+    compat: OneOf[Compat] = Compat.NONE
+    """lb4mpi: chunks as the library LB4MPI (DLS4LB) hands them out, where it departs from the sources (see
+    docs/reference/lb4mpi.md). For models cca and dca, and the techniques that the library has.
+    """
+    swr: Annotated[float, Number(0, 1)] = 0.5
+    """Static workload ratio of PLS: the share of the iterations that the first P chunks hold (Shih, Yang and
+    Tseng 2007: the shortest over the longest of five iteration times). Default: our choice.
+    """
+    weights: Annotated[WeightSource | tuple[float, ...], WeightsKind()] | None = Field(
+        None, examples=["speed"]
+    )
+    """Weights of the PEs, scaled to the sum P: speed (their relative speeds), equal, or one number a PE. For
+    WF, and for AWF and AWF-B to AWF-E to begin with. Default: speed for WF, equal for the others.
+    """
+
+
+# What each technique needs: the key, what it is, and whether it must be above 0.
+NEEDS: dict[Technique, tuple[tuple[str, str, bool], ...]] = {
+    Technique.FSC: (
+        ("sigma", "the standard deviation of the iteration times", True),
+        ("overhead", "the scheduling overhead of one chunk", True),
+    ),
+    Technique.TAP: (
+        ("sigma", "the standard deviation of the iteration times", False),
+        ("mu", "the mean of the iteration times", True),
+    ),
+    Technique.FAC: (
+        ("sigma", "the standard deviation of the iteration times", False),
+        ("mu", "the mean of the iteration times", True),
+    ),
+    Technique.BOLD: (
+        ("sigma", "the standard deviation of the iteration times", False),
+        ("mu", "the mean of the iteration times", True),
+        ("overhead", "the scheduling overhead of one chunk", True),
+    ),
+}
+
+
+LB4MPI = (
+    Technique.STATIC,
+    Technique.SS,
+    Technique.FSC,
+    Technique.MFSC,
+    Technique.GSS,
+    Technique.TSS,
+    Technique.FAC,
+    Technique.FAC2,
+    Technique.WF,
+    Technique.AWF,
+    Technique.AWF_B,
+    Technique.AWF_C,
+    Technique.AWF_D,
+    Technique.AWF_E,
+    Technique.AF,
+)
+"""Techniques that LB4MPI has; its FAC is FAC2."""
+
+_PROFILED = (Technique.FSC, Technique.TAP, Technique.FAC, Technique.BOLD)
+_AWF = (Technique.AWF, Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E)
+
+# Which techniques read each key.
+READERS: dict[str, tuple[Technique, ...]] = {
+    "statistics": _PROFILED,
+    "sigma": _PROFILED,
+    "mu": (Technique.TAP, Technique.FAC, Technique.BOLD),
+    "overhead": (Technique.FSC, Technique.BOLD),
+    "alpha": (Technique.TAP,),
+    "batches": (Technique.FISS, Technique.VISS),
+    "growth": (Technique.VISS,),
+    "awf_chunk": (Technique.AWF_C, Technique.AWF_E),
+    "random_from": (Technique.RND,),
+    "random_to": (Technique.RND,),
+    "compat": LB4MPI,
+    "swr": (Technique.PLS,),
+    "weights": (Technique.WF, *_AWF),
+}
+
+
+def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator[tuple[str, str]]:
+    """Name the parameters that a technique lacks or cannot use: key and message.
+
+    Examples
+    --------
+    >>> list(lacking_parameters("FSC", ParametersConfig(sigma=1.0)))
+    [('overhead', 'missing; FSC needs the scheduling overhead of one chunk, e.g. 10 us')]
+    """
+    library = parameters.compat is Compat.LB4MPI
+    for level in split_technique(technique):
+        if library:
+            yield from _unknown_to_lb4mpi(level, parameters)
+            if level == Technique.FAC:
+                continue
+        if level == Technique.RND and parameters.random_from > parameters.random_to:
+            found = f"{parameters.random_to}, below random_from, {parameters.random_from}"
+            yield "random_to", f"{found}; RND draws sizes from random_from to random_to"
+        for key, meaning, positive in NEEDS.get(level, ()):  # type: ignore[call-overload]
+            profiled = parameters.statistics is Statistics.PROFILED and key in ("sigma", "mu")
+            value = getattr(parameters, key)
+            if value is None and not profiled:
+                such = ParametersConfig.model_fields[key].examples or [""]
+                other = "" if key == "overhead" else ", or statistics: profiled"
+                yield key, f"missing; {level} needs {meaning}, e.g. {such[0]}{other}"
+            elif value == 0.0 and positive and not profiled:
+                yield key, f"0 s; {level} divides by it or is 0 with it; allowed: {meaning}, more than 0 s"
+
+
+def _unknown_to_lb4mpi(level: str, parameters: ParametersConfig) -> Iterator[tuple[str, str]]:
+    """Name what LB4MPI does not have, or does not read."""
+    if level not in LB4MPI:
+        yield "compat", f"lb4mpi, and LB4MPI has no {level}; allowed: {', '.join(LB4MPI)}, or compat: none"
+    elif level in _AWF and parameters.weights is not None:
+        yield "weights", f"{level} of LB4MPI begins without weights; take it out, or compat: lb4mpi"
+    elif level in READERS["awf_chunk"] and parameters.awf_chunk is WeighedSize.BATCH:
+        yield "awf_chunk", f"batch; {level} of LB4MPI has no batches; write rest, or compat: none"
+
+
+def broken_parameters(
+    technique: str, parameters: ParametersConfig, named_by: str = "technique"
+) -> Iterator[Violation]:
+    """Name them as rules of the section ``application``, where the technique is named by a key."""
+    for key, message in lacking_parameters(technique, parameters):
+        yield Violation(f"parameters.{key}", message, (named_by, "parameters.statistics"))
+
+
+TWO_LEVELS = tuple(model for model in ExecutionModel if model.properties.levels == 2)
+"""Models that schedule between nodes and inside them."""
+
+RELEASING = tuple(model for model in ExecutionModel if model.properties.releases)
+"""Models under which nodes can leave a loop while it runs."""
+
+SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GSS: "guided,1"}
+"""What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
+
+_LB4MPI_MODELS = (ExecutionModel.CCA, ExecutionModel.DCA)
+_LEARNING = (
+    Technique.AWF_B,
+    Technique.AWF_C,
+    Technique.AWF_D,
+    Technique.AWF_E,
+    Technique.AF,
+    Technique.MAF,
+)
+
+
+def properties_of(model: str) -> ModelProperties | None:
+    """Return what others need to know of a model; None of one of the user's own, until it is executed."""
+    return model.properties if isinstance(model, ExecutionModel) else None
+
+
+def wrong_levels(
+    technique: str,
+    model: str,
+    nowait: bool,
+    properties: ModelProperties | None = None,
+    global_p: str = GlobalP.NODES,
+    learners: tuple[str, ...] = (),
+    compat: str = Compat.NONE,
+    request_ahead: int = 0,
+) -> Iterator[str]:
+    """Yield why a model cannot run a technique, or two as X+Y.
+
+    Parameters
+    ----------
+    technique, model, nowait, global_p
+        As in a scenario.
+    properties
+        Of the model; None: those of its word. Of a model of the user's own nothing is known without them.
+    learners
+        Techniques of the user that are known to learn, by name: classes.
+    compat, request_ahead
+        As in a scenario's ``application.parameters`` and ``application.execution``.
+
+    Examples
+    --------
+    >>> next(wrong_levels("GSS+SS", ExecutionModel.DCA, nowait=False))
+    'GSS+SS names two, and model dca has one level; allowed: one, or models hmw, hdca, mpi+openmp'
+    """
+    known = properties or properties_of(model)
+    if known is None:
+        return
+    if compat == Compat.LB4MPI and model not in _LB4MPI_MODELS:
+        yield (
+            f"LB4MPI has one queue of chunks, and not model {model}; with compat: lb4mpi allowed: "
+            f"{', '.join(_LB4MPI_MODELS)}"
+        )
+    levels = split_technique(technique)
+    outside, inside = levels[0], levels[-1]
+    if len(levels) > known.levels:
+        models = ", ".join(TWO_LEVELS)
+        yield (f"{technique} names two, and model {model} has one level; allowed: one, or models {models}")
+    adaptive = (*_LEARNING, *learners)
+    learning = [level for level in (outside, inside) if level in adaptive]
+    if model is ExecutionModel.STEAL and learning:
+        yield (
+            f"{learning[0]} learns at a queue that many PEs share, and under model {model} each has a queue "
+            "of its own; take SS with a min_chunk, or FAC2"
+        )
+    elif learning and not known.adaptive:
+        yield f"{learning[0]} learns within a loop, and model {model} is not declared adaptive"
+    if Technique.BOLD in levels and not known.adaptive:
+        why = "it is not declared adaptive"
+        if model is ExecutionModel.STEAL:
+            why = "each PE has a queue of its own"
+        yield (
+            f"BOLD follows by the clock what all PEs of a queue execute, and under model {model} {why}; "
+            "take FAC2"
+        )
+    if Technique.BOLD in levels and request_ahead > 0 and "request_ahead" in known.reads:
+        yield (
+            "BOLD takes a request for a sign that the PE has executed its chunk, and with request_ahead it "
+            "is none; take FAC2, or request_ahead: 0"
+        )
+    if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique.STATIC, *adaptive):
+        reason = (
+            "has a chunk for each node" if outside == Technique.STATIC else "learns from nodes, not from PEs"
+        )
+        yield f"{outside} between nodes {reason}; take another one there, or global_p: nodes"
+    if model is not ExecutionModel.MPI_OPENMP:
+        return
+    if inside not in SCHEDULES:
+        allowed = ", ".join(f"{name} ({schedule})" for name, schedule in SCHEDULES.items())
+        yield (
+            f"OpenMP has no schedule for {inside} inside a node; allowed there: {allowed}; e.g. {outside}+GSS"
+        )
+    elif nowait and inside == Technique.STATIC and outside in adaptive:
+        yield (
+            f"with nowait and STATIC inside, threads run several chunks ahead of each other, and a node "
+            f"cannot tell what {outside} learns from; take SS or GSS inside, or nowait: off"
+        )

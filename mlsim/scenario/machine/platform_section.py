@@ -1,0 +1,325 @@
+"""The section ``platform``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mlsim.scenario.machine.network_section import NetworkConfig
+from mlsim.scenario.machine.resources_section import (
+    MEMORY,
+    Amounts,
+    PowerConfig,
+    ResourceAmounts,
+    SharedAmounts,
+    SharedShares,
+    megabytes,
+)
+from mlsim.scenario.values.amount_types import Duration, Seconds, Size, Speed
+from mlsim.scenario.values.field_types import Line, Natural, Number, Switch, Whole
+from mlsim.scenario.values.list_types import Factors, NodeChoice, node_ranges
+from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.words import Topology
+
+
+class PerturbationConfig(Section):
+    """A slow-down of some nodes: for one stretch of time, or again and again at random."""
+
+    nodes: NodeChoice | None = None
+    """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
+    begin: Seconds = Field(0.0, alias="from")
+    """When it begins (s of simulated time)."""
+    end: Duration | None = Field(None, alias="to")
+    """When it ends (s of simulated time). Default: never."""
+    factor: Factors = Field(examples=[0.5])
+    """The nodes' speed is multiplied by this meanwhile; 0.5 is half as fast. Where several hold at once, all
+    multiply. A range is for the random process: each of its slow-downs draws one.
+    """
+    mean_time_between: Duration | None = Field(None, examples=["1 h"])
+    """Makes it a random process, one for each node: mean time (s) from the end of a slow-down to the start of
+    the next, exponentially distributed. Not without mean_duration.
+    """
+    mean_duration: Duration | None = Field(None, examples=["1 min"])
+    """Mean duration of the random slow-downs (s), exponentially distributed. Not without
+    mean_time_between.
+    """
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it is a random process."""
+        return self.mean_time_between is not None
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check the order of times, and that the keys are those of a stretch or of a process."""
+        if self.end is not None and self.end <= self.begin:
+            yield Violation("to", "is not after from; allowed: a later time than from", ("from",))
+        lengths = {"mean_time_between": self.mean_time_between, "mean_duration": self.mean_duration}
+        missing = [key for key, value in lengths.items() if value is None]
+        if len(missing) == 1:
+            other = next(key for key in lengths if key not in missing)
+            yield Violation(missing[0], f"missing; the random process of {other} needs it", (other,))
+        if len(missing) == 2 and self.factor[0] != self.factor[1]:
+            message = (
+                "a range is for a random process; give one number, or mean_time_between and mean_duration"
+            )
+            yield Violation("factor", message, tuple(lengths))
+
+
+class FailureConfig(Section):
+    """One node fails at one time."""
+
+    node: Natural = Field(examples=[0])
+    """Number of the node, from 0 in platform order."""
+    at: Seconds = Field(examples=["1 h"])
+    """When it fails (s from the scenario's start). What becomes of the jobs on it is batch.on_failure's to
+    say.
+    """
+    repair: Duration | None = None
+    """How long it is out of use (s). Default: until the end of the run."""
+
+
+class RandomFailureConfig(Section):
+    """Nodes fail and are repaired again and again at random, each by itself."""
+
+    nodes: NodeChoice | None = None
+    """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
+    mtbf: Duration = Field(examples=["30 d"])
+    """Mean time between failures of one node (s): from its repair, or time 0, to its next failure."""
+    mttr: Duration = Field(examples=["4 h"])
+    """Mean time to repair a node (s), exponentially distributed."""
+    shape: Annotated[float, Number(0.1, 10.0)] = 1.0
+    """Shape of the Weibull distribution of the times between failures. 1, the default: exponential; below 1,
+    failures come in bursts (0.7 to 0.8 in Schroeder and Gibson 2006).
+    """
+
+
+class DrainConfig(Section):
+    """Maintenance: no job starts on some nodes from a time on; jobs that run there may finish."""
+
+    nodes: NodeChoice | None = None
+    """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
+    start: Seconds = Field(examples=["8 h"])
+    """From when on no job starts on them (s from the scenario's start)."""
+    end: Duration | None = None
+    """When they are in use again (s). Default: not before the end of the run."""
+    announced: Switch = False
+    """Whether dispatchers know of it before and plan around it: a job that is expected to run into it does
+    not start on these nodes.
+    """
+    announced_at: Seconds = Field(0.0, examples=["1 d"])
+    """From when on they know of it (s from the scenario's start). Needs announced: on."""
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check the order of times."""
+        if self.end is not None and self.end <= self.start:
+            yield Violation("end", "is not after start; allowed: a later time than start", ("start",))
+        if self.announced_at > 0.0 and not self.announced:
+            message = "nobody is told of this drain; write announced: on, or take it out"
+            yield Violation("announced_at", message, ("announced",))
+        if self.announced_at > self.start:
+            message = "is after start; allowed: start, or an earlier time"
+            yield Violation("announced_at", message, ("start",))
+
+
+DEFAULT_SPEED = 1e9
+
+
+def _core_speed(data: dict[str, Any]) -> float:
+    """Return the speed of a core when only the node's is given, or neither."""
+    node_speed: float | None = data["node_speed"]
+    return DEFAULT_SPEED if node_speed is None else node_speed / int(data["cores"])
+
+
+class NodeGroup(Section):
+    """Nodes of one sort."""
+
+    name: Line = Field(examples=["xeon"])
+    """Name of the group; its nodes are called name0, name1, ... Unique."""
+    count: Annotated[int, Whole(1, 10_000_000)] = Field(examples=[16])
+    """Number of nodes."""
+    cores: Annotated[int, Whole(1, 1_000_000)] = Field(examples=[20])
+    """Cores a node; a core is a PE."""
+    node_speed: Speed | None = None
+    """Speed of a whole node, as an alternative to speed: node_speed = speed x cores."""
+    speed: Speed = Field(default_factory=_core_speed, examples=["1 GFLOP/s"])
+    """Speed of one core (FLOP/s). Default: node_speed / cores if that is given, else 1 GFLOP/s; with one
+    group the value matters only for costs in FLOP.
+    """
+    memory: Size | None = Field(None, examples=["16 GB"])
+    """Memory per node (B, or with a unit: 64 GB, 64 GiB, 257000 MiB), counted in whole MB. Default: memory is
+    no resource, and no job asks for it.
+    """
+    resources: ResourceAmounts = Field(default_factory=Amounts)
+    """Other resources of a node, by names of your own: {gpu: 2}. A group that does not name one has none of
+    it.
+    """
+
+    power: PowerConfig | None = None
+    """Power of a node. Default: unknown, and no energy is computed."""
+
+    @property
+    def core_speed(self) -> float:
+        """Speed of one core (FLOP/s), however it was given."""
+        return self.speed
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that the speed is given for a core or for a node, not for both."""
+        if self.node_speed is not None and "speed" in self.model_fields_set:
+            yield Violation(
+                "speed",
+                "given together with node_speed; give one of them (node_speed = speed x cores)",
+                ("node_speed", "cores"),
+            )
+
+
+def _size(network: NetworkConfig) -> tuple[str, str]:
+    """Return the key that says how many nodes a topology holds, and how many these are."""
+    capacity = int(network.capacity)
+    match network.topology:
+        case Topology.FAT_TREE:
+            return "ports", f"a fat-tree of switches with {network.ports} ports holds {capacity} nodes"
+        case Topology.DRAGONFLY:
+            product = (
+                f"{network.groups} groups x {network.routers} routers x {network.nodes_per_router} nodes"
+            )
+            return "groups", f"a dragonfly of {product} holds {capacity} nodes"
+        case _:
+            lengths = "x".join(map(str, network.dimensions or ()))
+            return "dimensions", f"a torus of {lengths} holds {capacity} nodes"
+
+
+def _advice(network: NetworkConfig, nodes: int) -> str:
+    """Return what would hold so many nodes."""
+    if network.topology is Topology.FAT_TREE:
+        fitting = (ports for ports in range(2, 129, 2) if ports**3 // 4 >= nodes)
+        ports = next(fitting, None)
+        return f"; {ports} ports hold {ports**3 // 4}" if ports else "; 128 ports, the most, hold 524288"
+    if network.topology is Topology.DRAGONFLY:
+        size = (network.routers or 1) * (network.nodes_per_router or 1)
+        return f"; {-(-nodes // size)} such groups hold {-(-nodes // size) * size}"
+    first, *others = network.dimensions or (1,)
+    layer = int(network.capacity) // first
+    return f"; {'x'.join(map(str, [-(-nodes // layer), *others]))} holds {-(-nodes // layer) * layer}"
+
+
+def _first_speed(data: dict[str, Any]) -> float:
+    groups: tuple[NodeGroup, ...] = data["nodes"]
+    return groups[0].speed if groups else DEFAULT_SPEED
+
+
+class PlatformConfig(Section):
+    """The machine."""
+
+    nodes: tuple[NodeGroup, ...] = Field(json_schema_extra={"minItems": 1})
+    """Node groups, one or more; nodes are numbered and allocated in this order."""
+    shared: SharedShares | None = Field(None, examples=[{"matlab": 20, "burst_buffer": "400 TB"}])
+    """What the machine has as a whole, by names of your own: licences, a burst buffer, bandwidth to a file
+    system. A job asks for an amount in all, whatever its nodes, and holds it until it ends. Sizes are counted
+    in whole MB, bandwidths in whole Mbit/s. Default: nothing.
+    """
+    network: NetworkConfig = Field(default_factory=NetworkConfig)
+    """The network between the nodes."""
+    reference_speed: Speed = Field(default_factory=_first_speed, examples=["1 GFLOP/s"])
+    """Core speed (FLOP/s) at which run times of the log and costs in seconds hold. Default: the speed of the
+    first group.
+    """
+    perturbations: tuple[PerturbationConfig, ...] = ()
+    """Slow-downs of nodes while loops run on them. Needs application.model: loop."""
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return sum(group.count for group in self.nodes)
+
+    failures: tuple[FailureConfig, ...] = ()
+    """Nodes that fail, each at a given time; none by default."""
+    random_failures: tuple[RandomFailureConfig, ...] = ()
+    """Nodes that fail at random; none by default. The scenario's seed decides when."""
+    drains: tuple[DrainConfig, ...] = ()
+    """Nodes taken out of use for maintenance; none by default."""
+
+    @property
+    def shares(self) -> SharedAmounts:
+        """What the machine has as a whole."""
+        return self.shared or SharedAmounts()
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """Names of the resources beside cores: memory first, then as the groups name them."""
+        memory = (MEMORY,) if any(group.memory is not None for group in self.nodes) else ()
+        return memory + tuple(dict.fromkeys(name for group in self.nodes for name in group.resources))
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
+        yield from self._broken_groups()
+        yield from self._broken_shared()
+        yield from self._broken_network()
+        for row, failure in enumerate(self.failures):
+            if failure.node >= self.n_nodes:
+                yield Violation(
+                    f"failures.{row}.node",
+                    f"there is no node {failure.node}; allowed: 0 to {self.n_nodes - 1}",
+                    tuple(f"nodes.{group}.count" for group in range(len(self.nodes))),
+                )
+        counts = [(group.name, group.count) for group in self.nodes]
+        for key in ("perturbations", "random_failures", "drains"):
+            for row, entry in enumerate(getattr(self, key)):
+                try:
+                    node_ranges(entry.nodes, counts)
+                except ValueError as error:
+                    yield Violation(f"{key}.{row}.nodes", str(error), ("nodes",))
+
+    def _broken_shared(self) -> Iterator[Violation]:
+        for row, group in enumerate(self.nodes):
+            for name in self.shares:
+                if name in group.resources:
+                    yield Violation(
+                        "shared",
+                        f"{name} is a resource of the nodes of {group.name}; give one of them another name",
+                        (f"nodes.{row}.resources",),
+                    )
+
+    def _broken_network(self) -> Iterator[Violation]:
+        network, nodes = self.network, self.n_nodes
+        if nodes > network.capacity:
+            key, holds = _size(network)
+            yield Violation(
+                f"network.{key}",
+                f"{holds}, and there are {nodes}{_advice(network, nodes)}",
+                ("nodes", "network"),
+            )
+
+    def _broken_groups(self) -> Iterator[Violation]:
+        if not self.nodes:
+            message = f"empty; a list of entries with the keys: {', '.join(NodeGroup.model_fields)}"
+            yield Violation("nodes", message)
+        powers = [group.power is None for group in self.nodes]
+        if any(powers) and not all(powers):
+            row = powers.index(True)
+            message = "missing; other groups give theirs. Give the power of all groups, or of none"
+            yield Violation(f"nodes.{row}.power", message, (f"nodes.{powers.index(False)}.power",))
+        names = [group.name for group in self.nodes]
+        for row, name in enumerate(names):
+            if name in names[:row]:
+                first = names.index(name)
+                yield Violation(
+                    f"nodes.{row}.name",
+                    f"'{name}' is already the name of nodes.{first}; give each group its own name",
+                    (f"nodes.{first}.name",),
+                )
+        yield from self._broken_memory()
+
+    def _broken_memory(self) -> Iterator[Violation]:
+        given = [group.memory is not None for group in self.nodes]
+        for row, group in enumerate(self.nodes):
+            if group.memory is None and any(given):
+                first = given.index(True)
+                yield Violation(
+                    f"nodes.{row}.memory",
+                    f"missing; nodes.{first} has a memory, so every group needs one",
+                    (f"nodes.{first}.memory",),
+                )
+            elif group.memory is not None and megabytes(group.memory) == 0:
+                yield Violation(f"nodes.{row}.memory", "less than 1 MB; allowed: 1 MB or more")

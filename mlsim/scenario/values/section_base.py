@@ -1,0 +1,126 @@
+"""The base of every section of a scenario."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterable
+from functools import cache
+from typing import Annotated, Any, NamedTuple, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from mlsim.scenario.values.field_types import ChoiceType, FieldType
+from mlsim.scenario.words import Choice
+
+
+class Violation(NamedTuple):
+    """A rule between keys that a section breaks."""
+
+    key: str
+    """The dotted key, seen from the section, that the message is about."""
+    message: str
+    """What is wrong, what is allowed and what to try."""
+    involved: tuple[str, ...] = ()
+    """Further keys the rule read; a rule is not reported when one of its keys is wrong by itself."""
+
+
+class Section(BaseModel):
+    """A mapping of the scenario file: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, defer_build=True)
+
+    def broken_rules(self) -> Iterable[Violation]:
+        """Name the rules between several keys that this section breaks."""
+        return ()
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        broken = [_as_error(rule) for rule in self.broken_rules()]
+        if broken:
+            raise ValidationError.from_exception_data(type(self).__name__, broken)
+        return self
+
+
+def _as_error(rule: Violation) -> InitErrorDetails:
+    key = split_key(rule.key)
+    context = {"text": rule.message, "involved": rule.involved, "depth": len(key)}
+    return InitErrorDetails(type=PydanticCustomError("rule", "{text}", context), loc=key, input=None)
+
+
+def split_key(key: str) -> tuple[str | int, ...]:
+    """Split a dotted key; parts that are numbers are places in a list."""
+    return tuple(int(part) if part.isdecimal() else part for part in key.split(".")) if key else ()
+
+
+def fields_by_key(section: type[Section]) -> dict[str, FieldInfo]:
+    """Return the fields of a section by their keys in a file, some of which are keywords of Python."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
+
+
+def _leaves(annotation: Any) -> Iterable[Any]:
+    if get_origin(annotation) is Annotated:
+        base, *metadata = get_args(annotation)
+        return [*metadata, *_leaves(base)]
+    if get_origin(annotation) in (Union, type(int | None), tuple):
+        return [leaf for part in get_args(annotation) for leaf in _leaves(part)]
+    return [annotation]
+
+
+def field_kind(field: FieldInfo) -> FieldType[Any] | None:
+    """Return the kind of value a field accepts; None for a section or a list of sections."""
+    for leaf in [*field.metadata, *_leaves(field.annotation)]:
+        if isinstance(leaf, FieldType):
+            return leaf
+        if isinstance(leaf, type) and issubclass(leaf, Choice):
+            return ChoiceType(leaf)
+    return None
+
+
+def field_section(field: FieldInfo) -> tuple[type[Section] | None, bool]:
+    """Return the section a field holds (None for a plain value), and whether it holds a list of them."""
+    is_list = get_origin(field.annotation) is tuple
+    for leaf in _leaves(field.annotation):
+        if isinstance(leaf, type) and issubclass(leaf, Section):
+            return leaf, is_list
+    return None, is_list
+
+
+def example(field: FieldInfo) -> Any:
+    """Return a value for a key, as a scenario file would write it."""
+    section, is_list = field_section(field)
+    if section is None:
+        return (field.examples or [None])[0]
+    return [minimal(section)] if is_list else minimal(section)
+
+
+def minimal(section: type[Section]) -> dict[str, Any]:
+    """Return an example of a section with only the keys that have no default."""
+    fields = fields_by_key(section).items()
+    return {key: example(field) for key, field in fields if field.is_required()}
+
+
+def meaning(section: type[BaseModel], name: str) -> str:
+    """Return the meaning of a field in one line: its description, or else the docstring below it."""
+    if given := section.model_fields[name].description:
+        return given
+    found = (_docstrings(kind.__module__).get((kind.__qualname__, name)) for kind in section.__mro__)
+    return next((text for text in found if text), "")
+
+
+@cache
+def _docstrings(module: str) -> dict[tuple[str, str], str]:
+    """Return the docstrings below fields of a module of ours, by class and field."""
+    if not module.startswith("mlsim."):
+        return {}
+    found = {}
+    for kind in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(kind, ast.ClassDef):
+            for field, below in zip(kind.body, kind.body[1:], strict=False):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                        found[kind.name, name] = " ".join(text.split())
+    return found

@@ -1,0 +1,370 @@
+"""The scenario as a whole, and the rules that join its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, PrivateAttr
+
+from mlsim._files.opening import HeldFile
+from mlsim.scenario.jobs.batch_section import BatchConfig, CoordinationConfig, replay_obstacle
+from mlsim.scenario.jobs.workload_section import WorkloadConfig
+from mlsim.scenario.loop.application_section import ApplicationConfig
+from mlsim.scenario.loop.technique_section import RELEASING, properties_of
+from mlsim.scenario.machine.platform_section import PlatformConfig
+from mlsim.scenario.machine.resources_section import CORES, MEMORY
+from mlsim.scenario.values.field_types import Name, Natural, OneOf, Paragraph, Switch
+from mlsim.scenario.values.list_types import JobNumbers, TimeWindow
+from mlsim.scenario.values.plugin_names import PluginList
+from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.words import (
+    ApplicationModel,
+    Backfill,
+    Dispatcher,
+    EasyRule,
+    Engine,
+    FailureRule,
+    Mapping,
+    MemorySource,
+    ReleasedNodes,
+    RequestRule,
+    TraceLevel,
+    TraceRows,
+    WorkloadFormat,
+)
+
+
+class OutputConfig(Section):
+    """What is written."""
+
+    trace: OneOf[TraceLevel] = TraceLevel.NONE
+    """Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does), chunks (also
+    every chunk of every PE) or messages (also how PEs get them: requests and replies, or atomics on windows).
+    """
+    trace_details: Switch = False
+    """Whether each chunk in the trace also has its first iteration and its scheduling step, which follow from
+    the iterations of the chunks before it and make the trace a third larger. For chunks
+    and messages.
+    """
+    trace_apart: Switch = False
+    """Whether events of a row of the trace at the same time are moved apart, by 1 ns each, for readers that
+    sort events by their times alone, as Pipit does for exclusive times and its time profile.
+    """
+    trace_window: TimeWindow | None = Field(None, examples=[["1 h", "2 h"]])
+    """Span of time that the trace shows, from the scenario's start; what is open at its ends is entered and
+    left there. Default: all of the run.
+    """
+    trace_jobs: JobNumbers | None = Field(None, examples=[[17, 18]])
+    """Numbers of the jobs that the trace shows; metrics are those of all. Default: all jobs."""
+    trace_rows: OneOf[TraceRows] = TraceRows.AUTO
+    """Rows of the trace, each of which takes two files: cores (at the levels jobs and nodes those of a node
+    are one row where jobs have their nodes to themselves), nodes (one row each, with the chunks of its cores
+    shown together), or auto: cores up to 997 rows, beyond that nodes, or several nodes in a row.
+    """
+    pictures: Switch = True
+    """Whether pictures are drawn."""
+    csv: Switch = False
+    """Whether tables are also written as CSV."""
+    passes: Switch = False
+    """Whether every pass of the dispatcher is written (passes.parquet): time, queue length, starts, wall
+    time.
+    """
+    writers: Annotated[tuple[str, ...], PluginList("mlsim.writers")] | None = Field(
+        None, examples=[["./mine.py:write"]]
+    )
+    """Writers of further files: functions in files, or installed ones, which get the run and a directory; see
+    docs/reference/records.md. Default: none.
+    """
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check what a trace shows."""
+        if self.trace_details and not self.trace.shows_chunks:
+            message = "tells more of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
+            yield Violation("trace_details", message, ("trace",))
+        if self.trace_apart and self.trace is TraceLevel.NONE:
+            message = "is about a trace, and needs one; try trace: jobs, or leave it out"
+            yield Violation("trace_apart", message, ("trace",))
+        if self.trace_rows is not TraceRows.AUTO and self.trace is TraceLevel.NONE:
+            message = "is about a trace, and needs one; try trace: jobs, or leave it out"
+            yield Violation("trace_rows", message, ("trace",))
+        if self.trace_rows is TraceRows.NODES and self.trace is TraceLevel.MESSAGES:
+            message = "has no rows of single PEs, whose requests trace: messages shows; try trace: chunks"
+            yield Violation("trace_rows", message, ("trace",))
+        for key in ("trace_window", "trace_jobs"):
+            if getattr(self, key) is not None and self.trace is TraceLevel.NONE:
+                message = "chooses a part of a trace, and needs one; try trace: jobs, or leave it out"
+                yield Violation(key, message, ("trace",))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a scenario was read; two scenarios that differ only in this are equal."""
+
+    directory: Path = field(default=Path(), compare=False)
+    source: str = field(default="scenario", compare=False)
+    earlier: tuple[Path, ...] = field(default=(), compare=False)
+    jobs: HeldFile | None = field(default=None, compare=False)
+
+
+class Scenario(Section):
+    """What to simulate: the content of a scenario file, in SI units."""
+
+    name: Name = "scenario"
+    """Name of the scenario. Default: the file's name without suffix."""
+    description: Paragraph = ""
+    """What the scenario shows; free text."""
+    seed: Natural = 0
+    """Seed of every random number of a run."""
+    platform: PlatformConfig
+    """The machine."""
+    workload: WorkloadConfig
+    """The jobs."""
+    batch: BatchConfig = Field(default_factory=BatchConfig)
+    """How the queue is served."""
+    application: ApplicationConfig = Field(default_factory=ApplicationConfig)
+    """What a job executes."""
+    coordination: CoordinationConfig = Field(default_factory=CoordinationConfig)
+    """Messages between the two levels."""
+    output: OutputConfig = Field(default_factory=OutputConfig)
+    """What a run writes."""
+
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @property
+    def directory(self) -> Path:
+        """Where relative paths of the scenario are looked up first."""
+        return self._origin.directory
+
+    @property
+    def source(self) -> str:
+        """Where the scenario was read from: a file, or what the caller called its text."""
+        return self._origin.source
+
+    @property
+    def earlier(self) -> tuple[Path, ...]:
+        """Where its files are looked up next: of a run's scenario, beside the file that the run was of."""
+        return self._origin.earlier
+
+    def located(self, directory: Path, source: str, earlier: tuple[Path, ...] | None = None) -> Scenario:
+        """Return the same scenario as one that was read in ``directory`` from ``source``.
+
+        ``earlier`` are the directories in which the scenario was read before; None leaves them as they are.
+        """
+        copy = self.model_copy()
+        known = self.earlier if earlier is None else earlier
+        copy._origin = replace(self._origin, directory=directory, source=source, earlier=known)
+        return copy
+
+    def with_seed(self, seed: int) -> Scenario:
+        """Return the same scenario with another seed, which no rule reads."""
+        return self.model_copy(update={"seed": seed})
+
+    @property
+    def jobs_file(self) -> Path | None:
+        """The file of a workload that was given as a table; None if it was given as a path."""
+        return None if self._origin.jobs is None else self._origin.jobs.path
+
+    def with_jobs(self, jobs: HeldFile) -> Scenario:
+        """Return the same scenario with the jobs of a file that lasts as long as the scenario does."""
+        log = self.workload.model_copy(
+            update={"path": str(jobs.path), "format": WorkloadFormat.PARQUET, "generate": None},
+        )
+        copy = self.model_copy(update={"workload": log})
+        copy._origin = replace(self._origin, jobs=jobs)
+        return copy
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check mapping against cores, coordination against the model, PEs against cores."""
+        obstacle = replay_obstacle(self)
+        if self.batch.engine is Engine.REPLAY and obstacle is not None:
+            key, needed = obstacle
+            message = (
+                f"replay simulates rigid jobs alone and needs {key}: {needed}; try engine: auto or simpy"
+            )
+            yield Violation("batch.engine", message, (key,))
+        if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST and (
+            self.batch.backfill is Backfill.CONSERVATIVE or self.batch.reservations > 1
+        ):
+            message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
+            yield Violation("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
+        yield from self._broken_easy()
+        cores = sorted({group.cores for group in self.platform.nodes})
+        yield from self._broken_requests()
+        nodes = tuple(f"platform.nodes.{row}.cores" for row in range(len(self.platform.nodes)))
+        if self.workload.mapping is Mapping.PACKED and len(cores) > 1:
+            counts = ", ".join(map(str, cores))
+            message = (
+                f"packed needs nodes with equally many cores, and the groups have {counts}; try mapping: core"
+            )
+            yield Violation("workload.mapping", message, nodes)
+        if self.coordination.requests is not RequestRule.NEVER and self.workload.mapping is Mapping.CORE:
+            message = "asks for whole nodes, and jobs share nodes; try workload.mapping: packed or node"
+            yield Violation("coordination.requests", message, ("workload.mapping",))
+        model = self.application.execution.model
+        properties = properties_of(model)  # of the user's own, those are looked at in a run
+        releases = properties is None or properties.releases
+        if self.coordination.requests is not RequestRule.NEVER and not releases:
+            allowed = ", ".join(RELEASING)
+            message = f"nodes cannot leave a loop under execution model {model}; allowed models: {allowed}"
+            yield Violation("coordination.requests", message, ("application.execution.model",))
+        if self.coordination.rca and self.application.model is ApplicationModel.RIGID:
+            message = (
+                "on, but a rigid job has no idle nodes to release; write application.model: loop, or rca: off"
+            )
+            yield Violation("coordination.rca", message, ("application.model",))
+        if self.platform.perturbations and self.application.model is ApplicationModel.RIGID:
+            message = (
+                "only loops can be slowed down, the run time of a rigid job is fixed; write "
+                "application.model: loop, or take it out"
+            )
+            yield Violation("platform.perturbations", message, ("application.model",))
+        if self.batch.on_failure is FailureRule.RESUME and self.application.model is ApplicationModel.LOOP:
+            message = (
+                "resume: a loop keeps no record of which chunks its lost nodes had done; allowed for loops: "
+                "die, restart"
+            )
+            yield Violation("batch.on_failure", message, ("application.model",))
+        yield from self._broken_messages()
+        yield from self._broken_cap()
+        yield from self._broken_power()
+        yield from self._broken_drains()
+        pes = self.application.pes_per_node
+        if pes is not None and pes > cores[-1]:
+            message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
+            yield Violation("application.pes_per_node", message, nodes)
+
+    def _broken_drains(self) -> Iterator[Violation]:
+        """Check that whoever decides what starts can plan around announced drains."""
+        batch = self.batch
+        rows = [row for row, drain in enumerate(self.platform.drains) if drain.announced]
+        if not rows:
+            return
+        key = f"platform.drains.{rows[0]}.announced"
+        if isinstance(batch.dispatcher, Dispatcher) and batch.dispatcher.solves:
+            message = (
+                f"{batch.dispatcher} plans as if its nodes were there for ever; allowed: off, or one of the "
+                "dispatchers queue, prb, reject, and plugins"
+            )
+            yield Violation(key, message, ("batch.dispatcher",))
+        several = batch.backfill is Backfill.CONSERVATIVE or batch.reservations > 1
+        if batch.power_cap is not None and several:
+            message = (
+                "under a power cap, dispatchers plan around drains with one reservation at most; try "
+                "batch.backfill: easy with batch.reservations: 1, or off"
+            )
+            yield Violation(key, message, ("batch.power_cap", "batch.backfill", "batch.reservations"))
+
+    def _broken_easy(self) -> Iterator[Violation]:
+        """Check that another simulator's EASY meets only what it knows."""
+        easy = self.batch.easy
+        if self.batch.backfill is not Backfill.EASY or easy is EasyRule.STANDARD:
+            return
+        if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST:
+            message = f"short-first respects the standard EASY's reservation, not that of {easy}; try any"
+            yield Violation("coordination.released_nodes", message, ("batch.easy", "batch.backfill"))
+        if easy is EasyRule.CQSIM and self.application.model is ApplicationModel.LOOP:
+            message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
+            yield Violation("batch.easy", message, ("application.model", "batch.backfill"))
+        if easy is EasyRule.EASY_BF and self.batch.power_cap is not None:
+            message = "easy_bf reserves nodes, and no power; try standard"
+            yield Violation("batch.easy", message, ("batch.power_cap", "batch.backfill"))
+        if any(drain.announced for drain in self.platform.drains):
+            message = (
+                f"only the standard EASY plans around announced drains, not that of {easy}; try standard"
+            )
+            yield Violation("batch.easy", message, ("platform.drains", "batch.backfill"))
+
+    def _broken_messages(self) -> Iterator[Violation]:
+        """Check that requests and replies are recorded, if the trace is to show them."""
+        if self.output.trace is TraceLevel.MESSAGES and self.application.model is ApplicationModel.RIGID:
+            message = "messages, but a rigid job sends none; write application.model: loop, or trace: jobs"
+            yield Violation("output.trace", message, ("application.model",))
+        elif self.output.trace is TraceLevel.MESSAGES and self.application.execution.request_ahead > 0:
+            message = (
+                "messages, but records do not tell when the master replied to a PE that was still executing; "
+                "write application.execution.request_ahead: 0, or trace: chunks"
+            )
+            yield Violation("output.trace", message, ("application.execution.request_ahead",))
+
+    def _broken_cap(self) -> Iterator[Violation]:
+        """Check that a power cap can be kept, and lets a job start."""
+        levels = self.batch.power_cap
+        powers = [group.power for group in self.platform.nodes]
+        if levels is None:
+            return
+        involved = ("platform.nodes", "workload.mapping")
+        known = [power for power in powers if power is not None]
+        if len(known) < len(powers):
+            message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
+            yield Violation("batch.power_cap", message, involved)
+            return
+        shared = self.workload.mapping is Mapping.CORE
+        added = [
+            (power.busy - power.idle) / (group.cores if shared else 1)
+            for power, group in zip(known, self.platform.nodes, strict=True)
+        ]
+        unit = "core" if shared else "node"
+        idle = sum(power.idle * group.count for power, group in zip(known, self.platform.nodes, strict=True))
+        highest = max(watts for _, watts in levels)
+        if levels[0][0] == 0.0 and highest < idle + min(added):
+            message = (
+                f"{highest:g} W is too little for any job: the idle machine takes {idle:g} W, and a job's "
+                f"first {unit} {min(added):g} W more"
+            )
+            yield Violation("batch.power_cap", message, involved)
+
+    def _broken_power(self) -> Iterator[Violation]:
+        """Check that jobs whose power was measured run on nodes of known power."""
+        unknown = any(group.power is None for group in self.platform.nodes)
+        if self.workload.power is not None and unknown:
+            message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
+            yield Violation("workload.power", message, ("platform.nodes",))
+
+    def _broken_requests(self) -> Iterator[Violation]:
+        """Check that units ask only for resources that the platform has."""
+        request, known = self.workload.request, self.platform.resource_names
+        groups = tuple(
+            f"platform.nodes.{row}.{key}"
+            for row in range(len(self.platform.nodes))
+            for key in ("memory", "resources")
+        )
+        names = ", ".join((CORES, *known))
+        for key in ("memory", "default_memory"):
+            asks = getattr(request, key) not in (MemorySource.NONE, 0.0)
+            if asks and MEMORY not in known:
+                message = "no node group says how much memory its nodes have; write memory: 16 GB there"
+                yield Violation(f"workload.request.{key}", message, groups)
+        for name in request.resources:
+            if name not in known:
+                message = f"{name} is no resource of the platform; it has: {names}"
+                yield Violation("workload.request.resources", message, groups)
+        yield from self._broken_shares()
+        yield from self._broken_demand()
+        if request.cores > 1 and self.workload.mapping is not Mapping.CORE:
+            given = self.workload.mapping
+            message = f"{request.cores}, but mapping: {given} gives whole nodes; write mapping: core"
+            yield Violation("workload.request.cores", message, ("workload.mapping",))
+
+    def _broken_demand(self) -> Iterator[Violation]:
+        """Check that demand is named for resources that the platform has."""
+        known = self.platform.resource_names
+        for name in self.batch.demand or ():
+            if name not in known:
+                message = f"{name} is no resource of the platform; it has: {', '.join(known)}"
+                yield Violation("batch.demand", message, ("platform.nodes",))
+
+    def _broken_shares(self) -> Iterator[Violation]:
+        """Check that jobs ask the machine as a whole only for what it has, in the same unit."""
+        has, key = self.platform.shares, "workload.request.shared"
+        for name, share in self.workload.request.shares.items():
+            if name not in has:
+                names = ", ".join(has) or "nothing"
+                message = f"{name} is not shared on the platform; it has: {names}"
+                yield Violation(key, message, ("platform.shared",))
+            elif share.base != has[name].base:
+                counted = f"in {has[name].unit}" if has[name].base else "without unit"
+                message = f"{name}: the platform counts it {counted}; write it so here as well"
+                yield Violation(key, message, ("platform.shared",))

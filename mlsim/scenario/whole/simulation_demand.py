@@ -1,0 +1,222 @@
+"""Memory and time of a simulation, estimated before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mlsim._files.opening import VARIABLE, memory_limit
+from mlsim.errors import InputError
+from mlsim.scenario.loop.application_section import MOST_ITERATIONS, ApplicationConfig
+from mlsim.scenario.loop.costs_section import has_linear_costs
+from mlsim.scenario.values.list_types import node_ranges
+from mlsim.scenario.whole.scenario_schema import Scenario
+from mlsim.scenario.words import ApplicationModel, ExecutionModel, SelectionMethod, Topology
+
+_NODE, _RESOURCES, _GRAPH, _FAILING, _CORE, _PE, _ITERATION = 100, 150, 700, 1400, 8, 350, 16
+_PE_HELD = 36
+MOST_PES = 4_000_000
+"""Of one loop."""
+_MOST_NODES = 100_000_000
+_MOST_FAILURES = 1_000_000_000
+_SECONDS_A_FAILURE = 30e-6
+
+
+class Share(NamedTuple):
+    """A part of the memory that something takes."""
+
+    key: str
+    """What decides about it: a key of the scenario, or an option."""
+    found: str
+    """What it says, in words."""
+    size: float
+    """Bytes that it takes at least."""
+
+
+def check_memory(place: str, shares: list[Share], what: str = "this simulation") -> None:
+    """Refuse what cannot be held.
+
+    Parameters
+    ----------
+    place
+        What the message begins with.
+    shares
+        Everything that takes memory.
+    what
+        Whom the memory is for.
+
+    Raises
+    ------
+    InputError
+        If all shares together are more than the memory; the message lists them, the largest first.
+    """
+    total, limit = sum(share.size for share in shares), memory_limit()
+    if total <= limit:
+        return
+    shares = sorted(shares, key=lambda share: -share.size)
+    lines = [f"  {share.key}: {share.found}: {_gigabytes(share.size)}" for share in shares[:4]]
+    first = f"{place}: {what} would take {_gigabytes(total)} of memory or more; there are {_gigabytes(limit)}"
+    advice = f"try less of the first, or say with {VARIABLE} how many GB there are"
+    raise InputError("\n".join([first, *lines, advice]))
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size < 1e14 else f"{size / 1e9:.1e} GB"
+
+
+def check_machine(scenario: Scenario) -> None:
+    """Refuse a machine that cannot be held, and a loop of so many iterations.
+
+    Raises
+    ------
+    InputError
+        With the keys that decide, what they take and what there is.
+    """
+    nodes = scenario.platform.n_nodes
+    if nodes > _MOST_NODES:
+        raise InputError(
+            f"{scenario.source}: platform.nodes: {nodes:,} nodes in all groups; allowed: {_MOST_NODES:,}"
+        )
+    if scenario.application.model is ApplicationModel.LOOP:
+        check_pes(f"{scenario.source}: platform.nodes", nodes)
+    check_memory(scenario.source, [*_machine(scenario), *_counted_loop(scenario)])
+
+
+def check_pes(place: str, pes: int) -> None:
+    """Refuse a loop on more PEs than one is simulated on.
+
+    Raises
+    ------
+    InputError
+        With what it would take, and how to go on.
+    """
+    if pes > MOST_PES:
+        size = _gigabytes(pes * (_PE + _NODE))
+        raise InputError(
+            f"{place}: a loop on {pes:,} PEs or more would take {size} of memory or more; allowed: "
+            f"{MOST_PES:,} PEs; try a part of the machine, or PEs that stand for several, with their speed"
+        )
+
+
+def _machine(scenario: Scenario) -> Iterator[Share]:
+    platform = scenario.platform
+    nodes, cores = platform.n_nodes, sum(group.count * group.cores for group in platform.nodes)
+    each = _NODE + _RESOURCES * bool(platform.resource_names)
+    yield Share("platform.nodes.count", f"{nodes:,} nodes", nodes * each)
+    yield Share("platform.nodes.cores", f"{cores:,} cores", cores * _CORE)
+    if platform.network.topology is not Topology.FULLY_CONNECTED:
+        yield Share("platform.network.topology", f"{nodes:,} nodes to route between", nodes * _GRAPH)
+    for row, count in enumerate(_failing(scenario)):
+        yield Share(f"platform.random_failures.{row}", f"{count:,} nodes that may fail", count * _FAILING)
+
+
+def _failing(scenario: Scenario) -> list[int]:
+    """Count the nodes of each entry of random failures."""
+    groups = [(group.name, group.count) for group in scenario.platform.nodes]
+    entries = scenario.platform.random_failures
+    return [sum(map(len, node_ranges(entry.nodes, groups))) for entry in entries]
+
+
+def _counted_loop(scenario: Scenario) -> Iterator[Share]:
+    iterations = scenario.application.iterations
+    if scenario.application.model is ApplicationModel.LOOP and iterations and iterations.count:
+        yield _loop_share(scenario, "application.iterations.count", iterations.count)
+
+
+def _loop_share(scenario: Scenario, key: str, count: int, found: str = "") -> Share:
+    """Return what the costs of a loop take; those that are not listed take nothing."""
+    application = scenario.application
+    if count * application.time_steps > MOST_ITERATIONS:
+        raise InputError(
+            f"{scenario.source}: {key}: {found or f'{count:,} iterations'}, "
+            f"{application.time_steps:,} time steps; allowed: {MOST_ITERATIONS:,} (2^62) iterations in all"
+        )
+    listed = lists_costs(application, count)
+    return Share(key, found or f"{count:,} iterations", count * _ITERATION if listed else 0)
+
+
+def check_list(scenario: Scenario, count: int) -> None:
+    """Refuse a list of what each of so many iterations costs that cannot be held."""
+    found = f"the costs of {count:,} iterations"
+    check_memory(scenario.source, [Share("application.iterations", found, count * _ITERATION)])
+
+
+def lists_costs(application: ApplicationConfig, n: int) -> bool:
+    """Whether simulating a loop of n iterations needs the cost of each in memory.
+
+    Execution models of the user read them, and selection by simulation does.
+    """
+    selects = application.selects
+    by_simulation = selects is not None and selects.method is SelectionMethod.SIMULATION
+    own_model = not isinstance(application.execution.model, ExecutionModel)
+    return by_simulation or own_model or not has_linear_costs(application.costs, n)
+
+
+def check_loop_alone(scenario: Scenario, held: int = 0) -> None:
+    """Refuse a loop on all PEs of the machine that cannot be held; see :func:`check_loop`."""
+    most, nodes = scenario.application.pes_per_node, scenario.platform.nodes
+    cores = (group.cores if most is None else min(group.cores, most) for group in nodes)
+    check_loop(scenario, sum(group.count * each for group, each in zip(nodes, cores, strict=True)), held)
+
+
+def check_loop(scenario: Scenario, pes: int, held: int = 0) -> None:
+    """Refuse a loop on so many PEs that cannot be held.
+
+    Parameters
+    ----------
+    scenario
+        Its application is read.
+    pes
+        PEs that execute the loop: of the whole machine, or of the largest job.
+    held
+        Other loops on as many PEs, whose results are held as well.
+
+    Raises
+    ------
+    InputError
+        With the keys that decide, what they take and what there is.
+    """
+    check_pes(scenario.source, pes)
+    chosen = scenario.application.iterations
+    shares = [*_machine(scenario), Share("PEs", f"{pes:,} PEs of one loop", pes * _PE)]
+    if held:
+        each = pes * _PE_HELD + scenario.platform.n_nodes * _NODE
+        shares.append(Share("results", f"of {held:,} other loops on as many PEs", held * each))
+    if chosen is not None and chosen.per_pe is not None:
+        found = f"{chosen.per_pe:,} iterations on each of {pes:,} PEs"
+        shares.append(_loop_share(scenario, "application.iterations.per_pe", chosen.per_pe * pes, found))
+    else:
+        shares += _counted_loop(scenario)
+    check_memory(scenario.source, shares)
+
+
+def check_workload(scenario: Scenario, largest: int, last: float) -> None:
+    """Refuse what only the workload shows to be too much: loops of its largest job, failures without end.
+
+    Parameters
+    ----------
+    scenario
+        What is to be simulated.
+    largest
+        Processors of the largest job that fits on the machine.
+    last
+        When the last job is submitted [s].
+
+    Raises
+    ------
+    InputError
+        With the keys that decide, what they take and what there is.
+    """
+    if scenario.application.model is ApplicationModel.LOOP:
+        check_loop(scenario, largest)
+    for row, count in enumerate(_failing(scenario)):
+        entry = scenario.platform.random_failures[row]
+        failures = count * last / (entry.mtbf + entry.mttr)
+        if failures > _MOST_FAILURES:
+            hours = failures * _SECONDS_A_FAILURE / 3600
+            raise InputError(
+                f"{scenario.source}: platform.random_failures.{row}: {count:,} nodes would fail "
+                f"{failures:.1e} times until the last job is submitted ({last:.6g} s), which would take "
+                f"about {hours:,.0f} h; allowed: {_MOST_FAILURES:.0e} failures; try a longer mtbf or mttr, "
+                "fewer nodes, or a part of the log (workload.select)"
+            )

@@ -1,0 +1,418 @@
+"""The ESP batch executed by the jobs of a trial cluster, and its records."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats
+from mlsim._files import is_file, read_text
+from mlsim.errors import MlsimError
+from mlsim.mpi.rca.wire import ADDRESS
+from mlsim.mpi.results.loop_columns import RealLoop, read_loop
+from mlsim.record import (
+    Chunks,
+    Jobs,
+    JobState,
+    Loops,
+    MessageKind,
+    Messages,
+    Names,
+    Nodes,
+    Occupancy,
+    PEs,
+    Records,
+)
+from mlsim.scenario.words import Technique
+from mlsim.slurm.esp.esp_plan import Job, Plan, Work
+from mlsim.slurm.trial_cluster import Cluster
+
+_LOOK_EVERY = 0.3
+_LOOK_FOR_OTHERS = 0.01
+_SECRET = "MLSIM_RCA_SECRET"
+_REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of a job; times in s since 1970.
+
+    Attributes
+    ----------
+    job
+        The job of the plan.
+    number
+        Its number in Slurm.
+    submitted, started, ended
+        When its submission began, and the first and the last line of its script.
+    nodes
+        Names of the nodes that it got.
+    columns
+        File with the records of its loop.
+    """
+
+    job: Job
+    number: str
+    submitted: float
+    started: float
+    ended: float
+    nodes: tuple[str, ...]
+    columns: Path
+
+
+def execute(
+    cluster: Cluster,
+    plan: Plan,
+    jobs: list[Job],
+    technique: Technique,
+    rca: bool,
+    limits: dict[str, int],
+    place: Path,
+) -> list[Seen]:
+    """Submit jobs as they arrive, and wait until all have ended.
+
+    Parameters
+    ----------
+    cluster
+        An idle cluster.
+    plan, jobs
+        The trial, and the jobs, in order of arrival.
+    technique, rca
+        Of all jobs of this run.
+    limits
+        Limit of steps of each category.
+    place
+        Directory with the files of costs in ``costs``, for scripts and what they leave.
+
+    Raises
+    ------
+    MlsimError
+        If a job fails; the others are cancelled then.
+    """
+    work = place / "jobs"
+    work.mkdir(parents=True)
+    environment = {
+        ADDRESS: cluster.address if rca else "",
+        _SECRET: secrets.token_hex(32) if rca else "",
+        "PYTHONPATH": os.pathsep.join([str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+    numbers: dict[int, tuple[str, float]] = {}
+    try:
+        began = time.time()
+        for job in jobs:
+            time.sleep(max(began + job.submit - time.time(), 0.0))
+            submitted = time.time()
+            script = work / f"{job.number}.sh"
+            script.write_text(_script(plan, job, technique, limits[job.category], place))
+            numbers[job.number] = _submit(cluster, job, script, environment), submitted
+            _refuse_failures(jobs, work)
+        while waiting := cluster.call("squeue", "--noheader", "--format", "%j: %r").splitlines():
+            _refuse_failures(jobs, work)
+            held = [line for line in waiting if "held" in line.casefold()]
+            if held:
+                raise MlsimError(
+                    f"Slurm has put a job on hold, {held[0]}; its logs are in {cluster.place}/log"
+                )
+            time.sleep(_LOOK_EVERY)
+        _refuse_failures(jobs, work)
+    except BaseException:
+        cluster.cancel_jobs()
+        raise
+    return list(_seen(cluster, jobs, numbers, work))
+
+
+def _submit(cluster: Cluster, job: Job, script: Path, environment: dict[str, str]) -> str:
+    options = [f"--nodes={job.nodes}", f"--time={round(job.estimate / 60.0)}", f"--job-name={job.category}"]
+    out = script.with_suffix(".out")
+    return cluster.call(
+        "sbatch", "--parsable", f"--output={out}", *options, str(script), environment=environment
+    ).strip()
+
+
+def _script(plan: Plan, job: Job, technique: Technique, limit: int, place: Path) -> str:
+    work = place / "jobs" / str(job.number)
+    words = [sys.executable, "-m", *_application(plan, job, limit, place)]
+    words += ["--technique", technique, "--model", plan.model, "--columns", f"{work}.npz"]
+    words += ["--option", f"break_after={_pieces(plan, job)}"]
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            f'echo "$(date +%s.%N) $SLURM_JOB_NODELIST" > {shlex.quote(f"{work}.start")}',
+            f"srun --mpi=pmi2 {shlex.join(words)}",
+            "code=$?",
+            f'echo "$(date +%s.%N) $code" > {shlex.quote(f"{work}.end")}',
+            "exit $code",
+            "",
+        ]
+    )
+
+
+def _pieces(plan: Plan, job: Job) -> int:
+    """Return the iterations between two looks of rank 0 at what others want of it.
+
+    Ranks of different nodes of Slurm have no memory in common, even on one machine: a rank's atomics on
+    memory of rank 0 wait until rank 0 calls MPI.
+    """
+    return max(round(_LOOK_FOR_OTHERS * plan.size**2 / (job.run_time * job.nodes)), 1)
+
+
+def _application(plan: Plan, job: Job, limit: int, place: Path) -> list[str]:
+    if plan.work is Work.SLEEP:
+        return ["mlsim.mpi.apps.synthetic", "--costs", str(place / "costs" / f"{job.category}.npy")]
+    image = ["--scenario", str(place / "loop.yaml"), "--size", str(plan.size)]
+    return ["mlsim.mpi.apps.mandelbrot", *image, "--limit", str(limit), "--every-step"]
+
+
+def _refuse_failures(jobs: list[Job], work: Path) -> None:
+    for job in jobs:
+        end = work / f"{job.number}.end"
+        if is_file(end):
+            words = read_text(end, "end of a job").split()
+            if len(words) == 2 and words[1] != "0":
+                raise _failure(job, work, f"exit code {words[1]}")
+
+
+def _failure(job: Job, work: Path, what: str) -> MlsimError:
+    out = work / f"{job.number}.out"
+    said = read_text(out, "output of a job").strip().splitlines()[-8:] if is_file(out) else []
+    return MlsimError("\n".join([f"job {job.number} (category {job.category}): {what}", *said]))
+
+
+def _seen(
+    cluster: Cluster, jobs: list[Job], numbers: dict[int, tuple[str, float]], work: Path
+) -> Iterator[Seen]:
+    names: dict[str, tuple[str, ...]] = {}
+    for job in jobs:
+        if not is_file(work / f"{job.number}.end"):
+            raise _failure(job, work, "Slurm has ended it before its script was done")
+        started, text = read_text(work / f"{job.number}.start", "start of a job").split()
+        ended = read_text(work / f"{job.number}.end", "end of a job").split()[0]
+        if text not in names:
+            names[text] = tuple(cluster.call("scontrol", "show", "hostnames", text).split())
+        number, submitted = numbers[job.number]
+        columns = work / f"{job.number}.npz"
+        yield Seen(job, number, submitted, float(started), float(ended), names[text], columns)
+
+
+Flags = NDArray[np.bool_]
+_ONE_PASS = 0.5
+Table = TypeVar("Table", Chunks, Loops, PEs)
+
+
+class Launch(NamedTuple):
+    """What jobs take besides their loops; medians in s.
+
+    Attributes
+    ----------
+    before
+        From the first line of the script to the loop's first request: processes start, MPI, Python.
+    after
+        From the end of the loop to the last line of the script.
+    between
+        From the last line of a script to the first of the next one on that node, if jobs waited.
+    """
+
+    before: float
+    after: float
+    between: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.before + self.after + self.between
+
+
+@dataclass(frozen=True)
+class _Stay:
+    """A job on a node; times from the first submission."""
+
+    job: int
+    node: int
+    start: float
+    end: float
+    released: bool
+
+
+def records_of(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], nodes: int) -> Records:
+    """Make the records of a run.
+
+    Parameters
+    ----------
+    seen
+        Its jobs, in order of arrival.
+    said
+        What the plugin has recorded since the first submission.
+    nodes
+        Nodes of the cluster, ``node1`` and so on.
+    """
+    origin = seen[0].submitted
+    loops = [read_loop(one.columns) for one in seen]
+    stays = _stays(seen, said, origin)
+    by_start = sorted(range(len(seen)), key=lambda row: (loops[row].began, row))
+    return Records(
+        nodes=Nodes(
+            [f"node{k + 1}" for k in range(nodes)], ["node"] * nodes, np.ones(nodes, np.int64), np.ones(nodes)
+        ),
+        jobs=_jobs(seen, origin),
+        names=_names(seen),
+        occupancy=_occupancy(stays),
+        loops=_joined(Loops, loops, range(len(seen)), origin),
+        chunks=_joined(Chunks, loops, by_start, origin),
+        pes=_joined(PEs, loops, by_start, origin),
+        messages=_messages(seen, said, origin),
+    )
+
+
+def launch_of(seen: Sequence[Seen], nodes: int) -> Launch:
+    """Return what jobs take besides their loops."""
+    loops = [read_loop(one.columns) for one in seen]
+    began = np.array([loop.began for loop in loops])
+    ended = began + [float(loop.pes.told.max()) for loop in loops]
+    before = began - [one.started for one in seen]
+    after = np.array([one.ended for one in seen]) - ended
+    gaps = _gaps(seen, nodes)
+    return Launch(
+        float(np.median(before)), float(np.median(after)), float(np.median(gaps)) if len(gaps) else 0.0
+    )
+
+
+def _gaps(seen: Sequence[Seen], nodes: int) -> Floats:
+    """Return the time between jobs of one node, where the second waited for nothing but such a node."""
+    gaps = []
+    for node in range(nodes):
+        here = sorted((one for one in seen if f"node{node + 1}" in one.nodes), key=lambda one: one.started)
+        for one, following in pairwise(here):
+            if (
+                following.submitted < one.ended
+                and len(following.nodes) == 1
+                and one.ended < following.started
+            ):
+                gaps.append(following.started - one.ended)
+    return np.array(gaps)
+
+
+def _stays(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> list[_Stay]:
+    released = {
+        (str(row["job"]), row["node"]): float(row["time"]) for row in said if row["event"] == "released"
+    }
+    stays = []
+    for row, one in enumerate(seen):
+        for name in one.nodes:
+            at = released.get((one.number, name))
+            early = at is not None and at < one.ended
+            end = at if at is not None and early else one.ended
+            stays.append(_Stay(row, _node(name), one.started - origin, end - origin, early))
+    return sorted(stays, key=lambda stay: (stay.start, stay.job, stay.node))
+
+
+def _node(name: str) -> int:
+    return int(name.removeprefix("node")) - 1
+
+
+def _jobs(seen: Sequence[Seen], origin: float) -> Jobs:
+    jobs = [one.job for one in seen]
+    unknown = np.full(len(jobs), -1, np.int64)
+    nodes = np.array([len(one.nodes) for one in seen], np.int64)
+    start = np.array([one.started - origin for one in seen])
+    estimate = np.array([job.estimate for job in jobs])
+    return Jobs(
+        job_id=np.array([job.number for job in jobs]),
+        submit_time=np.array([one.submitted - origin for one in seen]),
+        start_time=start,
+        end_time=np.array([one.ended - origin for one in seen]),
+        walltime=estimate,
+        prediction=estimate.copy(),
+        log_run_time=np.array([job.run_time for job in jobs]),
+        processors=np.array([job.nodes for job in jobs]),
+        cores=nodes,
+        working=nodes.copy(),
+        state=np.full(len(jobs), JobState.COMPLETED, np.int8),
+        backfilled=_backfilled(start),
+        user=unknown,
+        group=unknown.copy(),
+        executable=np.array([_categories(seen).index(job.category) + 1 for job in jobs]),
+        queue=unknown.copy(),
+        partition=unknown.copy(),
+    )
+
+
+def _backfilled(start: Floats) -> Flags:
+    """Return who started while a job before it waited; scripts of one pass do not begin in its order."""
+    latest_before = np.maximum.accumulate(np.concatenate([[-np.inf], start[:-1]]))
+    flags: Flags = latest_before > start + _ONE_PASS
+    return flags
+
+
+def _categories(seen: Sequence[Seen]) -> list[str]:
+    return list(dict.fromkeys(one.job.category for one in seen))
+
+
+def _names(seen: Sequence[Seen]) -> Names:
+    return Names({"executable": dict(enumerate(_categories(seen), 1))})
+
+
+def _occupancy(stays: list[_Stay]) -> Occupancy:
+    ones = np.ones(len(stays), np.int64)
+    return Occupancy(
+        job=np.array([stay.job for stay in stays]),
+        node=np.array([stay.node for stay in stays]),
+        count=ones,
+        cores=ones.copy(),
+        start=np.array([stay.start for stay in stays]),
+        end=np.array([stay.end for stay in stays]),
+        released=np.array([stay.released for stay in stays]),
+    )
+
+
+_TIMES = {Chunks: ("requested", "start", "end"), PEs: ("finish", "told"), Loops: ()}
+"""Columns that are times of day; the others are numbers, or lengths of time."""
+
+
+def _joined(table: type[Table], loops: Sequence[RealLoop], order: Sequence[int], origin: float) -> Table:
+    """Put the tables of loops together, in an order of theirs."""
+    parts = [getattr(loops[row], table.__name__.lower()) for row in order]
+    lengths = [len(part.job) for part in parts]
+    shifts = np.repeat([loops[row].began - origin for row in order], lengths)
+    columns = {
+        column.name: np.concatenate([getattr(part, column.name) for part in parts])
+        for column in fields(table)
+        if column.default is MISSING
+    }
+    columns["job"] = np.repeat(np.array(order, np.int64), lengths)
+    for name in _TIMES[table]:
+        columns[name] = columns[name] + shifts
+    return table(**columns)
+
+
+def _messages(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> Messages:
+    """Return the messages about idle nodes that the controller took, in order of sending."""
+    row_of = {one.number: row for row, one in enumerate(seen)}
+    rows = sorted(
+        (float(entry["sent"]) - origin, float(entry["time"]) - origin, row_of[number], _node(entry["node"]))
+        for entry in said
+        if entry["event"] == "released" and (number := str(entry["job"])) in row_of
+    )
+    sent, received, job, node = np.array(rows, np.float64).reshape(-1, 4).T
+    count = len(rows)
+    return Messages(
+        kind=np.full(count, MessageKind.NODE_IDLE, np.int8),
+        job=job.astype(np.int64),
+        node=node.astype(np.int64),
+        sent=sent,
+        received=received,
+        nodes=np.ones(count, np.int64),
+        for_job=np.full(count, -1, np.int64),
+        remaining_iterations=np.zeros(count, np.int64),
+        remaining_work=np.zeros(count),
+    )

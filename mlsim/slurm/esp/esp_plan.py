@@ -1,0 +1,298 @@
+"""The jobs of ESP, made smaller, and their simulated twin."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import mlsim
+from mlsim._arrays import Floats, Ints
+from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage, escape_counts
+from mlsim.errors import InputError
+from mlsim.experiment import Result
+from mlsim.scenario.words import ExecutionModel, Technique
+from mlsim.workload.csv_logs import write_csv
+from mlsim.workload.esp_workload import EspApplication, esp
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import JobBlock
+
+_STEP = 5e-9
+"""Seconds of one step of a pixel where iterations sleep: any would do, as the limits follow from it."""
+_MOST_STEPS = 100_000_000
+_LEAST_SECONDS = 0.05
+_SLACK = 60.0
+
+
+class Work(StrEnum):
+    """How the iterations of a job pass their time."""
+
+    SLEEP = "sleep"
+    COMPUTE = "compute"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A trial.
+
+    Attributes
+    ----------
+    nodes
+        Nodes of the cluster; the sizes of the jobs follow.
+    scale
+        What ESP's run times and times of arrival are multiplied by.
+    jobs
+        How many of the 230 are submitted: the first, in order of arrival.
+    techniques
+        Of the loops; a run of the batch has one.
+    model
+        Who computes chunks.
+    repetitions
+        Runs of each technique, without and with RCA.
+    size
+        Width and height of the image; its pixels are the iterations of a loop.
+    work
+        Whether iterations sleep, so that many nodes fit on few cores, or are computed.
+    seed
+        Of the order of arrivals.
+    half_width
+        The image shows [-w, w]²: the wider, the less balanced are loops of equal chunks.
+    step
+        Seconds of one step of a pixel.
+    """
+
+    nodes: int
+    scale: float
+    jobs: int
+    techniques: tuple[Technique, ...]
+    model: ExecutionModel = ExecutionModel.DCA
+    repetitions: int = 1
+    size: int = 128
+    work: Work = Work.SLEEP
+    seed: int = 0
+    half_width: float = 0.68
+    step: float = _STEP
+
+    def checked(self) -> Plan:
+        """Return the plan.
+
+        Raises
+        ------
+        InputError
+            If it makes no sense.
+        """
+        most = len(esp(EspApplication.MANDELBROT).jobs)
+        for option, value, makes_sense, allowed in (
+            ("--nodes", self.nodes, self.nodes >= 2, "2 or more"),
+            ("--scale", self.scale, 0.0 < self.scale < float("inf"), "more than 0"),
+            ("--jobs", self.jobs, 1 <= self.jobs <= most, f"1 to {most}"),
+            ("--repetitions", self.repetitions, self.repetitions >= 1, "1 or more"),
+            ("--size", self.size, 8 <= self.size <= 1024, "8 to 1024"),
+            ("--half-width", self.half_width, 0.1 <= self.half_width <= 2.0, "0.1 to 2"),
+            ("--techniques", "none", bool(self.techniques), "one or more"),
+        ):
+            if not makes_sense:
+                raise InputError(f"{option} {value}; allowed: {allowed}")
+        shortest = min(job.run_time for job in jobs_of(self))
+        if shortest < _LEAST_SECONDS:
+            raise InputError(
+                f"--scale {self.scale:g}: the shortest job would take {shortest:.2g} s, less than any job of "
+                f"Slurm; allowed: {self.scale * _LEAST_SECONDS / shortest:.2g} or more"
+            )
+        return self
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan as values of JSON."""
+        return {**asdict(self), "techniques": [str(technique) for technique in self.techniques]}
+
+    def text(self) -> str:
+        """Return the plan as JSON."""
+        return json.dumps(self.facts(), indent=2) + "\n"
+
+    def measured(self, step: float) -> Plan:
+        """Return the plan with the time of a step as this machine has it."""
+        return replace(self, step=step)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of the batch; times in s, from the first submission.
+
+    Attributes
+    ----------
+    number
+        Its number in the batch, from 1.
+    category
+        ESP's letter.
+    submit
+        When it is submitted.
+    run_time
+        What its loop takes if it is perfectly balanced.
+    estimate
+        Its time limit in Slurm, whole minutes: twice the run time and a minute more.
+    nodes
+        How many nodes it asks for.
+    """
+
+    number: int
+    category: str
+    submit: float
+    run_time: float
+    estimate: float
+    nodes: int
+
+
+def jobs_of(plan: Plan) -> list[Job]:
+    """Return the jobs of a batch in order of arrival."""
+    block, header = esp(EspApplication.MANDELBROT, plan.nodes, seed=plan.seed)
+    names = header["executable_names"]
+    jobs = []
+    for row in range(plan.jobs):
+        run_time = float(block.run_time[row]) * plan.scale
+        minutes = -(-(2.0 * run_time + _SLACK) // 60.0)
+        category = names[int(block.executable[row]) - 1]
+        submit, nodes = float(block.submit_time[row]) * plan.scale, int(block.processors[row])
+        jobs.append(Job(row + 1, category, submit, run_time, 60.0 * minutes, nodes))
+    return jobs
+
+
+def costs_of(plan: Plan) -> dict[str, tuple[int, Floats]]:
+    """Return, for each category of the batch, the limit of steps and the cost of every pixel [s]."""
+    image = image_of(plan)
+    work = {job.category: job.run_time * job.nodes for job in jobs_of(plan)}
+    most = 2 * int(max(work.values()) / plan.step / image.size**2) + 2
+    if most > _MOST_STEPS:
+        raise InputError(
+            f"--size {plan.size}: a pixel would have {most:,} steps; allowed: {_MOST_STEPS:,}; "
+            "choose a larger one"
+        )
+    counts = escape_counts(image, most)
+    limits = {category: _limit(counts, seconds / plan.step) for category, seconds in work.items()}
+    return {
+        category: (limit, _scaled(np.minimum(counts, limit), work[category]))
+        for category, limit in limits.items()
+    }
+
+
+def _scaled(counts: Ints, seconds: float) -> Floats:
+    costs: Floats = counts.astype(np.float64) * (seconds / float(counts.sum()))
+    return costs
+
+
+def _limit(counts: Ints, steps: float) -> int:
+    """Return the limit with which all pixels together have about so many steps."""
+    low, high = 1, int(counts.max())
+    while low < high:
+        middle = (low + high) // 2
+        if float(np.minimum(counts, middle).sum()) < steps:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def loop_costs(plan: Plan) -> dict[str, Any]:
+    """Return the section of a scenario that says what the iterations cost, but for their limit."""
+    width = plan.half_width
+    window = {f"{axis}_{end}": edge for axis in "xy" for end, edge in (("min", -width), ("max", width))}
+    return {"profile": "mandelbrot", "size": plan.size, "window": window}
+
+
+def write_loop(plan: Plan, path: Path) -> None:
+    """Write the scenario of the loop that jobs compute."""
+    platform = {"nodes": [{"name": "node", "count": plan.nodes, "cores": 1}]}
+    application = {"costs": {**loop_costs(plan), "unit_cost": plan.step}}
+    path.write_text(
+        json.dumps({"name": "esp", "platform": platform, "application": application}, indent=2) + "\n"
+    )
+
+
+def image_of(plan: Plan) -> MandelbrotImage:
+    """Return the image whose pixels are the iterations."""
+    width = plan.half_width
+    return MandelbrotImage(plan.size, 4, -width, width, -width, width)
+
+
+def job_table(plan: Plan, limits: dict[str, int], launch: float = 0.0) -> tuple[JobBlock, Header]:
+    """Return the batch as jobs of a workload, and the names of their categories.
+
+    Parameters
+    ----------
+    plan
+        The trial.
+    limits
+        Limit of steps of each category.
+    launch
+        Seconds in which a job holds its nodes and executes no iteration; added to its run time.
+    """
+    jobs = jobs_of(plan)
+    names = list(dict.fromkeys(job.category for job in jobs))
+    columns = zip(
+        *((j.number, j.submit, j.run_time + launch, j.estimate, j.nodes) for j in jobs), strict=True
+    )
+    number, submit, run_time, estimate, nodes = (np.array(column) for column in columns)
+    return JobBlock(
+        job_id=number,
+        submit_time=submit,
+        run_time=run_time,
+        walltime=estimate,
+        processors=nodes,
+        executable=np.array([names.index(job.category) + 1 for job in jobs]),
+        loop_iterations=np.full(len(jobs), plan.size**2),
+        loop_limit=np.array([limits[job.category] for job in jobs]),
+    ), {"executable_names": names}
+
+
+def write_costs(plan: Plan, directory: Path) -> dict[str, int]:
+    """Write a file of costs for each category; return the limits of steps."""
+    directory.mkdir(parents=True, exist_ok=True)
+    limits = {}
+    for category, (limit, costs) in costs_of(plan).items():
+        np.save(directory / f"{category}.npy", costs)
+        limits[category] = limit
+    return limits
+
+
+_WORKLOAD = "workload.csv"
+
+
+def scenario_of(plan: Plan, technique: Technique, rca: bool, name: str) -> dict[str, Any]:
+    """Return the scenario of a run: FCFS, jobs behind the head backfilled every second, as on the cluster."""
+    return {
+        "name": name,
+        "platform": {"nodes": [{"name": "node", "count": plan.nodes, "cores": 1}]},
+        "workload": {"path": _WORKLOAD, "mapping": "node"},
+        "batch": {"policy": "FCFS", "backfill": "easy", "backfill_interval": "1 s", "on_overrun": "extend"},
+        "application": {
+            "model": "loop",
+            "technique": str(technique),
+            "costs": {**loop_costs(plan), "calibrate": "run-time"},
+            "execution": {"model": str(plan.model)},
+        },
+        "coordination": {"rca": rca},
+        "output": {"trace": "chunks"},
+    }
+
+
+def write_workload(plan: Plan, limits: dict[str, int], launch: float, directory: Path) -> Path:
+    """Write the jobs that scenarios name, anew if they are there; see :func:`job_table`."""
+    workload = directory / _WORKLOAD
+    workload.unlink(missing_ok=True)
+    write_csv(workload, *job_table(plan, limits, launch))
+    return workload
+
+
+def simulate(
+    plan: Plan, technique: Technique, rca: bool, limits: dict[str, int], launch: float, out: Path
+) -> Result:
+    """Simulate the batch, every job of which takes so many seconds more than its loop; write the run."""
+    out.mkdir(parents=True, exist_ok=True)
+    workload = write_workload(plan, limits, launch, out)
+    name = f"{technique}-{'on' if rca else 'off'}"
+    content = scenario_of(plan, technique, rca, name)
+    content["workload"]["path"] = str(workload)
+    return mlsim.run(content, out=out / name)

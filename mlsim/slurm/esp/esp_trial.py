@@ -1,0 +1,332 @@
+"""The whole ESP trial: real and simulated makespans side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+
+from mlsim._files import is_file, read_json
+from mlsim.errors import InputError, MlsimError
+from mlsim.experiment import Result
+from mlsim.experiment.result_directories import complete_or_gone
+from mlsim.experiment.run_directory import write_files
+from mlsim.experiment.stored_runs import read_summary
+from mlsim.mpi.loop.loop_options import LoopOptions
+from mlsim.scenario import from_mapping
+from mlsim.scenario.words import Technique
+from mlsim.slurm.esp.esp_batch import Launch, execute, launch_of, records_of
+from mlsim.slurm.esp.esp_plan import (
+    Job,
+    Plan,
+    Work,
+    jobs_of,
+    scenario_of,
+    simulate,
+    write_costs,
+    write_loop,
+    write_workload,
+)
+from mlsim.slurm.trial_cluster import Cluster, start
+
+COLUMNS = (
+    "technique",
+    "rca",
+    "real makespan (s)",
+    "least (s)",
+    "largest (s)",
+    "on/off",
+    "simulated (s)",
+    "simulated/real",
+    "on/off simulated",
+    "with launches (s)",
+    "with launches/real",
+    "on/off with launches",
+    "nodes given back",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A technique, without or with RCA; makespans in s.
+
+    Attributes
+    ----------
+    technique, rca
+        Of the runs.
+    real
+        Makespan of every repetition.
+    simulated
+        Makespan where jobs take what their loops take.
+    launched
+        Makespan where every job takes the measured launch time besides.
+    given_back
+        Nodes given back in a real run, on average.
+    """
+
+    technique: str
+    rca: bool
+    real: tuple[float, ...]
+    simulated: float
+    launched: float
+    given_back: float
+
+
+def cells_of(rows: Sequence[Row]) -> list[Mapping[str, str | float | None]]:
+    """Return the rows of the table, by :data:`COLUMNS`; on/off is that of means, None without RCA."""
+    off = {row.technique: row for row in rows if not row.rca}
+    return [_cells(row, off.get(row.technique) if row.rca else None) for row in rows]
+
+
+def _cells(row: Row, without: Row | None) -> Mapping[str, str | float | None]:
+    real = mean(row.real)
+    values: tuple[str | float | None, ...] = (
+        row.technique,
+        "on" if row.rca else "off",
+        real,
+        min(row.real),
+        max(row.real),
+        None if without is None else real / mean(without.real),
+        row.simulated,
+        row.simulated / real,
+        None if without is None else row.simulated / without.simulated,
+        row.launched,
+        row.launched / real,
+        None if without is None else row.launched / without.launched,
+        row.given_back,
+    )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Return the table as text of a CSV file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for cells in cells_of(rows):
+        writer.writerow(
+            {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in cells.items()}
+        )
+    return text.getvalue()
+
+
+Say = Callable[[str], None]
+_IDLE_SECONDS = 60.0
+_SIMULATED = ("simulated", "simulated-with-launches")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came out.
+
+    Attributes
+    ----------
+    rows
+        A row for each technique, without and with RCA.
+    launch
+        What jobs take besides their loops, the median over runs without RCA.
+    """
+
+    rows: list[Row]
+    launch: Launch
+
+
+def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
+    """Execute the batch on a trial cluster, and simulate it; what is there of the same plan is kept.
+
+    Parameters
+    ----------
+    plan
+        What is done.
+    out
+        Directory of the results: a run directory for each run, ``TECHNIQUE-off-1`` and so on, those of the
+        simulated ones in ``simulated`` and ``simulated-with-launches``, and ``comparison.csv``.
+    say
+        Is told of each step.
+
+    Raises
+    ------
+    InputError
+        If the plan makes no sense, Slurm or MPI is missing, or the directory holds another trial.
+    MlsimError
+        If a job fails, or the cluster does not come up.
+    """
+    plan = plan.checked()
+    for technique in plan.techniques:
+        LoopOptions(n=plan.size**2, technique=str(technique), model=plan.model).checked()
+    if plan.work is Work.COMPUTE:
+        plan = plan.measured(_step_seconds())
+    plan = _kept_plan(plan, out)
+    limits = write_costs(plan, out / "costs")
+    write_loop(plan, out / "loop.yaml")
+    runs = [
+        (technique, rca, number)
+        for number in range(1, plan.repetitions + 1)
+        for technique in plan.techniques
+        for rca in (False, True)
+    ]
+    missing = [run for run in runs if not is_file(_directory(out, *run) / "summary.json")]
+    if missing:
+        with _cluster(plan.nodes, say) as cluster:
+            say("one job on all nodes, by which kernels are compiled")
+            _warm_up(cluster, plan, out)
+            for done, run in enumerate(missing, 1):
+                say(f"run {done} of {len(missing)}: {_directory(out, *run).name}")
+                _execute(cluster, plan, limits, out, *run)
+    launch_keys = tuple(f"slurm.launch.{name}" for name in Launch._fields)
+    found = {
+        (technique, rca, number): read_summary(
+            _directory(out, technique, rca, number) / "summary.json",
+            ("makespan", *(() if rca else launch_keys)),
+        )
+        for technique, rca, number in runs
+    }
+    launch = _launch_of([summary for (_, rca, _), summary in found.items() if not rca])
+    for name in _SIMULATED:  # of earlier calls, which may have seen fewer runs
+        shutil.rmtree(out / name, ignore_errors=True)
+    rows = []
+    for technique in plan.techniques:
+        for rca in (False, True):
+            say(f"simulating {technique}, RCA {'on' if rca else 'off'}")
+            real = [summary for run, summary in found.items() if run[:2] == (technique, rca)]
+            rows.append(_row(plan, technique, rca, limits, launch, out, real))
+    (out / "comparison.csv").write_text(as_csv(rows))
+    return Trial(rows, launch)
+
+
+def _kept_plan(plan: Plan, out: Path) -> Plan:
+    """Note the plan in the directory; it must be that of the trial that was begun there."""
+    path = out / "plan.json"
+    if is_file(path):
+        before = read_json(path, "plan of a trial")
+        same = {key: value for key, value in before.items() if key != "step"}
+        if {key: value for key, value in plan.facts().items() if key != "step"} != same:
+            raise InputError(
+                f"{out}: holds a trial of another plan (plan.json); give --out another directory"
+            )
+        return plan.measured(float(before["step"]))
+    if out.exists() and any(out.iterdir()):
+        raise InputError(f"{out}: is there, and holds no trial; give --out another directory")
+    out.mkdir(parents=True, exist_ok=True)
+    path.write_text(plan.text())
+    return plan
+
+
+def _directory(out: Path, technique: Technique, rca: bool, number: int) -> Path:
+    return out / f"{technique}-{'on' if rca else 'off'}-{number}"
+
+
+@contextmanager
+def _cluster(nodes: int, say: Say) -> Iterator[Cluster]:
+    """Start a cluster for the block; its directory, with the logs, stays if something went wrong."""
+    place = Path(mkdtemp(prefix="mlsim-esp-"))  # a short name, as names of sockets have to be
+    try:
+        cluster = start(place, nodes, say=say)
+    except InputError:  # nothing has been started, and there are no logs
+        shutil.rmtree(place)
+        raise
+    try:
+        yield cluster
+    finally:
+        cluster.down()
+    shutil.rmtree(place)
+
+
+def _warm_up(cluster: Cluster, plan: Plan, out: Path) -> None:
+    """Execute a short loop on all nodes: what is compiled then need not be in the batch."""
+    np.save(out / "costs" / "warm-up.npy", np.full(plan.size**2, 1e-6))
+    job = Job(0, "warm-up", 0.0, 1e-6 * plan.size**2 / plan.nodes, 600.0, plan.nodes)
+    shutil.rmtree(out / "jobs", ignore_errors=True)
+    execute(cluster, plan, [job], plan.techniques[0], False, {"warm-up": 10}, out)
+    shutil.rmtree(out / "jobs")
+
+
+def _execute(
+    cluster: Cluster,
+    plan: Plan,
+    limits: dict[str, int],
+    out: Path,
+    technique: Technique,
+    rca: bool,
+    number: int,
+) -> None:
+    """Execute the batch once, and write a run directory."""
+    until = time.monotonic() + _IDLE_SECONDS
+    while cluster.idle_nodes() < cluster.nodes:
+        if time.monotonic() > until:
+            raise MlsimError(f"the nodes of the trial cluster are not idle after {_IDLE_SECONDS:g} s")
+        time.sleep(0.1)
+    directory = _directory(out, technique, rca, number)
+    scenario = from_mapping(scenario_of(plan, technique, rca, directory.name), directory.name)
+    shutil.rmtree(out / "jobs", ignore_errors=True)
+    seen = execute(cluster, plan, jobs_of(plan), technique, rca, limits, out)
+    records = records_of(seen, cluster.said(), plan.nodes)
+    from mlsim.analysis import summarize
+
+    summary = summarize(records, scenario=directory.name, seed=plan.seed, technique=str(technique))
+    version = cluster.call("scontrol", "--version").strip()
+    launch = launch_of(seen, plan.nodes)
+    summary["slurm"] = {"real": True, "version": version, "launch": launch._asdict()}
+    with complete_or_gone(directory, done=True) as place:
+        write_files(place, place.partial, Result(scenario, summary, records))
+        write_workload(plan, limits, 0.0, place.partial)  # that which scenario.yaml names
+    shutil.rmtree(out / "jobs")
+
+
+def _launch_of(summaries: list[dict[str, Any]]) -> Launch:
+    columns = zip(*(Launch(**summary["slurm"]["launch"]) for summary in summaries), strict=True)
+    return Launch(*(statistics.median(column) for column in columns))
+
+
+def _row(
+    plan: Plan,
+    technique: Technique,
+    rca: bool,
+    limits: dict[str, int],
+    launch: Launch,
+    out: Path,
+    real: list[dict[str, Any]],
+) -> Row:
+    bare, launched = (
+        float(simulate(plan, technique, rca, limits, seconds, out / name).summary["makespan"])
+        for seconds, name in zip((0.0, launch.seconds), _SIMULATED, strict=True)
+    )
+    return Row(
+        str(technique),
+        rca,
+        tuple(float(summary["makespan"]) for summary in real),
+        bare,
+        launched,
+        statistics.mean(_given_back(summary) for summary in real),
+    )
+
+
+def _given_back(summary: dict[str, Any]) -> float:
+    coordination = summary.get("coordination") or {}
+    return float(coordination.get("releases") or 0)
+
+
+def _step_seconds() -> float:
+    """Measure a step of a pixel [s]: the least of three."""
+    from mlsim.application.profiles.mandelbrot_costs import count_every_step
+
+    limit, counts = 200_000, np.zeros(8, np.int64)
+    inside = np.zeros(8)
+    count_every_step(0.1, inside, 4, 10, counts)
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        count_every_step(0.1, inside, 4, limit, counts)
+        times.append(time.perf_counter() - begin)
+    return min(times) / float(counts.sum())

@@ -1,0 +1,220 @@
+"""The ESP workload: 230 jobs of 14 categories."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim.errors import InputError
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import JobBlock
+
+TABLE_NODES = 256
+PIXELS = 512 * 512
+FIXED_G_LIMIT = 10_000_000
+FULL_SIZE = "Z"
+
+
+class EspApplication(StrEnum):
+    """The loop that the jobs execute."""
+
+    PSIA = "psia"
+    MANDELBROT = "mandelbrot"
+
+
+class EspCalibration(StrEnum):
+    """The source of the run times."""
+
+    TARGET = "target"
+    NONE = "none"
+
+
+class Category(NamedTuple):
+    """A category of jobs.
+
+    Attributes
+    ----------
+    code
+        Its letter.
+    nodes
+        Nodes of 256 (Eleliemy 2021, Table 6.1).
+    jobs
+        How many jobs.
+    images, limit
+        Spin images, or most steps of a pixel, of a job's loop (the same table).
+    target
+        Run time [s] (Wong et al. 2000).
+    """
+
+    code: str
+    nodes: int
+    jobs: int
+    images: int
+    limit: int
+    target: float
+
+
+CATEGORIES = (
+    Category("A", 8, 75, 32_000, 635_000, 267.0),
+    Category("B", 16, 9, 76_500, 1_200_000, 322.0),
+    Category("C", 128, 3, 800_000, 15_000_000, 534.0),
+    Category("D", 64, 3, 582_000, 8_500_000, 616.0),
+    Category("E", 128, 3, 595_000, 8_800_000, 315.0),
+    Category("F", 16, 9, 440_000, 6_500_000, 1846.0),
+    Category("G", 32, 6, 635_000, 1_000_000, 1334.0),
+    Category("H", 40, 6, 630_000, 10_000_000, 1067.0),
+    Category("I", 8, 24, 170_000, 3_350_000, 1432.0),
+    Category("J", 16, 24, 174_500, 2_750_000, 725.0),
+    Category("K", 24, 15, 172_600, 2_850_000, 487.0),
+    Category("L", 32, 36, 172_500, 2_725_000, 366.0),
+    Category("M", 64, 15, 176_500, 2_650_000, 187.0),
+    Category(FULL_SIZE, 256, 2, 375_000, 5_250_000, 100.0),
+)
+
+
+class EspWorkload(NamedTuple):
+    """The jobs in arrival order, and ``executable_names``: the categories behind the executables' codes."""
+
+    jobs: JobBlock
+    header: Header
+
+
+def esp(
+    application: EspApplication,
+    nodes: int = TABLE_NODES,
+    *,
+    seed: int = 0,
+    initial: int = 50,
+    interval: float = 30.0,
+    fixed_g: bool = False,
+    calibrate: EspCalibration = EspCalibration.TARGET,
+    estimate_factor: tuple[float, float] = (1.0, 1.0),
+) -> EspWorkload:
+    """Make an ESP workload.
+
+    Parameters
+    ----------
+    application
+        The loop that the jobs execute.
+    nodes
+        Nodes of the machine; the jobs' sizes follow (:func:`nodes_of`).
+    seed
+        Of the order of arrivals, and of the walltimes if they are random.
+    initial, interval
+        The jobs of all categories but Z come in one random order: the first so many at time 0, then one
+        every so many seconds. The two of category Z come at one and two thirds of the last one's time.
+    fixed_g
+        Mandelbrot: 10 M for category G, which fits its neighbours, in place of the printed 1 M.
+    calibrate
+        ``target``: run times are ESP's. ``none``: run times are those of the table's images (limits) at
+        one cost for all categories, with which the work of all jobs is the same.
+    estimate_factor
+        Least and largest of walltime / run time; drawn uniformly for each job if they differ.
+
+    Returns
+    -------
+    EspWorkload
+        Jobs 1, 2, ... in arrival order; a processor is a node. The same arguments give the same jobs.
+
+    Raises
+    ------
+    InputError
+        An argument makes no sense.
+    """
+    _check(nodes, initial, interval, estimate_factor)
+    row, submit = _arrivals(seed, initial, interval)
+    run_time = _run_times(application, fixed_g, calibrate)[row]
+    codes, names = _executables(row)
+    jobs = JobBlock(
+        job_id=np.arange(1, row.size + 1),
+        submit_time=submit,
+        run_time=run_time,
+        walltime=run_time * _factors(seed, estimate_factor, row.size),
+        processors=np.array([nodes_of(category, nodes) for category in CATEGORIES])[row],
+        executable=codes,
+        loop_iterations=_iterations(application)[row],
+        loop_limit=_limits(fixed_g)[row]
+        if application is EspApplication.MANDELBROT
+        else np.full(row.size, -1),
+    )
+    return EspWorkload(jobs, {"executable_names": names})
+
+
+def nodes_of(category: Category, nodes: int) -> int:
+    """Return the number of nodes of a category's jobs on a machine.
+
+    The category's share of 256 nodes, rounded to the nearest whole node, halves up, and at least 1.
+
+    Examples
+    --------
+    >>> [nodes_of(category, 15) for category in CATEGORIES]
+    [1, 1, 8, 4, 8, 1, 2, 2, 1, 1, 1, 2, 4, 15]
+    """
+    return max(1, int(Fraction(category.nodes * nodes, TABLE_NODES) + Fraction(1, 2)))
+
+
+def _check(nodes: int, initial: int, interval: float, estimate_factor: tuple[float, float]) -> None:
+    low, high = estimate_factor
+    for name, value, makes_sense, allowed in (
+        ("nodes", nodes, nodes >= 1, "1 or more"),
+        ("initial", initial, initial >= 0, "0 jobs or more"),
+        ("interval", interval, 0 <= interval < np.inf, "0 s or more"),
+        ("estimate factor", f"{low:g}:{high:g}", 0 < low <= high < np.inf, "FACTOR or LOW:HIGH, above 0"),
+    ):
+        if not makes_sense:
+            raise InputError(f"{name}: {value}; allowed: {allowed}")
+
+
+def _arrivals(seed: int, initial: int, interval: float) -> tuple[Ints, Floats]:
+    """Draw each job's category (its row) and submit time [s], in arrival order."""
+    codes = [category.code for category in CATEGORIES]
+    counts = np.array([category.jobs for category in CATEGORIES])
+    full = codes.index(FULL_SIZE)
+    others = np.repeat(np.arange(len(codes)), np.where(np.arange(len(codes)) == full, 0, counts))
+    order = np.random.default_rng((seed, 0)).permutation(others)
+    submit = np.maximum(np.arange(order.size) - (initial - 1), 0) * interval
+    # The full-size jobs cut the timeline, from 0 to the last arrival, into equal parts.
+    parts = counts[full] + 1
+    cuts = submit[-1] * np.arange(1, parts) / parts
+    row = np.append(order, np.full(cuts.size, full))
+    submit = np.append(submit, cuts)
+    arrival = np.argsort(submit, kind="stable")
+    return row[arrival], submit[arrival]
+
+
+def _run_times(application: EspApplication, fixed_g: bool, calibrate: EspCalibration) -> Floats:
+    targets = np.array([category.target for category in CATEGORIES])
+    if calibrate is EspCalibration.TARGET:
+        return targets
+    nodes, jobs = (np.array([c.nodes for c in CATEGORIES]), np.array([c.jobs for c in CATEGORIES]))
+    amounts = _iterations(application) if application is EspApplication.PSIA else _limits(fixed_g)
+    cost = np.sum(jobs * nodes * targets) / np.sum(jobs * amounts)
+    times: Floats = amounts / nodes * cost
+    return times
+
+
+def _iterations(application: EspApplication) -> Ints:
+    if application is EspApplication.MANDELBROT:
+        return np.full(len(CATEGORIES), PIXELS)
+    return np.array([category.images for category in CATEGORIES])
+
+
+def _limits(fixed_g: bool) -> Ints:
+    return np.array([FIXED_G_LIMIT if fixed_g and c.code == "G" else c.limit for c in CATEGORIES])
+
+
+def _factors(seed: int, bounds: tuple[float, float], jobs: int) -> Floats:
+    return np.random.default_rng((seed, 1)).uniform(*bounds, jobs)
+
+
+def _executables(row: Ints) -> tuple[Ints, list[str]]:
+    """Assign numbers from 1 to categories in the order in which they arrive, as the CSV reader does."""
+    present, first = np.unique(row, return_index=True)
+    arrived = present[np.argsort(first)]
+    codes = np.zeros(len(CATEGORIES), np.int64)
+    codes[arrived] = np.arange(1, arrived.size + 1)
+    return codes[row], [CATEGORIES[k].code for k in arrived.tolist()]

@@ -1,0 +1,432 @@
+"""Workloads that a model draws."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from mlsim._arrays import Ints
+from mlsim._progress import followed, stage
+from mlsim.errors import InputError
+from mlsim.scenario import EstimateModel, GenerateConfig, JobKinds, WorkloadModel, with_parameters
+from mlsim.scenario.values.unit_types import nearest
+from mlsim.workload.job_mix import DAY
+from mlsim.workload.models.learned_model import Learned, is_model_file, read_model
+from mlsim.workload.models.model_base import (
+    MOST_JOBS,
+    Extent,
+    Model,
+    check_length,
+    cut,
+    extent_of_load,
+    factor_words,
+    stretched,
+)
+from mlsim.workload.named_columns import log_of
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import JobBlock, LogBlock
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from mlsim.workload.models.tsafrir import Walltimes
+
+
+PLACE = Path("workload.generate")
+"""What messages about made jobs begin with, in place of a log."""
+
+
+class Made(ABC):
+    """A workload that is made."""
+
+    @property
+    @abstractmethod
+    def header(self) -> Header:
+        """What a log says of how it was made."""
+
+    @property
+    def place(self) -> Path:
+        """What messages about its jobs begin with."""
+        return PLACE
+
+    @property
+    def identity(self) -> str | None:
+        """What tells these jobs from others, so that runs may share them; None where nothing does."""
+        return None
+
+    @property
+    def length(self) -> int | None:
+        """How many jobs there are, about; None if that is not known before they are made."""
+        return None
+
+    @abstractmethod
+    def blocks(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order, in blocks; the same ones at every call."""
+
+    def jobs(self) -> JobBlock:
+        """Return all jobs at once."""
+        return JobBlock.concatenate(list(self.blocks()))
+
+    def frame(self) -> pl.DataFrame:
+        """Return all jobs as a data frame, with the columns of CSV workloads, which ``mlsim.run`` takes."""
+        import polars as pl
+
+        from mlsim.workload.named_columns import named_columns
+
+        return pl.DataFrame(named_columns(log_of(self.jobs()), self.header, all_names=True))
+
+    def write(self, path: str | Path) -> int:
+        """Write the jobs as SWF, CSV or Parquet, as the suffix says, compressed or not; return how many.
+
+        Raises
+        ------
+        InputError
+            If the suffix says no such format.
+        OutputError
+            If the file cannot be written.
+        """
+        from mlsim.workload.log_writers import write_blocks
+
+        header = self.header
+        with stage("jobs", self.length) as work:
+            blocks = followed(self.blocks(), work, len)
+            return write_blocks(Path(path), header, map(log_of, blocks))
+
+
+_DEFAULT_PROCESSORS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be made; see :func:`generate`."""
+
+    model: str
+    jobs: int | None
+    end: float | None
+    processors: int
+    seed: int
+    load: float | None
+    estimates: EstimateModel | tuple[float, float] | None
+    max_estimate: float | None
+    kinds: JobKinds
+    parameters: Mapping[str, float]
+    nodes: int | None = None
+
+    @property
+    def factor(self) -> tuple[float, float] | None:
+        """Least and largest of walltime / run time; None: nothing is said of it."""
+        return self.estimates if isinstance(self.estimates, tuple) else None
+
+
+class Generated(Made):
+    """A workload that a model draws.
+
+    Attributes
+    ----------
+    plan : Plan
+        What was asked for.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        check_length(plan.jobs, plan.end)
+        if plan.load is not None and not 0 < plan.load < np.inf:
+            raise InputError(f"load: {plan.load:g}; allowed: a number above 0")
+        self.plan = plan
+        self._model = _model(plan)
+        self._check_time()
+
+    def _check_time(self) -> None:
+        """Refuse a time in which more jobs come than a workload may have, by the rate of the first ones."""
+        if self.plan.end is None or self.plan.jobs is not None:
+            return
+        first = next(iter(self._model.stream()), None)
+        if first is None or self.plan.end <= (last := float(first.submit_time[-1])):
+            return
+        if self.plan.load is not None:
+            work = float(np.sum(first.run_time * first.processors))
+            last = work / (self.plan.load * self.plan.processors)
+        jobs = len(first) * self.plan.end / last if last > 0 else np.inf
+        if jobs > MOST_JOBS:
+            raise InputError(
+                f"days: {self.plan.end / DAY:g}: about {jobs:.1e} jobs come in this time; allowed: a time "
+                f"with {MOST_JOBS:,} jobs, or jobs, how many there are at most"
+            )
+
+    @property
+    def identity(self) -> str | None:
+        """What tells these jobs from others; None where code of the user's own draws them."""
+        return repr(self.plan) if isinstance(self.plan.model, WorkloadModel) else None
+
+    @cached_property
+    def _extent(self) -> Extent:
+        plan = self.plan
+        if plan.load is None:
+            return Extent(plan.jobs, plan.end)
+        return extent_of_load(self._model.stream(), plan.jobs, plan.end, plan.load, plan.processors)
+
+    @property
+    def stretch(self) -> float:
+        """The factor of the model's times between arrivals, for the load; 1 where none is asked for."""
+        return self._extent.stretch
+
+    @cached_property
+    def _run_times(self) -> tuple[Ints, Ints]:
+        """Run times, rounded up to whole seconds, and how many jobs have each."""
+        times, counts = np.empty(0, np.int64), np.empty(0, np.int64)
+        for block in self._drawn():
+            some, of_some = np.unique(np.ceil(block.run_time).astype(np.int64), return_counts=True)
+            times, place = np.unique(np.concatenate([times, some]), return_inverse=True)
+            counts = np.bincount(place, np.concatenate([counts, of_some]), times.size).astype(np.int64)
+        return times, counts
+
+    def _drawn(self) -> Iterator[JobBlock]:
+        extent = self._extent
+        return stretched(cut(self._model.stream(), extent.jobs, extent.end), extent.stretch)
+
+    def _walltimes(self) -> Walltimes:
+        from mlsim.workload.models.tsafrir import Walltimes
+
+        return Walltimes(self._run_times, self.plan.max_estimate, self.plan.seed)
+
+    def blocks(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order, in blocks of bounded size; the same ones at every call."""
+        blocks = self._drawn()
+        return self._walltimes().over(blocks) if self._asks_for_popular else blocks
+
+    @property
+    def _asks_for_popular(self) -> bool:
+        return self.plan.estimates is EstimateModel.TSAFRIR
+
+    @cached_property
+    def header(self) -> Header:
+        """What a log says of how it was made."""
+        plan, header = self.plan, dict(self._model.header)
+        note = str(header["Note"])
+        if plan.load is not None:
+            note += f", load {plan.load!r} by times between arrivals x {self.stretch!r}"
+        if self._asks_for_popular:
+            largest = self._walltimes().largest
+            of_model = f", {factor_words((1.0, 1.0))}"
+            note = note.replace(of_model, "") + f", walltimes of Tsafrir et al. 2005 up to {largest} s"
+        if plan.nodes is not None:
+            header["MaxNodes"] = str(plan.nodes)
+        return header | {"Note": note}
+
+
+class MadeReader:
+    """Reads a workload that is made as :class:`mlsim.workload.log_formats.LogReader` reads a log."""
+
+    streams = True
+    broken_lines = 0
+    counts: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, made: Made) -> None:
+        self._made = made
+        self.path = made.place
+        self.header = made.header
+        self.jobs = 0
+
+    def blocks(self) -> Iterator[LogBlock]:
+        """Yield the jobs."""
+        for block in self._made.blocks():
+            self.jobs += len(block)
+            yield log_of(block)
+
+
+def generate(
+    model: str = "lublin",
+    *,
+    jobs: int | None = None,
+    days: float | None = None,
+    processors: int | None = None,
+    nodes: int | None = None,
+    seed: int = 0,
+    load: float | None = None,
+    estimates: str | float | Sequence[float] | None = None,
+    max_estimate: float | None = None,
+    kinds: str = "both",
+    parameters: Mapping[str, float] | None = None,
+) -> Generated:
+    """Make a workload of a model.
+
+    Parameters
+    ----------
+    model
+        ``lublin``, ``poisson``, ``weibull``, a file of ``mlsim workload fit`` (``model.json``),
+        ``./file.py:Name``, or the name of an entry point in the group ``mlsim.workloads``.
+    jobs
+        How many; None: as many as there are in the time.
+    days
+        Jobs submitted before the end of so many days; None: until there are so many jobs.
+    processors
+        Of the machine; the sizes of jobs follow. None: 128, of a learned model those of the log's machine.
+    nodes
+        Of the machine, for the header of a log; None: not said.
+    seed
+        Of all random numbers.
+    load
+        Offered load, reached by one factor on all times between arrivals; None: the model's own.
+    estimates
+        ``perfect``, ``tsafrir``, a factor of the run time, or two of them between which one is drawn for each
+        job. None: as a model of the user's own says, else perfect.
+    max_estimate
+        Largest walltime [s] of estimates ``tsafrir``; None: the longest run time in whole hours.
+    kinds
+        Which jobs of model ``lublin``: both, batch, interactive, typeless.
+    parameters
+        Other values of the model's parameters, by name (``batch.aarr`` of model ``lublin``); those of a
+        model of the user's own may be of any type.
+
+    Returns
+    -------
+    Generated
+        With ``blocks()``, ``jobs()``, ``frame()``, ``write(path)``, ``header``.
+
+    Raises
+    ------
+    InputError
+        If an argument makes no sense.
+
+    Examples
+    --------
+    >>> made = generate("poisson", jobs=1000, processors=16, load=0.5)
+    >>> len(made.jobs()), int(made.jobs().processors.max())
+    (1000, 16)
+    """
+    word = _word(WorkloadModel, model)
+    name: str = model if word is None else word
+    if is_model_file(model) and parameters:
+        raise InputError(f"{model}: a learned model has no parameters; leave them out")
+    if word is None:
+        name, parameters = with_parameters(model, parameters or {}), None
+    walltimes = _estimates(estimates)
+    if max_estimate is not None and walltimes is not EstimateModel.TSAFRIR:
+        raise InputError("max-estimate: needs estimates tsafrir; ask for these, or leave it out")
+    chosen = _word(JobKinds, kinds)
+    if chosen is None:
+        raise InputError(f"kinds: {kinds!r};{nearest(kinds, list(JobKinds))} allowed: {', '.join(JobKinds)}")
+    if word is not WorkloadModel.LUBLIN and chosen is not JobKinds.BOTH:
+        raise InputError(f"kinds: read by model lublin only, and the model is {model}; leave it out")
+    end = None if days is None else days * DAY
+    if processors is None:
+        processors = _default_processors(name)
+    plan = Plan(
+        name, jobs, end, processors, seed, load, walltimes, max_estimate, chosen, parameters or {}, nodes
+    )
+    return Generated(plan)
+
+
+def planned(config: GenerateConfig, model: str, processors: int, seed: int) -> Generated:
+    """Return the workload of a scenario.
+
+    Parameters
+    ----------
+    config
+        Its section ``workload.generate``.
+    model
+        The model, a file of the user's own as it was found.
+    processors
+        Of the platform.
+    seed
+        Of the scenario.
+    """
+    return Generated(
+        Plan(
+            model,
+            config.jobs,
+            config.duration,
+            processors if config.processors is None else config.processors,
+            seed if config.seed is None else config.seed,
+            config.load,
+            config.estimates,
+            config.max_estimate,
+            config.kinds,
+            config.parameters or {},
+        )
+    )
+
+
+_Word = TypeVar("_Word", WorkloadModel, JobKinds)
+
+
+def _word(words: type[_Word], text: str) -> _Word | None:
+    try:
+        return words(text)
+    except ValueError:
+        return None
+
+
+def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | tuple[float, float] | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        try:
+            return EstimateModel(given)
+        except ValueError:
+            raise InputError(
+                f"estimates: {given!r}; allowed: {', '.join(EstimateModel)}, a factor, or two of them"
+            ) from None
+    low, high = (given, given) if isinstance(given, int | float) else given
+    return float(low), float(high)
+
+
+def _default_processors(model: str) -> int:
+    """Return of how many processors a machine is of which nothing is said."""
+    if not is_model_file(model):
+        return _DEFAULT_PROCESSORS
+    return read_model(model).processors
+
+
+def _model(plan: Plan) -> Model:
+    """Make the model of a plan."""
+    factor = plan.factor
+    if plan.estimates is EstimateModel.PERFECT:
+        factor = (1.0, 1.0)
+    if is_model_file(plan.model):
+        return Learned(
+            read_model(plan.model),
+            processors=plan.processors,
+            seed=plan.seed,
+            estimate_factor=factor or (1.0, 1.0),
+        )
+    if not isinstance(plan.model, WorkloadModel):
+        from mlsim.workload.models.user_models import OwnModel
+
+        return OwnModel(plan.model, processors=plan.processors, seed=plan.seed, estimate_factor=factor)
+    factor = factor or (1.0, 1.0)
+    if plan.model is WorkloadModel.LUBLIN:
+        from mlsim.workload.models.lublin import Lublin
+
+        return Lublin(
+            plan.kinds,
+            processors=plan.processors,
+            changed=_by_kind(plan.parameters),
+            seed=plan.seed,
+            estimate_factor=factor,
+        )
+    from mlsim.workload.models.renewal import Renewal
+
+    return Renewal(
+        plan.model is WorkloadModel.WEIBULL,
+        processors=plan.processors,
+        changed=plan.parameters,
+        seed=plan.seed,
+        estimate_factor=factor,
+    )
+
+
+def _by_kind(parameters: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return parameters of names such as batch.aarr by kind and name."""
+    changed: dict[str, dict[str, float]] = {}
+    for key, value in parameters.items():
+        kind, _, name = key.partition(".")
+        if not name:
+            raise InputError(f"{key}: allowed: KIND.NAME, such as batch.aarr")
+        changed.setdefault(kind, {})[name] = value
+    return changed

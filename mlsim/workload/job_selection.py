@@ -1,0 +1,422 @@
+"""Selections and weeks of a workload, and the order of arrival."""
+
+from __future__ import annotations
+
+import datetime
+import zoneinfo
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim.errors import InputError
+from mlsim.scenario import CrossingRule, WeekBegin, WeekEvent, WeeksConfig
+from mlsim.workload.log_times import start_and_zone
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import JobBlock, LogBlock
+
+_MAPPED_IDS = 1 << 28
+
+
+class TooDisorderedError(Exception):
+    """A job arrived earlier than one that had left the look-ahead; the log must be sorted as a whole."""
+
+
+class DisorderCount:
+    """Counts the jobs that the log lists right after one that was submitted later."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self._last = -np.inf
+
+    def watch(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+        """Pass blocks on, counting."""
+        for block in blocks:
+            if len(block):
+                self.jobs += int(np.sum(np.diff(block.submit_time, prepend=self._last) < 0))
+                self._last = float(block.submit_time[-1])
+            yield block
+
+
+class DuplicateCount:
+    """Counts the jobs whose job_id an earlier job of the log has.
+
+    Memory: one bit for each number up to the largest job_id below :data:`_MAPPED_IDS`; larger ones, which are
+    no order of submission, take 8 bytes each.
+    """
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self._seen = np.zeros(1, np.uint8)
+        self._large = np.empty(0, np.int64)
+
+    def watch(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+        """Pass blocks on, counting."""
+        for block in blocks:
+            numbers = np.unique(block.job_id.astype(np.int64))
+            self.jobs += len(block) - numbers.size
+            split = int(np.searchsorted(numbers, _MAPPED_IDS))
+            self._map(numbers[:split])
+            self._keep(numbers[split:])
+            yield block
+
+    def has(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of the identifiers occurred among the jobs counted so far."""
+        place = np.minimum(ids >> 3, self._seen.size - 1)
+        mapped = (self._seen[place] >> (ids & 7).astype(np.uint8)) & 1
+        low: NDArray[np.bool_] = (ids >> 3 < self._seen.size) & (ids < _MAPPED_IDS) & (mapped != 0)
+        low |= np.isin(ids, self._large)
+        return low
+
+    def _map(self, numbers: NDArray[np.int64]) -> None:
+        if not numbers.size:
+            return
+        needed = int(numbers[-1]) // 8 + 1
+        if needed > self._seen.size:
+            grown = np.zeros(max(needed, 2 * self._seen.size), np.uint8)
+            grown[: self._seen.size] = self._seen
+            self._seen = grown
+        place, bit = numbers >> 3, np.left_shift(1, numbers & 7).astype(np.uint8)
+        self.jobs += int(np.count_nonzero(self._seen[place] & bit))
+        np.bitwise_or.at(self._seen, place, bit)
+
+    def _keep(self, numbers: NDArray[np.int64]) -> None:
+        if numbers.size:
+            self.jobs += int(np.count_nonzero(np.isin(numbers, self._large)))
+            self._large = np.union1d(self._large, numbers)
+
+
+def in_order(blocks: Iterable[JobBlock], look_ahead: int) -> Iterator[JobBlock]:
+    """Sort a stream of blocks into arrival order, holding back `look_ahead` jobs.
+
+    Gives exactly the order that sorting everything gives: jobs that tie in submit time and job_id
+    stay in the order of the log.
+
+    Raises
+    ------
+    TooDisorderedError
+        A job would have to go before one already yielded.
+    """
+    held: deque[JobBlock] = deque()  # each sorted, one after the other
+    count = 0
+    last = (-np.inf, -1)
+    for block in blocks:
+        if not len(block):
+            continue
+        block = _sorted(block)
+        if held and _first(block) < _last(held[-1]):
+            block = _sorted(JobBlock.concatenate([*held, block]))
+            held.clear()
+            count = 0
+        held.append(block)
+        count += len(block)
+        if _first(held[0]) < last:
+            raise TooDisorderedError
+        while held and count - len(held[0]) >= look_ahead:
+            ready = held.popleft()
+            count -= len(ready)
+            last = _last(ready)
+            yield ready
+        if len(held) == 1 and count > look_ahead:
+            # What was sorted together is long; let no more of it wait than needed.
+            whole, ready_rows = held.popleft(), count - look_ahead
+            ready = whole.select(slice(0, ready_rows))
+            held.append(whole.select(slice(ready_rows, None)))
+            count = look_ahead
+            last = _last(ready)
+            yield ready
+    yield from held
+
+
+def _first(block: JobBlock) -> tuple[float, int]:
+    return float(block.submit_time[0]), int(block.job_id[0])
+
+
+def _last(block: JobBlock) -> tuple[float, int]:
+    return float(block.submit_time[-1]), int(block.job_id[-1])
+
+
+def _sorted(block: JobBlock) -> JobBlock:
+    return block if block.is_ordered() else block.select(block.arrival_order())
+
+
+WEEK_SECONDS = 7 * 86_400.0
+
+
+def recorded_starts(jobs: JobBlock) -> Floats:
+    """Return when jobs started in the log: submit time plus wait, which is 0 where it is not known [s]."""
+    starts: Floats = jobs.submit_time + np.maximum(jobs.log_wait, 0.0)
+    return starts
+
+
+class WeekCut(NamedTuple):
+    """How a log is cut into weeks.
+
+    Attributes
+    ----------
+    by_start
+        Whether jobs belong to the week of their recorded start; otherwise of their submission.
+    remove
+        Whether jobs whose recorded end is in a later week than their own are left out.
+    edge
+        One of the edges [s of the log's own time]; NaN: the arrival of the first job is one.
+    phase
+        How much later edges are [s].
+    """
+
+    by_start: bool
+    remove: bool
+    edge: float
+    phase: float
+
+    def zero_after(self, first: float, warm_up: float) -> float:
+        """Return where week 0 begins [s of the log's own time].
+
+        Parameters
+        ----------
+        first
+            Submit time of the first job after the warm-up [s].
+        warm_up
+            Length of what is left out before [s].
+        """
+        if np.isnan(self.edge):
+            return first + self.phase
+        edge, begins = self.edge + self.phase, first if warm_up > 0 else 0.0
+        return float(edge + np.ceil((begins - edge) / WEEK_SECONDS) * WEEK_SECONDS)
+
+    def weeks(self, jobs: JobBlock, zero: float) -> Ints:
+        """Return the week of each job, of which week 0 begins at ``zero``; earlier ones are below 0."""
+        times = recorded_starts(jobs) if self.by_start else jobs.submit_time
+        return np.floor((times - zero) / WEEK_SECONDS).astype(np.int64)
+
+    def rows(self, jobs: JobBlock, zero: float, start: float, end: float) -> Ints:
+        """Return the rows of jobs that belong to the weeks from ``start`` to ``end`` [s, log time]."""
+        times = recorded_starts(jobs) if self.by_start else jobs.submit_time
+        taken = (times >= start) & (times < end)
+        if self.remove:
+            ends = recorded_starts(jobs) + jobs.run_time
+            taken &= np.ceil((ends - zero) / WEEK_SECONDS) - 1 <= np.floor((times - zero) / WEEK_SECONDS)
+        return np.flatnonzero(taken)
+
+
+def week_cut(config: WeeksConfig, header: Header, path: Path) -> WeekCut:
+    """Return how a log is cut into weeks.
+
+    Parameters
+    ----------
+    config
+        The section ``workload.weeks``.
+    header
+        Of the log: ``UnixStartTime`` is its time 0.
+    path
+        The log, for messages.
+
+    Raises
+    ------
+    InputError
+        If weeks begin on a weekday and the header does not tell the log's start.
+    """
+    by_start, remove = config.by is WeekEvent.START, config.crossing is CrossingRule.REMOVE
+    if config.begin is WeekBegin.FIRST_JOB:
+        return WeekCut(by_start, remove, np.nan, config.phase)
+    unix, zone = start_and_zone(header, path)
+    if unix is None:
+        raise InputError(
+            f"{path}: the header has no UnixStartTime, so that nobody knows on which day it begins\n"
+            "  write workload.weeks.begin: first-job"
+        )
+    if config.zone is not None:
+        zone = zoneinfo.ZoneInfo(config.zone)
+    midnight = datetime.datetime.fromtimestamp(unix, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    later = (list(WeekBegin).index(config.begin) - midnight.weekday()) % 7
+    edge = (midnight + datetime.timedelta(days=later)).timestamp() - unix
+    return WeekCut(by_start, remove, edge, config.phase)
+
+
+def split_weeks(jobs: JobBlock, cut: WeekCut, zero: float, first: int, last: int) -> dict[int, JobBlock]:
+    """Return the jobs of each week alone, the first of which is submitted at time 0.
+
+    Parameters
+    ----------
+    jobs
+        In arrival order, those that ``cut`` leaves out included; times in seconds.
+    cut
+        How they are cut.
+    zero
+        Where week 0 begins, on the clock of the jobs [s].
+    first, last
+        The weeks to return; those without jobs are not there.
+
+    Returns
+    -------
+    dict
+        From the number of a week to its jobs, in arrival order.
+    """
+    rows = cut.rows(jobs, zero, zero + first * WEEK_SECONDS, zero + (last + 1) * WEEK_SECONDS)
+    weeks = cut.weeks(jobs, zero)[rows]
+    found = {}
+    for week in np.unique(weeks).tolist():
+        block = jobs.select(rows[weeks == week])
+        found[int(week)] = block.shifted(-float(block.submit_time[0]))
+    return found
+
+
+class Selection(NamedTuple):
+    """Which part of a workload to take."""
+
+    first: int | None = None
+    """How many jobs at most."""
+    window: tuple[float, float] | None = None
+    """Start and end [s] after zero."""
+    most_intensive: float | None = None
+    """Length [s] of the interval with the most arrivals."""
+    warm_up: float = 0.0
+    """Length [s] of the first time of the log that is left out."""
+    weeks: tuple[int, int] | None = None
+    """First and last week, from 1."""
+    between: tuple[float, float] | None = None
+    """Start and end [s of the log's own time]."""
+    whole_weeks: bool = False
+    """Whether jobs that cross the edge of a week are left out."""
+    users: tuple[int, ...] | None = None
+    """Numbers of users; None for all."""
+    cut: WeekCut | None = None
+    """How the log is cut into weeks; None: from the first job on, by submission."""
+
+
+class Span(NamedTuple):
+    """The extent of a selection in one workload.
+
+    Attributes
+    ----------
+    start, end
+        The jobs with submit times [s of the log's own time] in [start, end).
+    jobs
+        How many jobs are taken, from the first on.
+    origin
+        Submit time of the first job taken; nan if there is none.
+    zero
+        Where weeks begin [s of the log's own time].
+    whole_weeks, users, cut
+        As in the selection.
+    """
+
+    start: float
+    end: float
+    jobs: int
+    origin: float
+    zero: float = 0.0
+    whole_weeks: bool = False
+    users: tuple[int, ...] | None = None
+    cut: WeekCut | None = None
+
+
+def find_span(selection: Selection, walk: Callable[[], Iterable[JobBlock]]) -> Span:
+    """Find where a selection starts and ends and how many jobs it takes.
+
+    Parameters
+    ----------
+    selection
+        What to take.
+    walk
+        Starts a walk over all jobs, in arrival order. There is one walk; two for `most_intensive` together
+        with `whole_weeks` or `users`. Memory: one block, and the submit times of one interval for
+        `most_intensive`.
+    """
+    if selection.most_intensive is None:
+        span = _counted(walk(), selection)
+    else:
+        span = _most_intensive(selection, walk())
+        if selection.whole_weeks or selection.users is not None:
+            span = span._replace(jobs=0, whole_weeks=selection.whole_weeks, users=selection.users)
+            span = _counted(walk(), selection, span)
+    return span if selection.first is None else span._replace(jobs=min(span.jobs, selection.first))
+
+
+def rows_in(span: Span, block: JobBlock) -> NDArray[np.intp]:
+    """Return the rows of a block, in arrival order, that belong to a span (possibly more than its jobs)."""
+    if span.cut is not None:
+        rows = span.cut.rows(block, span.zero, span.start, span.end)
+    else:
+        start, end = np.searchsorted(block.submit_time, (span.start, span.end), side="left")
+        rows = np.arange(start, end)
+    if span.users is not None:
+        rows = rows[np.isin(block.user[rows], span.users)]
+    if span.whole_weeks:
+        began = block.submit_time[rows] + np.maximum(block.log_wait[rows], 0.0) - span.zero
+        week = np.floor(began / WEEK_SECONDS)
+        rows = rows[np.ceil((began + block.run_time[rows]) / WEEK_SECONDS) - 1 <= week]
+    return rows
+
+
+def _counted(blocks: Iterable[JobBlock], selection: Selection, span: Span | None = None) -> Span:
+    """Count the jobs of a span, which is made when its zero is known if it is not given."""
+    for block in _warm(blocks, selection.warm_up):
+        if span is None:
+            span = _stretch(selection, float(block.submit_time[0]))
+        taken = block.submit_time[rows_in(span, block)]
+        if taken.size:
+            span = span._replace(
+                jobs=span.jobs + taken.size, origin=span.origin if span.jobs else float(taken[0])
+            )
+    return span or Span(np.nan, np.nan, 0, np.nan)
+
+
+def _stretch(selection: Selection, zero: float) -> Span:
+    start, end = zero, np.inf
+    if selection.cut is not None:
+        zero = selection.cut.zero_after(zero, selection.warm_up)
+        first, last = selection.weeks or (0, np.inf)
+        start, end = zero + first * WEEK_SECONDS, zero + (last + 1) * WEEK_SECONDS
+    elif selection.window is not None:
+        start, end = (zero + edge for edge in selection.window)
+    elif selection.weeks is not None:
+        first, last = selection.weeks
+        start, end = zero + (first - 1) * WEEK_SECONDS, zero + last * WEEK_SECONDS
+    elif selection.between is not None:
+        start, end = max(zero, selection.between[0]), selection.between[1]
+    return Span(start, end, 0, np.nan, zero, selection.whole_weeks, selection.users, selection.cut)
+
+
+def _warm(blocks: Iterable[JobBlock], warm_up: float) -> Iterator[JobBlock]:
+    """Leave out the jobs of the warm-up, and blocks without jobs."""
+    begin = None
+    for block in blocks:
+        if begin is None and len(block):
+            begin = float(block.submit_time[0]) + warm_up
+        first = 0 if begin is None else int(np.searchsorted(block.submit_time, begin, side="left"))
+        if first < len(block):
+            yield block if first == 0 else block.select(slice(first, None))
+
+
+def _most_intensive(selection: Selection, blocks: Iterable[JobBlock]) -> Span:
+    length = selection.most_intensive or 0.0
+    best = Span(np.nan, np.nan, 0, np.nan)
+    pending = np.empty(0)
+    zero = None
+    for block in _warm(blocks, selection.warm_up):
+        zero = float(block.submit_time[0]) if zero is None else zero
+        pending = np.concatenate([pending, block.submit_time])
+        # An interval is complete once a job at or after its end was seen.
+        complete = int(np.searchsorted(pending + length, pending[-1], side="right"))
+        best = _densest(best, pending, complete, length)
+        pending = pending[complete:]
+    best = _densest(best, pending, pending.size, length)
+    return best if zero is None else best._replace(zero=zero)
+
+
+def _densest(best: Span, pending: Floats, complete: int, length: float) -> Span:
+    """Return the better of `best` and the intervals that start at the first `complete` submit times."""
+    if complete == 0:
+        return best
+    ends = pending[:complete] + length
+    arrivals = np.searchsorted(pending, ends, side="left") - np.arange(complete)
+    most = int(np.argmax(arrivals))
+    if arrivals[most] <= best.jobs:
+        return best
+    start = float(pending[most])
+    return Span(start, float(ends[most]), int(arrivals[most]), start)

@@ -1,0 +1,245 @@
+"""Cleaning: rules for jobs that cannot be simulated as the log has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Mask
+from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource, NeverRan
+from mlsim.workload.log_dependencies import with_preceding_jobs
+from mlsim.workload.resource_requests import MB, SWF_KB, ResourceRequests
+from mlsim.workload.workload_jobs import JobBlock, LogBlock
+
+_RULES = tuple(CleaningConfig.model_fields)
+MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time", "never_ran")
+"""What a job that stays can have met; its bit in ``JobBlock.met`` is the place in this tuple."""
+
+_FAILED, _CANCELLED = 0, 5
+_SHORTEST_TIME = 1.0
+
+
+class Cleaner:
+    """Turns jobs of a log into jobs of a workload.
+
+    Parameters
+    ----------
+    rules
+        The word of each rule.
+    machine_processors
+        Processors of the machine, for `oversize`.
+    estimates
+        Whether the walltime is the requested time, or always the actual run time.
+    memory
+        Which memory of the log a job asks for.
+    resources
+        What a job can ask for beside cores; None: whatever its log says.
+    dependencies
+        Whether jobs wait for others.
+    by_nodes
+        Whether the size of a job is its number of nodes, where the log says it (``mapping: node``).
+    never_ran
+        What happens to jobs that were cancelled while they waited; None: those leave the queue whose log has
+        the time.
+
+    Attributes
+    ----------
+    notes : Counter
+        How many jobs met each rule and fallback so far.
+    """
+
+    def __init__(
+        self,
+        rules: CleaningConfig,
+        machine_processors: int,
+        estimates: EstimateSource = EstimateSource.REQUEST,
+        memory: MemorySource = MemorySource.NONE,
+        resources: tuple[str, ...] | None = (),
+        dependencies: bool = False,
+        by_nodes: bool = False,
+        never_ran: NeverRan | None = None,
+    ) -> None:
+        self.notes: Counter[str] = Counter()
+        self._rules: dict[str, CleaningRule] = {rule: getattr(rules, rule) for rule in _RULES}
+        self._machine_processors = machine_processors
+        self._memory, self._resources = memory, resources
+        self._dependencies, self._by_nodes = dependencies, by_nodes
+        self._never_ran = never_ran
+        self._actual_estimates = estimates is EstimateSource.ACTUAL
+
+    def clean(self, log: LogBlock) -> JobBlock:
+        """Apply the rules to some jobs; the rows stay in the log's order."""
+        log, run_time = self._with_run_time(self._wanted(log))
+        requested = log.requested_processors > 0
+        processors = np.where(requested, log.requested_processors, log.allocated_processors)
+        known = log.requested_time > 0
+        walltime = np.where(known, log.requested_time, _positive(run_time))
+        if self._actual_estimates:
+            walltime = _positive(run_time)
+
+        stays = np.ones(len(log), np.bool_)
+        none = processors <= 0
+        processors[self._meet("no_processors", none, stays)] = 1
+        asked = self._asked(log, processors)
+        nodes = log.node_count.copy()
+        size = np.where(nodes > 0, nodes, processors) if self._by_nodes else processors
+        too_big = size > self._machine_processors
+        if asked is not None:
+            too_big &= asked.units < 1  # a job that says its units has a shape; the batch level judges it
+        clamped = self._meet("oversize", too_big, stays)
+        processors[clamped], nodes[clamped] = self._machine_processors, -1
+        overrun = run_time > walltime
+        too_short = self._meet("underestimate", overrun, stays)
+        walltime[too_short] = run_time[too_short]
+
+        allocated = ~requested & (log.allocated_processors > 0)
+        unknown = ~known & (not self._actual_estimates)
+        self.notes["processors_from_allocated"] += int(np.sum(stays & allocated))
+        self.notes["estimate_from_run_time"] += int(np.sum(stays & unknown))
+        met = _marks(
+            cancelled=log.status == _CANCELLED,
+            failed=log.status == _FAILED,
+            unknown_run_time=log.run_time < 0,
+            zero_run_time=log.run_time == 0,
+            no_processors=none,
+            oversize=too_big,
+            underestimate=overrun,
+            processors_from_allocated=allocated,
+            estimate_from_run_time=unknown,
+            never_ran=log.withdraw_time >= 0,
+        )
+        after = None
+        if self._dependencies:
+            after = with_preceding_jobs(log.preceding_job, log.think_time, log.after)
+        jobs = _as_jobs(log, run_time, walltime, processors, met)
+        jobs = replace(jobs, asked=asked, after=after, own=log.own, node_count=nodes.astype(np.int64))
+        return jobs.select(stays)
+
+    def _asked(self, log: LogBlock, processors: Floats) -> ResourceRequests | None:
+        """Return what jobs ask for beside processors; None where their log says nothing."""
+        if log.asked is None or self._resources is None:
+            asked = log.asked
+        else:
+            asked = log.asked.ordered(self._resources)
+        if self._memory is MemorySource.NONE or self._resources is None or MEMORY not in self._resources:
+            return asked
+        asked = asked or ResourceRequests.unspecified(len(log), self._resources)
+        used = self._memory is MemorySource.USED
+        per_processor = (log.used_memory if used else log.requested_memory) * SWF_KB
+        total = np.floor(per_processor // MB * np.maximum(processors, 1))
+        column = asked.totals[:, self._resources.index(MEMORY)]
+        unknown = (column < 0) & (per_processor > 0)
+        column[unknown] = total[unknown].astype(np.int64)
+        return asked
+
+    def _wanted(self, log: LogBlock) -> LogBlock:
+        """Leave out what has no place in time or ended in a way that is not wanted."""
+        never = _never_ran(log)
+        log = self._with_withdrawals(log, never)
+        stays = log.submit_time >= 0
+        self.notes["unknown_submit_time"] += int(np.sum(~stays))
+        if self._never_ran is NeverRan.LEAVE_OUT:
+            self.notes["never_ran"] += int(np.sum(never & stays))
+            stays &= ~never
+        self.notes["never_ran"] += int(np.sum(stays & (log.withdraw_time >= 0)))
+        self._meet("cancelled", log.status == _CANCELLED, stays)
+        self._meet("failed", log.status == _FAILED, stays)
+        return log.rows(stays)
+
+    def _with_withdrawals(self, log: LogBlock, never: Mask) -> LogBlock:
+        """Have the jobs that never ran, and no others, a time at which they leave the queue."""
+        if self._never_ran in (NeverRan.LEAVE_OUT, NeverRan.KEEP):
+            return replace(log, withdraw_time=np.full(len(log), -1.0))
+        leaves = log.withdraw_time
+        if self._never_ran is NeverRan.WITHDRAW:
+            known = (leaves < 0) & (log.wait_time >= 0)
+            leaves = np.where(known, log.submit_time + log.wait_time, leaves)
+        leaves = np.where(never, leaves, -1.0)
+        run_time = np.where(leaves >= 0, np.maximum(log.run_time, 0.0), log.run_time)
+        return replace(log, withdraw_time=leaves, run_time=run_time)
+
+    def _with_run_time(self, log: LogBlock) -> tuple[LogBlock, Floats]:
+        """Leave out jobs that cannot run, and give every other a run time."""
+        stays = np.ones(len(log), np.bool_)
+        run_time = log.run_time.copy()
+        unknown = self._meet("unknown_run_time", run_time < 0, stays)
+        run_time[unknown] = log.requested_time[unknown]
+        timeless = unknown & (run_time <= 0)
+        self.notes["no_time_at_all"] += int(np.sum(timeless))
+        stays &= ~timeless
+        run_time[self._meet("zero_run_time", run_time == 0, stays)] = _SHORTEST_TIME
+        return log.rows(stays), run_time[stays]
+
+    def _meet(self, rule: str, met: Mask, stays: Mask) -> Mask:
+        """Count the jobs that meet a rule, take dropped ones from `stays`; returns those to clamp."""
+        met = met & stays
+        self.notes[rule] += int(np.sum(met))
+        if self._rules[rule] is CleaningRule.DROP:
+            stays &= ~met
+        return met if self._rules[rule] is CleaningRule.CLAMP else np.zeros_like(met)
+
+
+def _never_ran(log: LogBlock) -> Mask:
+    """Return which jobs were cancelled while they waited: those of run time 0, or unknown, that say so."""
+    never: Mask = (log.run_time <= 0) & ((log.status == _CANCELLED) | (log.withdraw_time >= 0))
+    return never
+
+
+def _positive(run_time: Floats) -> Floats:
+    return np.where(run_time > 0, run_time, _SHORTEST_TIME)
+
+
+def _marks(**conditions: Mask) -> NDArray[np.int64]:
+    """Put what each job has met into one whole number."""
+    met = np.zeros(len(conditions["failed"]), np.int64)
+    for bit, name in enumerate(MARKS):
+        met |= conditions[name].astype(np.int64) << bit
+    return met
+
+
+def count_marks(met: NDArray[np.int64]) -> dict[str, int]:
+    """Count the jobs that met each rule and fallback.
+
+    Parameters
+    ----------
+    met
+        The column of that name of a :class:`JobBlock`.
+
+    Returns
+    -------
+    dict
+        Counts by name, for every name in :data:`MARKS`.
+    """
+    return {name: int(np.count_nonzero(met >> bit & 1)) for bit, name in enumerate(MARKS)}
+
+
+def _patience(log: LogBlock) -> Floats:
+    leaves = log.withdraw_time
+    return np.where(leaves >= 0, np.maximum(leaves - log.submit_time, 0.0), -1.0)
+
+
+def _as_jobs(
+    log: LogBlock, run_time: Floats, walltime: Floats, processors: Floats, met: NDArray[np.int64]
+) -> JobBlock:
+    return JobBlock(
+        job_id=log.job_id.astype(np.int64),
+        submit_time=log.submit_time,
+        run_time=run_time,
+        walltime=walltime,
+        processors=processors.astype(np.int64),
+        user=log.user.astype(np.int64),
+        group=log.group.astype(np.int64),
+        executable=log.executable.astype(np.int64),
+        queue=log.queue.astype(np.int64),
+        partition=log.partition.astype(np.int64),
+        status=log.status.astype(np.int64),
+        met=met,
+        loop_iterations=log.loop_iterations.astype(np.int64),
+        loop_limit=log.loop_limit.astype(np.int64),
+        log_wait=log.wait_time,
+        qos=log.qos.astype(np.int64),
+        patience=_patience(log),
+    )

@@ -1,0 +1,287 @@
+"""Facts of a log as it is."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim.scenario import WorkloadFormat
+from mlsim.workload.log_formats import LogReader
+from mlsim.workload.log_times import start_and_zone
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import LogBlock
+
+_WAITING = 1 << 18
+QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+class Tally:
+    """Counts values, optionally with weights; memory grows with the different values alone."""
+
+    def __init__(self) -> None:
+        self._values: Floats = np.empty(0)
+        self._counts: Floats = np.empty(0)
+        self._waiting: list[tuple[Floats, Floats]] = []
+        self._size = 0
+
+    def add(self, values: NDArray[Any], weights: Floats | None = None) -> None:
+        """Count values, each once or by its weight."""
+        each = np.ones(values.size) if weights is None else weights
+        self._waiting.append((values.astype(np.float64), each))
+        self._size += values.size
+        if self._size >= _WAITING:
+            self._merge()
+
+    def _merge(self) -> None:
+        values = np.concatenate([self._values, *(some for some, _ in self._waiting)])
+        counts = np.concatenate([self._counts, *(some for _, some in self._waiting)])
+        self._waiting, self._size = [], 0
+        self._values, place = np.unique(values, return_inverse=True)
+        self._counts = np.bincount(place, counts, self._values.size).astype(np.float64)
+
+    def counted(self) -> tuple[Floats, Floats]:
+        """Return the different values, ascending, and how often each occurs."""
+        self._merge()
+        return self._values, self._counts
+
+    @property
+    def whole(self) -> Ints:
+        """The counts as whole numbers."""
+        return self.counted()[1].astype(np.int64)
+
+    def summary(self) -> dict[str, float] | None:
+        """Return least, mean, standard deviation, quantiles and largest; None of no values.
+
+        A quantile is the least value that so large a part of the values does not exceed.
+        """
+        values, counts = self.counted()
+        total = float(counts.sum())
+        if not total:
+            return None
+        mean = float((values * counts).sum() / total)
+        below = np.cumsum(counts)
+        found = {
+            name: float(values[np.searchsorted(below, share * total * (1 - 1e-12))])
+            for name, share in QUANTILES.items()
+        }
+        std = float(np.sqrt((counts * (values - mean) ** 2).sum() / total))
+        return {"min": float(values[0]), "mean": mean, "std": std, **found, "max": float(values[-1])}
+
+
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+DISTRIBUTIONS: Final = ("processors", "run_time", "walltime", "accuracy", "wait_time", "interval")
+"""Of sizes; of run times, walltimes, waits in the log and times between submissions, in whole seconds; of run
+time / walltime, in thousandths."""
+_WEEK, _QUARTER = 604_800.0, 900.0
+_STATUS = {1: "completed", 0: "failed", 5: "cancelled"}
+_MOST_USERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a log holds.
+
+    Attributes
+    ----------
+    facts
+        Plain values, as ``--json`` prints them.
+    tallies
+        How often each value occurs, by the names of :data:`DISTRIBUTIONS`.
+    users
+        Jobs of each user, the most active first.
+    """
+
+    facts: dict[str, Any]
+    tallies: dict[str, Tally]
+    users: Floats
+
+
+def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = False) -> Description:
+    """Describe a log as it is, before cleaning.
+
+    SWF logs are read a block at a time; memory grows with the different values of each column. Processors are
+    the requested ones, or where these are not known the allocated ones, as in a simulation.
+
+    Parameters
+    ----------
+    path
+        The log.
+    log_format
+        Its format, as ``workload.format`` in a scenario.
+    lenient
+        Skip and count broken lines.
+
+    Raises
+    ------
+    InputError
+        The log cannot be read, or has no job.
+    """
+    reader = LogReader(path, WorkloadFormat(log_format), lenient=lenient)
+    found = _Gathering()
+    for block in reader.blocks():
+        found.begin(reader.header, Path(path), block)
+        found.add(block)
+    return found.description(Path(path), reader.header, reader.broken_lines)
+
+
+class _Gathering:
+    """Gathers what is told of a log, block by block."""
+
+    def __init__(self) -> None:
+        self._tallies = {name: Tally() for name in DISTRIBUTIONS}
+        self._user_jobs, self._user_work = Tally(), Tally()
+        self._week_work, self._quarters, self._status = Tally(), Tally(), Tally()
+        self._jobs, self._work, self._last = 0, 0.0, -1.0
+        self._begin, self._end = np.inf, -np.inf
+        self._first = 0.0
+        self._start: float | None = None
+        self._zone: datetime.tzinfo = datetime.UTC
+        self._unknown = dict.fromkeys(("submit_time", "run_time", "walltime", "processors", "user"), 0)
+
+    def begin(self, header: Header, path: Path, block: LogBlock) -> None:
+        """Take in what the header says, which is complete with the first jobs."""
+        if self._jobs:
+            return
+        self._start, self._zone = start_and_zone(header, path)
+        known = block.submit_time[block.submit_time >= 0]
+        self._first = float(known.min()) if known.size else 0.0
+
+    def add(self, block: LogBlock) -> None:
+        """Take in some jobs."""
+        requested = block.requested_processors
+        size = np.where(requested > 0, requested, block.allocated_processors)
+        known = {
+            "submit_time": block.submit_time >= 0,
+            "run_time": block.run_time >= 0,
+            "walltime": block.requested_time > 0,
+            "processors": size > 0,
+            "user": block.user >= 0,
+        }
+        for name, rows in known.items():
+            self._unknown[name] += int(np.sum(~rows))
+        self._jobs += len(block)
+        self._status.add(block.status)
+        told = self._tallies
+        told["processors"].add(size[known["processors"]])
+        told["run_time"].add(np.rint(block.run_time[known["run_time"]]))
+        told["walltime"].add(np.rint(block.requested_time[known["walltime"]]))
+        told["wait_time"].add(np.rint(block.wait_time[block.wait_time >= 0]))
+        both = known["run_time"] & known["walltime"]
+        told["accuracy"].add(np.rint(1000 * block.run_time[both] / block.requested_time[both]) / 1000)
+        self._in_time(block, known["submit_time"], size, known["run_time"] & known["processors"])
+        self._of_users(block, known["user"], size, known["run_time"] & known["processors"])
+
+    def _in_time(self, block: LogBlock, rows: Mask, size: Floats, has_work: Mask) -> None:
+        submit = block.submit_time[rows]
+        if not submit.size:
+            return
+        gaps = np.diff(submit if self._last < 0 else np.append(self._last, submit))
+        self._tallies["interval"].add(np.rint(gaps[gaps >= 0]))
+        self._last = float(submit[-1])
+        self._begin, self._end = min(self._begin, float(submit.min())), max(self._end, float(submit.max()))
+        work = np.where(has_work, block.run_time * size, 0.0)[rows]
+        self._work += float(work.sum())
+        self._week_work.add(np.maximum(np.floor((submit - self._first) / _WEEK), 0.0), work)
+        self._quarters.add(np.floor((submit + (self._start or 0.0)) / _QUARTER))
+
+    def _of_users(self, block: LogBlock, rows: Mask, size: Floats, has_work: Mask) -> None:
+        self._user_jobs.add(block.user[rows])
+        self._user_work.add(block.user[rows], np.where(has_work, block.run_time * size, 0.0)[rows])
+
+    def description(self, path: Path, header: Header, broken: int) -> Description:
+        """Return all that was found."""
+        from mlsim.errors import InputError
+
+        if not self._jobs or not np.isfinite(self._begin):
+            raise InputError(f"{path}: holds no job with a submit time; is it a workload log?")
+        sizes = self._tallies["processors"].counted()[0]
+        processors = _machine(header) or (int(sizes[-1]) if sizes.size else 0)
+        start, zone = self._start, self._zone
+        span = self._end - self._begin
+        users, jobs_of = self._user_jobs.counted()
+        order = np.argsort(-jobs_of, kind="stable")
+        facts: dict[str, Any] = {
+            "log": path.name,
+            "jobs": self._jobs,
+            "broken_lines": broken,
+            "users": int(users.size),
+            "processors": processors,
+            "processors_from": "header" if _machine(header) else "largest job",
+            "first_submission": _date(start, zone, self._begin),
+            "last_submission": _date(start, zone, self._end),
+            "days": span / 86400,
+            "work": self._work,
+            "load": self._work / (processors * span) if span > 0 and processors else None,
+            "status": self._statuses(),
+            "unknown": self._unknown,
+            "distributions": {name: tally.summary() for name, tally in self._tallies.items()},
+            "weekly_load": self._weekly(processors),
+            "arrivals": self._cycles(),
+            "time_zone": str(zone) if start is not None else None,
+            "most_active_users": self._most_active(users[order], jobs_of[order]),
+        }
+        return Description(facts, self._tallies, jobs_of[order])
+
+    def _statuses(self) -> dict[str, int]:
+        values, counts = self._status.counted()
+        found: dict[str, int] = {}
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            word = _STATUS.get(int(value), "other")
+            found[word] = found.get(word, 0) + int(count)
+        return found
+
+    def _weekly(self, processors: int) -> list[float]:
+        """Return the work submitted in each week since the first job, over what the machine can do."""
+        weeks, work = self._week_work.counted()
+        loads: list[float] = (
+            np.bincount(weeks.astype(np.int64), work) / (max(processors, 1) * _WEEK)
+        ).tolist()
+        return loads
+
+    def _cycles(self) -> dict[str, list[int]]:
+        """Return arrivals by hour of the day and by day of the week, on the log's clocks."""
+        quarters, counts = self._quarters.counted()
+        hours, days = [0] * 24, [0] * 7
+        for quarter, count in zip(quarters.tolist(), counts.tolist(), strict=True):
+            local = datetime.datetime.fromtimestamp(quarter * _QUARTER, self._zone)
+            hours[local.hour] += int(count)
+            days[local.weekday()] += int(count)
+        return {"by_hour": hours, "by_weekday": days}
+
+    def _most_active(self, users: Floats, jobs_of: Floats) -> list[dict[str, float]]:
+        work = dict(zip(*(column.tolist() for column in self._user_work.counted()), strict=True))
+        return [
+            {
+                "user": int(user),
+                "jobs": int(jobs),
+                "work_share": work[user] / self._work if self._work else 0.0,
+            }
+            for user, jobs in zip(users[:_MOST_USERS].tolist(), jobs_of.tolist(), strict=False)
+        ]
+
+
+def _machine(header: Header) -> int | None:
+    """Return the processors that the header says the machine has."""
+    for key in ("MaxProcs", "MaxNodes"):
+        value = header.get(key)
+        words = [value] if isinstance(value, str) else value or []
+        numbers: Iterable[int] = (int(word) for word in words if word.strip().isdecimal())
+        if (found := max(numbers, default=0)) > 0:
+            return found
+    return None
+
+
+def _date(start: float | None, zone: datetime.tzinfo, seconds: float) -> str | None:
+    if start is None:
+        return None
+    try:
+        return datetime.datetime.fromtimestamp(start + seconds, zone).isoformat(" ", "seconds")
+    except (OverflowError, ValueError, OSError):
+        return None

@@ -1,0 +1,377 @@
+"""The jobs of a simulation: a log, read, cleaned, sorted, selected and shifted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim import _memory
+from mlsim.errors import InputError, NothingLeftError
+from mlsim.scenario import CleaningRule, Mapping, SelectConfig, WorkloadConfig, WorkloadFormat
+from mlsim.scenario.values.unit_types import nearest
+from mlsim.workload.generated_jobs import Made, MadeReader
+from mlsim.workload.job_selection import (
+    DisorderCount,
+    DuplicateCount,
+    Selection,
+    Span,
+    TooDisorderedError,
+    find_span,
+    in_order,
+    rows_in,
+    week_cut,
+)
+from mlsim.workload.log_cleaning import Cleaner
+from mlsim.workload.log_formats import LogReader
+from mlsim.workload.log_names import names_of
+from mlsim.workload.log_times import Rates, dates_in_log_time
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import JobBlock, LogBlock
+
+AS_LOGGED: Final = ("*",)
+"""In place of the names of resources: whatever the log asks for."""
+
+HELD_JOBS = 100_000
+SHARED_JOBS = 1_000_000
+LOOK_AHEAD = 32_768
+BLOCK_JOBS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The jobs of a scenario."""
+
+    n_jobs: int
+    """How many jobs :meth:`blocks` yields, after cleaning and selection."""
+    jobs_in_log: int
+    """How many jobs the log has, broken lines aside."""
+    notes: dict[str, int]
+    """What was found in the log, as counts above 0, over the whole log whatever is selected: every cleaning
+    rule and fallback that met a job (:mod:`mlsim.workload.log_cleaning`), `out_of_order` (jobs listed right
+    after one that was submitted later), `duplicate_ids` (jobs whose job_id an earlier one has) and
+    `broken_lines` (skipped).
+    """
+    header: Header
+    """What the log says about itself."""
+    origin: float
+    """Submit time of the first job in the log's own time [s]."""
+    zero: float
+    """Where weeks begin in the log's own time [s]."""
+    _open: Callable[[], Iterator[JobBlock]]
+    _ids: DuplicateCount
+
+    def has(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of the identifiers occur in the log, simulated or not."""
+        return self._ids.has(ids)
+
+    def blocks(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order, the first submitted at time 0; every call starts anew.
+
+        Raises
+        ------
+        InputError
+            A long log cannot be read any more.
+        """
+        return self._open()
+
+
+class _Pass:
+    """One pass over the log: cleaned jobs in the log's order, and counts of cleaning."""
+
+    def __init__(
+        self,
+        config: WorkloadConfig,
+        source: Path | Made,
+        machine_processors: int,
+        resources: tuple[str, ...] | None,
+        rates: Rates | None,
+        shared: Collection[str],
+    ) -> None:
+        if shared and resources is not None and resources != AS_LOGGED:
+            resources = (*resources, *shared)
+        known = None if resources == AS_LOGGED else resources or ()
+        memory = config.request.memory
+        self._cleaner = Cleaner(
+            config.cleaning,
+            machine_processors,
+            config.estimates,
+            memory,
+            known,
+            config.dependencies,
+            config.mapping is Mapping.NODE,
+            config.never_ran,
+        )
+        self._resources = resources
+        self._reader: LogReader | MadeReader
+        if isinstance(source, Path):
+            own = config.columns or ()
+            self._reader = LogReader(
+                source, config.format, lenient=config.lenient, rates=rates, own=own, shared=shared
+            )
+        else:
+            self._reader = MadeReader(source)
+        self._disorder = DisorderCount()
+        self._duplicates = DuplicateCount()
+
+    def blocks(self) -> Iterator[JobBlock]:
+        return map(self._cleaner.clean, map(self._checked, self._reader.blocks()))
+
+    def surveyed(self) -> Iterator[JobBlock]:
+        """Yield the blocks, and count duplicates and disorder, which only a pass over the whole log shows."""
+        watched = self._duplicates.watch(self._disorder.watch(self._reader.blocks()))
+        return map(self._cleaner.clean, map(self._checked, watched))
+
+    def _checked(self, block: LogBlock) -> LogBlock:
+        """Check that the log asks only for resources that there are."""
+        if block.asked is None or self._resources == AS_LOGGED:
+            return block
+        if self._resources is None:
+            return replace(block, asked=None)
+        for name in block.asked.names:
+            if name not in self._resources:
+                has = ", ".join(("cores", *self._resources))
+                raise InputError(
+                    f"{self._reader.path}: column request_{name}: the platform has no {name}; it has: {has}\n"
+                    "  add it to platform.nodes (memory: 16 GB, or resources: {gpu: 2}), or to "
+                    "platform.shared"
+                )
+        return block
+
+    @property
+    def path(self) -> Path:
+        return self._reader.path
+
+    @property
+    def streams(self) -> bool:
+        return self._reader.streams
+
+    @property
+    def header(self) -> Header:
+        return self._reader.header
+
+    def notes(self) -> dict[str, int]:
+        counts = dict(self._cleaner.notes)
+        counts["out_of_order"] = self._disorder.jobs
+        counts["duplicate_ids"] = self._duplicates.jobs
+        counts["broken_lines"] = self._reader.broken_lines
+        counts.update(self._reader.counts)
+        return {name: count for name, count in sorted(counts.items()) if count}
+
+    def workload(self, span: Span, blocks: Callable[[], Iterator[JobBlock]]) -> Workload:
+        if span.jobs == 0:
+            raise NothingLeftError(self._nothing_left())
+        jobs, header = self._reader.jobs, self._reader.header
+        notes = self.notes()
+        return Workload(span.jobs, jobs, notes, header, span.origin, span.zero, blocks, self._duplicates)
+
+    def _nothing_left(self) -> str:
+        path, jobs = self._reader.path, self._reader.jobs
+        met = ", ".join(f"{name} {count}" for name, count in self.notes().items())
+        found = f"  found in the log: {met}\n" if met else ""
+        if jobs == 0:
+            return f"{path}: holds no job\n{found}  is it a workload log (SWF, CSV, Parquet or Batsim)?"
+        return (
+            f"{path}: of {jobs} jobs none is left after cleaning and selection\n{found}"
+            "  look at workload.select and workload.cleaning in the scenario"
+        )
+
+
+def open_workload(
+    config: WorkloadConfig,
+    source: str | Path | Made,
+    machine_processors: int,
+    resources: tuple[str, ...] | None = None,
+    rates: Rates | None = None,
+    shared: Collection[str] = (),
+) -> Workload:
+    """Open the workload of a scenario.
+
+    Parameters
+    ----------
+    config
+        The scenario's `workload` section; its `path`, `generate` and `resample` are not looked at.
+    source
+        The file that `config.path` was found to be, or what makes the jobs.
+    machine_processors
+        Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
+    resources
+        Names of what jobs can ask for beside cores, or :data:`AS_LOGGED`; None passes over what the log says
+        of that.
+    rates
+        Speed and bandwidth of a processor, for Batsim workloads that count operations and bytes.
+    shared
+        Names of what jobs can ask of the machine as a whole.
+
+    Raises
+    ------
+    InputError
+        The file is missing, unreadable or broken, or no job is left.
+    """
+    origin = Path(source) if isinstance(source, str) else source
+
+    def new_pass() -> _Pass:
+        return _Pass(config, origin, machine_processors, resources, rates, shared)
+
+    key = _shared_key(config, origin, machine_processors, resources, rates, shared)
+    log = _read(new_pass, HELD_JOBS) if key is None else _memory.shared(key, lambda: _read_to_share(new_pass))
+    selection = _selection(config, log.survey.header, log.survey.path)
+    return log.selected(selection, config.select.scale_load, new_pass)
+
+
+def _shared_key(config: WorkloadConfig, source: Path | Made, *machine: object) -> Hashable | None:
+    """Return what the jobs of a log depend on before any are selected; None where runs do not share them.
+
+    What code of the user's own reads or draws is not shared: it may be of other files as well.
+    """
+    if not _memory.is_sharing():
+        return None
+    identity = _memory.file_identity(source) if isinstance(source, Path) else source.identity
+    if identity is None or not isinstance(config.format, WorkloadFormat):
+        return None
+    without = config.model_copy(update={"select": SelectConfig(), "weeks": None, "path": ""})
+    return "log", identity, without.model_dump_json(), repr(machine)
+
+
+@dataclass
+class _Log:
+    """A log that was read, in arrival order; its jobs are held, or left to be read once more."""
+
+    survey: _Pass
+    jobs: JobBlock | None
+    """All of them, if they are held."""
+    first: Iterator[JobBlock] | None = None
+    """Of a log that is not held: the walk over it that was begun to count its jobs."""
+
+    def selected(self, selection: Selection, factor: float, new_pass: Callable[[], _Pass]) -> Workload:
+        """Return the workload of a selection.
+
+        Raises
+        ------
+        InputError
+            No job is left, or the file cannot be read any more.
+        """
+        if self.jobs is None:
+
+            def walk() -> Iterator[JobBlock]:
+                return in_order(new_pass().blocks(), LOOK_AHEAD)
+
+            first = walk() if self.first is None else self.first
+            walks = chain([first], (walk() for _ in count()))
+            self.first = None
+            try:
+                span = find_span(selection, lambda: next(walks))
+                path = self.survey.path
+                return self.survey.workload(span, lambda: _cut(span, walk(), factor, path))
+            except TooDisorderedError:
+                self.survey = new_pass()
+                self.jobs = _ordered(list(self.survey.surveyed()))
+        return _held_workload(self.survey, self.jobs, selection, factor)
+
+
+def _read(new_pass: Callable[[], _Pass], limit: float) -> _Log:
+    """Read a log; hold its jobs if they are not more than the limit, or its format is read as a whole."""
+    survey = new_pass()
+    held, rest = _take(survey.surveyed(), limit if survey.streams else math.inf)
+    if rest is None:
+        return _Log(survey, _ordered(held))
+    return _Log(survey, None, in_order(chain(_drain(held), rest), LOOK_AHEAD))
+
+
+def _selection(workload: WorkloadConfig, header: Header, path: Path) -> Selection:
+    config = workload.select
+    return Selection(
+        first=config.first,
+        window=None if config.window is None else (config.window.start, config.window.end),
+        most_intensive=config.most_intensive,
+        warm_up=config.warm_up or 0.0,
+        weeks=config.weeks,
+        between=None if config.dates is None else dates_in_log_time(config.dates, header, path),
+        whole_weeks=config.week_crossers is CleaningRule.DROP,
+        users=None if config.user is None else _numbers_of(config.user, header, path),
+        cut=None if workload.weeks is None else week_cut(workload.weeks, header, path),
+    )
+
+
+def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple[int, ...]:
+    """Return the codes of users; names are looked up in the header."""
+    codes = {name: code for code, name in names_of(header).get("user", {}).items()}
+    numbers = []
+    for user in users:
+        if isinstance(user, str) and user not in codes:
+            meant = nearest(user, list(codes)) if codes else " it has numbers only;"
+            raise InputError(f"{path}: there is no user {user!r};{meant} look at workload.select.user")
+        numbers.append(codes[user] if isinstance(user, str) else user)
+    return tuple(numbers)
+
+
+def _take(blocks: Iterator[JobBlock], limit: float) -> tuple[list[JobBlock], Iterator[JobBlock] | None]:
+    """Take blocks until there are more than `limit` jobs; None in place of the rest if there are not."""
+    held: list[JobBlock] = []
+    jobs = 0
+    for block in blocks:
+        held.append(block)
+        jobs += len(block)
+        if jobs > limit:
+            return held, blocks
+    return held, None
+
+
+def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
+    """Yield the blocks and let go of each, so that memory does not hold them twice."""
+    blocks.reverse()
+    while blocks:
+        yield blocks.pop()
+
+
+def _read_to_share(new_pass: Callable[[], _Pass]) -> tuple[_Log, int]:
+    """Read a log that runs are to share; return it with its bytes, too many to be kept if it is not held."""
+    log = _read(new_pass, SHARED_JOBS)
+    return log, _memory.MOST_BYTES + 1 if log.jobs is None else _memory.bytes_of(log.jobs)
+
+
+def _ordered(blocks: list[JobBlock]) -> JobBlock:
+    """Join blocks, which are let go of, in arrival order."""
+    jobs = JobBlock.concatenate(blocks)
+    blocks.clear()
+    return jobs if jobs.is_ordered() else jobs.select(jobs.arrival_order())
+
+
+def _held_workload(survey: _Pass, jobs: JobBlock, selection: Selection, factor: float) -> Workload:
+    span = find_span(selection, lambda: [jobs])
+    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor, survey.path)))
+
+    def again() -> Iterator[JobBlock]:
+        return (taken.select(slice(at, at + BLOCK_JOBS)) for at in range(0, len(taken), BLOCK_JOBS))
+
+    return survey.workload(span, again)
+
+
+def _cut(span: Span, blocks: Iterator[JobBlock], factor: float, path: Path) -> Iterator[JobBlock]:
+    """Yield the jobs of the span, the first one at time 0, so many times as fast."""
+    missing = span.jobs
+    for block in blocks:
+        rows = rows_in(span, block)[:missing]
+        if rows.size:
+            missing -= rows.size
+            yield _resolved(block.select(rows).shifted(-span.origin).with_load(factor), path)
+        if missing == 0:
+            return
+
+
+def _resolved(block: JobBlock, path: Path) -> JobBlock:
+    """Check that so far from the first job no run time is too short to be told."""
+    lost = (block.run_time > 0.0) & (block.submit_time + block.run_time == block.submit_time)
+    if lost.any():
+        row = int(np.argmax(lost))
+        raise InputError(
+            f"{path}: job {block.job_id[row]}: its run time of {block.run_time[row]:g} s is too short to be "
+            f"told {block.submit_time[row]:.6g} s after the first job; cut the log with workload.select"
+        )
+    return block

@@ -1,0 +1,198 @@
+"""Calendar dates and times of logs, and their exactness."""
+
+from __future__ import annotations
+
+import datetime
+import zoneinfo
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.errors import InputError
+from mlsim.scenario import DatesConfig
+from mlsim.workload.swf_fields import Header
+
+_QUARTER = 900.0
+"""Seconds between which no clock is changed."""
+
+
+def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[float, float]:
+    """Convert dates to log time [s].
+
+    Parameters
+    ----------
+    dates
+        Dates, with or without a time of day; one without a zone is on the clocks of the log's time zone.
+    header
+        Of the log: ``UnixStartTime`` is time 0 as seconds since 1970 (UTC); the zone is
+        ``TimeZoneString`` (a name of the time zone database), else ``TimeZone`` (s east of UTC), else UTC.
+    path
+        The log, for messages.
+
+    Returns
+    -------
+    start, end
+        Infinite where there is no bound.
+
+    Raises
+    ------
+    InputError
+        The header does not tell its start, or its time zone is not known.
+    """
+    zero, zone = start_and_zone(header, path)
+    if zero is None:
+        raise InputError(
+            f"{path}: the header has no UnixStartTime, so that calendar dates mean nothing\n"
+            "  select by workload.select.window or weeks instead"
+        )
+    start, end = (None if text is None else _unix(text, zone) - zero for text in (dates.start, dates.end))
+    return -np.inf if start is None else start, np.inf if end is None else end
+
+
+def start_and_zone(header: Header, path: Path) -> tuple[float | None, datetime.tzinfo]:
+    """Return time 0 of a log in seconds since 1970 (UTC), None if its header does not tell, and its zone.
+
+    Raises
+    ------
+    InputError
+        One of them makes no sense.
+    """
+    return _number(header, "UnixStartTime", path), _zone(header, path)
+
+
+def _unix(text: str, zone: datetime.tzinfo) -> float:
+    moment = datetime.datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+
+
+def _zone(header: Header, path: Path) -> datetime.tzinfo:
+    name = header.get("TimeZoneString")
+    if isinstance(name, str) and name:
+        try:
+            return zoneinfo.ZoneInfo(name)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+            raise InputError(
+                f"{path}: the time zone {name!r} of the header is not in this system's time zone database\n"
+                "  install tzdata, or give dates with their distance from UTC: 2002-08-01T00:00+02:00"
+            ) from error
+    east = _number(header, "TimeZone", path)
+    return datetime.timezone(datetime.timedelta(seconds=east or 0))
+
+
+def _number(header: Header, key: str, path: Path) -> float | None:
+    value = header.get(key)
+    if value is None:
+        return None
+    try:
+        return float(value) if isinstance(value, str) else float(value[0])
+    except ValueError as error:
+        raise InputError(f"{path}: {key} of the header is {value!r}, which is no number") from error
+
+
+def local_times(times: Floats, header: Header, path: Path) -> Floats:
+    """Convert times of a log [s] to seconds since 1970 on the clocks of the log's time zone.
+
+    Without ``UnixStartTime`` in the header, time 0 is 1970-01-01 (a Thursday) on these clocks.
+    """
+    zero = _number(header, "UnixStartTime", path)
+    if zero is None:
+        return times
+    zone = _zone(header, path)
+    unix = times + zero
+    quarters, of = np.unique(unix // _QUARTER, return_inverse=True)
+    found: Floats = unix + np.array([_east(zone, quarter * _QUARTER) for quarter in quarters.tolist()])[of]
+    return found
+
+
+def _east(zone: datetime.tzinfo, unix: float) -> float:
+    """Return how far clocks are ahead of UTC at a time [s]."""
+    offset = datetime.datetime.fromtimestamp(unix, zone).utcoffset()
+    return 0.0 if offset is None else offset.total_seconds()
+
+
+SURE_DIGITS = 15
+"""Decimal numbers of so many digits are all different as float64."""
+_FINEST = Decimal("1e-9")
+_LIMIT = 2.0**63
+
+
+def check_distinct(place: str, texts: Sequence[str], values: Floats, job: Callable[[int], object]) -> None:
+    """Check that submit times which are written differently stay different.
+
+    Parameters
+    ----------
+    place
+        What the message begins with.
+    texts
+        As they are written, decimal numbers; an empty one stands for what its float64 is in short.
+    values
+        What they are as float64.
+    job
+        What the message calls the job of a row.
+
+    Raises
+    ------
+    InputError
+        If two of them become one; the message names both.
+    """
+    found = _merged(texts, values)
+    if found is not None:
+        one, other = min(found), max(found)
+        raise InputError(
+            f"{place}: jobs {job(one)} and {job(other)}: submit_time {_shown(texts, values, one)} and "
+            f"{_shown(texts, values, other)} cannot be told apart: so far from 0 both become "
+            f"{float(values[one])!r}\n  subtract the first submit time from all, or round them"
+        )
+
+
+def _merged(texts: Sequence[str], values: Floats) -> tuple[int, int] | None:
+    """Find two times that are written differently and are one float64."""
+    order = np.argsort(values, kind="stable")
+    for place in np.flatnonzero(np.diff(values[order]) == 0).tolist():
+        one, other = int(order[place]), int(order[place + 1])
+        if texts[one] != texts[other]:
+            difference = _exact(texts[one], values[one]) - _exact(texts[other], values[other])
+            if abs(difference) >= _FINEST:
+                return one, other
+    return None
+
+
+def _exact(text: str, value: float) -> Decimal:
+    try:
+        return Decimal(text or repr(float(value)))
+    except InvalidOperation:
+        return Decimal(float(value))  # no number; that is for the column's own check
+
+
+def _shown(texts: Sequence[str], values: Floats, row: int) -> str:
+    return texts[row][:60] or repr(float(values[row]))
+
+
+def exact_id(text: str | bytes) -> int | None:
+    """Return the identifier that a text is, exactly; None unless it is a whole number from 0 below 2^63."""
+    number = text.removeprefix("+") if isinstance(text, str) else text.removeprefix(b"+")
+    if number.isdigit() and number.isascii():
+        found = int(number)
+    else:
+        try:
+            value = float(number)
+        except ValueError:
+            return None
+        if not 0 <= value < _LIMIT or not value.is_integer():
+            return None
+        found = int(value)
+    return found if found < 2**63 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Rates that convert operations and bytes to seconds."""
+
+    speed: float
+    """FLOP/s of a processor of the log."""
+    bandwidth: float
+    """bit/s of the link of a processor."""

@@ -1,0 +1,310 @@
+"""Workloads learned from a log: AccaSim's generator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim._files import read_json
+from mlsim._jit import inner_kernel, kernel
+from mlsim.errors import InputError
+from mlsim.workload.models.model_base import (
+    DRAWN,
+    base_header,
+    check_factor,
+    check_seed,
+    factor_words,
+    factored,
+)
+from mlsim.workload.workload_jobs import JobBlock
+
+SLOTS: Final = 48
+SLOT: Final = 1800.0
+"""Seconds of a slot."""
+DAY: Final = 86400.0
+HOURS, WEEKDAYS, MONTHS = 0, 24, 31
+"""Where the counts and shares of hours, weekdays (Monday first) and months begin."""
+N_COUNTS: Final = 43
+
+_MOST_PROGRESS: Final = 2.0
+
+
+@inner_kernel
+def month_of(day: int) -> int:
+    """Return the month, 0 to 11, of a day since 1970-01-01 (proleptic Gregorian calendar)."""
+    shifted = day + 719468
+    of_era = shifted - shifted // 146097 * 146097
+    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    return int(((5 * of_year + 2) // 153 + 2) % 12)
+
+
+@inner_kernel
+def _progress(time: float, jobs: int, counts: Ints, shares: Floats) -> float:
+    """Return by how much the hour, weekday and month of a time have more jobs so far than their shares."""
+    day = int(time // DAY)
+    places = (HOURS + int(time % DAY // 3600.0), WEEKDAYS + (day + 3) % 7, MONTHS + month_of(day))
+    progress = 1.0
+    for place in places:
+        if shares[place] > 0.0:
+            progress *= counts[place] / (jobs * shares[place])
+    return min(progress, _MOST_PROGRESS)
+
+
+@inner_kernel
+def _count(time: float, counts: Ints) -> None:
+    day = int(time // DAY)
+    counts[HOURS + int(time % DAY // 3600.0)] += 1
+    counts[WEEKDAYS + (day + 3) % 7] += 1
+    counts[MONTHS + month_of(day)] += 1
+
+
+@inner_kernel
+def _after(time: float, weight: float, weights: Floats) -> float:
+    """Return when an amount of weight has passed since a time."""
+    begin = time - time % DAY
+    passed = time - begin
+    slot = int(passed // SLOT)
+    within = (passed - slot * SLOT) / SLOT
+    left = (1.0 - within) * weights[slot]
+    while weight >= left and weight > 0.0:
+        weight -= left
+        slot, within = slot + 1, 0.0
+        if slot == SLOTS:
+            slot, begin = 0, begin + DAY
+            if weight >= 1.0:
+                begin += DAY * (weight // 1.0)
+                weight -= weight // 1.0
+        left = weights[slot]
+    if weight <= 0.0 or weights[slot] <= 0.0:
+        return float(begin + (slot + within) * SLOT)
+    return float(begin + (slot + within + weight / weights[slot]) * SLOT)
+
+
+@kernel
+def weight_at(times: Floats, weights: Floats, found: Floats) -> None:
+    """Find the weight that has passed from time 0 until each time (s)."""
+    before = np.zeros(SLOTS + 1)
+    for slot in range(SLOTS):
+        before[slot + 1] = before[slot] + weights[slot]
+    for k in range(len(times)):
+        passed = times[k] % DAY
+        slot = int(passed // SLOT)
+        found[k] = times[k] // DAY + before[slot] + (passed / SLOT - slot) * weights[slot]
+
+
+@kernel
+def arrivals(
+    drawn: Floats, most: float, weights: Floats, shares: Floats, counts: Ints, state: Floats, found: Floats
+) -> None:
+    """Draw the next submit times.
+
+    Parameters
+    ----------
+    drawn
+        Weights between submissions, 0 to `most`, one for each job.
+    most
+        The largest weight between two submissions of the log (v_max).
+    weights, shares
+        Of the slots; and of hours, weekdays, months.
+    counts
+        Jobs so far by hour, weekday, month; updated.
+    state
+        The last submit time (s, local time since 1970), and jobs so far; updated.
+    found
+        Receives the times.
+    """
+    least = 1.0 / SLOTS
+    for k in range(len(drawn)):
+        time, jobs = state[0], int(state[1])
+        limit = most
+        if jobs > 0 and most > least:
+            limit = most - (most - least) * (1.0 - _progress(time, jobs, counts, shares))
+        time = _after(time, drawn[k] * limit / most if most > 0.0 else 0.0, weights)
+        _count(time, counts)
+        state[0], state[1] = time, jobs + 1
+        found[k] = time
+
+
+VERSION: Final = 1
+GIGA: Final = 1e9
+
+
+@dataclass(frozen=True)
+class LearnedModel:
+    """What was learned of a log.
+
+    Attributes
+    ----------
+    of
+        Name of the log.
+    jobs
+        How many it has.
+    start
+        When the first job was submitted: seconds since 1970 on the clocks of the log's time zone.
+    processors
+        Of the machine.
+    gflops
+        Speed of a processor [GFLOP/s].
+    slots
+        Share of the jobs in each half hour of the day.
+    shares
+        Share of the jobs by hour, weekday (Monday first) and month: 24 + 7 + 12 numbers.
+    intervals, flop
+        Quantiles of the weight between jobs, and of the work of jobs [FLOP], in equal steps from the least
+        to the largest.
+    serial
+        Share of jobs of one processor.
+    sizes, size_shares
+        Sizes of the parallel jobs, and their shares among them.
+    longest
+        Run time of the longest job [s].
+    """
+
+    of: str
+    jobs: int
+    start: float
+    processors: int
+    gflops: float
+    slots: tuple[float, ...]
+    shares: tuple[float, ...]
+    intervals: tuple[float, ...]
+    flop: tuple[float, ...]
+    serial: float
+    sizes: tuple[int, ...]
+    size_shares: tuple[float, ...]
+    longest: float
+
+    def text(self) -> str:
+        """Return the model as JSON."""
+        return json.dumps({"mlsim_model": VERSION, "method": "slot weights", **asdict(self)}, indent=1) + "\n"
+
+
+def is_model_file(name: str) -> bool:
+    """Whether the name of a model is that of a file that ``mlsim workload fit`` writes."""
+    return name.endswith(".json")
+
+
+def read_model(path: str | Path) -> LearnedModel:
+    """Read a model.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is none.
+    """
+    found = read_json(Path(path))
+    try:
+        if found["mlsim_model"] != VERSION:
+            raise InputError(f"{path}: a model of version {found['mlsim_model']}; this mlsim reads {VERSION}")
+        values: dict[str, Any] = {field.name: found[field.name] for field in fields(LearnedModel)}
+        for name, value in values.items():
+            values[name] = tuple(value) if isinstance(value, list) else value
+        model = LearnedModel(**values)
+        _check(model)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: is no model that mlsim workload fit has written ({error})") from error
+    return model
+
+
+def _check(model: LearnedModel) -> None:
+    """Raise ValueError where a model makes no sense."""
+    numbers = (*model.slots, *model.shares, *model.size_shares, *model.intervals, *model.flop)
+    whole = np.array([*numbers, model.gflops, model.longest, model.start, model.serial], np.float64)
+    if not np.all(np.isfinite(whole)) or np.any(np.array(numbers) < 0) or not 0 <= model.serial <= 1:
+        raise ValueError("a number is below 0, or none")
+    if len(model.slots) != SLOTS or len(model.shares) != N_COUNTS or not abs(sum(model.slots) - 1) < 1e-6:
+        raise ValueError("shares do not add up to 1, or are too few")
+    if len(model.sizes) != len(model.size_shares) or min(len(model.intervals), len(model.flop)) < 2:
+        raise ValueError("columns of unequal length")
+    if not (model.gflops > 0 and model.longest > 0 and model.processors >= 1):
+        raise ValueError("gflops, longest and processors are above 0")
+
+
+class Learned:
+    """A workload as that of a log.
+
+    Parameters
+    ----------
+    model
+        What was learned.
+    processors
+        Of the machine; larger sizes are left out.
+    seed
+        Of all random numbers.
+    estimate_factor
+        Least and largest of walltime / run time, drawn uniformly for each job.
+
+    Attributes
+    ----------
+    header : dict
+        What a log says of how it was made.
+
+    Raises
+    ------
+    InputError
+        An argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        model: LearnedModel,
+        *,
+        processors: int,
+        seed: int = 0,
+        estimate_factor: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
+        check_factor(estimate_factor)
+        check_seed(seed)
+        self._model, self._seed, self._factor = model, seed, estimate_factor
+        sizes, shares = np.array(model.sizes, np.int64), np.array(model.size_shares)
+        fit = sizes <= processors
+        parallel = shares[fit] / max(shares[fit].sum(), 1e-300) * (1.0 - model.serial)
+        self._sizes = np.concatenate([[1], sizes[fit]])
+        until = np.cumsum(np.concatenate([[model.serial if len(parallel) else 1.0], parallel]))
+        self._until = until / until[-1]
+        note = f"what was learned of {model.of}: seed {seed}, {factor_words(estimate_factor)}"
+        midnight = model.start - model.start % DAY
+        self.header = base_header(note, processors) | {"UnixStartTime": str(int(midnight))}
+
+    def stream(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order without end; time 0 is midnight before the log's first job."""
+        model = self._model
+        weights, shares = np.array(model.slots), np.array(model.shares)
+        intervals, works, sizes, walltimes = (np.random.default_rng((self._seed, 4, k)) for k in range(4))
+        quantiles, most = np.array(model.intervals), model.intervals[-1]
+        counts, state = np.zeros(N_COUNTS, np.int64), np.array([model.start, 0.0])
+        midnight = model.start - model.start % DAY
+        flop = np.array(model.flop)
+        while True:
+            times = np.empty(DRAWN)
+            arrivals(_drawn(quantiles, intervals), most, weights, shares, counts, state, times)
+            work = _drawn(flop, works) / (model.gflops * GIGA)  # processor-seconds
+            needed = np.searchsorted(self._sizes, np.ceil(work / model.longest))
+            low = np.where(needed > 0, self._until[np.minimum(needed, len(self._sizes) - 1) - 1], 0.0)
+            drawn = low + sizes.random(DRAWN) * (1.0 - low)
+            first = np.searchsorted(self._until, sizes.random(DRAWN), "right")
+            again = np.searchsorted(self._until, drawn, "right")
+            rows = np.minimum(np.where(first >= needed, first, again), len(self._sizes) - 1)
+            run_time = np.maximum(np.ceil(work / self._sizes[rows]), 1.0)
+            yield JobBlock(
+                job_id=np.full(DRAWN, -1, np.int64),
+                submit_time=np.floor(times - midnight),
+                run_time=run_time,
+                walltime=factored(run_time, self._factor, walltimes),
+                processors=self._sizes[rows],
+                status=np.ones(DRAWN, np.int64),
+            )
+
+
+def _drawn(quantiles: Floats, rng: np.random.Generator) -> Floats:
+    """Draw from a distribution by its quantiles, in equal steps."""
+    places = np.linspace(0.0, 1.0, len(quantiles))
+    drawn: Floats = np.interp(rng.random(DRAWN), places, quantiles)
+    return drawn

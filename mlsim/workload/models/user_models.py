@@ -1,0 +1,209 @@
+"""User-defined models of workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.errors import InputError, user_code_error
+from mlsim.plugins import Family, check_plugin, make_callable
+from mlsim.scenario import WorkloadModel, parameters_of
+from mlsim.scenario.values.unit_types import nearest
+from mlsim.workload.models.model_base import (
+    MOST_PROCESSORS,
+    base_header,
+    check_factor,
+    check_seed,
+    factor_words,
+    factored,
+)
+from mlsim.workload.named_columns import IF_KNOWN
+from mlsim.workload.workload_jobs import JobBlock
+
+GENERATORS: Final = Family(
+    "workload model",
+    "workload.generate.model",
+    "mlsim.workloads",
+    ("draw",),
+    (*WorkloadModel, *WorkloadModel.aliases()),
+    "docs/reference/workloads.md",
+    arguments=2,
+)
+_REQUIRED = ("submit_time", "run_time", "processors")
+_KNOWN = (*_REQUIRED, "walltime", *IF_KNOWN)
+_LARGEST = 2.0**53
+
+
+def check_model(name: str, execute: bool) -> None:
+    """Check a model of the user's own.
+
+    Parameters
+    ----------
+    name
+        With its file as it was found.
+    execute
+        Whether it is made; otherwise no code of its is executed.
+
+    Raises
+    ------
+    InputError
+        If it cannot be found, made or used.
+    """
+    check_plugin(GENERATORS, name, execute, entry_points)
+
+
+class OwnModel:
+    """A workload that code of the user's own draws.
+
+    Parameters
+    ----------
+    name
+        ``path/file.py:model``, the path seen from the current directory, or the name of an entry point;
+        with its parameters.
+    processors
+        Of the machine.
+    seed
+        Of the random numbers that the code is given.
+    estimate_factor
+        Least and largest of walltime / run time, drawn uniformly for each job; None: as the code says, and
+        where it does not the run time.
+
+    Raises
+    ------
+    InputError
+        If there is no such code, or an argument makes no sense.
+    """
+
+    def __init__(
+        self, name: str, *, processors: int, seed: int, estimate_factor: tuple[float, float] | None
+    ) -> None:
+        if not 1 <= processors <= MOST_PROCESSORS:
+            raise InputError(f"processors: {processors}; allowed: 1 to {MOST_PROCESSORS:,}")
+        check_seed(seed)
+        if estimate_factor is not None:
+            check_factor(estimate_factor)
+        self._title = f"{GENERATORS.name} {name}"
+        self._draw = make_callable(GENERATORS, name, entry_points)
+        self._processors, self._seed, self._factor = processors, seed, estimate_factor
+        values = "".join(f", {key} {value!r}" for key, value in parameters_of(name).items())
+        by = "" if estimate_factor is None else f", {factor_words(estimate_factor)}"
+        note = " ".join(f"{name}{values}, seed {seed}{by}".split())
+        self.header = base_header(note, processors)
+
+    def stream(self) -> Iterator[JobBlock]:
+        """Yield the jobs, checked; the code is called anew with the same random numbers.
+
+        Raises
+        ------
+        InputError
+            If the code fails, or yields what are no jobs in arrival order.
+        """
+        drawn, walltimes = (np.random.default_rng((self._seed, 4, k)) for k in range(2))
+        made, now, names = 0, 0.0, None
+        tables = self._tables(drawn)
+        while (table := self._next(tables, made)) is not None:
+            place = f"{self._title}: jobs after the first {made:,}"
+            names = self._checked_names(place, table, names)
+            columns = {name: _numbers(place, name, table[name]) for name in names}
+            self._check_values(place, columns, now)
+            size = columns["submit_time"].size
+            if size:
+                made, now = made + size, float(columns["submit_time"][-1])
+                yield self._block(columns, walltimes)
+
+    def _tables(self, rng: np.random.Generator) -> Iterator[Any]:
+        try:
+            return iter(self._draw(self._processors, rng))
+        except BaseException as error:  # whatever the user's code raises
+            raise user_code_error(f"{self._title}: cannot draw jobs", error) from error
+
+    def _next(self, tables: Iterator[Any], made: int) -> Any:
+        """Return the next table; None at the end."""
+        try:
+            return next(tables, None)
+        except BaseException as error:  # whatever the user's code raises
+            raise user_code_error(f"{self._title}: failed after {made:,} jobs", error) from error
+
+    def _checked_names(self, place: str, table: Any, before: list[str] | None) -> list[str]:
+        if not (isinstance(table, Mapping) or hasattr(table, "columns")):
+            raise InputError(
+                f"{place}: a {type(table).__name__}; allowed: a mapping of names to columns, or a data frame"
+            )
+        names = [str(name) for name in (table if isinstance(table, Mapping) else table.columns)]
+        for name in names:
+            if name not in _KNOWN:
+                raise InputError(
+                    f"{place}: column {name!r} is unknown;{nearest(name, _KNOWN)} "
+                    f"allowed: {', '.join(_KNOWN)}"
+                )
+        if missing := [name for name in _REQUIRED if name not in names]:
+            raise InputError(f"{place}: no column {' and no '.join(missing)}; see {GENERATORS.page}")
+        if before is not None and set(names) != set(before):
+            raise InputError(
+                f"{place}: columns {', '.join(names)}; allowed: those of the jobs before, {', '.join(before)}"
+            )
+        return names
+
+    def _check_values(self, place: str, columns: Mapping[str, Floats], now: float) -> None:
+        size = columns["submit_time"].size
+        for name, values in columns.items():
+            if values.size != size:
+                raise InputError(f"{place}: {values.size} values of {name}, and {size} of submit_time")
+            low, allowed = _LEAST.get(name, (-1.0, "a whole number, -1 (unknown) or more"))
+            wrong = ~((values >= low) & (values <= _LARGEST))
+            if name == "walltime":
+                wrong |= values == 0
+            elif name not in ("submit_time", "run_time"):
+                wrong |= values != np.floor(values)
+            if wrong.any():
+                raise InputError(f"{place}: {name} {values[np.argmax(wrong)]:g}; allowed: {allowed}")
+        if np.any(columns["processors"] > self._processors):
+            raise InputError(
+                f"{place}: a job asks for {columns['processors'].max():g} processors, and the machine has "
+                f"{self._processors}"
+            )
+        times = np.append(now, columns["submit_time"])
+        if np.any(np.diff(times) < 0):
+            row = int(np.argmax(np.diff(times) < 0))
+            raise InputError(
+                f"{place}: submitted at {times[row + 1]:g} s, after a job submitted at {times[row]:g} s; "
+                "allowed: jobs in arrival order"
+            )
+
+    def _block(self, columns: Mapping[str, Floats], walltimes: np.random.Generator) -> JobBlock:
+        run_time = columns["run_time"]
+        if self._factor is not None:
+            walltime = np.maximum(factored(run_time, self._factor, walltimes), 1.0)
+        else:
+            walltime = columns.get("walltime", np.where(run_time > 0, run_time, 1.0))
+        codes: dict[str, Any] = {name: columns[name].astype(np.int64) for name in IF_KNOWN if name in columns}
+        return JobBlock(
+            job_id=np.full(run_time.size, -1, np.int64),
+            submit_time=columns["submit_time"],
+            run_time=run_time,
+            walltime=walltime,
+            processors=columns["processors"].astype(np.int64),
+            **codes,
+        )
+
+
+_LEAST = {
+    "submit_time": (0.0, "seconds from the start, 0 or more, below 2^53"),
+    "run_time": (0.0, "seconds, 0 or more, below 2^53"),
+    "walltime": (0.0, "seconds, more than 0, below 2^53"),
+    "processors": (1.0, "a whole number, 1 or more"),
+}
+
+
+def _numbers(place: str, name: str, column: Any) -> Floats:
+    try:
+        values = np.ascontiguousarray(column, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{place}: {name}: {str(error)[:100]}; allowed: numbers") from error
+    if values.ndim != 1:
+        raise InputError(f"{place}: {name} has {values.ndim} dimensions; allowed: 1")
+    return values

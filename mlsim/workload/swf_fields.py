@@ -1,0 +1,270 @@
+"""The 18 columns of the Standard Workload Format, and its header."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._files import json_of
+from mlsim.errors import InputError
+
+
+class Field(IntEnum):
+    """A column of SWF v2.2; its value is the column's place, counted from zero.
+
+    Source: Chapin et al. (1999), "Benchmarks and standards for the evaluation of parallel job
+    schedulers", and the format's definition in the Parallel Workloads Archive. In every column -1
+    means "not known". Times are seconds, memory is KB a processor.
+    """
+
+    JOB_ID = 0
+    SUBMIT_TIME = 1
+    WAIT_TIME = 2
+    RUN_TIME = 3
+    ALLOCATED_PROCESSORS = 4
+    AVERAGE_CPU_TIME = 5
+    USED_MEMORY = 6
+    REQUESTED_PROCESSORS = 7
+    REQUESTED_TIME = 8
+    REQUESTED_MEMORY = 9
+    STATUS = 10
+    USER = 11
+    GROUP = 12
+    EXECUTABLE = 13
+    QUEUE = 14
+    PARTITION = 15
+    PRECEDING_JOB = 16
+    THINK_TIME = 17
+
+    @property
+    def label(self) -> str:
+        """The name in lower case, as messages and CSV columns spell it."""
+        return self.name.lower()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only whole numbers make sense: identifiers, counts and codes."""
+        return self not in _MEASURES
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        if self is Field.JOB_ID:
+            return "a whole number from 0 up, below 2^63"
+        if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
+            return "seconds from 0 up, or -1 for unknown, below 2^53"
+        if self is Field.REQUESTED_TIME:
+            return "a finite decimal number of seconds below 2^53, or -1 for unknown"
+        return "a whole number" if self.is_whole else "a finite decimal number"
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which of the values the column allows."""
+        fits = np.isfinite(values)
+        if self.is_whole:
+            most = _LARGEST_ID if self in IDENTIFIERS else LARGEST_WHOLE
+            fits &= (np.floor(values) == values) & (np.abs(values) <= most)
+        if self is Field.JOB_ID:
+            fits &= values >= 0
+        if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
+            fits &= (values >= 0) | (values == -1)
+        if self in SCHEDULED:
+            fits &= values < LARGEST_WHOLE
+        return fits
+
+
+class LoopField(IntEnum):
+    """A column about the loop that a job executes; only CSV workloads have them, -1 is "not known".
+
+    Their places follow those of :class:`Field`.
+
+    ``LOOP_ITERATIONS`` is the number of its iterations, ``LOOP_LIMIT`` the most steps of a pixel where
+    the iterations are those of a Mandelbrot image.
+    """
+
+    LOOP_ITERATIONS = 18
+    LOOP_LIMIT = 19
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        return "a whole number from 1 up, or -1 for unknown"
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which of the values the column allows."""
+        whole = np.isfinite(values) & (np.floor(values) == values) & (values <= LARGEST_WHOLE)
+        fits: NDArray[np.bool_] = whole & ((values >= 1) | (values == -1))
+        return fits
+
+
+class ClassField(IntEnum):
+    """A column about a job's class of service; SWF logs do not have it, -1 is "not known".
+
+    Its place follows those of :class:`LoopField`. ``QOS`` is the class (quality) of service, a code.
+    """
+
+    QOS = 20
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        return "a whole number"
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which of the values the column allows."""
+        fits: NDArray[np.bool_] = (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
+        return fits
+
+
+class NodeField(IntEnum):
+    """A column about the nodes of a job; SWF logs do not have it, -1 is "not known".
+
+    Its place follows that of :class:`ClassField`. ``NODE_COUNT`` is how many nodes the job asks for.
+    """
+
+    NODE_COUNT = 21
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        return "a whole number from 1 up, or -1 for unknown"
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which of the values the column allows."""
+        return LoopField.LOOP_ITERATIONS.allows(values)
+
+
+class LeaveField(IntEnum):
+    """A column about a job that was cancelled before it ran; SWF logs do not have it, -1 is "not known".
+
+    Its place follows that of :class:`NodeField`. ``WITHDRAW_TIME`` is when it left the queue, in s of the
+    log's own time.
+    """
+
+    WITHDRAW_TIME = 22
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        return Field.SUBMIT_TIME.expected
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which of the values the column allows."""
+        return Field.SUBMIT_TIME.allows(values)
+
+
+N_COLUMNS = len(Field) + len(LoopField) + len(ClassField) + len(NodeField) + len(LeaveField)
+"""Columns of a log, those of SWF first."""
+
+CODED = ("user", "group", "executable", "queue", "partition", "qos")
+"""Columns of codes, which may have names."""
+
+_MEASURES = frozenset(
+    {
+        Field.SUBMIT_TIME,
+        Field.WAIT_TIME,
+        Field.RUN_TIME,
+        Field.AVERAGE_CPU_TIME,
+        Field.USED_MEMORY,
+        Field.REQUESTED_TIME,
+        Field.REQUESTED_MEMORY,
+        Field.THINK_TIME,
+    }
+)
+
+IDENTIFIERS = (Field.JOB_ID, Field.PRECEDING_JOB)
+"""Columns of identifiers of jobs, which are exact as int64 where float64 would round them."""
+_LARGEST_ID = 2.0**63  # itself too large, but what the largest one becomes as float64
+
+SCHEDULED = (Field.SUBMIT_TIME, Field.RUN_TIME, Field.REQUESTED_TIME)
+"""Times that a simulation adds up: from 2^53 s on (285 million years) not even whole seconds differ."""
+
+LARGEST_WHOLE = 2.0**53  # up to here every whole number is a float64 of its own
+
+
+HeaderValue = str | list[str]
+Header = dict[str, HeaderValue]
+
+# "http://..." on a line of its own is the rest of the line above, not a key.
+_DIRECTIVE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*:(?!//)\s*(.*?)\s*")
+
+
+def add_directive(header: Header, comment: str) -> None:
+    """Add the directive of one comment line; lines of free text are ignored.
+
+    A key that comes again makes its value a list, in the order of the lines.
+
+    Parameters
+    ----------
+    header
+        Extended in place.
+    comment
+        The line without its semicolon.
+
+    Examples
+    --------
+    >>> header = {}
+    >>> for line in (" MaxProcs: 240", " Queue: 1 day", " Queue: 2 night", " see there"):
+    ...     add_directive(header, line)
+    >>> header
+    {'MaxProcs': '240', 'Queue': ['1 day', '2 night']}
+    """
+    found = _DIRECTIVE.fullmatch(comment)
+    if found is None:
+        return
+    key, value = found.groups()
+    before = header.get(key)
+    if before is None:
+        header[key] = value
+    elif isinstance(before, list):
+        before.append(value)
+    else:
+        header[key] = [before, value]
+
+
+def header_lines(header: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
+    """Yield the comment lines that :func:`add_directive` reads back as `header`.
+
+    Raises
+    ------
+    ValueError
+        A key or a value cannot be written in a comment line.
+    """
+    for key, values in header.items():
+        if not is_directive(key, values):
+            raise ValueError(f"{key!r}: {values!r} cannot be an SWF directive (one word, one line of text)")
+        for value in [values] if isinstance(values, str) else values:
+            yield f";{_line(key, value)}"
+
+
+def is_directive(key: str, values: str | Sequence[str]) -> bool:
+    """Whether a key and its values can be written in comment lines."""
+    for value in [values] if isinstance(values, str) else values:
+        found = _DIRECTIVE.fullmatch(_line(key, value))
+        if found is None or found.groups() != (key, value):
+            return False
+    return True
+
+
+def _line(key: str, value: str) -> str:
+    return f" {key}: {value}".rstrip()
+
+
+def header_of_json(text: str) -> Header | None:
+    """Read a header written as JSON; None if it is no object of texts and lists of texts."""
+    try:
+        header = json_of(text, "header")
+    except InputError:
+        return None
+    return header if is_header(header) else None
+
+
+def is_header(value: object) -> bool:
+    """Whether a value has the form of a header."""
+    return isinstance(value, dict) and all(
+        isinstance(item, str) or (isinstance(item, list) and all(isinstance(word, str) for word in item))
+        for item in value.values()
+    )

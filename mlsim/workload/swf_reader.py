@@ -1,0 +1,272 @@
+"""Reader of the Standard Workload Format, v2.2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
+from mlsim._files import named
+from mlsim._files.decoding import bounded_lines
+from mlsim.errors import InputError
+from mlsim.workload.compression import read_chunks
+from mlsim.workload.log_times import SURE_DIGITS, check_distinct, exact_id
+from mlsim.workload.swf_fields import IDENTIFIERS, Field, Header, add_directive
+from mlsim.workload.swf_kernel import COLUMNS, FULL, LINE, LOOK, POSITION, ROW, STATE_LENGTH, WIDTH
+
+Bytes = NDArray[np.uint8]
+
+BLOCK_JOBS = 65_536
+_SHOWN_CHARACTERS = 60
+_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class SwfBlock:
+    """Some jobs of a log, in the log's order."""
+
+    columns: Floats
+    """Shape (18, jobs): the columns of SWF in the order of :class:`Field`."""
+    lines: Ints
+    """Line number of each job in the decompressed file, from 1."""
+    extras: list[tuple[str, ...]]
+    """One tuple of strings a job, the columns after the 18th, if the reader was asked for them."""
+    exact: dict[int, tuple[int, int]] = dataclass_field(default_factory=dict)
+    """Row to job_id and preceding_job, of the rows in which float64 may not hold these."""
+
+    def __len__(self) -> int:
+        return self.lines.size
+
+    def identifiers(self) -> dict[Field, Ints]:
+        """Return the columns of identifiers, exactly."""
+        columns = self.columns
+        if self.exact:  # some of which are as float64 too large by one
+            columns = np.where(columns < 2.0**63, columns, 0.0)
+        found = {field: columns[field].astype(np.int64) for field in IDENTIFIERS}
+        for row, numbers in self.exact.items():
+            for field, number in zip(IDENTIFIERS, numbers, strict=True):
+                found[field][row] = number
+        return found
+
+    def column(self, field: Field) -> Floats:
+        """Return one column, float64, -1 where the log does not know."""
+        return np.ascontiguousarray(self.columns[field])
+
+
+class SwfReader:
+    """Reads one log from its start to its end, once.
+
+    Parameters
+    ----------
+    path
+        The log, compressed or not.
+    lenient
+        Skip and count broken lines.
+    extras
+        Keep the columns after the 18th, as text.
+    block_jobs
+        Jobs in a block.
+
+    Attributes
+    ----------
+    header : dict
+        Directives of the comment lines before the first job: str, or a list where a key came
+        repeatedly. Complete once the first block was yielded.
+    broken_lines : int
+        Broken lines skipped so far.
+
+    Raises
+    ------
+    InputError
+        From :meth:`blocks`: the file cannot be read, or a line is broken.
+    """
+
+    def __init__(
+        self, path: str | Path, *, lenient: bool = False, extras: bool = False, block_jobs: int = BLOCK_JOBS
+    ) -> None:
+        self.path = Path(path)
+        self.header: Header = {}
+        self.broken_lines = 0
+        self._lenient = lenient
+        self._wants_extras = extras
+        self._extras: list[tuple[str, ...]] = []
+        self._submits: dict[int, str] = {}  # row to text, of the rows that the kernel would not read
+        self._exact: dict[int, tuple[int, int]] = {}  # row to identifiers, likewise
+        self._columns = np.empty((COLUMNS, block_jobs))
+        self._lines = np.empty(block_jobs, np.int64)
+        self._tails = np.empty((block_jobs, 2), np.int64)
+        self._state = np.zeros(STATE_LENGTH, np.int64)
+
+    def blocks(self) -> Iterator[SwfBlock]:
+        """Yield the jobs in blocks; only the last one may be short."""
+        from mlsim.workload.swf_kernel import scan  # brings numba, which takes long to import
+
+        state = self._state
+        state[:] = 0
+        state[LINE] = 1
+        for text in _whole_lines(self.path):
+            state[POSITION] = 0
+            data = np.frombuffer(text, np.uint8)
+            while state[POSITION] < data.size:
+                before = int(state[ROW])
+                answer = scan(data, state, self._columns, self._lines, self._tails)
+                self._collect_extras(text, before)
+                if answer == FULL:
+                    yield self._take_block()
+                elif answer == LOOK:
+                    self._look(text)
+        if state[ROW]:
+            yield self._take_block()
+
+    def _take_block(self) -> SwfBlock:
+        rows = int(self._state[ROW])
+        self._state[ROW] = 0
+        self._check_submits(rows)
+        extras, self._extras = self._extras, []
+        exact, self._exact = self._exact, {}
+        return SwfBlock(self._columns[:, :rows].copy(), self._lines[:rows].copy(), extras, exact)
+
+    def _check_submits(self, rows: int) -> None:
+        """Check that submit times of more digits than a float64 has stay different."""
+        submits, self._submits = self._submits, {}
+        if submits:
+            texts = [submits.get(row, "") for row in range(rows)]
+            check_distinct(named(self.path), texts, self._columns[Field.SUBMIT_TIME, :rows], self._job_at)
+
+    def _job_at(self, row: int) -> str:
+        return f"{self._columns[Field.JOB_ID, row]:.0f} (line {self._lines[row]})"
+
+    def _collect_extras(self, text: bytes, first_row: int) -> None:
+        if self._wants_extras:
+            for start, end in self._tails[first_row : self._state[ROW]].tolist():
+                self._extras.append(_words(text[start:end]))
+
+    def _look(self, text: bytes) -> None:
+        """Deal with the line at the position, which the kernel would not read."""
+        state = self._state
+        start = int(state[POSITION])
+        end = text.index(b"\n", start)
+        line = text[start:end].strip()
+        if line.startswith(b";"):
+            add_directive(self.header, _as_text(line[1:]))
+        else:
+            self._take_line(line)
+        state[POSITION] = end + 1
+        state[LINE] += 1
+
+    def _take_line(self, line: bytes) -> None:
+        state = self._state
+        words = line.split()
+        problem = _problem(words, int(state[WIDTH]))
+        if problem is None:
+            row = int(state[ROW])
+            self._columns[:, row] = [float(word) for word in words[:COLUMNS]]
+            self._lines[row] = state[LINE]
+            if len(words[Field.SUBMIT_TIME]) > SURE_DIGITS:
+                self._submits[row] = words[Field.SUBMIT_TIME].decode()
+            job, preceding = (words[field] for field in IDENTIFIERS)
+            if max(len(job), len(preceding)) > SURE_DIGITS:
+                self._exact[row] = _exact(job), _exact(preceding)
+            if self._wants_extras:
+                self._extras.append(tuple(_as_text(word) for word in words[COLUMNS:]))
+            state[WIDTH] = len(words)
+            state[ROW] = row + 1
+        elif self._lenient:
+            self.broken_lines += 1
+        else:
+            raise InputError(_message(self.path, int(state[LINE]), problem, line))
+
+
+def read_swf(path: str | Path, *, lenient: bool = False, extras: bool = False) -> tuple[Header, SwfBlock]:
+    """Read a whole log into memory: its header and all its jobs.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a line is broken and `lenient` is false.
+    """
+    reader = SwfReader(path, lenient=lenient, extras=extras)
+    blocks = list(reader.blocks())
+    if not blocks:
+        return reader.header, SwfBlock(np.empty((COLUMNS, 0)), np.empty(0, np.int64), [])
+    columns = np.concatenate([block.columns for block in blocks], axis=1)
+    lines = np.concatenate([block.lines for block in blocks])
+    firsts = np.cumsum([0, *map(len, blocks)]).tolist()
+    exact = {
+        first + row: ids
+        for first, block in zip(firsts, blocks, strict=False)
+        for row, ids in block.exact.items()
+    }
+    return reader.header, SwfBlock(
+        columns, lines, [words for block in blocks for words in block.extras], exact
+    )
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Yield pieces of the file that start at a line's start and end with a newline."""
+    rest = b""
+    at_start = True
+    for chunk in bounded_lines(path, read_chunks(path), "log in SWF"):
+        text = rest + chunk
+        if at_start and len(text) >= len(_BYTE_ORDER_MARK):
+            text = text.removeprefix(_BYTE_ORDER_MARK)
+            at_start = False
+        end = text.rfind(b"\n") + 1
+        rest = text[end:]
+        if end:
+            yield text[:end]
+    if rest:
+        yield rest + b"\n"
+
+
+def _problem(words: list[bytes], width: int) -> str | None:
+    """Say what is wrong with a line of these columns, or None."""
+    if len(words) < COLUMNS:
+        return f"{len(words)} columns; expected at least {COLUMNS}"
+    numbers = [float(word) if _NUMBER.fullmatch(word) else np.nan for word in words[:COLUMNS]]
+    for field, word, number in zip(Field, words, numbers, strict=False):
+        too_long = field in IDENTIFIERS and number >= 0 and exact_id(word) is None
+        if too_long or not field.allows(np.array([number])).all():
+            return f"{field.label} (column {field + 1}) is {_shown(word)}; expected {field.expected}"
+    if width and len(words) != width:
+        return f"{len(words)} columns; expected {width}, as on the first line of numbers"
+    return None
+
+
+def _exact(word: bytes) -> int:
+    """Return an identifier, exactly."""
+    found = exact_id(word)
+    return int(float(word)) if found is None else found  # below 0: unknown
+
+
+def _message(path: Path, line_number: int, problem: str, line: bytes) -> str:
+    return (
+        f"{path}:{line_number}: broken line: {problem}\n"
+        f"  found: {_shown(line)}\n"
+        "  to skip and count such lines, set workload.lenient: true"
+    )
+
+
+def _shown(data: bytes) -> str:
+    """Return a text for a message: printable, quoted and short."""
+    text = _as_text(data[: _SHOWN_CHARACTERS + 1])
+    return ascii(text) if len(text) <= _SHOWN_CHARACTERS else ascii(text[:_SHOWN_CHARACTERS]) + " ..."
+
+
+def _words(data: bytes) -> tuple[str, ...]:
+    return tuple(_as_text(data).split())
+
+
+def _as_text(data: bytes) -> str:
+    """Decode as UTF-8, else as Latin-1, in which old logs spell names."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
