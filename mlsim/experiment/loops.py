@@ -434,10 +434,10 @@ def _pairs(pes: str) -> list[tuple[int, int]]:
         number, each = (int(match[1] or 1), int(match[2])) if match else (0, 0)
         if not number * each:
             raise InputError(
-                f"--pes {pes}: {part.strip()!r} is not NODESxPES; allowed: such as 16x16 (16 nodes of 16 "
-                f"PEs), 8 (one node) or 4x48,6x16, 1 to {MOST_PES:,} PEs"
+                f"--pes {pes:.60}: {part.strip()!r:.60} is not NODESxPES; allowed: such as 16x16 (16 nodes "
+                f"of 16 PEs), 8 (one node) or 4x48,6x16, 1 to {MOST_PES:,} PEs"
             )
-        check_pes(f"--pes {pes}", number * each)
+        check_pes(f"--pes {pes:.60}", number * each)
         pairs.append((number, each))
     return pairs
 
@@ -450,11 +450,11 @@ def _speeds(speeds: str, nodes: int) -> list[tuple[int, float]]:
         number = int(match[2] or 1) if match else 0
         if not (speed > 0.0 and number >= 1):
             raise InputError(
-                f"--speeds {speeds}: {part.strip()!r} is not SPEEDxNODES; allowed: such as 1x8,0.5x8 "
+                f"--speeds {speeds:.60}: {part.strip()!r:.60} is not SPEEDxNODES; allowed: such as 1x8,0.5x8 "
                 "(8 nodes of speed 1, then 8 of half the speed), speeds more than 0"
             )
         relative.append((number, speed))
     found = sum(number for number, _ in relative)
     if found != nodes:
-        raise InputError(f"--speeds {speeds}: for {found} nodes, and --pes has {nodes}; one a node")
+        raise InputError(f"--speeds {speeds:.60}: for {found} nodes, and --pes has {nodes}; one a node")
     return relative

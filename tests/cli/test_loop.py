@@ -110,6 +110,7 @@ def test_speeds_are_relative_to_the_speed_at_which_costs_hold(mlsim):
         (("--model", "cda"), ("cda", "cca")),
         (("--pes", "4xx4"), ("--pes 4xx4", "16x16")),
         (("--pes", "0x4"), ("--pes 0x4",)),
+        (("--pes", "4x" * 20_000), ("--pes 4x4x", "16x16")),
         (("--speeds", "1x3"), ("--speeds 1x3", "3 nodes", "has 4")),
         (("--speeds", "0x4"), ("--speeds 0x4", "more than 0")),
         (("--iterations", "-5"), ("application.iterations.count", "-5")),
@@ -129,6 +130,7 @@ def test_bad_input_is_one_clear_message(mlsim, small: Path, options, words):
     done = mlsim(*LOOP, *options)
     assert done.code == 2, done.out
     assert "Traceback" not in done.err
+    assert len(done.err) < 2_000
     for word in words:
         assert word in done.err
     assert names(small) == before

@@ -49,8 +49,9 @@ MOST_REFUSED: Final = 16
 
 
 class Nodes(NamedTuple):
-    """Nodes by resources, R of them, cores first. It goes with
-    :class:`~mlsim.batch.columns.job_columns.Columns`.
+    """Nodes by resources, R of them, cores first.
+
+    It goes with :class:`~mlsim.batch.columns.job_columns.Columns`.
 
     There, ``counts[FREE]`` are free nodes if these are given whole, else free cores.
 
