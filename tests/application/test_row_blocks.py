@@ -110,10 +110,10 @@ def test_blocks_of_any_size_give_the_same_chunks(
     assert (table.job == 7).all()
 
 
-def test_loops_come_in_order_of_start_and_job() -> None:
+def test_loops_come_in_the_order_given_in_blocks_of_any_size() -> None:
     store = ChunkStore(10, 4)
     loops = [kept(store, loop_of(seed, 20, technique="SS", execution=ExecutionConfig())) for seed in range(3)]
-    table = store.table(list(zip((30.0, 10.0, 10.0), (5, 9, 2), loops, strict=True)))
+    table = store.table(list(zip((10.0, 10.0, 30.0), (2, 9, 5), loops, strict=True)))
     assert isinstance(table, StoredChunks)
     assert table.job.tolist() == [2] * 20 + [9] * 20 + [5] * 20
     assert table.start.min() >= 10.0
