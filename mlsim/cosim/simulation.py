@@ -76,8 +76,6 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     steps = measured_power(scenario)
     tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
-        with importing():
-            pass
         return replay(scenario, machine, requests, workload, tell, steps)
     with importing():
         from mlsim.cosim.coupling import couple
