@@ -7,8 +7,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from mlsim._memory import importing
-
 
 def late(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
     """Make the ``__getattr__`` of a package.
@@ -43,12 +41,3 @@ def listed(package: str) -> Callable[[], list[str]]:
         return sorted({*own, *module["__all__"]})
 
     return names
-
-
-def load() -> None:
-    """Import what draws a picture, if it is not there yet."""
-    if "matplotlib.figure" in sys.modules:
-        return
-    with importing():
-        import matplotlib.backends.backend_agg
-        import matplotlib.figure  # noqa: F401 - the rest follows from it

@@ -285,7 +285,7 @@ MANY = r"""
 import contextlib, io, json, os, pickle, random, sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from mlsim._jit import kept, store
+from mlsim._jit import kernel_store, object_cache
 from mlsim._jit.kernel_store import announcer
 
 place, number, marker = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
@@ -312,7 +312,7 @@ def damage(path, others):
     return kind
 
 def called(by_numba):
-    kept._Budget.left = 0 if by_numba else 10**9
+    object_cache._Budget.left = 0 if by_numba else 10**9
     spec = spec_from_file_location("given", place / "given.py")
     module = sys.modules["given"] = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -321,7 +321,8 @@ def called(by_numba):
 expected = [called(False), called(True)][0]
 wrong, kinds, told, misses = [], {}, 0, 0
 for turn in range(number):
-    files = sorted(path for path in store._directory().iterdir() if path.is_file() and not path.is_symlink())
+    kept = kernel_store._directory().iterdir()
+    files = sorted(path for path in kept if path.is_file() and not path.is_symlink())
     chosen = draw.choice(files)
     kind = damage(chosen, [path for path in files if path != chosen])
     kinds[kind] = kinds.get(kind, 0) + 1

@@ -18,8 +18,8 @@ PACKAGE = Path(mlsim.__file__).parent
 STARTS = re.compile(r"\bsubprocess\b|\bmultiprocessing\b|ProcessPoolExecutor|os\.fork|os\.spawn|os\.exec")
 ELSEWHERE = {
     "_processes.py",
-    "experiment/ahead.py",  # asks whether it is one of several processes
-    "mpi/rca/hooks.py",  # the user's commands, by asyncio
+    "experiment/background_compile.py",  # asks whether it is one of several processes
+    "mpi/rca/agent_hooks.py",  # the user's commands, by asyncio
     "_forks.py",  # says in a message what to use
 }
 STUDY = """\

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim import _memory
+from mlsim import _shared
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
 from mlsim.application.profiles import Request, fixed_length, iteration_costs
@@ -189,16 +189,16 @@ class CostProfiles:
             return prefix, prefix.nbytes
 
         key = _shared_key(request)
-        return make()[0] if key is None else _memory.shared(key, make)
+        return make()[0] if key is None else _shared.shared(key, make)
 
 
 def _shared_key(request: Request) -> Hashable | None:
     """Return what the costs of a request depend on; None where runs do not share them."""
-    if not _memory.is_sharing():
+    if not _shared.is_sharing():
         return None
     identity = None
     if request.config.profile is CostProfile.FILE:
-        identity = _memory.file_identity(Path(request.path or request.config.path or ""))
+        identity = _shared.file_identity(Path(request.path or request.config.path or ""))
         if identity is None:
             return None
     seed = None if request.config.profile in _WITHOUT_SEED else request.seed

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mlsim._memory import importing
-from mlsim.application.technique_choice import check_technique
 from mlsim.batch.clock.clock_progress import Progress
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
@@ -156,6 +155,8 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     InputError
         If a file it names cannot be used.
     """
+    from mlsim.application.technique_choice import check_technique  # which replay never needs
+
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     if scenario.application.model is ApplicationModel.LOOP:

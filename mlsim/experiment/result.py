@@ -231,9 +231,9 @@ def _picture(result: Result) -> str:
     """Return the picture of the utilization, inside the page; nothing where no job ran."""
     if not len(result.records.occupancy.job):
         return ""
-    from mlsim import _late
+    from mlsim import _matplotlib
 
-    _late.load()
+    _matplotlib.load()
     from mlsim.analysis.plots import draw_utilization
 
     with TemporaryDirectory(prefix="mlsim-") as directory:

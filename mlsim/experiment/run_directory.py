@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import ref
 
-from mlsim import __version__, _late
+from mlsim import __version__, _matplotlib
 from mlsim._memory import give_back
 from mlsim.errors import InputError, user_code_error
 from mlsim.experiment.manifest import json_text, write_summary
@@ -293,7 +293,7 @@ def _version(library: str) -> str:
 def _draw(place: Place, directory: Path, result: Result) -> None:
     name = result.scenario.name
     with place.extra(directory / "gantt.png") as path:
-        _late.load()
+        _matplotlib.load()
         from mlsim.analysis.plots import draw_gantt
 
         draw_gantt(path, result.records, title=name)

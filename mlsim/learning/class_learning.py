@@ -12,7 +12,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim._files import expanded
-from mlsim._memory import bytes_of, shared
+from mlsim._shared import bytes_of, shared
 from mlsim.analysis.metrics.group_metrics import class_quality
 from mlsim.analysis.metrics.job_metrics import JOB_METRICS
 from mlsim.batch.clock.class_replay import ClassReplay, class_obstacle, replay_classes

@@ -15,7 +15,7 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim._files import expanded
-from mlsim._memory import bytes_of, forget, shared
+from mlsim._shared import bytes_of, forget, shared
 from mlsim.errors import MlsimError, OutputError
 from mlsim.experiment.study.axes import words_of
 from mlsim.experiment.study.executor_worker import Executor

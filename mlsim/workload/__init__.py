@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from mlsim.workload.log_scaling import Scaled, scale
     from mlsim.workload.log_source import Workload, open_workload
     from mlsim.workload.log_times import Rates
-    from mlsim.workload.log_writers import write_swf
     from mlsim.workload.models.model_fit import fit
     from mlsim.workload.resampled_logs import Resampled, resample
     from mlsim.workload.swf_fields import Field
     from mlsim.workload.swf_reader import SwfBlock, SwfReader, read_swf
+    from mlsim.workload.swf_writer import write_swf
     from mlsim.workload.workload_jobs import JobBlock
 
 __all__ = [
@@ -62,7 +62,7 @@ __getattr__ = late(
         "log_scaling": "scale Scaled",
         "log_source": "open_workload Workload",
         "log_times": "Rates",
-        "log_writers": "write_swf",
+        "swf_writer": "write_swf",
         "models.model_fit": "fit",
         "resampled_logs": "resample Resampled",
         "swf_fields": "Field",

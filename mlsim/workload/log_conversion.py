@@ -15,10 +15,10 @@ from mlsim.workload.log_formats import FORMATS, Format, LogReader, format_of
 from mlsim.workload.log_names import directives_of, listed_names, names_of
 from mlsim.workload.log_source import AS_LOGGED, open_workload
 from mlsim.workload.log_times import Rates
-from mlsim.workload.log_writers import write_swf
 from mlsim.workload.named_columns import log_of, named_columns
 from mlsim.workload.swf_fields import CODED, Header, is_directive
 from mlsim.workload.swf_reader import read_swf
+from mlsim.workload.swf_writer import write_swf
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
 _NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")

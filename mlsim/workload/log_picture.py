@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim import _late
+from mlsim import _matplotlib
 from mlsim.workload.log_facts import DAYS, Description
 
 _COLOURS = ("#1f77b4", "#d95f02")
@@ -26,7 +26,7 @@ def draw_page(path: Path, logs: Sequence[Description], form: str) -> None:
     form
         ``png``, ``pdf`` or ``svg``.
     """
-    _late.load()
+    _matplotlib.load()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim import _memory
+from mlsim import _shared
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import CleaningRule, Mapping, SelectConfig, WorkloadConfig, WorkloadFormat
 from mlsim.scenario.values.unit_types import nearest
@@ -220,7 +220,7 @@ def open_workload(
         return _Pass(config, origin, machine_processors, resources, rates, shared)
 
     key = _shared_key(config, origin, machine_processors, resources, rates, shared)
-    log = _read(new_pass, HELD_JOBS) if key is None else _memory.shared(key, lambda: _read_to_share(new_pass))
+    log = _read(new_pass, HELD_JOBS) if key is None else _shared.shared(key, lambda: _read_to_share(new_pass))
     selection = _selection(config, log.survey.header, log.survey.path)
     return log.selected(selection, config.select.scale_load, new_pass)
 
@@ -230,9 +230,9 @@ def _shared_key(config: WorkloadConfig, source: Path | Made, *machine: object) -
 
     What code of the user's own reads or draws is not shared: it may be of other files as well.
     """
-    if not _memory.is_sharing():
+    if not _shared.is_sharing():
         return None
-    identity = _memory.file_identity(source) if isinstance(source, Path) else source.identity
+    identity = _shared.file_identity(source) if isinstance(source, Path) else source.identity
     if identity is None or not isinstance(config.format, WorkloadFormat):
         return None
     without = config.model_copy(update={"select": SelectConfig(), "weeks": None, "path": ""})
@@ -333,7 +333,7 @@ def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
 def _read_to_share(new_pass: Callable[[], _Pass]) -> tuple[_Log, int]:
     """Read a log that runs are to share; return it with its bytes, too many to be kept if it is not held."""
     log = _read(new_pass, SHARED_JOBS)
-    return log, _memory.MOST_BYTES + 1 if log.jobs is None else _memory.bytes_of(log.jobs)
+    return log, _shared.MOST_BYTES + 1 if log.jobs is None else _shared.bytes_of(log.jobs)
 
 
 def _ordered(blocks: list[JobBlock]) -> JobBlock:

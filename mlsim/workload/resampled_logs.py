@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlsim import __version__, _memory
+from mlsim import __version__, _shared
 from mlsim._arrays import Ints
 from mlsim.errors import InputError
 from mlsim.scenario import MOST_RESAMPLED_WEEKS, ResampledBy, WorkloadConfig
@@ -112,7 +112,7 @@ class Resampled(Made):
     @property
     def identity(self) -> str | None:
         """What tells these jobs from others; None where the log's file cannot be told from others."""
-        identity = _memory.file_identity(self.log.path)
+        identity = _shared.file_identity(self.log.path)
         return None if identity is None else f"{identity}, {self.weeks} weeks by {self.by}, seed {self.seed}"
 
     @cached_property

@@ -19,15 +19,15 @@ from mlsim.scenario import from_mapping
 RUN = """
 import json, sys
 import mlsim
-from mlsim.experiment import ahead
+from mlsim.experiment import background_compile
 from mlsim.scenario import from_mapping
 
 started = []
-start = ahead._start
+start = background_compile._start
 def noted(room, scenario):
     started.append(room)
     return start(room, scenario)
-ahead._start = noted
+background_compile._start = noted
 result = mlsim.run(from_mapping(json.loads(sys.argv[1])))
 from mlsim.application.models.dca import run
 seconds = result.summary["self"]["compile_time"]
@@ -189,5 +189,5 @@ def test_what_writes_traces_can_be_compiled_without_a_run(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     kept = {path.name.split("-")[0] for path in (tmp_path / "kernels").glob("kernels-*/record.*.entry")}
-    assert "record.otf2.events.write_batch" in kept
+    assert "record.otf2.event_pass.write_batch" in kept
     assert not list((tmp_path / "kernels").glob("kernels-*/batch.*"))

@@ -94,7 +94,7 @@ def test_no_two_processes_get_the_same_number(tmp_path, locks, monkeypatch):
         def refuse(*_: object) -> None:
             raise OSError(errno.ENOLCK, "No locks available")
 
-        monkeypatch.setattr(result_directories.locks, "take", refuse)
+        monkeypatch.setattr(result_directories, "take", refuse)
     with multiprocessing.get_context("fork").Pool(4) as pool:
         names = [name for part in pool.map(_reserve_some, [(tmp_path / "r", 15)] * 4) for name in part]
     assert sorted(names) == [f"a-{number:03d}" for number in range(1, 61)]

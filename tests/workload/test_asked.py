@@ -11,8 +11,8 @@ from mlsim.errors import InputError
 from mlsim.platform import build_machine
 from mlsim.scenario import Mapping, PlatformConfig, WorkloadConfig, from_mapping
 from mlsim.workload import JobBlock, open_workload
-from mlsim.workload.log_writers import write_swf
 from mlsim.workload.swf_fields import Field
+from mlsim.workload.swf_writer import write_swf
 
 PLATFORM = {
     "nodes": [

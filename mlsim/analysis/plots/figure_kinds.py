@@ -59,15 +59,17 @@ KINDS: Mapping[str, Kind] = {
     "gantt": Kind("paper_runs:gantt", "which job held which node when", is_single=True),
     "utilization": Kind("paper_runs:utilization_lines", "shares of the cores over time"),
     "queue": Kind("paper_runs:queue", "waiting jobs over time"),
-    "slowdown-box": Kind("distributions:slowdown_box", "bounded slowdowns as boxes", has_tau=True),
-    "slowdown-ecdf": Kind("distributions:slowdown_ecdf", "share of jobs by bounded slowdown", has_tau=True),
-    "wait-ecdf": Kind("distributions:wait_ecdf", "share of jobs by wait"),
-    "wait-by-size": Kind("distributions:wait_by_size", "waits by processors asked for, as boxes"),
-    "chunk-sizes": Kind("paper_loops:chunk_sizes", "chunk sizes over scheduling steps", of_loops=True),
-    "loop-timeline": Kind(
-        "paper_loops:loop_timeline", "PEs of a loop over time", is_single=True, of_loops=True
+    "slowdown-box": Kind("distribution_plots:slowdown_box", "bounded slowdowns as boxes", has_tau=True),
+    "slowdown-ecdf": Kind(
+        "distribution_plots:slowdown_ecdf", "share of jobs by bounded slowdown", has_tau=True
     ),
-    "imbalance-profile": Kind("paper_loops:imbalance_profile", "finish times of PEs, sorted", of_loops=True),
+    "wait-ecdf": Kind("distribution_plots:wait_ecdf", "share of jobs by wait"),
+    "wait-by-size": Kind("distribution_plots:wait_by_size", "waits by processors asked for, as boxes"),
+    "chunk-sizes": Kind("figure_kinds:paper_chunk_sizes", "chunk sizes over scheduling steps", of_loops=True),
+    "loop-timeline": Kind(
+        "figure_kinds:loop_timeline", "PEs of a loop over time", is_single=True, of_loops=True
+    ),
+    "imbalance-profile": Kind("figure_kinds:imbalance_profile", "finish times of PEs, sorted", of_loops=True),
     "weekly": Kind("paper_runs:weekly_lines", "mean bounded slowdown by week", has_tau=True),
     "energy": Kind("paper_runs:energy", "power of the machine over time"),
 }
@@ -166,7 +168,7 @@ Runs = Mapping[str, Records]
 """Records whose chunks and PEs are those of one loop each."""
 
 
-def chunk_sizes_paper_loops(runs: Runs, width: float, height: float | None = None) -> Figure:
+def paper_chunk_sizes(runs: Runs, width: float, height: float | None = None) -> Figure:
     """Draw chunk sizes over scheduling steps, on a logarithmic scale (as Eleliemy 2021, Fig. 2.1).
 
     Parameters

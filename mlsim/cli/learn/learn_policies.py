@@ -98,9 +98,9 @@ def policies(
 
 def _draw(out: Path, samples: Samples, trim: int) -> None:
     """Write all pictures, one after the other."""
-    from mlsim import _late
+    from mlsim import _matplotlib
 
-    _late.load()
+    _matplotlib.load()
     from mlsim.analysis.plots.chart_style import write_picture
     from mlsim.learning.policy_delays import delay_pictures
 

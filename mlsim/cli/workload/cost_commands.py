@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlsim import _late
+from mlsim import _matplotlib
 from mlsim.cli.usage_errors import amount
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def write_costs(path: Path, values: Floats) -> None:
 
 def draw(path: Path, values: Floats, costs: CostsConfig, unit: str | None) -> None:
     """Draw costs, those of mandelbrot as their image."""
-    _late.load()
+    _matplotlib.load()
     from mlsim.analysis.plots import iteration_costs, write_picture
     from mlsim.scenario import CostProfile
 

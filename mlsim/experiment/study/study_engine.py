@@ -12,7 +12,7 @@ from typing import Any
 
 from mlsim._files import expanded, read_bytes
 from mlsim._forks import check_fork
-from mlsim._memory import forget
+from mlsim._shared import forget
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import words_of
 from mlsim.experiment.study.executor_worker import Executor

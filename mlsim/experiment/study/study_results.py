@@ -168,10 +168,10 @@ def _csv(table: Table) -> str:
 
 
 def _draw(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
-    from mlsim import _late
+    from mlsim import _matplotlib
 
     if study.pictures or study.subject.kind == "loops":
-        _late.load()
+        _matplotlib.load()
     if study.pictures:
         from mlsim.experiment.study.study_drawing import draw_pictures
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from mlsim._memory import forget
+from mlsim._shared import forget
 from mlsim.errors import OutputError
 from mlsim.experiment.study.executor_worker import Executor
 from mlsim.experiment.study.local_executors import Serial

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._files import read_bytes
-from mlsim._memory import sharing
+from mlsim._shared import sharing
 from mlsim.errors import MlsimError, StoppedError
 from mlsim.experiment.study.study_model import Done, OwnPicture, Task
 from mlsim.experiment.study.study_store import Store, beside_name, disk_error, write_whole
@@ -140,9 +140,9 @@ def _drawn(task: Task, name: str, picture: OwnPicture, simulated: Simulated) -> 
     """Draw a picture of this run alone beside its entry; return whether there is a place for it."""
     if task.store is None:
         return False
-    from mlsim import _late
+    from mlsim import _matplotlib
 
-    _late.load()
+    _matplotlib.load()
     path = Store(task.store).beside(task.key, beside_name(name))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, _image(picture, simulated, path.suffix))

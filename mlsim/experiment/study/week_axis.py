@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from mlsim._memory import forget, sharing
+from mlsim._shared import forget, sharing
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.experiment.study.axes import Axis, Point, points, week_axis
 from mlsim.experiment.study.subjects import Base, Subject

@@ -306,12 +306,12 @@ def test_killed_at_any_time_and_started_again(place):
     undisturbed = results_of(place / "out")
     code = (
         "import sys, os; from mlsim.experiment import load_study, run_study\n"
-        "from mlsim.experiment.study import executing\n"
-        "simulated = executing._simulated\n"
+        "from mlsim.experiment.study import study_worker\n"
+        "simulated = study_worker._simulated\n"
         "def slowly(task):\n"
         "    with open('log', 'a') as log: log.write(task.key + '\\n')\n"
         "    print('begun', flush=True); return simulated(task)\n"
-        "executing._simulated = slowly\n"
+        "study_worker._simulated = slowly\n"
         "run_study(load_study('.'), out='killed')\n"
     )
     random, kills = np.random.default_rng(None if THOROUGH else 1), 0

@@ -274,9 +274,9 @@ def write_search(store: Store, study: Study, rows: Sequence[StudyRow]) -> Result
 
 
 def _draw(results: Results, study: Study, outcome: Outcome) -> None:
-    from mlsim import _late
+    from mlsim import _matplotlib
 
-    _late.load()
+    _matplotlib.load()
     from mlsim.experiment.study.search.search_picture import draw_search
 
     assert study.search is not None, "called for searches only"

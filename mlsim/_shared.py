@@ -1,0 +1,92 @@
+"""What runs of one process have in common, kept from one to the next while a study goes on: logs, costs.
+
+Nothing is kept unless somebody asks for it with :func:`sharing`, so that a single run holds no more than it
+takes. What is kept is bounded: what was not used for longest goes first. Nobody writes into it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar
+
+import numpy as np
+
+MOST_BYTES = 256_000_000
+"""Bytes of all that is kept in a process."""
+
+Kept = TypeVar("Kept")
+
+_kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+_lock = RLock()
+_depth = 0
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Keep what runs have in common, and use it, while the block goes on; :func:`forget` lets go."""
+    global _depth
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+
+
+def is_sharing() -> bool:
+    """Return whether anything is kept at the moment."""
+    return _depth > 0
+
+
+def shared(key: Hashable, make: Callable[[], tuple[Kept, int]]) -> Kept:
+    """Return what is kept under a key, or make it.
+
+    Parameters
+    ----------
+    key
+        All that it depends on.
+    make
+        Makes it; returns it with its bytes. What has more than :data:`MOST_BYTES` is not kept.
+    """
+    with _lock:
+        if _depth == 0:
+            return make()[0]
+        if key in _kept:
+            _kept.move_to_end(key)
+            found: Kept = _kept[key][0]
+            return found
+        made, size = make()
+        if size <= MOST_BYTES:
+            _kept[key] = made, size
+            while sum(bytes_of for _, bytes_of in _kept.values()) > MOST_BYTES:
+                _kept.popitem(last=False)
+        return made
+
+
+def forget() -> None:
+    """Let go of all that is kept."""
+    with _lock:
+        _kept.clear()
+
+
+def file_identity(path: Path) -> tuple[Hashable, ...] | None:
+    """Return what tells a file, and its content, from others; None where it cannot be looked at."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def bytes_of(value: Any) -> int:
+    """Return the bytes of the arrays in an array, a record of arrays, or a mapping to arrays."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if is_dataclass(value):
+        return sum(bytes_of(getattr(value, column.name)) for column in fields(value))
+    return sum(map(bytes_of, value.values())) if isinstance(value, Mapping) else 0
