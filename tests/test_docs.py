@@ -225,3 +225,19 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert (made / page).stat().st_size > 5000, page
     assert "FAC2" in (made / "reference" / "techniques.html").read_text(encoding="utf-8")
     assert list(made.glob("gantt-*.png"))
+
+
+def test_the_way_of_a_run_names_files_and_functions_that_are_there() -> None:
+    rows = re.findall(
+        r"^\| [^|]+ \| (.+?) \| (.*?) \|$",
+        (REPOSITORY / "docs/explanation/how-a-run-works.md").read_text(),
+        re.M,
+    )
+    named = [
+        (re.findall(r"`([\w/]+\.py)`", files), re.findall(r"`([\w.]+)`", names)) for files, names in rows[1:]
+    ]
+    assert sum(map(len, (files for files, _ in named))) > 20
+    for files, names in named:
+        sources = "".join((REPOSITORY / "mlsim" / file).read_text() for file in files)
+        for name in names if files else ():
+            assert re.search(rf"(def|class) {name.rpartition('.')[2]}\b", sources), (files, name)
