@@ -9,8 +9,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.weekly.job_history import Categories, first_features
-from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
-from mlsim.workload.job_selection import recorded_starts
+from mlsim.workload.job_selection import WEEK_SECONDS, recorded_starts
 from mlsim.workload.workload_jobs import JobBlock
 
 
@@ -82,7 +81,7 @@ def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> Jo
     if known is Known.ENDED:
         ends = recorded_starts(jobs) + jobs.run_time
         # The edge at which an end is known: one that falls on an edge is known there.
-        known_from = np.maximum(np.ceil((ends - zero) / WEEK).astype(np.int64), known_from)
+        known_from = np.maximum(np.ceil((ends - zero) / WEEK_SECONDS).astype(np.int64), known_from)
     n_weeks = int(week.max()) + 1 if len(jobs) else 0
     dividers = _dividers(jobs.run_time, known_from, n_weeks)
     divider = dividers[week] if n_weeks else np.empty(0)
@@ -97,7 +96,7 @@ def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> Jo
 def weeks_from_first(jobs: JobBlock) -> tuple[float, Ints]:
     """Return when the first job is submitted [s], and the week after that, from 0, of each submission."""
     zero = float(jobs.submit_time[0]) if len(jobs) else 0.0
-    return zero, np.floor((jobs.submit_time - zero) / WEEK).astype(np.int64)
+    return zero, np.floor((jobs.submit_time - zero) / WEEK_SECONDS).astype(np.int64)
 
 
 def _write_history(

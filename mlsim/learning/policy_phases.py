@@ -14,7 +14,7 @@ from mlsim.experiment.weekly_runs import check_weekly
 from mlsim.learning.learning_parts import Part, Parts, Work, shared_weeks
 from mlsim.learning.mixed_policies import PURE, Searches, Searching, Wanted, learn_mixed, searched
 from mlsim.scenario import Scenario
-from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.job_selection import WEEK_SECONDS
 
 PROTOCOLS = ("w*", "w*_train", "w_greedy", *PURE)
 """Policies of :attr:`mlsim.learning.mixed_policies.Mixed.means`, in order."""
@@ -107,7 +107,7 @@ def at_phases(scenario: Scenario, count: int) -> tuple[Floats, list[Scenario]]:
     check_weekly(scenario)
     config = scenario.workload.weeks
     assert config is not None, "checked above"
-    phases = (config.phase + np.arange(count) * WEEK / count) % WEEK
+    phases = (config.phase + np.arange(count) * WEEK_SECONDS / count) % WEEK_SECONDS
     moved = []
     for phase in phases.tolist():
         cut = config.model_copy(update={"phase": phase})

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
-from mlsim.workload.job_selection import Selection, Span, TooDisorderedError, find_span, in_order, rows_in
+from mlsim.workload.job_selection import (
+    WEEK_SECONDS,
+    Selection,
+    Span,
+    TooDisorderedError,
+    find_span,
+    in_order,
+    rows_in,
+)
 from mlsim.workload.workload_jobs import JobBlock
 
 times = st.lists(st.one_of(st.integers(0, 20).map(float), st.floats(0, 30)), max_size=30)
@@ -108,7 +115,7 @@ def test_blocks_join_and_split() -> None:
 
 
 def test_a_job_that_ends_with_its_week_has_not_crossed_its_edge() -> None:
-    last = WEEK - 16.0
-    jobs = replace(block_of([0.0, last, last, WEEK]), run_time=np.array([5.0, 16.0, 17.0, 1.0]))
+    last = WEEK_SECONDS - 16.0
+    jobs = replace(block_of([0.0, last, last, WEEK_SECONDS]), run_time=np.array([5.0, 16.0, 17.0, 1.0]))
     span = Span(0.0, np.inf, 0, np.nan, whole_weeks=True)
     assert jobs.job_id[rows_in(span, jobs)].tolist() == [0, 1, 3]

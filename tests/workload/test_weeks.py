@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.scenario import WeeksConfig, WorkloadConfig
-from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
-from mlsim.workload.job_selection import WeekCut, split_weeks, week_cut
+from mlsim.workload.job_selection import WEEK_SECONDS, WeekCut, split_weeks, week_cut
 from mlsim.workload.log_source import open_workload
 from mlsim.workload.workload_jobs import JobBlock
 
@@ -32,8 +31,8 @@ def reference(jobs, cut, zero):
     weeks = {}
     for number, (submit, wait, run) in enumerate(jobs, start=1):
         start = submit + max(wait, 0)
-        own = math.floor(((start if cut.by_start else submit) - zero) / WEEK)
-        last = math.ceil((start + run - zero) / WEEK) - 1  # an end at an edge is no crossing
+        own = math.floor(((start if cut.by_start else submit) - zero) / WEEK_SECONDS)
+        last = math.ceil((start + run - zero) / WEEK_SECONDS) - 1  # an end at an edge is no crossing
         if own >= 0 and not (cut.remove and last > own):
             weeks.setdefault(own, []).append(number)
     return weeks
@@ -48,7 +47,7 @@ jobs_of_logs = st.lists(
 
 
 @settings(deadline=None, max_examples=200)
-@given(jobs_of_logs, st.booleans(), st.booleans(), st.sampled_from([0.0, 1.867 * DAY, 3 * WEEK]))
+@given(jobs_of_logs, st.booleans(), st.booleans(), st.sampled_from([0.0, 1.867 * DAY, 3 * WEEK_SECONDS]))
 def test_weeks_are_those_of_the_reference(jobs, by_start, remove, zero):
     cut = WeekCut(by_start, remove, math.nan, 0.0)
     weeks = split_weeks(block_of(jobs), cut, zero, 0, 1000)
@@ -68,7 +67,7 @@ def test_weeks_begin_at_midnight_of_their_day(begin, zone, tmp_path):
     clock = zoneinfo.ZoneInfo(zone or "US/Pacific")
     moment = datetime.datetime.fromtimestamp(893466664 + zero, clock)
     assert (moment.strftime("%A"), moment.hour, moment.minute, moment.second) == (begin, 0, 0, 0)
-    assert 0 <= zero < WEEK
+    assert 0 <= zero < WEEK_SECONDS
 
 
 def test_week_0_of_sdsc_sp2_begins_where_the_tables_of_the_source_say(tmp_path):
@@ -82,7 +81,7 @@ def test_the_phase_moves_edges_and_the_warm_up_the_first_week(tmp_path):
         return week_cut(WeeksConfig.model_validate(keys), HEADER, tmp_path).zero_after(first, warm_up)
 
     assert zero(phase="6 h") == zero() + 6 * 3600
-    assert zero(first=20 * DAY, warm_up=19 * DAY) == zero() + 3 * WEEK
+    assert zero(first=20 * DAY, warm_up=19 * DAY) == zero() + 3 * WEEK_SECONDS
     assert zero(begin="first-job", phase="1 h", first=77.0) == 77.0 + 3600
 
 

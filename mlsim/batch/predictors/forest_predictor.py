@@ -13,7 +13,7 @@ from mlsim.batch.predictors.predictor import SHORTEST
 from mlsim.batch.weekly.job_history import Upcoming, WeeklyHistory
 from mlsim.batch.weekly.weekly_forests import RunTimeForest, check_library
 from mlsim.scenario import Predictor as Word
-from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.workload_jobs import JobBlock
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class WeeklyEstimates:
     def arrive(self, slots: Ints) -> None:
         """Make the estimates of jobs that are submitted now."""
         table = self._table
-        week, numbers = int(table.floats[SUBMIT, slots[0]] // WEEK), table.ints[NUMBER, slots]
+        week, numbers = int(table.floats[SUBMIT, slots[0]] // WEEK_SECONDS), table.ints[NUMBER, slots]
         self._learner.begin(week)
 
         def tell(untold: Ints, theirs: Ints) -> Floats:

@@ -14,7 +14,7 @@ from mlsim.batch.predictors.forest_predictor import WEEKLY, RunTimeLearner
 from mlsim.batch.predictors.predictor import SHORTEST, JobNames, SubmittedJob, submitted_jobs
 from mlsim.batch.predictors.predictor_catalogue import make_predictor
 from mlsim.scenario import BatchConfig, CleaningConfig, Predictor, WorkloadFormat
-from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.log_cleaning import Cleaner
 from mlsim.workload.log_formats import LogReader
 from mlsim.workload.log_times import local_times
@@ -111,11 +111,11 @@ def _weekly(history: History, name: str) -> Floats:
     jobs, learner = history.jobs, RunTimeLearner(name, BatchConfig().quantile_or_default, 0)
     zero = float(jobs.submit_time[0]) if len(jobs) else 0.0
     learner.history.admit(jobs, np.arange(len(jobs)), history.local)
-    week = ((jobs.submit_time - zero) // WEEK).astype(np.int64)
+    week = ((jobs.submit_time - zero) // WEEK_SECONDS).astype(np.int64)
     by_end = np.argsort(history.end_time, kind="stable")
     ended, answers = 0, np.empty(len(jobs))
     for number in np.unique(week).tolist():
-        while ended < len(jobs) and history.end_time[by_end[ended]] - zero <= number * WEEK:
+        while ended < len(jobs) and history.end_time[by_end[ended]] - zero <= number * WEEK_SECONDS:
             job = int(by_end[ended])
             learner.history.end(job, float(history.end_time[job]) - zero, float(jobs.run_time[job]))
             ended += 1

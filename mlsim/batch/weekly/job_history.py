@@ -10,7 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.record.growing_arrays import GrowingArray
-from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.workload_jobs import JobBlock
 
 
@@ -246,7 +246,7 @@ class WeeklyHistory:
         n_known = 0
         for edge in range(self.week + 1, week + 1):
             first = n_known
-            while n_known < len(self._ended) and self._ended[n_known][0] <= edge * WEEK:
+            while n_known < len(self._ended) and self._ended[n_known][0] <= edge * WEEK_SECONDS:
                 n_known += 1
             self._learn(self._ended[first:n_known])
         del self._ended[:n_known]

@@ -15,7 +15,7 @@ from mlsim.errors import InputError
 from mlsim.record import Jobs
 from mlsim.record.growing_arrays import GrowingArray
 from mlsim.scenario import ClassifierConfig, ClassSource
-from mlsim.workload.job_selection import WEEK_SECONDS as WEEK
+from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.workload_jobs import JobBlock
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class JobClasses:
 
     def arrive(self, slots: Ints, now: float) -> None:
         """Tell the class of jobs that are submitted now."""
-        week = int(now // WEEK)
+        week = int(now // WEEK_SECONDS)
         if week > self._history.week:
             self._history.begin(week)
             self._forest = None
