@@ -36,3 +36,13 @@ def test_the_features_of_a_pair_are_in_what_is_drawn(pair):
             }[feature]
             for case in cases
         )
+
+
+@pytest.mark.parametrize(
+    ("pair", "seed"),
+    [(("caps", "dependencies"), 700_067), (("dependencies", "room"), 700_203)],
+    ids=["cap", "nodes"],
+)
+def test_jobs_hear_in_order_of_time_of_others_that_never_fit(pair, seed):
+    """Rejections of a block come by reason: a later one must not keep an earlier one from being heard."""
+    assert not difference(drawn(pair, seed))

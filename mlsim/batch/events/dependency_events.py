@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -51,7 +51,8 @@ class Dependants:
         self._rejected, self._withdrawn = array("q"), array("q")  # numbers, of jobs that were held
         self._pending: dict[int, Event] = {}  # place -> what will become of a job at a known time
         # Ends of jobs that were rejected as soon as the log was read: others learn of them when they come.
-        self._unheard: deque[tuple[float, int, bool]] = deque()
+        # A heap: those of a block come by reason, not by time.
+        self._unheard: list[tuple[float, int, bool]] = []
         self._reached = -1  # number of the job that was submitted last
 
     @property
@@ -123,7 +124,7 @@ class Dependants:
         """
         is_to_come = not self._feedback and number > self._reached
         if at > self._system.clock.time or is_to_come:
-            self._unheard.append((at, number, completed))
+            heappush(self._unheard, (at, number, completed))
             self._system.clock.at(at, self._order, lambda _: self._hear_before(None), None)
             return
         self._note_end(number, at, completed)
@@ -148,7 +149,7 @@ class Dependants:
         while self._unheard and self._unheard[0][0] <= self._system.clock.time:
             if number is not None and self._unheard[0][1] > number:
                 break
-            at, rejected, completed = self._unheard.popleft()
+            at, rejected, completed = heappop(self._unheard)
             self._note_end(rejected, at, completed)
 
     @property
