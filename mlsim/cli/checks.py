@@ -177,14 +177,21 @@ def check_laws(path: Path, promise: str | None) -> None:
 
 def _judge(directory: Path, promise: str | None) -> int:
     """Judge one run and print its verdicts; return how many laws it breaks."""
+    from mlsim.errors import InputError
     from mlsim.record.table_reader import read_tables
     from mlsim.scenario import load
     from mlsim.verify import judge
 
     # Only tables that a law reads: those of loops may be large.
     records = read_tables(directory, without=("chunks", "pes", "loops", "messages", "passes", "solves"))
+    scenario = load(directory / "scenario.yaml")
+    if len(records.nodes.name) != scenario.platform.n_nodes:
+        raise InputError(
+            f"{directory}: {len(records.nodes.name)} nodes in nodes.parquet, {scenario.platform.n_nodes} in "
+            "scenario.yaml: are they of one run? Run the scenario again."
+        )
     broken = 0
-    for verdict in judge(records, load(directory / "scenario.yaml"), promise):
+    for verdict in judge(records, scenario, promise):
         broken += not verdict.is_kept
         if verdict.reason:
             print(f"  {verdict.law}: not judged: {verdict.reason}")

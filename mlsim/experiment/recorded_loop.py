@@ -100,6 +100,11 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     scenario, summary = read_scenario(directory, file), read_summary(directory / "summary.json")
     _check_scenario(directory / file, scenario)
     cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
+    if int(chunks.pe.max()) >= cores.sum():
+        raise InputError(
+            f"{path}: a chunk of PE {chunks.pe.max()}; the nodes of job {records.jobs.job_id[row]} have "
+            f"{cores.sum()} PEs by {directory / file} and nodes.parquet: are they of one run?"
+        )
     measured = "mpi" in summary or "slurm" in summary
     waits = waits_of(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)
     loop = int(np.flatnonzero(records.loops.job == row)[0])

@@ -184,6 +184,7 @@ LoopRows = TypeVar("LoopRows", Chunks, PEs)
 
 _UNKNOWN = -1
 """Missing-value sentinel of integer columns; that of times is NaN."""
+_MEASURED = 1.0  # s; of real runs, nodes and jobs have clocks of their own
 
 
 def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records:
@@ -222,6 +223,12 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
     occupancy = _read(directory / "occupancy.parquet", Occupancy, numbers)
     check_times(directory / "occupancy.parquet", occupancy.start, occupancy.end)
     check_nodes(directory / "occupancy.parquet", occupancy.node, len(nodes.name), occupancy.count)
+    ends = jobs.end_time[occupancy.job]
+    check_rows(
+        directory / "occupancy.parquet",
+        occupancy.end > ends + _MEASURED,
+        lambda row: f"an end at {occupancy.end[row]:g} s, and its job ends at {ends[row]:g} s",
+    )
     for name in optional.keys() & {"outages", "attempts", "messages"}:
         check_nodes(directory / f"{name}.parquet", optional[name].node, len(nodes.name))
     return Records(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mlsim.experiment.manifest import write_manifest
+
 UNFAIR = """\
 from mlsim.batch.view import Start
 
@@ -55,3 +57,15 @@ def test_only_runs_are_judged(mlsim) -> None:
     assert ended.code == 2
     assert "--laws judges runs; give the directory of one" in ended.err
     assert "is judged with --laws" in mlsim("check", "small.yaml", "--promise", "easy").err
+
+
+def test_a_scenario_of_another_machine_judges_nothing(mlsim, small: Path) -> None:
+    (small / "own.yaml").write_text(SCENARIO.replace('{dispatcher: "./unfair.py:Unfair"}', "{policy: FCFS}"))
+    (small / "jobs.csv").write_text(JOBS)
+    assert mlsim("run", "own.yaml", "--out", "own", "--set", "output.pictures=off").code == 0
+    file = small / "own" / "scenario.yaml"
+    file.write_text(file.read_text().replace("count: 4", "count: 3"))
+    write_manifest(small / "own")
+    done = mlsim("check", "own", "--laws")
+    assert done.code == 2
+    assert "own: 4 nodes in nodes.parquet, 3 in scenario.yaml: are they of one run?" in done.err

@@ -103,6 +103,7 @@ def test_what_is_missing_or_no_count(
         ("nodes", "cores", 0, "row 1 holds what no run writes: a node of 0 cores of speed 1"),
         ("nodes", "speed", 0.0, "row 1 holds what no run writes: a node of 2 cores of speed 0"),
         ("occupancy", "job_id", 99, "job 99 is not in jobs.parquet"),
+        ("occupancy", "end_time", 1e18, r"an end at 1e\+18 s, and its job ends at"),
     ],
 )
 def test_values_that_do_not_go_together(
@@ -186,6 +187,15 @@ def test_scenarios_of_records(levels: Path, tmp_path: Path, line: str, other: st
     file.write_text(text.replace(f"{line}\n", f"{other}\n"))
     write_manifest(tmp_path / "run")
     with pytest.raises(InputError, match=rf"scenario\.yaml: {words}"):
+        recorded_loop(tmp_path / "run", 1)
+
+
+def test_chunks_of_pes_that_the_nodes_do_not_have(levels: Path, tmp_path: Path) -> None:
+    shutil.copytree(levels, tmp_path / "run")
+    file = tmp_path / "run" / "nodes.parquet"
+    pl.read_parquet(file).with_columns(pl.lit(1).cast(pl.Int64).alias("cores")).write_parquet(file)
+    write_manifest(tmp_path / "run")
+    with pytest.raises(InputError, match=r"chunks\.parquet: a chunk of PE 1; the nodes of job 1 have 1 PEs"):
         recorded_loop(tmp_path / "run", 1)
 
 
