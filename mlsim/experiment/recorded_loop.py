@@ -103,7 +103,7 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     if int(chunks.pe.max()) >= cores.sum():
         raise InputError(
             f"{path}: a chunk of PE {chunks.pe.max()}; the nodes of job {records.jobs.job_id[row]} have "
-            f"{cores.sum()} PEs by {directory / file} and nodes.parquet: are they of one run?"
+            f"{cores.sum()} PEs by {directory / file} and occupancy.parquet: are they of one run?"
         )
     measured = "mpi" in summary or "slurm" in summary
     waits = waits_of(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)

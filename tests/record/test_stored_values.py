@@ -191,12 +191,10 @@ def test_scenarios_of_records(levels: Path, tmp_path: Path, line: str, other: st
 
 
 def test_chunks_of_pes_that_the_nodes_do_not_have(levels: Path, tmp_path: Path) -> None:
-    shutil.copytree(levels, tmp_path / "run")
-    file = tmp_path / "run" / "nodes.parquet"
-    pl.read_parquet(file).with_columns(pl.lit(1).cast(pl.Int64).alias("cores")).write_parquet(file)
-    write_manifest(tmp_path / "run")
+    row = pl.read_parquet(levels / "occupancy.parquet")["job_id"].to_list().index(1)
+    run = damaged(levels, tmp_path, "occupancy", "cores", 1, row)
     with pytest.raises(InputError, match=r"chunks\.parquet: a chunk of PE 1; the nodes of job 1 have 1 PEs"):
-        recorded_loop(tmp_path / "run", 1)
+        recorded_loop(run, 1)
 
 
 def test_loops_of_more_iterations_than_memory_holds(levels: Path, tmp_path: Path) -> None:
