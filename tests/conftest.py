@@ -13,10 +13,13 @@ from tests.effort import THOROUGH
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # Whether a commit passes depends on the commit alone; a thorough run draws examples that nobody has tried.
-settings.register_profile("same examples", derandomize=not THOROUGH)
+# No deadlines: a first example may load kernels, and machines are shared.
+settings.register_profile("same examples", derandomize=not THOROUGH, deadline=None)
 settings.load_profile("same examples")
 # For tools/mutants.py: it is enough to know that a test fails.
-settings.register_profile("first failure", derandomize=True, phases=[Phase.explicit, Phase.generate])
+settings.register_profile(
+    "first failure", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate]
+)
 
 
 @pytest.fixture(scope="session")
