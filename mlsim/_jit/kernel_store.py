@@ -110,10 +110,10 @@ def _listener() -> Any:
     from numba.core import event
 
     class Listener(event.Listener):
-        def on_start(self, event: Any) -> None:  # noqa: ARG002 - the listener's signature
+        def on_start(self, _event: Any) -> None:
             announcer.begin()
 
-        def on_end(self, event: Any) -> None:  # noqa: ARG002 - the listener's signature
+        def on_end(self, _event: Any) -> None:
             announcer.end()
 
     return Listener()

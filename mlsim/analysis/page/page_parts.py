@@ -41,10 +41,11 @@ def transfers(records: Records) -> Transfers:
     until = away_until(held, records.jobs, records.attempts)
     given = _spread(held.node, held.count, np.flatnonzero(held.released))
     lent = np.unique(given[1])
-    stays = _spread(held.node, held.count, np.flatnonzero(np.isin(held.node, lent) | (held.count > 1)))
-    stays = tuple(column[np.isin(stays[1], lent)] for column in stays)  # type: ignore[assignment]
-    order = np.lexsort((held.start[stays[0]], stays[1]))
-    row, node = stays[0][order], stays[1][order]
+    row, node = _spread(held.node, held.count, np.flatnonzero(np.isin(held.node, lent) | (held.count > 1)))
+    is_lent = np.isin(node, lent)
+    row, node = row[is_lent], node[is_lent]
+    order = np.lexsort((held.start[row], node))
+    row, node = row[order], node[order]
     first, last = np.searchsorted(node, lent, "left"), np.searchsorted(node, lent, "right")
     pairs: list[tuple[Ints, Ints]] = []
     for place, node_number in enumerate(lent.tolist()):

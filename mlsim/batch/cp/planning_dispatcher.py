@@ -72,10 +72,9 @@ def easy(instance: Instance) -> Plan:
             left_later += part.shared.held[holder]
         elif powered >= 0:
             later.left += int(part.power.held[powered])
-        else:
+        elif (placed := nodes[job]) is not None:  # as of all that have started
             left_later += asked[job]
-            # Who has started has nodes; the list's type cannot say so.
-            later.give_back(job, nodes[job], queued.request[job])  # type: ignore[arg-type]
+            later.give_back(job, placed, queued.request[job])
         if _suffices(asked[head], left_later) and later.place(head, units, request) is not None:
             shadow = end
             break
