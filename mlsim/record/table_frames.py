@@ -17,11 +17,6 @@ def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
     return pl.DataFrame({name: _series(values) for name, values in columns.items()}, nan_to_null=True)
 
 
-def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
-    """Make the frame of the jobs: one row a job, in order of (submit_time, job_id)."""
-    return frame("jobs", records, technique)
-
-
 def _series(values: Values) -> pl.Series | Values:
     if isinstance(values, Known):
         series = pl.Series(values.numbers)

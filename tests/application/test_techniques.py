@@ -27,7 +27,6 @@ from mlsim.application.techniques.guided import (
     FRACTION_WORDS,
     guided_straightforward_size,
     new_guide,
-    reset_guide,
 )
 from mlsim.application.techniques.linear import default_batches
 from mlsim.errors import InputError
@@ -246,7 +245,7 @@ def test_sizes_of_steps_do_not_depend_on_the_order(technique: str) -> None:
 
 
 def test_rule_can_be_used_for_another_loop() -> None:
-    (rule, reals), guide = new_rule(), new_guide(FRACTION_WORDS)
+    rule, reals = new_rule()
     for technique, n, p in [
         ("FAC", 500, 3),
         ("GSS", 1000, 4),
@@ -257,7 +256,7 @@ def test_rule_can_be_used_for_another_loop() -> None:
         (choice,) = choose(technique, np.ones(p), np.arange(n + 1.0), TOLD, 0.1, 1, 0)
         told = choice.settings()
         reset_rule(rule, reals, told.code, n, p, 1, told.parameters)
-        reset_guide(guide)
+        guide = new_guide(FRACTION_WORDS)
         sizes = [straightforward_size(rule, reals, guide, choice.weights, i, 0) for i in range(5)]
         whole = sequence(technique, n, p, "straightforward", parameters=TOLD)
         assert sizes[: len(whole) - 1] == whole[: len(sizes)][: len(whole) - 1]

@@ -9,7 +9,7 @@ import pytest
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, JobState, Messages, PEs, Records
 from mlsim.record.parquet.parquet_file import ParquetFile
-from mlsim.record.table_frames import frame, job_frame
+from mlsim.record.table_frames import frame
 from mlsim.record.table_writer import write_tables
 from tests.reference.runs import Job, Stay, loops_of, records_of, rejected
 
@@ -89,7 +89,7 @@ def whole_run() -> Records:
 
 def test_jobs_have_the_promised_columns_and_values():
     records = whole_run()
-    made = job_frame(records, "GSS")
+    made = frame("jobs", records, "GSS")
     assert dict(made.schema) == JOB_COLUMNS
     rows = {row["job_id"]: row for row in made.to_dicts()}
     assert list(rows) == [7, 9, 8, 2]
@@ -107,7 +107,7 @@ def test_jobs_have_the_promised_columns_and_values():
 
 def test_what_does_not_exist_is_null():
     records = whole_run()
-    killed, refused = job_frame(records, None).to_dicts()[1:3]
+    killed, refused = frame("jobs", records, None).to_dicts()[1:3]
     assert killed["state"] == "killed"
     assert killed["run_time"] == 0.0
     assert killed["slowdown"] is None

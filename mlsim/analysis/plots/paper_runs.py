@@ -46,9 +46,6 @@ from mlsim.record.run_energy import power_over_time, run_energy
 from mlsim.record.table_blocks import n_rows
 from mlsim.record.timelines import time_average
 
-COLUMN = 85.0
-"""Width of a column of a paper, in mm."""
-
 LINES = (
     ("#0072B2", "-"),
     ("#D55E00", "--"),

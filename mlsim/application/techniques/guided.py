@@ -55,12 +55,6 @@ def new_guide(fraction_words: int) -> Ints:
     return guide
 
 
-@kernel
-def reset_guide(guide: Ints) -> None:
-    """Forget the value, as another N or P needs it."""
-    guide[0, STEP] = -1
-
-
 @inner_kernel
 def _divide(guide: Ints, p: int, row: int) -> int:
     """Divide the value by P into a row, rounding down; return 1 if anything was lost, else 0."""

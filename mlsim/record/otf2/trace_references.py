@@ -77,7 +77,6 @@ KIND_STRING = 2
 CHUNK_REQUEST = len(MessageKind)
 CHUNK_REPLY = CHUNK_REQUEST + 1
 _KINDS = (*(kind.name.lower().replace("_", " ") for kind in MessageKind), "chunk request", "chunk reply")
-FIXED_STRINGS = KIND_STRING + len(_KINDS)
 
 
 def fixed_strings(technique: str) -> list[str]:
