@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import random
 import shutil
 import signal
@@ -46,8 +47,11 @@ COMMANDS = {
     "scale": "workload scale log.swf --factor 1.2 -o OUT.swf.gz",
     "predict": "workload predict log.swf --json",
     "learn classes": "learn classes weeks.yaml --policies FCFS --trees 3 --jobs 1 --out OUT",
+    "slurm esp": "slurm esp --nodes 2 --jobs 3 --technique STATIC --scale 0.005 --out OUT",
 }
 """The long commands; OUT is what they write, RUN a directory of results."""
+MEASURED = ("slurm esp",)
+"""Those whose results are times of real runs, never the same twice."""
 STUDY = """\
 of: runs
 name: kills
@@ -108,6 +112,19 @@ def digest(directory: Path, out: str) -> str:
     return found.hexdigest()
 
 
+def processes(directory: Path) -> list[str]:
+    """Return the command lines of processes that still run on files below a directory."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes().decode(errors="replace").split("\0")
+        except OSError:  # it has ended meanwhile
+            continue
+        if any(str(directory) in word for word in words):
+            found.append(" ".join(words)[:200])
+    return found
+
+
 def clear(directory: Path) -> None:
     for path in results(directory):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -121,7 +138,9 @@ def whole(directory: Path, name: str) -> tuple[float, str, str]:
     wrong = "" if process.returncode == 0 else f"ends with {process.returncode}: {told[-300:]}"
     if left := left_over(directory):
         wrong += f"left over: {left}"
-    return time.monotonic() - began, digest(directory, out), wrong
+    if running := processes(directory):
+        wrong += f"still running: {running}"
+    return time.monotonic() - began, "" if name in MEASURED else digest(directory, out), wrong
 
 
 def try_one(directory: Path, name: str, number: signal.Signals, delay: float, row: Row) -> None:
@@ -144,6 +163,8 @@ def try_one(directory: Path, name: str, number: signal.Signals, delay: float, ro
         row.wrong.append(f"{what}: {told[-600:]}")
     if number is not signal.SIGKILL and (left := left_over(directory)):
         row.wrong.append(f"{what}: left over: {left}")
+    if number is not signal.SIGKILL and (running := processes(directory)):
+        row.wrong.append(f"{what}: still running: {running}")
     if process.returncode != 0:
         _, found, wrong = whole(directory, name)
         if wrong:
@@ -166,7 +187,7 @@ def make(directory: Path) -> None:
     for words in (
         "workload generate lublin --jobs 8000 --seed 2 -o log.swf",
         "workload generate lublin --days 28 --load 0.3 --seed 3 -o weeks.swf",
-        "run signals.yaml --set output.trace=chunks --quiet --out runs/there",
+        "run signals.yaml --set output.trace=chunks --set workload.select.first=60 --quiet --out runs/there",
     ):
         subprocess.run([*MLSIM, *words.split()], cwd=directory, check=True, stdout=subprocess.DEVNULL)
 
@@ -178,7 +199,11 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(COMMANDS), help="commands")
     arguments = parser.parse_args()
     generator = random.Random(arguments.seed)
-    rows = {name: Row() for name in arguments.only or COMMANDS}
+    names = arguments.only or list(COMMANDS)
+    if "slurm esp" in names and shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        print("slurm esp: left out, there is no Slurm here", file=sys.stderr)
+        names.remove("slurm esp")
+    rows = {name: Row() for name in names}
     with tempfile.TemporaryDirectory(prefix="mlsim-kills-") as place:
         directory = Path(place)
         make(directory)
@@ -188,13 +213,14 @@ def main() -> int:
                 clear(directory)
                 if wrong:
                     raise SystemExit(f"{name}: {wrong}")
-        names = list(rows)
         for place_ in range(arguments.n):
             name = names[place_ % len(names)]
             number = SIGNALS[generator.randrange(len(SIGNALS))]
             try_one(directory, name, number, generator.uniform(0.2, rows[name].seconds), rows[name])
             if rows[name].wrong:
                 print(f"{place_}: {name}: {rows[name].wrong[-1]}", file=sys.stderr, flush=True)
+            if (place_ + 1) % 20 == 0:
+                print(f"{place_ + 1} of {arguments.n} signals", file=sys.stderr, flush=True)
     print(f"{'':16}{'whole s':>8}{'INT':>6}{'TERM':>6}{'KILL':>6}{'after':>7}{'slowest s':>11}{'wrong':>7}")
     for name, row in rows.items():
         counts = [row.ended[number.name] for number in SIGNALS]
