@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from mlsim.experiment.comparison import RunComparison
     from mlsim.experiment.stored_runs import RunMetrics
 
+_Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...", help="Names for the runs.", show_default="those of their directories"
+    ),
+]
+
 
 def compare(
     runs: Annotated[
@@ -27,12 +34,7 @@ def compare(
             show_default=False,
         ),
     ],
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME,...", help="Names for the runs.", show_default="those of their directories"
-        ),
-    ] = None,
+    labels: _Labels = None,
     pictures: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Draw pictures (PNG and PDF) into DIR, which must not exist."),
@@ -199,12 +201,7 @@ def report(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="The page; must not exist.")
     ] = Path("report.html"),
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME,...", help="Names for the runs.", show_default="those of their directories"
-        ),
-    ] = None,
+    labels: _Labels = None,
     most_runs: Annotated[
         int,
         typer.Option("--runs", metavar="N", help="So many runs are shown in full, others compared.", min=1),
@@ -265,12 +262,7 @@ def plot(
             show_default="KIND.pdf",
         ),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME,...", help="Names for the runs.", show_default="those of their directories"
-        ),
-    ] = None,
+    labels: _Labels = None,
     width: Annotated[
         float, typer.Option(help="Width in mm; a column of a paper has 85.", min=30, max=500)
     ] = 85.0,

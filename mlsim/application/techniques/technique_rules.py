@@ -199,7 +199,7 @@ def new_rule() -> tuple[Ints, Floats]:
 def reset_rule(
     rule: Ints, reals: Floats, code: int, n: int, p: int, min_chunk: int, parameters: Floats
 ) -> None:
-    """Prepare a technique for one loop, or for another one; a guide is to be reset as well.
+    """Prepare a technique for one loop, or for another one; a guide is to be made anew.
 
     Parameters
     ----------
