@@ -9,7 +9,6 @@ from typing import Any
 
 from numba.core import dispatcher as numba_dispatcher
 from numba.core import types
-from numba.core import types as numba_types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.registry import CPUDispatcher, cpu_target
@@ -23,7 +22,7 @@ from mlsim._jit.kernel_store import announcer, file_name, read, write
 from mlsim._jit.numba_intrinsics import Packed, Shared
 from mlsim._jit.numba_libraries import InnerCompiler, InnerLibrary, OuterCompiler
 
-types_results: Any = numba_types  # it is not typed itself
+_untyped: Any = types  # it is not typed itself
 
 
 class KeptResults(_Cache):
@@ -117,17 +116,14 @@ def _described(kind: Any) -> str | None:
     """Describe a type of arguments by all that is in it; None if it means something in this process alone."""
     if isinstance(
         kind,
-        types_results.Dispatcher
-        | types_results.Function
-        | types_results.Opaque
-        | types_results.ClassInstanceType,
+        _untyped.Dispatcher | _untyped.Function | _untyped.Opaque | _untyped.ClassInstanceType,
     ):
         return None
     if isinstance(kind, Shared):
         return f"shared {_described(kind.content)}"
     if isinstance(kind, Packed):
         return f"packed {named_tuple(kind.instance_class)} {kind.arrays}"
-    if isinstance(kind, types_results.BaseTuple):
+    if isinstance(kind, _untyped.BaseTuple):
         items = [_described(item) for item in kind]
         name = named_tuple(getattr(kind, "instance_class", tuple))
         return None if None in items else f"{name}({', '.join(map(str, items))})"

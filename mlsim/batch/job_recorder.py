@@ -232,7 +232,7 @@ class DispatchTimes:
         return replace(jobs, dispatch_time=times)
 
 
-_MESSAGE_ROWS_COLUMNS = {
+_MESSAGE_COLUMNS = {
     "sent": np.float64,
     "received": np.float64,
     "job": np.int64,
@@ -258,7 +258,7 @@ def message_rows(log: MessageLog) -> Messages:
     rows = sorted(row for sent in log.messages for row in _rows_of(sent))
     columns: dict[str, NDArray[Any]] = {
         name: np.array([row[place] for row in rows], dtype)
-        for place, (name, dtype) in enumerate(_MESSAGE_ROWS_COLUMNS.items())
+        for place, (name, dtype) in enumerate(_MESSAGE_COLUMNS.items())
     }
     return Messages(**columns)
 

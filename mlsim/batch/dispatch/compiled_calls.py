@@ -83,7 +83,7 @@ def make_pass(
 
 
 @kernel
-def reserve(head: int, now: float, columns: int, nodes: int) -> float:
+def reserve_on_nodes(head: int, now: float, columns: int, nodes: int) -> float:
     """Return when a waiting job could start, by estimates (s)."""
     return find_reservation(head, now, columns_at(columns), nodes_at(nodes))
 
@@ -105,19 +105,19 @@ def start_if_fits(slot: int, now: float, backfilled: bool, columns: int, nodes: 
 
 
 @kernel
-def end_job(slot: int, now: float, columns: int, nodes: int) -> None:
+def end_job_on_nodes(slot: int, now: float, columns: int, nodes: int) -> None:
     """End a job: free what it still holds."""
     steps.end(slot, now, columns_at(columns), nodes_at(nodes))
 
 
 @kernel
-def release_row(slot: int, row: int, now: float, columns: int, nodes: int) -> None:
+def release_row_on_nodes(slot: int, row: int, now: float, columns: int, nodes: int) -> None:
     """Free the nodes of an occupancy row of a job that goes on."""
     steps.release_row(slot, row, now, columns_at(columns), nodes_at(nodes))
 
 
 @kernel
-def return_node(slot: int, node: int, now: float, columns: int, nodes: int) -> int:
+def return_node_on_nodes(slot: int, node: int, now: float, columns: int, nodes: int) -> int:
     """Return a free node to a job that had released it; return the new occupancy row."""
     return steps.return_node(slot, node, now, columns_at(columns), nodes_at(nodes))
 

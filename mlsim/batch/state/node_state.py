@@ -153,19 +153,19 @@ class NodesRoom:
 
     def end(self, slot: int, now: float) -> None:
         """End a job: free what it still holds."""
-        compiled_calls.end_job(slot, now, self._jobs.address, self.address)
+        compiled_calls.end_job_on_nodes(slot, now, self._jobs.address, self.address)
 
     def release_row(self, slot: int, row: int, now: float) -> None:
         """Free the nodes of an occupancy row of a job that goes on."""
-        compiled_calls.release_row(slot, row, now, self._jobs.address, self.address)
+        compiled_calls.release_row_on_nodes(slot, row, now, self._jobs.address, self.address)
 
     def return_node(self, slot: int, node: int, now: float) -> int:
         """Return a free node to a job that had released it; return the new occupancy row."""
-        return compiled_calls.return_node(slot, node, now, self._jobs.address, self.address)
+        return compiled_calls.return_node_on_nodes(slot, node, now, self._jobs.address, self.address)
 
     def reservation(self, slot: int, now: float) -> float:
         """Return when a waiting job could start, by estimates (s)."""
-        return compiled_calls.reserve(slot, now, self._jobs.address, self.address)
+        return compiled_calls.reserve_on_nodes(slot, now, self._jobs.address, self.address)
 
     # Jobs that come
 

@@ -76,7 +76,7 @@ class Forest:
 
 
 _TREES: Final = 30
-_REGRESSION_LEAST_IN_LEAF: Final = 5
+_LEAST_IN_LEAF_OF_TIMES: Final = 5
 _FEATURES: Final = 1 / 3
 """Share of the features among which each split is found, as is usual for regression."""
 
@@ -105,7 +105,7 @@ class RunTimeForest:
 
         self._forest = RandomForestRegressor(
             _TREES,
-            min_samples_leaf=_REGRESSION_LEAST_IN_LEAF,
+            min_samples_leaf=_LEAST_IN_LEAF_OF_TIMES,
             max_features=_FEATURES,
             random_state=seed,
             n_jobs=1,

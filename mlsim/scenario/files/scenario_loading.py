@@ -62,7 +62,7 @@ def earlier_directories(file: Path) -> tuple[Path, ...]:
 
 
 _MOST_PROBLEMS = 20
-_LOADING_MOST_BYTES = 4_000_000
+_LARGEST_SCENARIO = 4_000_000
 
 
 def load(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
@@ -199,7 +199,7 @@ def _read(path: Path) -> str:
     if is_directory(path):
         raise InputError(f"{named(path)}: is a directory; name a scenario file in it{_scenarios_in(path)}")
     try:
-        return read_text(path, "scenario file", _LOADING_MOST_BYTES)
+        return read_text(path, "scenario file", _LARGEST_SCENARIO)
     except InputError as error:
         if is_there(path):
             raise
