@@ -151,7 +151,10 @@ def try_one(directory: Path, name: str, number: signal.Signals, delay: float, ro
     process.send_signal(number)
     _, told = process.communicate(timeout=LONGEST)
     what = f"{number.name} after {delay:.2f} s"
-    if process.returncode == 0:
+    is_whole = process.returncode == 0 or bool(
+        results(directory) and name not in MEASURED and digest(directory, "") == row.digest
+    )
+    if is_whole:  # the signal came when all was written
         row.ended["after the end"] += 1
     elif process.returncode in (128 + number, -number):
         row.ended[number.name] += 1
@@ -165,7 +168,7 @@ def try_one(directory: Path, name: str, number: signal.Signals, delay: float, ro
         row.wrong.append(f"{what}: left over: {left}")
     if number is not signal.SIGKILL and (running := processes(directory)):
         row.wrong.append(f"{what}: still running: {running}")
-    if process.returncode != 0:
+    if not is_whole:
         _, found, wrong = whole(directory, name)
         if wrong:
             row.wrong.append(f"once more after {what}: {wrong}")
@@ -187,7 +190,7 @@ def make(directory: Path) -> None:
     for words in (
         "workload generate lublin --jobs 8000 --seed 2 -o log.swf",
         "workload generate lublin --days 28 --load 0.3 --seed 3 -o weeks.swf",
-        "run signals.yaml --set output.trace=chunks --set workload.select.first=60 --quiet --out runs/there",
+        "run signals.yaml --set output.trace=chunks --set workload.select.first=15 --quiet --out runs/there",
     ):
         subprocess.run([*MLSIM, *words.split()], cwd=directory, check=True, stdout=subprocess.DEVNULL)
 
