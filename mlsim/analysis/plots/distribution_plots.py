@@ -28,7 +28,6 @@ from mlsim.analysis.plots.chart_style import (
 from mlsim.analysis.plots.paper_runs import (
     LINES,
     light_grid,
-    log_ticks,
     paper_figure,
     paper_style,
     put_legend,
@@ -62,7 +61,7 @@ def slowdown_ecdf(runs: Runs, width: float, height: float = 55.0, tau: float = T
         _draw_shares(axes, values)
         axes.set_xscale("log")
         axes.set_xlim(1.0, max(_largest(values), 2.0))
-        log_ticks(axes, "x")
+        plain_log(axes, "x")
         axes.set_xlabel(f"bounded slowdown (τ = {tau:g} s)")
         _name_runs(axes, runs)
     return figure
@@ -143,7 +142,7 @@ def slowdown_box(runs: Runs, width: float, height: float = 60.0, tau: float = TA
         )
         axes.set_yscale("log")
         axes.set_ylim(0.9, None)
-        log_ticks(axes, "y")
+        plain_log(axes, "y")
         upright = sum(len(label) + 2 for label in values) > width * 0.55
         axes.set_xticks(range(len(values)), list(values), rotation=90 if upright else 0)
         axes.set_ylabel(f"bounded slowdown (τ = {tau:g} s)")

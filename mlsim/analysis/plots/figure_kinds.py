@@ -16,14 +16,20 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number
-from mlsim.analysis.plots.chart_style import INK, VERMILION, scale_palette, span_axis, write_picture
+from mlsim.analysis.plots.chart_style import (
+    INK,
+    VERMILION,
+    plain_log,
+    scale_palette,
+    span_axis,
+    write_picture,
+)
 from mlsim.analysis.plots.gantt_plot import Boxes, gantt
 from mlsim.analysis.plots.loop_plots import Curve, chunk_curve, chunk_sizes
 from mlsim.analysis.plots.paper_runs import (
     LINES,
     draw_rectangles,
     light_grid,
-    log_ticks,
     paper_figure,
     paper_style,
     put_legend,
@@ -96,7 +102,6 @@ def draw_kind(
     tau
         The bound of bounded slowdowns, in s.
     """
-    from mlsim.analysis.plots.chart_style import write_picture
     from mlsim.analysis.plots.paper_runs import paper_style
 
     what = KINDS[kind]
@@ -197,7 +202,7 @@ def paper_chunk_sizes(runs: Runs, width: float, height: float | None = None) -> 
         axes.set_yscale("log")
         axes.set_ylim(0.8, top * 1.5)
         axes.set_xlim(0, steps + max(steps * 0.02, 1))
-        log_ticks(axes, "y")
+        plain_log(axes, "y")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.set_xlabel("scheduling step")

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number, share
@@ -139,14 +139,6 @@ def put_legend(axes: Axes, handles: Sequence[Any] | None = None, columns: int | 
         columnspacing=1.2,
         labelcolor=INK,
     )
-
-
-def log_ticks(axes: Axes, which: str, most: int = 6) -> None:
-    """Write plain numbers at powers of ten, as many as have room."""
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(numticks=most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 Runs = Mapping[str, Records]
