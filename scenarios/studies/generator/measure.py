@@ -23,7 +23,6 @@ from statistics import mean
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim import _late
 from mlsim.workload import JobBlock, fit, generate
 from mlsim.workload.log_times import local_times
 from mlsim.workload.models.model_fit import calendar_counts, work_of
@@ -117,7 +116,6 @@ def table(found: Mapping[str, tuple[Seen, Sequence[Seen], Sequence[Seen]]]) -> s
 
 def draw(path: Path, log: str, real: Seen, generated: Seen) -> None:
     """Draw shares by hour, weekday and month, and the work of jobs."""
-    _late.load()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 6.0), layout="constrained")
