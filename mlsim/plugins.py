@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from mlsim._files import expanded, is_file, named
 from mlsim.errors import InputError, user_code_error
 from mlsim.scenario import parameters_of, user_function
-from mlsim.scenario.files.scenario_paths import read_code
-from mlsim.scenario.values.field_types import OnOff
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.field_types import OnOff
+from mlsim.scenario.scenario_paths import read_code
+from mlsim.scenario.unit_types import nearest
 
 __all__ = [
     "Family",

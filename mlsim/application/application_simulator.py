@@ -31,7 +31,7 @@ from mlsim.platform import Machine
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.timelines import one_job
 from mlsim.scenario import AnswerRule, ApplicationConfig
-from mlsim.scenario.whole.simulation_demand import lists_costs
+from mlsim.scenario.simulation_demand import lists_costs
 
 if TYPE_CHECKING:
     from mlsim.application.loop_recorder import PERequests

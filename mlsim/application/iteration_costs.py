@@ -16,7 +16,7 @@ from mlsim.application.profiles import Request, fixed_length, iteration_costs
 from mlsim.application.profiles.distributions import job_costs, line_of
 from mlsim.errors import InputError
 from mlsim.scenario import Calibration, CostProfile, CostsConfig, IterationsConfig
-from mlsim.scenario.loop.costs_section import has_linear_costs
+from mlsim.scenario.costs_section import has_linear_costs
 
 
 class CostProfiles:

@@ -37,7 +37,7 @@ from mlsim.scenario import (
     learner_amid_loop,
     wrong_levels,
 )
-from mlsim.scenario.whole.simulation_demand import Share, check_memory
+from mlsim.scenario.simulation_demand import Share, check_memory
 
 if TYPE_CHECKING:
     from mlsim.application.models.loop_state import PEStats, Rows

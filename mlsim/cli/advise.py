@@ -72,7 +72,7 @@ def advise(
     from mlsim.experiment.recorded_loop import maker_of, recorded_loop, unknown_of
     from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.scenario import parse_overrides
-    from mlsim.scenario.values.unit_types import TIME
+    from mlsim.scenario.unit_types import TIME
 
     overrides = parse_overrides(settings(set_, source))
     record = recorded_loop(source, job) if source.is_dir() else None
@@ -141,7 +141,7 @@ def _charge(
     from mlsim.cli.usage_errors import amount
     from mlsim.cosim import loop_cost_sums
     from mlsim.mpi.validation.validate import keys_of, read_machine
-    from mlsim.scenario.values.unit_types import TIME
+    from mlsim.scenario.unit_types import TIME
 
     machine = read_machine(path)
     seconds = None if run_time is None else amount("--run-time", run_time, TIME, positive=True)

@@ -82,7 +82,7 @@ def init(
     """
     from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError, OutputError
-    from mlsim.scenario.values.unit_types import nearest
+    from mlsim.scenario.unit_types import nearest
 
     found = TEMPLATES.get(template.lower())
     if found is None:

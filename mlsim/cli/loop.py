@@ -268,7 +268,7 @@ def loop(
     from mlsim.experiment import choices, run_loops
     from mlsim.experiment.loops import summary, with_typical_mean
     from mlsim.scenario import parse_overrides
-    from mlsim.scenario.values.unit_types import TIME
+    from mlsim.scenario.unit_types import TIME
 
     flags = {
         **machine_keys(pes, speeds),

@@ -294,7 +294,7 @@ def validate(
     from mlsim.mpi.validation.validate import validate as compare
     from mlsim.mpi.validation.validation_results import write_comparison
     from mlsim.scenario import TWO_LEVELS, parse_overrides
-    from mlsim.scenario.values.unit_types import TIME
+    from mlsim.scenario.unit_types import TIME
 
     overrides = parse_overrides(settings(set_, scenario))
     check_set(overrides, VALIDATE_KEYS, "mlsim mpi validate")

@@ -168,7 +168,7 @@ def cut(
 
 def _seconds(option: str, text: str) -> float:
     from mlsim.errors import InputError
-    from mlsim.scenario.values.unit_types import TIME, parse_value
+    from mlsim.scenario.unit_types import TIME, parse_value
 
     try:
         return parse_value(text, TIME)[0]

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from mlsim.errors import InputError, user_code_error
 
 if TYPE_CHECKING:
-    from mlsim.scenario.values.unit_types import Dimension
+    from mlsim.scenario.unit_types import Dimension
 
 
 _found: Any = import_module(typer.BadParameter.__module__)
@@ -85,7 +85,7 @@ def _try(path: str) -> str:
 
 
 def _unknown(word: str, kind: str, path: str, known: list[str]) -> str:
-    from mlsim.scenario.values.unit_types import nearest
+    from mlsim.scenario.unit_types import nearest
 
     hint = nearest(word, known)
     return f"{word}: {path} has no such {kind};{hint} allowed: {', '.join(known)}; {_try(path)}"
@@ -154,7 +154,7 @@ def _worded(error: Any) -> str:
     message = error.message.removeprefix("Value error, ")
     found = _NOT_ONE_OF.fullmatch(error.message)
     if found is not None:
-        from mlsim.scenario.values.unit_types import nearest
+        from mlsim.scenario.unit_types import nearest
 
         word, allowed = found["word"], found["allowed"].strip("'").split("', '")
         return f"{word}:{nearest(word, allowed)} allowed: {', '.join(allowed)}"
@@ -230,7 +230,7 @@ def amount(option: str, text: str, dimension: Dimension, *, positive: bool = Fal
     """
     from mlsim.errors import InputError
     from mlsim.scenario import parse_override
-    from mlsim.scenario.values.amount_types import Amount
+    from mlsim.scenario.amount_types import Amount
 
     try:
         return Amount(dimension, positive=positive).parse(parse_override(f"value={text}")[1])
@@ -247,7 +247,7 @@ def word_of(kind: type[Word], text: str, option: str) -> Word:
         If it is none; the message names the option, and what is allowed.
     """
     from mlsim.errors import InputError
-    from mlsim.scenario.values.unit_types import nearest
+    from mlsim.scenario.unit_types import nearest
 
     try:
         return kind(text)

@@ -37,7 +37,7 @@ from mlsim.scenario import (
     located_technique,
     resolve_path,
 )
-from mlsim.scenario.whole.simulation_demand import check_workload
+from mlsim.scenario.simulation_demand import check_workload
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 from mlsim.workload.generated_jobs import Made, planned
 from mlsim.workload.log_names import OwnColumns

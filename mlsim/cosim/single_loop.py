@@ -14,7 +14,7 @@ from mlsim.errors import InputError
 from mlsim.platform import machine_of
 from mlsim.record import ChunkStore, Records
 from mlsim.scenario import Calibration, CostProfile, Scenario, TraceLevel
-from mlsim.scenario.whole.simulation_demand import check_list, check_loop_alone
+from mlsim.scenario.simulation_demand import check_list, check_loop_alone
 
 
 def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> Records:

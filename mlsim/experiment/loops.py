@@ -18,8 +18,8 @@ from mlsim.experiment.result_directories import Place, complete_or_gone
 from mlsim.experiment.run_directory import check_needs, versions, write_json, write_trace
 from mlsim.record import Records
 from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load, loads, read_in
-from mlsim.scenario.loop.costs_section import TYPICAL
-from mlsim.scenario.whole.simulation_demand import MOST_PES, check_pes
+from mlsim.scenario.costs_section import TYPICAL
+from mlsim.scenario.simulation_demand import MOST_PES, check_pes
 
 if TYPE_CHECKING:
     import polars as pl

@@ -23,7 +23,7 @@ from mlsim.record import Chunks, JobState, Records
 from mlsim.record.derived_times import attempt_of_rows
 from mlsim.record.table_reader import read_rows_of_loops, read_tables
 from mlsim.scenario import Scenario
-from mlsim.scenario.whole.simulation_demand import Share, check_memory
+from mlsim.scenario.simulation_demand import Share, check_memory
 
 LEAST_CHUNKS = 20
 """Chunks per PE below which a record says too little of how costs differ within chunks."""

@@ -14,7 +14,7 @@ from mlsim.experiment.study.study_model import FORMATS, PICTURE_KEYS
 from mlsim.experiment.study.study_store import KEEP
 from mlsim.experiment.study.study_tables import INTERVALS
 from mlsim.scenario import dotted_keys, json_schema
-from mlsim.scenario.values.field_types import literal
+from mlsim.scenario.field_types import literal
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

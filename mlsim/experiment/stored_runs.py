@@ -246,7 +246,7 @@ def _read_summary(directory: Path) -> dict[str, Any]:
 
 
 def _read_scenario(path: Path) -> dict[str, Any]:
-    from mlsim.scenario.files.scenario_text import parse_text
+    from mlsim.scenario.scenario_text import parse_text
 
     document = parse_text(read_text(path, "scenario", _MOST_BYTES), str(path))
     for problem in document.problems:

@@ -13,7 +13,7 @@ from mlsim.learning.policy_phases import PhaseBand
 from mlsim.learning.policy_transfer import Transfer, TransferBand
 from mlsim.learning.weight_search import FEATURES
 from mlsim.scenario import Policy, Scenario, WeightsConfig
-from mlsim.scenario.files.scenario_text import mapping_text, plain
+from mlsim.scenario.scenario_text import mapping_text, plain
 
 
 def write_mixed(directory: Path, found: Mixed, scenario: Scenario) -> None:

@@ -14,7 +14,7 @@ from mlsim.batch.clock.replay_many import replay_many
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import LogWeeks
 from mlsim.scenario import BatchConfig
-from mlsim.scenario.whole.simulation_demand import Share, check_memory
+from mlsim.scenario.simulation_demand import Share, check_memory
 from mlsim.workload.workload_jobs import JobBlock
 
 _BASES: Final = ("id", "log10", "sqrt", "inverse")

@@ -7,8 +7,8 @@ from typing import Any
 
 from mlsim.errors import InputError
 from mlsim.scenario import Scenario, SelectionConfig, located_technique, parameters_of, split_technique
-from mlsim.scenario.loop.technique_section import READERS
-from mlsim.scenario.values.section_base import Section
+from mlsim.scenario.section_base import Section
+from mlsim.scenario.technique_section import READERS
 from mlsim.scenario.words import ExecutionModel, Statistics, WeightSource
 
 _LOOP = (

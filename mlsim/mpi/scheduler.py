@@ -638,7 +638,7 @@ def _options(given: dict[str, Any]) -> LoopOptions:
     known = set(LoopOptions.__dataclass_fields__)
     for name in given:
         if name not in known:
-            from mlsim.scenario.values.unit_types import nearest
+            from mlsim.scenario.unit_types import nearest
 
             raise InputError(
                 f"LoopScheduler: {name!r} is no option;{nearest(name, sorted(known))} allowed: "

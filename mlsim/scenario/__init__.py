@@ -1,8 +1,47 @@
 """What to simulate: the scenario file, its sections as frozen models, and how it is read."""
 
-from mlsim.scenario.files.overrides import parse_override, parse_overrides
-from mlsim.scenario.files.scenario_loading import from_mapping, load, loads, overridden, read_in
-from mlsim.scenario.files.scenario_paths import (
+from mlsim.scenario.amount_types import Quantity
+from mlsim.scenario.application_section import ApplicationConfig, ExecutionConfig, IterationsConfig
+from mlsim.scenario.batch_section import (
+    REPLAY_NEEDS,
+    REPLAY_NEEDS_OF_JOBS,
+    BatchConfig,
+    CoordinationConfig,
+    FairshareConfig,
+    WeightsConfig,
+    replay_obstacle,
+)
+from mlsim.scenario.costs_section import (
+    CostsConfig,
+    ImageWindow,
+    SelectionConfig,
+    cannot_stop,
+    learner_amid_loop,
+)
+from mlsim.scenario.cp_section import ClassifierConfig, CpConfig
+from mlsim.scenario.generate_section import GenerateConfig
+from mlsim.scenario.list_types import node_ranges
+from mlsim.scenario.network_section import EdgeConfig, NetworkConfig
+from mlsim.scenario.overrides import parse_override, parse_overrides
+from mlsim.scenario.platform_section import (
+    DrainConfig,
+    FailureConfig,
+    NodeGroup,
+    PerturbationConfig,
+    PlatformConfig,
+    RandomFailureConfig,
+)
+from mlsim.scenario.plugin_names import (
+    CodeName,
+    installed_names,
+    parameters_of,
+    user_function,
+    with_parameters,
+)
+from mlsim.scenario.resources_section import CORES, MEMORY, PowerConfig, RequestConfig, megabytes
+from mlsim.scenario.scenario_keys import Option, dotted_keys, json_schema, options, warnings_of
+from mlsim.scenario.scenario_loading import from_mapping, load, loads, overridden, read_in
+from mlsim.scenario.scenario_paths import (
     PLUGIN_KEYS,
     check_code,
     located_format,
@@ -13,37 +52,9 @@ from mlsim.scenario.files.scenario_paths import (
     located_writers,
     resolve_path,
 )
-from mlsim.scenario.files.scenario_text import dump, mapping_text, plain
-from mlsim.scenario.jobs.batch_section import (
-    REPLAY_NEEDS,
-    REPLAY_NEEDS_OF_JOBS,
-    BatchConfig,
-    CoordinationConfig,
-    FairshareConfig,
-    WeightsConfig,
-    replay_obstacle,
-)
-from mlsim.scenario.jobs.cp_section import ClassifierConfig, CpConfig
-from mlsim.scenario.jobs.generate_section import GenerateConfig
-from mlsim.scenario.jobs.workload_section import MOST_WEEKS as MOST_RESAMPLED_WEEKS
-from mlsim.scenario.jobs.workload_section import (
-    CleaningConfig,
-    DatesConfig,
-    ResampleConfig,
-    SelectConfig,
-    WeeksConfig,
-    WindowConfig,
-    WorkloadConfig,
-)
-from mlsim.scenario.loop.application_section import ApplicationConfig, ExecutionConfig, IterationsConfig
-from mlsim.scenario.loop.costs_section import (
-    CostsConfig,
-    ImageWindow,
-    SelectionConfig,
-    cannot_stop,
-    learner_amid_loop,
-)
-from mlsim.scenario.loop.technique_section import (
+from mlsim.scenario.scenario_schema import OutputConfig, Scenario
+from mlsim.scenario.scenario_text import dump, mapping_text, plain
+from mlsim.scenario.technique_section import (
     AUTO,
     RELEASING,
     TWO_LEVELS,
@@ -53,27 +64,6 @@ from mlsim.scenario.loop.technique_section import (
     split_technique,
     wrong_levels,
 )
-from mlsim.scenario.machine.network_section import EdgeConfig, NetworkConfig
-from mlsim.scenario.machine.platform_section import (
-    DrainConfig,
-    FailureConfig,
-    NodeGroup,
-    PerturbationConfig,
-    PlatformConfig,
-    RandomFailureConfig,
-)
-from mlsim.scenario.machine.resources_section import CORES, MEMORY, PowerConfig, RequestConfig, megabytes
-from mlsim.scenario.values.amount_types import Quantity
-from mlsim.scenario.values.list_types import node_ranges
-from mlsim.scenario.values.plugin_names import (
-    CodeName,
-    installed_names,
-    parameters_of,
-    user_function,
-    with_parameters,
-)
-from mlsim.scenario.whole.scenario_keys import Option, dotted_keys, json_schema, options, warnings_of
-from mlsim.scenario.whole.scenario_schema import OutputConfig, Scenario
 from mlsim.scenario.words import (
     Allocator,
     AnswerRule,
@@ -103,6 +93,7 @@ from mlsim.scenario.words import (
     Mapping,
     MasterRole,
     MemorySource,
+    ModelProperties,
     NeverRan,
     OverrunRule,
     PlanGoal,
@@ -129,7 +120,16 @@ from mlsim.scenario.words import (
     WorkloadFormat,
     WorkloadModel,
 )
-from mlsim.scenario.words.application_words import ModelProperties
+from mlsim.scenario.workload_section import MOST_WEEKS as MOST_RESAMPLED_WEEKS
+from mlsim.scenario.workload_section import (
+    CleaningConfig,
+    DatesConfig,
+    ResampleConfig,
+    SelectConfig,
+    WeeksConfig,
+    WindowConfig,
+    WorkloadConfig,
+)
 
 __all__ = [
     "AUTO",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.unit_types import nearest
 from mlsim.workload.log_names import JOB_NAMES, OwnColumns
 from mlsim.workload.log_times import exact_id
 from mlsim.workload.swf_fields import ClassField, Field, Header, LeaveField, LoopField, NodeField

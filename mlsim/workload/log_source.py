@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mlsim import _shared
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import CleaningRule, Mapping, SelectConfig, WorkloadConfig, WorkloadFormat
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.unit_types import nearest
 from mlsim.workload.generated_jobs import Made, MadeReader
 from mlsim.workload.job_selection import (
     DisorderCount,

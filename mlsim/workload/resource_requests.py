@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.scenario.values.unit_types import SIZE, parse_value
+from mlsim.scenario.unit_types import SIZE, parse_value
 
 NODE_COUNT = "node_count"
 """Column of the number of nodes of a job."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlsim.application.profiles import PROFILES, Request, iteration_costs
 from mlsim.application.profiles.distributions import truncated_normal
 from mlsim.scenario import CostProfile, CostsConfig
-from mlsim.scenario.loop.costs_section import PROFILE_KEYS
+from mlsim.scenario.costs_section import PROFILE_KEYS
 
 MANY = 400_000
 

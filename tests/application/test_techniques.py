@@ -30,9 +30,8 @@ from mlsim.application.techniques.guided import (
 )
 from mlsim.application.techniques.linear import default_batches
 from mlsim.errors import InputError
-from mlsim.scenario import ParametersConfig, Technique, options
-from mlsim.scenario.loop import technique_section
-from mlsim.scenario.loop.technique_section import READERS
+from mlsim.scenario import ParametersConfig, Technique, options, technique_section
+from mlsim.scenario.technique_section import READERS
 from tests.reference import techniques as reference
 
 FORMS: list[Form] = ["recursive", "straightforward"]

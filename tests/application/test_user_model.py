@@ -205,7 +205,7 @@ def test_kernels_run_as_python(tmp_path: Path) -> None:
 
 
 def test_installed_models_are_found_and_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.scenario.values import plugin_names
+    from mlsim.scenario import plugin_names
 
     point = EntryPoint("ours", "tests.application.installed_model:blocks", "mlsim.models")
     monkeypatch.setattr(

@@ -11,7 +11,7 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.experiment.loops import load_loop
 from mlsim.scenario import load
-from mlsim.scenario.files.scenario_paths import resolve_code, resolve_path
+from mlsim.scenario.scenario_paths import resolve_code, resolve_path
 
 JOBS = "job_id,submit_time,run_time,walltime,processors\n1,0,5,5,1\n2,1,5,5,2\n"
 

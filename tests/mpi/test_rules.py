@@ -34,7 +34,7 @@ from mlsim.mpi.loop.loop_context import RankTimes, iterations_begun
 from mlsim.mpi.loop.loop_options import BREAK_EVERY, LoopOptions, chosen, typical_break_after
 from mlsim.mpi.loop.loop_selection import Selecting, selection_of
 from mlsim.mpi.transport.rank_waiting import Patience, serve_while_waiting, stop_serving
-from mlsim.scenario.loop.technique_section import NEEDS
+from mlsim.scenario.technique_section import NEEDS
 from mlsim.scenario.words import Technique
 
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)

@@ -13,7 +13,7 @@ from mlsim.errors import InputError
 from mlsim.experiment import loop_from_mapping, run_loop, run_loops
 from mlsim.experiment.loops import node_groups
 from mlsim.scenario import from_mapping, load, loads
-from mlsim.scenario.whole.simulation_demand import Share, check_memory
+from mlsim.scenario.simulation_demand import Share, check_memory
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
 

@@ -8,8 +8,8 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.scenario import from_mapping
-from mlsim.scenario.files.scenario_problems import _WORDS, look_up
-from mlsim.scenario.values.section_base import split_key
+from mlsim.scenario.scenario_problems import _WORDS, look_up
+from mlsim.scenario.section_base import split_key
 
 
 def told(**changes: Any) -> str:

@@ -29,8 +29,8 @@ from mlsim.scenario import (
     from_mapping,
     warnings_of,
 )
-from mlsim.scenario.jobs.cp_section import CpConfig
-from mlsim.scenario.loop.costs_section import PROFILE_KEYS
+from mlsim.scenario.costs_section import PROFILE_KEYS
+from mlsim.scenario.cp_section import CpConfig
 from mlsim.scenario.words import Dispatcher
 
 LEAST = {"platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]}, "workload": {"path": "log.swf"}}
@@ -76,8 +76,8 @@ def test_defaults() -> None:
 
 
 def test_every_default_is_a_value_that_the_key_accepts() -> None:
-    from mlsim.scenario.files.scenario_text import parse_value_text
-    from mlsim.scenario.whole.scenario_keys import options
+    from mlsim.scenario.scenario_keys import options
+    from mlsim.scenario.scenario_text import parse_value_text
 
     keys = {
         o.key: parse_value_text(o.default, o.key)

@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 
 from mlsim.experiment.result_schemas import schema_of
 from mlsim.scenario import Choice, Policy, Predictor, dotted_keys, dump, loads, words
-from mlsim.scenario.files.scenario_text import parse_text
-from mlsim.scenario.values.field_types import ChoiceType
+from mlsim.scenario.field_types import ChoiceType
+from mlsim.scenario.scenario_text import parse_text
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 FILES = sorted(SCENARIOS.rglob("*.yaml"))
@@ -107,8 +107,8 @@ def test_check_jsonschema_accepts_every_file(kind: str, tmp_path: Path) -> None:
 
 SETS = [
     member
-    for name in words.__all__
-    if issubclass(member := getattr(words, name), Choice) and name != "Choice"
+    for member in vars(words).values()
+    if isinstance(member, type) and issubclass(member, Choice) and member is not Choice
 ]
 
 

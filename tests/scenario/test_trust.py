@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError
-from mlsim.scenario.files.scenario_paths import check_definition
+from mlsim.scenario.scenario_paths import check_definition
 
 LOUD = """\
 import pathlib

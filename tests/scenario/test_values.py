@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.scenario import CleaningRule, Policy, Quantity, Technique
-from mlsim.scenario.values.amount_types import WorkAmount
-from mlsim.scenario.values.field_types import ChoiceType, Number, OnOff, Text, Whole
-from mlsim.scenario.values.unit_types import (
+from mlsim.scenario.amount_types import WorkAmount
+from mlsim.scenario.field_types import ChoiceType, Number, OnOff, Text, Whole
+from mlsim.scenario.unit_types import (
     BANDWIDTH,
     DIMENSIONS,
     FLOP,

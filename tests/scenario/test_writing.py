@@ -20,9 +20,9 @@ from mlsim.scenario import (
     loads,
     options,
     plain,
+    scenario_text,
 )
-from mlsim.scenario.files import scenario_text
-from mlsim.scenario.files.scenario_text import parse_text
+from mlsim.scenario.scenario_text import parse_text
 from tools.site import reference
 
 LEAST: dict[str, Any] = {
@@ -249,7 +249,7 @@ batch:
 application:
   technique: GSS
 """
-    with pytest.raises(mlsim.scenario.files.scenario_loading.InputError) as info:
+    with pytest.raises(mlsim.scenario.scenario_loading.InputError) as info:
         loads(text, "study.yaml")
     assert str(info.value) in PAGE
 

@@ -199,7 +199,7 @@ def test_duplicate_ids_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_wrong_selections(select: dict, message: str) -> None:
-    from mlsim.scenario.files.scenario_loading import from_mapping
+    from mlsim.scenario.scenario_loading import from_mapping
 
     scenario = {
         "name": "a",

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOG = "lublin_256.swf"
 
 STEPS = {
-    ("mlsim.scenario.files.scenario_loading", "load"): "reading the scenario",
+    ("mlsim.scenario.scenario_loading", "load"): "reading the scenario",
     ("mlsim.cosim.scenario_inputs", "open_jobs"): "opening the workload",
     ("mlsim.cosim.simulation", "simulate"): "simulating",
     ("mlsim.analysis.run_summary", "summarize"): "summing up",

@@ -120,7 +120,7 @@ def _keys_of(directory: Path) -> set[str]:
             if isinstance(child, dict | list):
                 walk(child, here)
 
-    from mlsim.scenario.files.scenario_text import parse_text
+    from mlsim.scenario.scenario_text import parse_text
 
     for text in SCENARIOS:
         walk(parse_text(dump(loads(text, directory=directory)), "scenario").value, "")

@@ -78,7 +78,7 @@ def weeks_of_option(name: str, text: str) -> tuple[int, int]:
         If it names none.
     """
     from mlsim.errors import InputError
-    from mlsim.scenario.values.amount_types import WeeksKind
+    from mlsim.scenario.amount_types import WeeksKind
 
     try:
         return WeeksKind().parse(text)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def compute(costs: CostsConfig, n: int, seed: int, speed: float) -> Floats:
     """Compute costs, if they can be held."""
     from mlsim.application.profiles import Request, iteration_costs
-    from mlsim.scenario.whole.simulation_demand import Share, check_memory
+    from mlsim.scenario.simulation_demand import Share, check_memory
 
     check_memory("--iterations", [Share("--iterations", f"{n:,} iterations", n * 8)], "the costs")
     return iteration_costs(Request(costs, n, seed, speed))
@@ -94,7 +94,7 @@ def read_costs(name: str, given: dict[str, str]) -> tuple[CostsConfig, str | Non
 
     from mlsim.errors import InputError
     from mlsim.scenario import CostProfile, CostsConfig, parse_override
-    from mlsim.scenario.loop.costs_section import COUNTED
+    from mlsim.scenario.costs_section import COUNTED
 
     values: dict[str, Any] = {key: parse_override(f"{key}={text}")[1] for key, text in given.items()}
     if "path" in given:
@@ -138,7 +138,7 @@ def length_of(costs: CostsConfig, iterations: str | None) -> int:
     """Return the number of iterations; 0 for a file, whose length is not known yet."""
     from mlsim.errors import InputError
     from mlsim.scenario import CostProfile, parse_override
-    from mlsim.scenario.values.field_types import Whole
+    from mlsim.scenario.field_types import Whole
 
     if costs.profile in (CostProfile.FILE, CostProfile.MANDELBROT):
         if iterations is not None:
@@ -232,7 +232,7 @@ def profile(
     """
     from mlsim import _jit
     from mlsim.cli.new_files import new_files
-    from mlsim.scenario.values.unit_types import RATE
+    from mlsim.scenario.unit_types import RATE
 
     options = {
         "mean": mean,

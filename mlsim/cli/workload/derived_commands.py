@@ -159,7 +159,7 @@ def _write(
     calm: bool,
 ) -> None:
     from mlsim.cli.new_files import new_files
-    from mlsim.scenario.whole.simulation_demand import Share, check_memory
+    from mlsim.scenario.simulation_demand import Share, check_memory
     from mlsim.workload.csv_logs import csv_text, write_csv
 
     _check_suffix(out)

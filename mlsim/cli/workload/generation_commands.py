@@ -213,8 +213,8 @@ def _estimates(text: str) -> str | tuple[float, float]:
 def _time(option: str, text: str) -> float:
     from mlsim.errors import InputError
     from mlsim.scenario import parse_override
-    from mlsim.scenario.values.amount_types import Amount
-    from mlsim.scenario.values.unit_types import TIME
+    from mlsim.scenario.amount_types import Amount
+    from mlsim.scenario.unit_types import TIME
 
     try:
         return float(Amount(TIME, positive=True).parse(parse_override(f"value={text}")[1]))

@@ -163,8 +163,8 @@ def _format(to: str | None, target: Path) -> WorkloadFormat:
 
 def _rates(speed: str | None, bandwidth: str | None) -> Rates | None:
     from mlsim.errors import InputError
-    from mlsim.scenario.values.amount_types import Amount
-    from mlsim.scenario.values.unit_types import BANDWIDTH, RATE
+    from mlsim.scenario.amount_types import Amount
+    from mlsim.scenario.unit_types import BANDWIDTH, RATE
     from mlsim.workload import Rates
 
     if speed is None and bandwidth is None:
@@ -347,7 +347,7 @@ def _names(given: list[str] | None) -> list[str]:
     from mlsim.batch.predictors import PREDICTORS
     from mlsim.errors import InputError
     from mlsim.scenario import Predictor, installed_names
-    from mlsim.scenario.values.plugin_names import PluginKind
+    from mlsim.scenario.plugin_names import PluginKind
 
     if not given:
         return [str(entry.name) for entry in PREDICTORS] + list(installed_names("mlsim.predictors"))

@@ -19,8 +19,8 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim._files import expanded
 from mlsim.errors import InputError
-from mlsim.scenario.files.scenario_paths import VARIABLE
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.scenario_paths import VARIABLE
+from mlsim.scenario.unit_types import nearest
 
 SAMPLES = ("random", "latin-hypercube", "sobol")
 """Ways to draw."""

@@ -11,9 +11,9 @@ from typing import Any
 from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Axis, Point
-from mlsim.scenario.files.scenario_text import parse_text
-from mlsim.scenario.values.field_types import Text
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.field_types import Text
+from mlsim.scenario.scenario_text import parse_text
+from mlsim.scenario.unit_types import nearest
 
 KINDS = ("loops", "runs", "weeks")
 """What a study may be of; loops where it does not say."""

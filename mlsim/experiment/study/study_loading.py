@@ -50,8 +50,8 @@ from mlsim.experiment.study.study_tables import INTERVALS, t_quantile
 from mlsim.experiment.study.subjects import SUBJECTS, Base
 from mlsim.experiment.study.week_axis import Weeks, all_weeks
 from mlsim.scenario import ApplicationModel, Scenario, load
-from mlsim.scenario.values.amount_types import Amount
-from mlsim.scenario.values.unit_types import TIME
+from mlsim.scenario.amount_types import Amount
+from mlsim.scenario.unit_types import TIME
 
 
 def load_study(path: str | Path) -> Study:

@@ -26,7 +26,7 @@ from mlsim.experiment.study.axes import Point, words_of
 from mlsim.experiment.study.study_model import Balance, Study, Task, own_pictures
 from mlsim.experiment.study.study_store import KEEP, Entries, covers
 from mlsim.scenario import split_technique, user_function
-from mlsim.scenario.files.scenario_paths import VARIABLE
+from mlsim.scenario.scenario_paths import VARIABLE
 
 _SHOWN = ("pictures", "csv", "writers")
 """Keys of ``output`` that are of no account for metrics; what is traced may be measured."""

@@ -14,7 +14,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim._files import open_file
 from mlsim.errors import InputError
 from mlsim.learning.energy.energy_classes import Cleaning, EnergyClass, Profile
-from mlsim.scenario.whole.simulation_demand import Share, check_memory
+from mlsim.scenario.simulation_demand import Share, check_memory
 from mlsim.workload.table_file import read_table
 
 _NEEDED: Final = ("job_id", "time", "power")

@@ -235,8 +235,8 @@ def text_options(texts: list[str]) -> dict[str, Any]:
 
 
 def _seconds(text: str) -> float:
-    from mlsim.scenario.values.amount_types import Amount
-    from mlsim.scenario.values.unit_types import TIME
+    from mlsim.scenario.amount_types import Amount
+    from mlsim.scenario.unit_types import TIME
 
     try:
         return float(Amount(TIME).parse(text))

@@ -21,7 +21,7 @@ from mlsim.scenario import (
     with_parameters,
 )
 from mlsim.scenario import parameters_of as user_parameters
-from mlsim.scenario.loop.technique_section import wrong_levels
+from mlsim.scenario.technique_section import wrong_levels
 from mlsim.scenario.words import Choice as Keyword
 from mlsim.scenario.words import (
     Compat,

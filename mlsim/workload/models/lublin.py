@@ -23,7 +23,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.scenario import JobKinds as Kinds
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.unit_types import nearest
 from mlsim.workload.job_mix import DAY
 from mlsim.workload.models.model_base import (
     DRAWN,

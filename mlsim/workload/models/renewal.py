@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from mlsim.errors import InputError
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.unit_types import nearest
 from mlsim.workload.models.model_base import (
     DRAWN,
     MOST_PROCESSORS,

@@ -12,7 +12,7 @@ from mlsim._arrays import Floats
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, check_plugin, make_callable
 from mlsim.scenario import WorkloadModel, parameters_of
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.unit_types import nearest
 from mlsim.workload.models.model_base import (
     MOST_PROCESSORS,
     base_header,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import mlsim
 from mlsim.analysis.metrics import accuracy
 from mlsim.batch.predictors.offline import History, predictions, read_history
-from mlsim.scenario.files.scenario_text import parse_value_text
+from mlsim.scenario.scenario_text import parse_value_text
 from mlsim.workload.csv_logs import write_csv
 from mlsim.workload.eurora import MACHINE as EURORA
 from mlsim.workload.eurora import eurora

@@ -26,7 +26,7 @@ from mlsim.cosim.single_loop import loop_costs
 from mlsim.experiment.loops import load_loop
 from mlsim.experiment.study.study_tables import mean_interval
 from mlsim.platform import machine_of
-from mlsim.scenario.files.scenario_text import parse_value_text
+from mlsim.scenario.scenario_text import parse_value_text
 
 HERE = Path(__file__).parent
 PORTFOLIO = ("STATIC", "GSS", "TSS", "FAC2", "mFSC", "AF", "SS")

@@ -21,7 +21,7 @@ from mlsim.experiment.study.search.search_model import (
 from mlsim.experiment.study.search.search_run import LABELS, names_any
 from mlsim.experiment.study.study_file import check_metric, check_titles, one_of
 from mlsim.scenario import dotted_keys
-from mlsim.scenario.values.unit_types import nearest
+from mlsim.scenario.unit_types import nearest
 
 NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines", "interval", "trim")
 """Keys of a study about combinations, of which a search has none; its own intervals are by bootstrap."""

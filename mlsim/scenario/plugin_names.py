@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlsim.scenario.values.field_types import ChoiceType, FieldType
-from mlsim.scenario.values.unit_types import nearest, shown
+from mlsim.scenario.field_types import ChoiceType, FieldType
+from mlsim.scenario.unit_types import nearest, shown
 from mlsim.scenario.words import Choice
 
 PARAMETERS = "parameters"

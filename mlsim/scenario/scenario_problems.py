@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from mlsim.scenario.files.scenario_text import Path, Problem
-from mlsim.scenario.values.section_base import (
+from mlsim.scenario.scenario_schema import Scenario
+from mlsim.scenario.scenario_text import Path, Problem
+from mlsim.scenario.section_base import (
     Section,
     example,
     field_kind,
@@ -21,8 +22,7 @@ from mlsim.scenario.values.section_base import (
     minimal,
     split_key,
 )
-from mlsim.scenario.values.unit_types import nearest, shown
-from mlsim.scenario.whole.scenario_schema import Scenario
+from mlsim.scenario.unit_types import nearest, shown
 
 
 class Advice(NamedTuple):

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlsim.scenario.values.amount_types import Bandwidth, Seconds
-from mlsim.scenario.values.field_types import FieldType, Line, OneOf, Whole
-from mlsim.scenario.values.list_types import Torus
-from mlsim.scenario.values.section_base import Section, Violation, fields_by_key
+from mlsim.scenario.amount_types import Bandwidth, Seconds
+from mlsim.scenario.field_types import FieldType, Line, OneOf, Whole
+from mlsim.scenario.list_types import Torus
+from mlsim.scenario.section_base import Section, Violation, fields_by_key
 from mlsim.scenario.words import Topology
 
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario.values.amount_types import Amount, Power, Size
-from mlsim.scenario.values.field_types import Count, FieldType, OneOf, Whole, literal
-from mlsim.scenario.values.list_types import Pairs, as_mapping
-from mlsim.scenario.values.section_base import Section, Violation
-from mlsim.scenario.values.unit_types import BANDWIDTH, POWER, SIZE, TIME, format_value, parse_value, shown
+from mlsim.scenario.amount_types import Amount, Power, Size
+from mlsim.scenario.field_types import Count, FieldType, OneOf, Whole, literal
+from mlsim.scenario.list_types import Pairs, as_mapping
+from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.unit_types import BANDWIDTH, POWER, SIZE, TIME, format_value, parse_value, shown
 from mlsim.scenario.words import MemorySource
 
 CORES, MEMORY = "cores", "memory"

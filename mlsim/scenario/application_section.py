@@ -8,18 +8,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlsim.scenario.loop.costs_section import OWN_LENGTH, CostsConfig, SelectionConfig, cannot_stop
-from mlsim.scenario.loop.technique_section import (
+from mlsim.scenario.amount_types import Duration, Seconds, Size
+from mlsim.scenario.costs_section import OWN_LENGTH, CostsConfig, SelectionConfig, cannot_stop
+from mlsim.scenario.field_types import Count, Number, OneOf, Switch, Whole
+from mlsim.scenario.plugin_names import PluginKind
+from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.technique_section import (
     AUTO,
     ParametersConfig,
     TechniqueName,
     broken_parameters,
     wrong_levels,
 )
-from mlsim.scenario.values.amount_types import Duration, Seconds, Size
-from mlsim.scenario.values.field_types import Count, Number, OneOf, Switch, Whole
-from mlsim.scenario.values.plugin_names import PluginKind
-from mlsim.scenario.values.section_base import Section, Violation
 from mlsim.scenario.words import (
     ApplicationModel,
     CostProfile,

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlsim.errors import InputError
-from mlsim.scenario.files.scenario_problems import look_up, unknown_key
-from mlsim.scenario.files.scenario_text import Path, Problem, parse_value_text
-from mlsim.scenario.values.plugin_names import PARAMETERS, CodeKind, PluginList
-from mlsim.scenario.values.section_base import field_kind, split_key
-from mlsim.scenario.values.unit_types import shown
+from mlsim.scenario.plugin_names import PARAMETERS, CodeKind, PluginList
+from mlsim.scenario.scenario_problems import look_up, unknown_key
+from mlsim.scenario.scenario_text import Path, Problem, parse_value_text
+from mlsim.scenario.section_base import field_kind, split_key
+from mlsim.scenario.unit_types import shown
 
 
 def parse_override(text: str) -> tuple[str, object]:

@@ -7,8 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlsim.scenario.machine.network_section import NetworkConfig
-from mlsim.scenario.machine.resources_section import (
+from mlsim.scenario.amount_types import Duration, Seconds, Size, Speed
+from mlsim.scenario.field_types import Line, Natural, Number, Switch, Whole
+from mlsim.scenario.list_types import Factors, NodeChoice, node_ranges
+from mlsim.scenario.network_section import NetworkConfig
+from mlsim.scenario.resources_section import (
     MEMORY,
     Amounts,
     PowerConfig,
@@ -17,10 +20,7 @@ from mlsim.scenario.machine.resources_section import (
     SharedShares,
     megabytes,
 )
-from mlsim.scenario.values.amount_types import Duration, Seconds, Size, Speed
-from mlsim.scenario.values.field_types import Line, Natural, Number, Switch, Whole
-from mlsim.scenario.values.list_types import Factors, NodeChoice, node_ranges
-from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.words import Topology
 
 

@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from mlsim.scenario.jobs.generate_section import GenerateConfig
-from mlsim.scenario.machine.resources_section import RequestConfig
-from mlsim.scenario.values.amount_types import Duration, Moment, Seconds, Users, Weeks
-from mlsim.scenario.values.field_types import ChoiceType, Count, Line, Natural, Number, OneOf, Switch, Whole
-from mlsim.scenario.values.list_types import ColumnNames
-from mlsim.scenario.values.plugin_names import PluginKind
-from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.amount_types import Duration, Moment, Seconds, Users, Weeks
+from mlsim.scenario.field_types import ChoiceType, Count, Line, Natural, Number, OneOf, Switch, Whole
+from mlsim.scenario.generate_section import GenerateConfig
+from mlsim.scenario.list_types import ColumnNames
+from mlsim.scenario.plugin_names import PluginKind
+from mlsim.scenario.resources_section import RequestConfig
+from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.words import (
     CleaningRule,
     CrossingRule,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Annotated, Any, Literal, NamedTuple
 
-from mlsim.scenario.values.field_types import FieldType, literal
-from mlsim.scenario.values.unit_types import (
+from mlsim.scenario.field_types import FieldType, literal
+from mlsim.scenario.unit_types import (
     BANDWIDTH,
     FLOP,
     POWER,

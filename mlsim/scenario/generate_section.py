@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlsim.scenario.values.amount_types import Duration
-from mlsim.scenario.values.field_types import ChoiceType, FieldType, Natural, Number, OneOf, Whole
-from mlsim.scenario.values.list_types import Pairs, as_mapping
-from mlsim.scenario.values.plugin_names import PluginKind
-from mlsim.scenario.values.section_base import Section, Violation
-from mlsim.scenario.values.unit_types import shown
+from mlsim.scenario.amount_types import Duration
+from mlsim.scenario.field_types import ChoiceType, FieldType, Natural, Number, OneOf, Whole
+from mlsim.scenario.list_types import Pairs, as_mapping
+from mlsim.scenario.plugin_names import PluginKind
+from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.unit_types import shown
 from mlsim.scenario.words import EstimateModel, JobKinds, WorkloadModel
 
 WorkloadModelName = Annotated[str, PluginKind(WorkloadModel, "mlsim.workloads")]

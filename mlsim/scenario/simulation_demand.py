@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from mlsim._files.opening import VARIABLE, memory_limit
 from mlsim.errors import InputError
-from mlsim.scenario.loop.application_section import MOST_ITERATIONS, ApplicationConfig
-from mlsim.scenario.loop.costs_section import has_linear_costs
-from mlsim.scenario.values.list_types import node_ranges
-from mlsim.scenario.whole.scenario_schema import Scenario
+from mlsim.scenario.application_section import MOST_ITERATIONS, ApplicationConfig
+from mlsim.scenario.costs_section import has_linear_costs
+from mlsim.scenario.list_types import node_ranges
+from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.words import ApplicationModel, ExecutionModel, SelectionMethod, Topology
 
 _NODE, _RESOURCES, _GRAPH, _FAILING, _CORE, _PE, _ITERATION = 100, 150, 700, 1400, 8, 350, 16

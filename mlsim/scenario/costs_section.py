@@ -9,11 +9,11 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario.loop.technique_section import TechniqueKind
-from mlsim.scenario.values.amount_types import PositiveWork, Seconds, Work
-from mlsim.scenario.values.field_types import FieldType, Line, Natural, Number, OneOf, Whole
-from mlsim.scenario.values.section_base import Section, Violation
-from mlsim.scenario.values.unit_types import shown
+from mlsim.scenario.amount_types import PositiveWork, Seconds, Work
+from mlsim.scenario.field_types import FieldType, Line, Natural, Number, OneOf, Whole
+from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.technique_section import TechniqueKind
+from mlsim.scenario.unit_types import shown
 from mlsim.scenario.words import (
     Calibration,
     Compat,

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from mlsim.scenario.jobs.batch_section import BatchConfig
-from mlsim.scenario.loop.application_section import ApplicationConfig, ExecutionConfig
-from mlsim.scenario.loop.costs_section import READS, SelectionConfig
-from mlsim.scenario.loop.technique_section import AUTO, READERS, properties_of, split_technique
-from mlsim.scenario.values.field_types import FieldType
-from mlsim.scenario.values.plugin_names import PARAMETERS, CodeKind, user_function
-from mlsim.scenario.values.section_base import Section, field_kind, field_section, meaning
-from mlsim.scenario.whole.scenario_schema import Scenario
+from mlsim.scenario.application_section import ApplicationConfig, ExecutionConfig
+from mlsim.scenario.batch_section import BatchConfig
+from mlsim.scenario.costs_section import READS, SelectionConfig
+from mlsim.scenario.field_types import FieldType
+from mlsim.scenario.plugin_names import PARAMETERS, CodeKind, user_function
+from mlsim.scenario.scenario_schema import Scenario
+from mlsim.scenario.section_base import Section, field_kind, field_section, meaning
+from mlsim.scenario.technique_section import AUTO, READERS, properties_of, split_technique
 from mlsim.scenario.words import (
     AnswerRule,
     ApplicationModel,

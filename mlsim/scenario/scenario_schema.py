@@ -10,16 +10,15 @@ from typing import Annotated
 from pydantic import Field, PrivateAttr
 
 from mlsim._files.opening import HeldFile
-from mlsim.scenario.jobs.batch_section import BatchConfig, CoordinationConfig, replay_obstacle
-from mlsim.scenario.jobs.workload_section import WorkloadConfig
-from mlsim.scenario.loop.application_section import ApplicationConfig
-from mlsim.scenario.loop.technique_section import RELEASING, properties_of
-from mlsim.scenario.machine.platform_section import PlatformConfig
-from mlsim.scenario.machine.resources_section import CORES, MEMORY
-from mlsim.scenario.values.field_types import Name, Natural, OneOf, Paragraph, Switch
-from mlsim.scenario.values.list_types import JobNumbers, TimeWindow
-from mlsim.scenario.values.plugin_names import PluginList
-from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.application_section import ApplicationConfig
+from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig, replay_obstacle
+from mlsim.scenario.field_types import Name, Natural, OneOf, Paragraph, Switch
+from mlsim.scenario.list_types import JobNumbers, TimeWindow
+from mlsim.scenario.platform_section import PlatformConfig
+from mlsim.scenario.plugin_names import PluginList
+from mlsim.scenario.resources_section import CORES, MEMORY
+from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.technique_section import RELEASING, properties_of
 from mlsim.scenario.words import (
     ApplicationModel,
     Backfill,
@@ -35,6 +34,7 @@ from mlsim.scenario.words import (
     TraceRows,
     WorkloadFormat,
 )
+from mlsim.scenario.workload_section import WorkloadConfig
 
 
 class OutputConfig(Section):

@@ -11,13 +11,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mlsim.errors import InputError
-from mlsim.scenario.jobs.batch_section import BatchConfig
-from mlsim.scenario.loop.application_section import ApplicationConfig
-from mlsim.scenario.loop.costs_section import PROFILE_KEYS, CostsConfig
-from mlsim.scenario.machine.network_section import OWN_KEYS, TOPOLOGY_KEYS, NetworkConfig
-from mlsim.scenario.machine.platform_section import NodeGroup
-from mlsim.scenario.values.section_base import Section
-from mlsim.scenario.whole.scenario_schema import Scenario
+from mlsim.scenario.application_section import ApplicationConfig
+from mlsim.scenario.batch_section import BatchConfig
+from mlsim.scenario.costs_section import PROFILE_KEYS, CostsConfig
+from mlsim.scenario.network_section import OWN_KEYS, TOPOLOGY_KEYS, NetworkConfig
+from mlsim.scenario.platform_section import NodeGroup
+from mlsim.scenario.scenario_schema import Scenario
+from mlsim.scenario.section_base import Section
 from mlsim.scenario.words import ApplicationModel
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from mlsim.scenario.values.unit_types import nearest, nearest_float, shown
+from mlsim.scenario.unit_types import nearest, nearest_float, shown
 from mlsim.scenario.words import Choice
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from mlsim.scenario.values.field_types import ChoiceType, FieldType
+from mlsim.scenario.field_types import ChoiceType, FieldType
 from mlsim.scenario.words import Choice
 
 

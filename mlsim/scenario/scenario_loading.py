@@ -17,14 +17,14 @@ from pydantic import ValidationError
 
 from mlsim._files import expanded, is_directory, is_file, is_there, named, read_text
 from mlsim.errors import InputError
-from mlsim.scenario.files.overrides import apply_overrides
-from mlsim.scenario.files.scenario_problems import find_problems
-from mlsim.scenario.files.scenario_text import Document, Problem, parse_text, plain
-from mlsim.scenario.files.scenario_text import Path as Key
-from mlsim.scenario.values.section_base import Section, field_kind, split_key
-from mlsim.scenario.values.unit_types import shown
-from mlsim.scenario.whole.scenario_schema import Scenario
-from mlsim.scenario.whole.simulation_demand import check_machine
+from mlsim.scenario.overrides import apply_overrides
+from mlsim.scenario.scenario_problems import find_problems
+from mlsim.scenario.scenario_schema import Scenario
+from mlsim.scenario.scenario_text import Document, Problem, parse_text, plain
+from mlsim.scenario.scenario_text import Path as Key
+from mlsim.scenario.section_base import Section, field_kind, split_key
+from mlsim.scenario.simulation_demand import check_machine
+from mlsim.scenario.unit_types import shown
 
 _KEY = "read_in"
 _BESIDE = "versions.json"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario.jobs.cp_section import (
+from mlsim.scenario.amount_types import Duration, Seconds
+from mlsim.scenario.cp_section import (
     AllocatorName,
     ClassifierConfig,
     CpConfig,
@@ -15,11 +16,10 @@ from mlsim.scenario.jobs.cp_section import (
     PolicyName,
     PredictorName,
 )
-from mlsim.scenario.machine.resources_section import PowerCaps
-from mlsim.scenario.values.amount_types import Duration, Seconds
-from mlsim.scenario.values.field_types import Count, Natural, Number, OneOf, Switch
-from mlsim.scenario.values.list_types import NamedShares, NamedSharesKind
-from mlsim.scenario.values.section_base import Section, Violation
+from mlsim.scenario.field_types import Count, Natural, Number, OneOf, Switch
+from mlsim.scenario.list_types import NamedShares, NamedSharesKind
+from mlsim.scenario.resources_section import PowerCaps
+from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.words import (
     Allocator,
     AnswerRule,
@@ -41,7 +41,7 @@ from mlsim.scenario.words import (
 )
 
 if TYPE_CHECKING:
-    from mlsim.scenario.whole.scenario_schema import Scenario
+    from mlsim.scenario.scenario_schema import Scenario
 
 
 class ReplayNeed(NamedTuple):

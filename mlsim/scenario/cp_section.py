@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from mlsim.scenario.values.amount_types import Duration
-from mlsim.scenario.values.field_types import Count, FieldType, Natural, Number, OneOf, Switch
-from mlsim.scenario.values.list_types import Pairs, as_mapping
-from mlsim.scenario.values.plugin_names import PluginKind
-from mlsim.scenario.values.section_base import Section, Violation
-from mlsim.scenario.values.unit_types import shown
+from mlsim.scenario.amount_types import Duration
+from mlsim.scenario.field_types import Count, FieldType, Natural, Number, OneOf, Switch
+from mlsim.scenario.list_types import Pairs, as_mapping
+from mlsim.scenario.plugin_names import PluginKind
+from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.unit_types import shown
 from mlsim.scenario.words import Allocator, ClassSource, Dispatcher, PlanGoal, Policy, Predictor
 
 _OURS = (Dispatcher.CP, Dispatcher.LISTS)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Annotated, Any, TypeVar
 
-from mlsim.scenario.values.amount_types import Amount
-from mlsim.scenario.values.field_types import FieldType, Number, Whole
-from mlsim.scenario.values.unit_types import TIME, nearest, shown
+from mlsim.scenario.amount_types import Amount
+from mlsim.scenario.field_types import FieldType, Number, Whole
+from mlsim.scenario.unit_types import TIME, nearest, shown
 
 _INTERVALS = re.compile(r"\d{1,18}(-\d{1,18})?([ ,]+\d{1,18}(-\d{1,18})?)*")
 

@@ -12,10 +12,10 @@ from typing import Literal
 
 from mlsim._files import expanded, is_directory, is_file, named, read_bytes
 from mlsim.errors import InputError
-from mlsim.scenario.loop.technique_section import split_technique
-from mlsim.scenario.values.plugin_names import parameters_of, user_function, with_parameters
-from mlsim.scenario.values.unit_types import nearest
-from mlsim.scenario.whole.scenario_schema import Scenario
+from mlsim.scenario.plugin_names import parameters_of, user_function, with_parameters
+from mlsim.scenario.scenario_schema import Scenario
+from mlsim.scenario.technique_section import split_technique
+from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import ApplicationModel
 
 Sort = Literal["class", "function", "class or function"]

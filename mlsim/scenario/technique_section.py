@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlsim.scenario.values.amount_types import Seconds
-from mlsim.scenario.values.field_types import ChoiceType, FieldType, Number, OneOf, Whole
-from mlsim.scenario.values.plugin_names import (
+from mlsim.scenario.amount_types import Seconds
+from mlsim.scenario.field_types import ChoiceType, FieldType, Number, OneOf, Whole
+from mlsim.scenario.plugin_names import (
     CodeKind,
     code_schema,
     parameters_of,
@@ -18,19 +18,19 @@ from mlsim.scenario.values.plugin_names import (
     user_function,
     with_parameters,
 )
-from mlsim.scenario.values.section_base import Section, Violation
-from mlsim.scenario.values.unit_types import nearest, shown
+from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.unit_types import nearest, shown
 from mlsim.scenario.words import (
     Compat,
     ExecutionModel,
     GlobalP,
     Growth,
+    ModelProperties,
     Statistics,
     Technique,
     WeighedSize,
     WeightSource,
 )
-from mlsim.scenario.words.application_words import ModelProperties
 
 AUTO = "auto"
 """In place of a technique: each time step has the one that a method of ``application.selection`` chooses."""

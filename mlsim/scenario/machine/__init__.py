@@ -1,4 +1,0 @@
-"""Sections of the machine: nodes, network, failures, perturbations, power, resources.
-
-Uses words and values; knows neither loops nor jobs.
-"""

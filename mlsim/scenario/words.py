@@ -1,0 +1,634 @@
+"""The closed sets of words a scenario file may use; an enum's value is the word in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as AnyMapping
+from enum import StrEnum
+from typing import ClassVar, Literal, NamedTuple, Self
+
+
+class _Aliased:
+    """A set that is declared with its other spellings."""
+
+    _other_spellings: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls, aliases: AnyMapping[str, str] | None = None) -> None:
+        """Keep the other spellings of a set."""
+        super().__init_subclass__()
+        cls._other_spellings = dict(aliases or {})
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return other spellings that are understood, and the word each stands for."""
+        return dict(cls._other_spellings)
+
+
+class Choice(_Aliased, StrEnum):
+    """Base of all word sets: ``Policy("saf")`` is ``Policy.SAF``; upper and lower case are the same.
+
+    A set is declared with its other spellings: ``class Policy(Choice, aliases={"SJF": "SPF"})``.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        wanted = value.casefold()
+        others = {alias.casefold(): word for alias, word in cls.aliases().items()}
+        wanted = others.get(wanted, wanted).casefold()
+        return next((member for member in cls if member.value.casefold() == wanted), None)
+
+
+# Words of platform, coordination and output.
+
+
+class Topology(Choice):
+    """How the nodes are connected."""
+
+    FULLY_CONNECTED = "fully-connected"
+    STAR = "star"
+    FAT_TREE = "fat-tree"
+    DRAGONFLY = "dragonfly"
+    TORUS = "torus"
+    EDGE_LIST = "edge-list"
+
+
+# Also what Slurm and checkpointing libraries call it.
+class FailureRule(Choice, aliases={"fail": "die", "requeue": "restart", "checkpoint": "resume"}):
+    """What becomes of a job when a node it holds fails."""
+
+    DIE = "die"
+    RESTART = "restart"
+    RESUME = "resume"
+
+
+class RequestRule(Choice):
+    """When the batch level asks running applications for nodes."""
+
+    NEVER = "never"
+    HEAD_OF_QUEUE = "head-of-queue"
+
+
+class AnswerRule(Choice):
+    """What an application answers when it is asked for nodes."""
+
+    NEVER = "never"
+    IDLE_ONLY = "idle-only"
+    TOLERANCE = "tolerance"
+    ALWAYS = "always"
+
+
+class ReleasedNodes(Choice):
+    """Who gets nodes that were released early."""
+
+    ANY = "any"
+    SHORT_FIRST = "short-first"
+
+
+class TraceLevel(Choice):
+    """How much the OTF2 trace holds; each level includes those before it."""
+
+    NONE = "none"
+    JOBS = "jobs"
+    NODES = "nodes"
+    CHUNKS = "chunks"
+    MESSAGES = "messages"
+
+    @property
+    def shows_chunks(self) -> bool:
+        """Whether it needs every chunk."""
+        return self in (TraceLevel.CHUNKS, TraceLevel.MESSAGES)
+
+
+class TraceRows(Choice):
+    """Which rows the OTF2 trace has."""
+
+    AUTO = "auto"
+    CORES = "cores"
+    NODES = "nodes"
+
+
+# Words of batch and workload.
+
+
+# SJF and LJF are the older names of SPF and LPF.
+class Policy(Choice, aliases={"SJF": "SPF", "LJF": "LPF"}):
+    """The order in which the queue is served."""
+
+    FCFS = "FCFS"
+    LCFS = "LCFS"
+    SPF = "SPF"
+    LPF = "LPF"
+    SQF = "SQF"
+    LQF = "LQF"
+    SAF = "SAF"
+    LAF = "LAF"
+    SRF = "SRF"
+    LRF = "LRF"
+    SEXP = "SEXP"
+    LEXP = "LEXP"
+    WFP = "WFP"
+    UNICEF = "UNICEF"
+    EDF = "EDF"
+    F1 = "F1"
+    F2 = "F2"
+    F3 = "F3"
+    F4 = "F4"
+    LINEAR = "linear"
+    FAIRSHARE = "fairshare"
+
+
+# The literature has first-fit backfilling, and aggressive backfilling for EASY.
+class Backfill(Choice, aliases={"first-fit": "greedy", "aggressive": "easy"}):
+    """Whether jobs may overtake the queue's head, and how it is protected."""
+
+    NONE = "none"
+    GREEDY = "greedy"
+    EASY = "easy"
+    CONSERVATIVE = "conservative"
+
+
+class EasyRule(Choice):
+    """Whose meaning of EASY: the literature's, or that of a published simulator."""
+
+    STANDARD = "standard"
+    ACCASIM = "accasim"
+    CQSIM = "cqsim"
+    BATSCHED = "batsched"
+    EASY_BF = "easy_bf"
+
+
+class Compression(Choice):
+    """How often conservative backfilling looks for earlier places when something comes back early."""
+
+    FIXPOINT = "fixpoint"
+    ONE_ROUND = "one-round"
+
+
+class ClassSource(Choice):
+    """What tells small jobs from large ones."""
+
+    FOREST = "forest"
+    ACTUAL = "actual"
+
+
+class ShareOwner(Choice):
+    """Whose usage fairshare adds up."""
+
+    USER = "user"
+    GROUP = "group"
+
+
+# Also what the orders amount to: one pass for all events of a time, or a pass for each.
+class TieOrder(Choice, aliases={"batched": "drained", "immediate": "per-event"}):
+    """What happens in which order at one time, and how many passes there are."""
+
+    DRAINED = "drained"
+    PER_EVENT = "per-event"
+    ENDS_FIRST = "ends-first"
+
+
+class Engine(Choice):
+    """What simulates the batch level."""
+
+    AUTO = "auto"
+    SIMPY = "simpy"
+    REPLAY = "replay"
+
+
+# Balanced is what worst-fit leads to.
+class Allocator(Choice, aliases={"balanced": "worst-fit"}):
+    """Which free nodes a job gets."""
+
+    FIRST_FIT = "first-fit"
+    BEST_FIT = "best-fit"
+    WORST_FIT = "worst-fit"
+    CONTIGUOUS = "contiguous"
+    RANDOM = "random"
+    TOPOLOGY_AWARE = "topology-aware"
+    HETEROGENEITY_AWARE = "heterogeneity-aware"
+    DEMAND_AWARE = "demand-aware"
+
+
+class Contiguity(Choice):
+    """What a job gets that finds no neighbouring nodes."""
+
+    PREFER = "prefer"
+    STRICT = "strict"
+
+
+class Dispatcher(Choice):
+    """What decides which jobs start, and on which nodes."""
+
+    solves: bool
+    """Whether it plans by constraint programming."""
+
+    def __new__(cls, word: str, solves: bool = False) -> Self:
+        """Make a word that says whether it stands for a dispatcher that plans."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.solves = solves
+        return member
+
+    QUEUE = "queue"
+    REJECT = "reject"
+    PRB = "prb"
+    CP = "cp", True
+    LISTS = "lists", True
+    HCP19 = "hcp19", True
+    PCP19 = "pcp19", True
+    PCP4 = "pcp4", True
+    PCP21 = "pcp21", True
+    PCP21S = "pcp21s", True
+    HCP1 = "hcp1", True
+    HCP2 = "hcp2", True
+    PCP1 = "pcp1", True
+    PCP2 = "pcp2", True
+
+
+class PlanGoal(Choice):
+    """What dispatchers cp and lists make small: a mean over jobs, or the time until the last one ends."""
+
+    SLOWDOWN = "slowdown"
+    BOUNDED_SLOWDOWN = "bounded-slowdown"
+    WAIT = "wait"
+    MAKESPAN = "makespan"
+
+
+# Also in the words of resource managers.
+class OverrunRule(Choice, aliases={"terminate": "kill", "continue": "extend"}):
+    """What happens to a job that runs past its walltime."""
+
+    EXTEND = "extend"
+    KILL = "kill"
+
+
+# W, R and D1, as the sources write them.
+class Predictor(Choice, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
+    """Where the run time that the dispatcher sees is predicted from."""
+
+    WALLTIME = "walltime"
+    ACTUAL = "actual"
+    DATA_DRIVEN = "D"
+    CONFIDENT = "D2"
+    LAST_TWO = "L2"
+    EASY_PLUS_PLUS = "EASY++"
+    FOREST_MEAN = "forest-mean"
+    FOREST_QUANTILE = "forest-quantile"
+
+
+class WorkloadFormat(Choice):
+    """How the file of jobs is written."""
+
+    AUTO = "auto"
+    SWF = "swf"
+    CSV = "csv"
+    PARQUET = "parquet"
+    BATSIM = "batsim"
+    SACCT = "sacct"
+    PBS = "pbs"
+    SGE = "sge"
+
+
+class WorkloadModel(Choice):
+    """What draws the jobs of a generated workload."""
+
+    LUBLIN = "lublin"
+    POISSON = "poisson"
+    WEIBULL = "weibull"
+
+
+class JobKinds(Choice):
+    """The kinds of jobs of the model of Lublin and Feitelson."""
+
+    BOTH = "both"
+    BATCH = "batch"
+    INTERACTIVE = "interactive"
+    TYPELESS = "typeless"
+
+
+class ResampledBy(Choice):
+    """Whose weeks are drawn together when a log is resampled."""
+
+    USER = "user"
+    WEEK = "week"
+
+
+class EstimateModel(Choice):
+    """Where the walltimes of a generated workload come from, if not from a factor."""
+
+    PERFECT = "perfect"
+    TSAFRIR = "tsafrir"
+
+
+# Packed means that nodes are not shared.
+class Mapping(Choice, aliases={"whole-nodes": "packed"}):
+    """What a processor of the log is on the machine: a core, a node, or a share of whole nodes."""
+
+    CORE = "core"
+    NODE = "node"
+    PACKED = "packed"
+
+
+class MemorySource(Choice):
+    """Where the memory that a unit asks for comes from."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    USED = "used"
+
+
+# What the user asked, and an estimate without error.
+class EstimateSource(Choice, aliases={"walltime": "request", "perfect": "actual"}):
+    """Where the run time that the dispatcher sees comes from."""
+
+    REQUEST = "request"
+    ACTUAL = "actual"
+
+
+class CleaningRule(Choice):
+    """What happens to a job that meets a cleaning rule."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    CLAMP = "clamp"
+
+
+# As users have it: they took the job back.
+class NeverRan(Choice, aliases={"cancel": "withdraw", "drop": "leave-out"}):
+    """What happens to a job that was cancelled while it waited in the log, and never ran."""
+
+    WITHDRAW = "withdraw"
+    LEAVE_OUT = "leave-out"
+    KEEP = "keep"
+
+
+class WeekEvent(Choice):
+    """By what a job belongs to a week of its log."""
+
+    START = "start"
+    SUBMIT = "submit"
+
+
+# In the order of the calendar module: Monday is 0.
+class WeekBegin(Choice):
+    """Where the weeks of a log begin."""
+
+    MONDAY = "Monday"
+    TUESDAY = "Tuesday"
+    WEDNESDAY = "Wednesday"
+    THURSDAY = "Thursday"
+    FRIDAY = "Friday"
+    SATURDAY = "Saturday"
+    SUNDAY = "Sunday"
+    FIRST_JOB = "first-job"
+
+
+class CrossingRule(Choice, aliases={"drop": "remove"}):
+    """What happens to a job that in the log ended in a later week than its own."""
+
+    KEEP = "keep"
+    REMOVE = "remove"
+
+
+# Words of application.
+
+
+class ApplicationModel(Choice):
+    """What a job executes: a fixed run time, or a parallel loop."""
+
+    RIGID = "rigid"
+    LOOP = "loop"
+
+
+# Also under other names of the distributions.
+class CostProfile(Choice, aliases={"gaussian": "normal", "log-normal": "lognormal"}):
+    """Where the costs of a loop's iterations come from."""
+
+    JOB = "job"
+    CONSTANT = "constant"
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    EXPONENTIAL = "exponential"
+    GAMMA = "gamma"
+    LOGNORMAL = "lognormal"
+    BIMODAL = "bimodal"
+    INCREASING = "increasing"
+    DECREASING = "decreasing"
+    FILE = "file"
+    MANDELBROT = "mandelbrot"
+    PSIA = "psia"
+
+
+class Calibration(Choice):
+    """Whether iteration costs are scaled to what the log says."""
+
+    NONE = "none"
+    RUN_TIME = "run-time"
+
+
+# WF2 is the name of WF as it is built on FAC2, mFAC of FAC where PEs follow its batches by a counter.
+class Technique(Choice, aliases={"WF2": "WF", "mFAC": "FAC"}):
+    """The rule for chunk sizes (Eleliemy 2021, §2.1)."""
+
+    STATIC = "STATIC"
+    SS = "SS"
+    FSC = "FSC"
+    MFSC = "mFSC"
+    GSS = "GSS"
+    TAP = "TAP"
+    TSS = "TSS"
+    FAC = "FAC"
+    FAC2 = "FAC2"
+    WF = "WF"
+    TFSS = "TFSS"
+    FISS = "FISS"
+    VISS = "VISS"
+    RND = "RND"
+    PLS = "PLS"
+    AWF = "AWF"
+    AWF_B = "AWF-B"
+    AWF_C = "AWF-C"
+    AWF_D = "AWF-D"
+    AWF_E = "AWF-E"
+    AF = "AF"
+    MAF = "mAF"
+    BOLD = "BOLD"
+
+
+class Statistics(Choice):
+    """Where a technique knows the iteration times from."""
+
+    GIVEN = "given"
+    PROFILED = "profiled"
+
+
+class Growth(Choice):
+    """How the chunks of VISS grow from batch to batch."""
+
+    CONVERGING = "converging"
+    GEOMETRIC = "geometric"
+
+
+class WeighedSize(Choice):
+    """What AWF-C and AWF-E weigh at every request."""
+
+    REST = "rest"
+    BATCH = "batch"
+
+
+class Compat(Choice):
+    """Whose readings of the techniques are followed."""
+
+    NONE = "none"
+    LB4MPI = "lb4mpi"
+
+
+class SelectionMethod(Choice):
+    """How the technique of a time step is chosen."""
+
+    EXPERT = "expert"
+    EXHAUSTIVE = "exhaustive"
+    RANDOM = "random"
+    RL = "rl"
+    SIMULATION = "simulation"
+
+
+class SelectionGoal(Choice):
+    """What the choice of a technique is to make least."""
+
+    T_LOOP = "t_loop"
+    IMBALANCE = "imbalance"
+
+
+class KnownCosts(Choice):
+    """What a choice by simulation takes for the costs of the iterations."""
+
+    MEASURED = "measured"
+    PROFILE = "profile"
+
+
+class TemporalDifference(Choice):
+    """How reinforcement learning updates what an action is worth."""
+
+    Q_LEARNING = "q-learning"
+    SARSA = "sarsa"
+
+
+class WeightSource(Choice):
+    """Where the weights of the PEs come from, if they are not listed."""
+
+    SPEED = "speed"
+    EQUAL = "equal"
+
+
+Asking = Literal["master", "node master", "window", "node window", "own part", "threads", "unknown"]
+
+
+class ModelProperties(NamedTuple):
+    """What others need to know of an execution model."""
+
+    levels: int = 1
+    """Of techniques: 1, or 2 where X+Y are one between nodes and one inside them."""
+    nodes: bool = False
+    """Whether it knows which PEs are on one node."""
+    releases: bool = False
+    """Whether nodes can leave a loop, and come back, while it runs; not where each PE has its own part."""
+    hands_out_first: bool = False
+    """Whether PEs are told that no work is left only once all of it has been handed out."""
+    adaptive: bool = True
+    """Whether techniques that learn within a loop can."""
+    reads: tuple[str, ...] = ()
+    """Keys of ``application.execution`` that only some models read; ``master``: its first PE, or that of each
+    node, is a master, which may be dedicated.
+    """
+    asking: Asking = "unknown"
+    """Whom a PE asks for chunks: PE 0 (master, window), or its node's first PE (node master, node window), as
+    a master or as the owner of a window; nobody, as it has its own part of the loop; or other threads.
+    """
+
+    @property
+    def masters(self) -> bool:
+        """Whether it has masters, which may be dedicated."""
+        return "master" in self.reads
+
+
+_GLOBAL = ("global_p",)
+_MASTER = ("master", "break_after", "break_time", "break_every", "service_order")
+_LOCK = ("atomic_service", "lock", "lock_retry")
+
+
+# Also in full words.
+class ExecutionModel(
+    Choice,
+    aliases={
+        "centralized": "cca",
+        "distributed": "dca",
+        "hierarchical-master-worker": "hmw",
+        "hierarchical": "hdca",
+    },
+):
+    """Who computes the chunks (Eleliemy 2021, ch. 4 and 5): on one level, on two, or each PE for itself."""
+
+    properties: ModelProperties
+    """What others need to know of the model."""
+
+    def __new__(cls, word: str, properties: ModelProperties) -> Self:
+        """Make a word with the properties of what it stands for."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.properties = properties
+        return member
+
+    CCA = (
+        "cca",
+        ModelProperties(
+            releases=True, hands_out_first=True, asking="master", reads=(*_MASTER, "request_ahead")
+        ),
+    )
+    DCA = "dca", ModelProperties(releases=True, hands_out_first=True, asking="window", reads=_LOCK)
+    HMW = (
+        "hmw",
+        ModelProperties(
+            levels=2, nodes=True, releases=True, asking="node master", reads=(*_MASTER, *_GLOBAL)
+        ),
+    )
+    HDCA = (
+        "hdca",
+        ModelProperties(levels=2, nodes=True, releases=True, asking="node window", reads=(*_LOCK, *_GLOBAL)),
+    )
+    MPI_OPENMP = (
+        "mpi+openmp",
+        ModelProperties(2, nodes=True, releases=True, asking="threads", reads=(*_LOCK, *_GLOBAL, "nowait")),
+    )
+    STEAL = "steal", ModelProperties(nodes=True, adaptive=False, asking="own part", reads=("atomic_service",))
+
+
+class GlobalP(Choice):
+    """What a technique between nodes takes for P."""
+
+    NODES = "nodes"
+    PES = "pes"
+
+
+class MasterRole(Choice):
+    """Whether a master executes iterations itself."""
+
+    DEDICATED = "dedicated"
+    NON_DEDICATED = "non-dedicated"
+
+
+# Locks in order of arrival are called ticket locks.
+class LockOrder(Choice, aliases={"ticket": "fifo"}):
+    """How a lock goes over to the next one that wants it."""
+
+    FIFO = "fifo"
+    POLLING = "polling"
+
+
+# FCFS: first come, first served.
+class ServiceOrder(Choice, aliases={"fcfs": "fifo"}):
+    """Which waiting request the coordinator serves first."""
+
+    FIFO = "fifo"
+    LOWEST_RANK = "lowest-rank"
