@@ -1,9 +1,8 @@
 """Jobs of a machine whose mix is published, but not its log: users run scripts in campaigns.
 
-Published are, for such a machine, how many jobs there were, how they divide into classes by the resources
-they ask for and into lengths by their run time, the mean run time of each length, and how wrong walltimes
-were (:class:`mlsim.workload.job_mix.Mix`). This module makes jobs that have these figures. The rest is ours,
-because it is not published:
+Published are the number of jobs, their classes by the resources they ask for, their lengths by run time, the
+mean run time of each length, and the error of walltimes (:class:`mlsim.workload.job_mix.Mix`). This module
+makes jobs that have these figures. The rest is ours, because it is not published:
 
 - A *script* belongs to a user and fixes a class, the stem of its jobs' names and, in seven campaigns of ten,
   the request. The activity of users follows Zipf's law.
@@ -11,37 +10,38 @@ because it is not published:
   has another. This is the temporal locality that Galleguillos 2020 (§4.1) observed. Jobs of a campaign
   have the same run time, or differ by a few percent; they are named alike, or numbered.
 - A user runs some campaigns in a session, which start within an hour of each other, so that jobs of
-  different scripts alternate. Sessions start by a daily and weekly cycle. The jobs of a campaign come all at
-  once, or each when the one before it has had the time to run. How many come at once, and in what sessions,
-  decides how long queues are (:class:`mlsim.workload.job_mix.Arrivals`).
+  different scripts alternate. Sessions start by a daily and weekly cycle. The jobs of a campaign arrive all at
+  once, or each when the one before it has had the time to run. The shares of both decide queue lengths
+  (:class:`mlsim.workload.job_mix.Arrivals`).
 - The run times of a length are lognormal, cut to its limits, with the median that gives the published mean.
-- A campaign's user asks for the limit of the queue, or for 1.2 to 3 times what its jobs need. The share of
-  scripts of the first kind is what makes the published error of walltimes, where there is one.
+- A campaign's user asks for the limit of the queue, or for 1.2 to 3 times the longest run time. The share of
+  scripts of the first kind gives the published error of walltimes, where there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.job_mix import (
-    HOUR,
     STEMS,
     Arrivals,
+    Length,
     Mix,
     Scripts,
     Series,
-    Times,
-    campaign_levels,
-    job_times,
     make_scripts,
     make_series,
+    read_mix,
 )
+from mlsim.workload.log_times import HOUR
 from mlsim.workload.resource_requests import ResourceRequests
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock
@@ -59,24 +59,10 @@ class SyntheticWorkload(NamedTuple):
 
 
 def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> SyntheticWorkload:
-    """Make the jobs of a machine.
+    """Make the jobs of a mix; the same arguments give the same jobs.
 
-    Parameters
-    ----------
-    mix
-        What is known of the machine's jobs.
-    jobs
-        How many; as many as there were, if None. Fewer come in as much less time, from fewer users (as the
-        square root).
-    seed
-        Of everything random. The same arguments give the same jobs.
-    load
-        How many times as fast they come.
-
-    Raises
-    ------
-    InputError
-        If an argument makes no sense.
+    ``jobs``: as many as published if None; fewer arrive in as much less time, from fewer users (as the square
+    root). ``load``: factor of the arrival rate.
     """
     n_jobs = mix.jobs if jobs is None else jobs
     if n_jobs < 1:
@@ -99,8 +85,19 @@ def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> Synth
     return _by_arrival(block.select(order), names, [queue.name for queue in mix.queues])
 
 
+def machine_jobs(
+    machine: str, jobs: int | None = None, *, seed: int = 0, load: float = 1.0, calm: bool = False
+) -> SyntheticWorkload:
+    """Make jobs like those of one of :data:`mlsim.workload.job_mix.MACHINES`; see :func:`campaigns`.
+
+    ``calm``: in arrivals that hardly ever queue, not in the bursts fitted to the thesis.
+    """
+    mix = read_mix(machine)
+    return campaigns(mix.calm() if calm else mix, jobs, seed, load)
+
+
 def _begin_times(user: Ints, in_session: int, period: float, rng: np.random.Generator) -> Floats:
-    """Draw the time at which each campaign starts [s]; so many campaigns of one user share a session."""
+    """Draw the time at which each campaign starts [s]; ``in_session`` campaigns of a user share a session."""
     hours = np.arange(max(1, int(np.ceil(period / HOUR))))
     by_day = (hours % 24 >= 9) & (hours % 24 < 19)
     weight = np.where(hours // 24 % 7 >= 5, _WEEKEND, np.where(by_day, _DAY, _NIGHT))
@@ -117,7 +114,7 @@ def _begin_times(user: Ints, in_session: int, period: float, rng: np.random.Gene
 def _submit_times(
     arrivals: Arrivals, begin: Floats, row: Ints, place: Ints, lasting: Floats, rng: np.random.Generator
 ) -> Floats:
-    """Draw submit times, whole seconds from the first; ``lasting``: seconds that the next job waits for."""
+    """Draw submit times, whole seconds from the first; ``lasting``: run times that the next job waits for."""
     at_once = (rng.random(begin.size) < arrivals.at_once)[row]
     pause = np.where(at_once, rng.uniform(*arrivals.apart, row.size), rng.exponential(_PAUSE, row.size))
     before = np.where(at_once, 0.0, np.concatenate([[0.0], lasting[:-1]]))
@@ -177,3 +174,125 @@ def _codes(codes: Ints, names: Sequence[str]) -> tuple[Ints, list[str]]:
     new = np.zeros(int(codes.max()) + 1, np.int64)
     new[arrived] = np.arange(1, arrived.size + 1)
     return new[codes], [names[code] for code in arrived.tolist()] if names else []
+
+
+# Run times and walltimes
+
+_SAME_RUN_TIME = 0.3
+_SPREAD = 0.08
+_SLACK = (1.2, 3.0)
+_WALLTIME_STEP = 600.0
+_LONGER_QUEUE = 0.75
+_MINUTE = 60.0
+_LATE_BY = 30
+_LIMIT_SHARE = 0.5  # of scripts that ask for the limit, where nothing is published
+
+Times = tuple[Floats, Floats, Ints]
+"""Run time and walltime [s] and queue of each job."""
+
+
+def campaign_levels(mix: Mix, series: Series, rng: np.random.Generator) -> Floats:
+    """Draw the level of run time of each campaign [s]: one from each part of its length's distribution."""
+    levels = np.empty(len(series))
+    for k, length in enumerate(mix.lengths):
+        median = _median(length)
+        for rows in _apart(mix, series, k):
+            parts = (_places(mix, series, rows, rng) + rng.random(rows.size)) / max(rows.size, 1)
+            levels[rows] = _quantiles(length, median, parts)
+    return levels
+
+
+def _apart(mix: Mix, series: Series, length: int) -> list[Ints]:
+    """Return the campaigns of a length; of each class alone where scripts have levels of their own."""
+    rows = np.flatnonzero(series.length == length)
+    if not mix.arrivals.steady:
+        return [rows]
+    return [rows[series.job_class[rows] == k] for k in range(len(mix.classes))]
+
+
+def _places(mix: Mix, series: Series, rows: Ints, rng: np.random.Generator) -> Ints:
+    """Place campaigns in the order of their levels: those of one script beside each other, or at random."""
+    if not mix.arrivals.steady:
+        return rng.permutation(rows.size)
+    _, script = np.unique(series.script[rows], return_inverse=True)
+    of_script = rng.random(rows.size)[script]
+    key = np.where(rng.random(rows.size) < mix.arrivals.steady, of_script, rng.random(rows.size))
+    places: Ints = np.empty(rows.size, np.int64)
+    places[np.lexsort((rng.random(rows.size), key))] = np.arange(rows.size)
+    return places
+
+
+def _quantiles(length: Length, median: float, parts: Floats) -> Floats:
+    """Return quantiles of the lognormal distribution truncated to the length's limits [s]."""
+    normal = NormalDist(float(np.log(median)), length.sigma)
+    low, high = normal.cdf(float(np.log(length.low))), normal.cdf(float(np.log(length.high)))
+    inside = np.clip(low + parts * (high - low), 1e-15, 1.0 - 1e-15)
+    logs = np.array([normal.inv_cdf(part) for part in inside.tolist()])
+    cut: Floats = np.clip(np.exp(logs), length.low, length.high)
+    return cut
+
+
+def _median(length: Length) -> float:
+    """Find the median with which the mean is the length's."""
+    parts = (np.arange(500) + 0.5) / 500
+
+    def too_low(log_median: float) -> bool:
+        return bool(_quantiles(length, float(np.exp(log_median)), parts).mean() < length.mean)
+
+    return float(np.exp(_edge(too_low, float(np.log(length.low)) - 2.0, float(np.log(length.high)) + 2.0)))
+
+
+def _edge(is_low: Callable[[float], bool], low: float, high: float) -> float:
+    """Find where a condition that holds for small values ends."""
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if is_low(middle) else (low, middle)
+    return low
+
+
+def job_times(
+    mix: Mix, series: Series, scripts: Scripts, levels: Floats, row: Ints, rng: np.random.Generator
+) -> Times:
+    """Draw run time, walltime and queue of each job; ``row``: its campaign."""
+    run_time = _run_times(mix, series, levels, row, rng)
+    longest = np.zeros(len(series))
+    np.maximum.at(longest, row, run_time)
+    limits = np.array([queue.limit for queue in mix.queues])
+    queue = np.maximum(np.searchsorted(limits, longest), rng.random(len(series)) < _LONGER_QUEUE)
+    limit = limits[queue]
+    slack = rng.uniform(*_SLACK, len(series))
+    needed = np.minimum(np.ceil(longest * slack / _WALLTIME_STEP) * _WALLTIME_STEP, limit)
+    late = _late(mix, series, levels, rng)
+    minutes = np.floor(levels / _MINUTE) * _MINUTE
+    run_time = np.where(late[row], minutes[row] + rng.integers(1, _LATE_BY, row.size), run_time)
+
+    # The script at the edge of the share asks for the limit in some of its campaigns.
+    rank = scripts.rank[series.script] + rng.random(len(series)) / len(scripts.rank)
+
+    def asked(share: float) -> Floats:
+        walltime = np.where(rank < share, limit, needed)
+        return np.where(late, minutes, walltime)[row]
+
+    def too_right(share: float) -> bool:
+        return bool(np.abs(asked(share) - run_time).mean() < (mix.walltime_error or 0.0))
+
+    share = _LIMIT_SHARE if mix.walltime_error is None else _edge(too_right, 0.0, 1.0)
+    return run_time, asked(share), queue[row]
+
+
+def _run_times(mix: Mix, series: Series, levels: Floats, row: Ints, rng: np.random.Generator) -> Floats:
+    """Draw run times around each campaign's level: whole seconds inside the length's limits."""
+    spread = np.where(rng.random(len(series)) < _SAME_RUN_TIME, 0.0, _SPREAD)
+    times = levels[row] * np.exp(spread[row] * rng.standard_normal(row.size))
+    low = np.array([length.low for length in mix.lengths])[series.length[row]]
+    high = np.array([length.high for length in mix.lengths])[series.length[row]]
+    rounded: Floats = np.clip(np.round(times), np.ceil(low), np.ceil(high) - 1.0)
+    return rounded
+
+
+def _late(mix: Mix, series: Series, levels: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Choose campaigns of a minute or more whose jobs run longer than their walltimes."""
+    rows = rng.permutation(np.flatnonzero(levels >= _MINUTE))
+    late = np.zeros(len(series), np.bool_)
+    late[rows[np.cumsum(series.jobs[rows]) <= mix.late * series.jobs.sum()]] = True
+    return late

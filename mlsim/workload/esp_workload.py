@@ -10,6 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
+from mlsim.workload.published_data import read_rows
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock
 
@@ -34,46 +35,26 @@ class EspCalibration(StrEnum):
 
 
 class Category(NamedTuple):
-    """A category of jobs.
-
-    Attributes
-    ----------
-    code
-        Its letter.
-    nodes
-        Nodes of 256 (Eleliemy 2021, Table 6.1).
-    jobs
-        How many jobs.
-    images, limit
-        Spin images, or most steps of a pixel, of a job's loop (the same table).
-    target
-        Run time [s] (Wong et al. 2000).
-    """
+    """A category of jobs: a row of ``data/esp.csv``, which names the sources."""
 
     code: str
     nodes: int
+    """Nodes of 256."""
     jobs: int
     images: int
+    """Spin images of a PSIA job's loop."""
     limit: int
+    """Most steps of a pixel of a Mandelbrot job's loop."""
     target: float
+    """Run time [s]."""
 
 
-CATEGORIES = (
-    Category("A", 8, 75, 32_000, 635_000, 267.0),
-    Category("B", 16, 9, 76_500, 1_200_000, 322.0),
-    Category("C", 128, 3, 800_000, 15_000_000, 534.0),
-    Category("D", 64, 3, 582_000, 8_500_000, 616.0),
-    Category("E", 128, 3, 595_000, 8_800_000, 315.0),
-    Category("F", 16, 9, 440_000, 6_500_000, 1846.0),
-    Category("G", 32, 6, 635_000, 1_000_000, 1334.0),
-    Category("H", 40, 6, 630_000, 10_000_000, 1067.0),
-    Category("I", 8, 24, 170_000, 3_350_000, 1432.0),
-    Category("J", 16, 24, 174_500, 2_750_000, 725.0),
-    Category("K", 24, 15, 172_600, 2_850_000, 487.0),
-    Category("L", 32, 36, 172_500, 2_725_000, 366.0),
-    Category("M", 64, 15, 176_500, 2_650_000, 187.0),
-    Category(FULL_SIZE, 256, 2, 375_000, 5_250_000, 100.0),
-)
+def _read_categories() -> tuple[Category, ...]:
+    rows = [tuple(row.values()) for row in read_rows("esp.csv", Category._fields)]
+    return tuple(Category(code, *map(int, counts), float(target)) for code, *counts, target in rows)
+
+
+CATEGORIES = _read_categories()
 
 
 class EspWorkload(NamedTuple):

@@ -16,7 +16,7 @@ from mlsim._progress import followed, stage
 from mlsim.errors import InputError
 from mlsim.scenario import EstimateModel, GenerateConfig, JobKinds, WorkloadModel, with_parameters
 from mlsim.scenario.unit_types import nearest
-from mlsim.workload.job_mix import DAY
+from mlsim.workload.log_times import DAY
 from mlsim.workload.models.learned_model import Learned, is_model_file, read_model
 from mlsim.workload.models.model_base import (
     MOST_JOBS,

@@ -1,24 +1,26 @@
-"""Published properties of a machine's jobs: mix, scripts of users, run times."""
+"""Published properties of a machine's jobs, and the scripts and campaigns that have them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
-from typing import Final
+from itertools import product
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
+from mlsim.errors import InputError
+from mlsim.workload.log_times import DAY, HOUR
+from mlsim.workload.published_data import read_mapping
 
-HOUR: Final = 3600.0
-DAY: Final = 86400.0
+MACHINES: Final = ("eurora", "forhlr2")
+"""Machines with a file of this name in ``data/``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Jobs of similar run time: their share, limits and mean [s], the σ of the lognormal, jobs a campaign."""
+    """Jobs of similar run time: limits and mean [s], the σ of the lognormal, mean jobs per campaign."""
 
     name: str
     low: float
@@ -26,11 +28,12 @@ class Length:
     mean: float
     sigma: float
     campaign: float
+    calm_campaign: float
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a script asks for: units, and of each unit cores, memory [MB] and other resources by place."""
+    """The request of a script: units, and per unit cores, memory [MB] and other resources by place."""
 
     weight: float
     units: int
@@ -58,23 +61,23 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """How the jobs of campaigns, and the campaigns of users, come."""
+    """Arrival pattern of the jobs of a campaign, and of the campaigns of a user."""
 
     at_once: float
-    """Share of the campaigns whose jobs come one after the other, not each when the last one has run."""
+    """Share of the campaigns whose jobs follow each other, not each one the end of the last."""
     apart: tuple[float, float]
     """Least and largest time between the jobs of such a campaign [s]."""
     session: int
     """Campaigns that a user starts within an hour."""
     even: bool
-    """Whether the sizes of campaigns are drawn one from each part of their distribution, so that logs of
-    different seeds differ little in them, and every user has one; else independently."""
+    """Whether campaign sizes are drawn one from each part of their distribution, so that logs of different
+    seeds differ little in them, and every user has one; else independently."""
     steady: float
     """Share of the campaigns that run about as long as others of the same script."""
 
 
 BURSTS: Final = Arrivals(0.9, (0.0, 1.0), 6, even=True, steady=0.5)
-"""Fitted to the number of jobs in the models of Galleguillos 2020, Table 5.3 (README.md)."""
+"""Fitted to the number of jobs in the models of Galleguillos 2020, Table 5.3."""
 CALM: Final = Arrivals(0.4, (1.0, 5.0), 3, even=False, steady=0.0)
 """Jobs hardly ever wait."""
 
@@ -83,35 +86,105 @@ CALM: Final = Arrivals(0.4, (1.0, 5.0), 3, even=False, steady=0.0)
 class Mix:
     """A machine's jobs."""
 
+    title: str
+    scenario: str
+    """The machine, as a scenario writes it."""
     jobs: int
-    """How many there were."""
     period: float
-    """In how many seconds."""
+    """Time in which they were submitted [s]."""
     users: int
-    """How many users there were."""
     single: float
     """Share of the users who submitted one job only."""
     lengths: tuple[Length, ...]
-    """How jobs divide by run time."""
     classes: tuple[JobClass, ...]
-    """How jobs divide by what they ask for; ``shares`` of all classes add up to 1."""
+    """Division of the jobs by their requests; ``shares`` of all classes add up to 1."""
     resources: tuple[str, ...]
-    """Names of the resources that requests are about, memory first."""
+    """Names of the resources of requests, memory first."""
     queues: tuple[Queue, ...]
-    """By limit; a job goes into the first one in which it has room, or a later one."""
+    """By limit; a job goes into the first one whose limit it keeps, or a later one."""
     walltime_error: float | None
     """Mean absolute error of walltimes [s]; None where it is not published."""
     late: float
     """Share of jobs that run a little longer than their walltime."""
-    arrivals: Arrivals
-    """How they come."""
+    arrivals: Arrivals = BURSTS
 
-    def calm(self, campaigns: tuple[float, ...]) -> Mix:
-        """Return the same jobs in campaigns of these mean sizes, one a length, that hardly ever queue."""
-        lengths = tuple(
-            replace(length, campaign=size) for length, size in zip(self.lengths, campaigns, strict=True)
-        )
+    def calm(self) -> Mix:
+        """Return the same jobs in campaigns that hardly ever queue."""
+        lengths = tuple(replace(length, campaign=length.calm_campaign) for length in self.lengths)
         return replace(self, lengths=lengths, arrivals=CALM)
+
+
+def read_mix(machine: str) -> Mix:
+    """Read the published figures of one of the :data:`MACHINES`."""
+    data = read_mapping(f"{machine}.yaml")
+    lengths = data["lengths"]
+    # The mean run time of a length: its share of the job-hours over its share of the jobs.
+    means = [row["hours"] * data["job_hours"] * HOUR / (row["share"] * data["jobs"]) for row in lengths]
+    shares = [row["share"] for row in lengths]
+    mix = Mix(
+        title=data["title"],
+        scenario=data["scenario"],
+        jobs=data["jobs"],
+        period=data["days"] * DAY,
+        users=data["users"],
+        single=data["single"],
+        lengths=tuple(
+            Length(
+                row["name"],
+                max(row["above"] * HOUR, 1.0),
+                row["below"] * HOUR,
+                mean,
+                *(float(row[key]) for key in ("sigma", "campaign", "calm")),
+            )
+            for row, mean in zip(lengths, means, strict=True)
+        ),
+        classes=tuple(
+            JobClass(row["name"], _class_shares(row, data["jobs"], shares, means), _shapes_of(row["shapes"]))
+            for row in data["classes"]
+        ),
+        resources=tuple(data["resources"]),
+        queues=tuple(Queue(row["name"], row["limit"] * HOUR) for row in data["queues"]),
+        walltime_error=data["walltime_error"],
+        late=data["late"],
+    )
+    _check(machine, mix)
+    return mix
+
+
+def _class_shares(
+    row: Mapping[str, Any], jobs: int, shares: Sequence[float], means: Sequence[float]
+) -> tuple[float, ...]:
+    """Return a class's share of all jobs in each length; without a mean it divides as all jobs do.
+
+    With a mean run time [s], the jobs of more than an hour divide in every class as they do in the whole.
+    """
+    if "mean" not in row:
+        return tuple(shares)
+    _, medium, long = shares
+    over_an_hour = (medium * means[1] + long * means[2]) / (medium + long)
+    over = (row["mean"] - means[0]) / (over_an_hour - means[0])
+    over_medium = over * medium / (medium + long)
+    share = row["jobs"] / jobs
+    return share * (1.0 - over), share * over_medium, share * (over - over_medium)
+
+
+def _shapes_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Shape, ...]:
+    """Combine numbers of units with the requests of one unit."""
+    return tuple(
+        Shape(weight, units, cores, memory, tuple(others))
+        for row in rows
+        for (units, weight), (cores, memory), others in product(
+            row["units"].items(), row["unit"], row.get("others", [()])
+        )
+    )
+
+
+def _check(machine: str, mix: Mix) -> None:
+    if abs(sum(sum(each.shares) for each in mix.classes) - 1.0) > 1e-3:
+        raise InputError(f"data/{machine}.yaml: the shares of its classes do not add up to 1")
+    for shape in (shape for each in mix.classes for shape in each.shapes):
+        if shape.weight <= 0 or len(shape.others) != len(mix.resources) - 1:
+            raise InputError(f"data/{machine}.yaml: {shape} has no weight, or not one number per resource")
 
 
 STEMS: Final = (
@@ -125,25 +198,17 @@ _MORE_SCRIPTS = (4, 0.4)  # of a user in a class, beside the first: binomial
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """One row a script, grouped by class, and by user inside a class.
-
-    Attributes
-    ----------
-    user, job_class
-        Whose it is, and its place in :attr:`Mix.classes`.
-    shape
-        What its jobs ask for as a rule: its place in the class's shapes.
-    stem
-        Its place in :data:`STEMS`.
-    rank
-        From 0 to 1, each value once: scripts below a share are that share of all.
-    """
+    """One row per script, grouped by class, and by user inside a class."""
 
     user: Ints
     job_class: Ints
+    """Place in :attr:`Mix.classes`."""
     shape: Ints
+    """Usual request: place in the class's shapes."""
     stem: Ints
+    """Place in :data:`STEMS`."""
     rank: Floats
+    """From 0 to 1, each value once: scripts below a share are that share of all."""
 
     def one_of(self, user: int, job_class: int, rng: np.random.Generator) -> int:
         """Choose a script of a user in a class."""
@@ -154,7 +219,7 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One row a campaign: its class, length, script and shape, and how many jobs it has."""
+    """One row per campaign: its class, length, number of jobs, script and shape."""
 
     job_class: Ints
     length: Ints
@@ -173,7 +238,7 @@ def make_scripts(mix: Mix, n_users: int, rng: np.random.Generator) -> Scripts:
         count = 1 + rng.binomial(*_MORE_SCRIPTS, n_users)
         users.append(np.repeat(np.arange(n_users), count))
         classes.append(np.full(count.sum(), k))
-        shapes.append(_shapes(mix, k, int(count.sum()), rng))
+        shapes.append(_draw_shapes(mix, k, int(count.sum()), rng))
     n = sum(map(len, users))
     return Scripts(
         np.concatenate(users),
@@ -205,13 +270,12 @@ def make_series(mix: Mix, n_jobs: int, n_users: int, scripts: Scripts, rng: np.r
     other = np.empty(cell.size, np.int64)
     for k in range(len(mix.classes)):
         rows = np.flatnonzero(job_class == k)
-        other[rows] = _shapes(mix, k, rows.size, rng)
+        other[rows] = _draw_shapes(mix, k, rows.size, rng)
     shape = np.where(rng.random(cell.size) < _OTHER_SHAPE, other, own)
     return Series(job_class, length, jobs, np.array(script, np.int64), shape)
 
 
-def _shapes(mix: Mix, job_class: int, n: int, rng: np.random.Generator) -> Ints:
-    """Draw shapes of a class by their weights."""
+def _draw_shapes(mix: Mix, job_class: int, n: int, rng: np.random.Generator) -> Ints:
     weights = np.array([shape.weight for shape in mix.classes[job_class].shapes])
     drawn: Ints = rng.choice(len(weights), n, p=weights / weights.sum())
     return drawn
@@ -264,135 +328,3 @@ def _even_sizes(jobs: int, mean: float, rng: np.random.Generator) -> Ints:
     ends: Ints = np.round(share / share[-1] * jobs).astype(np.int64)
     sizes: Ints = np.diff(ends, prepend=0)
     return sizes[sizes > 0]
-
-
-_SAME_RUN_TIME = 0.3
-_SPREAD = 0.08
-_SLACK = (1.2, 3.0)
-_WALLTIME_STEP = 600.0
-_LONGER_QUEUE = 0.75
-_MINUTE = 60.0
-_LATE_BY = 30
-_LIMIT_SHARE = 0.5  # of scripts that ask for the limit, where nothing is published
-
-Times = tuple[Floats, Floats, Ints]
-"""Run time and walltime [s] and queue of each job."""
-
-
-def campaign_levels(mix: Mix, series: Series, rng: np.random.Generator) -> Floats:
-    """Draw the level of run time of each campaign [s]: one from each part of its length's distribution."""
-    levels = np.empty(len(series))
-    for k, length in enumerate(mix.lengths):
-        median = _median(length)
-        for rows in _apart(mix, series, k):
-            parts = (_places(mix, series, rows, rng) + rng.random(rows.size)) / max(rows.size, 1)
-            levels[rows] = _quantiles(length, median, parts)
-    return levels
-
-
-def _apart(mix: Mix, series: Series, length: int) -> list[Ints]:
-    """Return the campaigns of a length; of each class alone where scripts have levels of their own."""
-    rows = np.flatnonzero(series.length == length)
-    if not mix.arrivals.steady:
-        return [rows]
-    return [rows[series.job_class[rows] == k] for k in range(len(mix.classes))]
-
-
-def _places(mix: Mix, series: Series, rows: Ints, rng: np.random.Generator) -> Ints:
-    """Place campaigns in the order of their levels: those of one script beside each other, or at random."""
-    if not mix.arrivals.steady:
-        return rng.permutation(rows.size)
-    _, script = np.unique(series.script[rows], return_inverse=True)
-    of_script = rng.random(rows.size)[script]
-    key = np.where(rng.random(rows.size) < mix.arrivals.steady, of_script, rng.random(rows.size))
-    places: Ints = np.empty(rows.size, np.int64)
-    places[np.lexsort((rng.random(rows.size), key))] = np.arange(rows.size)
-    return places
-
-
-def _quantiles(length: Length, median: float, parts: Floats) -> Floats:
-    """Return quantiles of the lognormal distribution truncated to the length's limits [s]."""
-    normal = NormalDist(float(np.log(median)), length.sigma)
-    low, high = normal.cdf(float(np.log(length.low))), normal.cdf(float(np.log(length.high)))
-    inside = np.clip(low + parts * (high - low), 1e-15, 1.0 - 1e-15)
-    logs = np.array([normal.inv_cdf(part) for part in inside.tolist()])
-    cut: Floats = np.clip(np.exp(logs), length.low, length.high)
-    return cut
-
-
-def _median(length: Length) -> float:
-    """Find the median with which the mean is the length's."""
-    parts = (np.arange(500) + 0.5) / 500
-
-    def too_low(log_median: float) -> bool:
-        return bool(_quantiles(length, float(np.exp(log_median)), parts).mean() < length.mean)
-
-    return float(np.exp(_edge(too_low, float(np.log(length.low)) - 2.0, float(np.log(length.high)) + 2.0)))
-
-
-def _edge(is_low: Callable[[float], bool], low: float, high: float) -> float:
-    """Find where a condition that holds for small values ends."""
-    for _ in range(40):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if is_low(middle) else (low, middle)
-    return low
-
-
-def job_times(
-    mix: Mix, series: Series, scripts: Scripts, levels: Floats, row: Ints, rng: np.random.Generator
-) -> Times:
-    """Draw run time, walltime and queue of each job.
-
-    Parameters
-    ----------
-    mix, series, scripts
-        The campaigns.
-    levels
-        Of each campaign.
-    row
-        The campaign of each job.
-    rng
-        Where randomness comes from.
-    """
-    run_time = _run_times(mix, series, levels, row, rng)
-    longest = np.zeros(len(series))
-    np.maximum.at(longest, row, run_time)
-    limits = np.array([queue.limit for queue in mix.queues])
-    queue = np.maximum(np.searchsorted(limits, longest), rng.random(len(series)) < _LONGER_QUEUE)
-    limit = limits[queue]
-    slack = rng.uniform(*_SLACK, len(series))
-    needed = np.minimum(np.ceil(longest * slack / _WALLTIME_STEP) * _WALLTIME_STEP, limit)
-    late = _late(mix, series, levels, rng)
-    minutes = np.floor(levels / _MINUTE) * _MINUTE
-    run_time = np.where(late[row], minutes[row] + rng.integers(1, _LATE_BY, row.size), run_time)
-
-    # The script at the edge of the share asks for the limit in some of its campaigns.
-    rank = scripts.rank[series.script] + rng.random(len(series)) / len(scripts.rank)
-
-    def asked(share: float) -> Floats:
-        walltime = np.where(rank < share, limit, needed)
-        return np.where(late, minutes, walltime)[row]
-
-    def too_right(share: float) -> bool:
-        return bool(np.abs(asked(share) - run_time).mean() < (mix.walltime_error or 0.0))
-
-    share = _LIMIT_SHARE if mix.walltime_error is None else _edge(too_right, 0.0, 1.0)
-    return run_time, asked(share), queue[row]
-
-
-def _run_times(mix: Mix, series: Series, levels: Floats, row: Ints, rng: np.random.Generator) -> Floats:
-    """Draw run times around each campaign's level: whole seconds inside the length's limits."""
-    spread = np.where(rng.random(len(series)) < _SAME_RUN_TIME, 0.0, _SPREAD)
-    times = levels[row] * np.exp(spread[row] * rng.standard_normal(row.size))
-    low = np.array([length.low for length in mix.lengths])[series.length[row]]
-    high = np.array([length.high for length in mix.lengths])[series.length[row]]
-    rounded: Floats = np.clip(np.round(times), np.ceil(low), np.ceil(high) - 1.0)
-    return rounded
-
-
-def _late(mix: Mix, series: Series, levels: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Choose campaigns of a minute or more whose jobs run longer than their walltimes."""
-    rows = rng.permutation(np.flatnonzero(levels >= _MINUTE))
-    late = np.zeros(len(series), np.bool_)
-    late[rows[np.cumsum(series.jobs[rows]) <= mix.late * series.jobs.sum()]] = True
-    return late

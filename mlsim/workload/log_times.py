@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from mlsim.errors import InputError
 from mlsim.scenario import DatesConfig
 from mlsim.workload.swf_fields import Header
 
+HOUR: Final = 3600.0
+DAY: Final = 86400.0
 _QUARTER = 900.0
 """Seconds between which no clock is changed."""
 

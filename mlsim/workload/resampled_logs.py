@@ -15,9 +15,9 @@ from mlsim._arrays import Ints
 from mlsim.errors import InputError
 from mlsim.scenario import MOST_RESAMPLED_WEEKS, ResampledBy, WorkloadConfig
 from mlsim.workload.generated_jobs import Made
-from mlsim.workload.job_mix import DAY
 from mlsim.workload.log_conversion import ANY_SIZE, shifted_header
 from mlsim.workload.log_source import AS_LOGGED, open_workload
+from mlsim.workload.log_times import DAY
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock
 

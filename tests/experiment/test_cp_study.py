@@ -11,8 +11,9 @@ import yaml
 
 import mlsim
 from mlsim.experiment import load_study, run_study
+from mlsim.workload.campaigns import machine_jobs
 from mlsim.workload.csv_logs import write_csv
-from mlsim.workload.eurora import MACHINE, eurora
+from mlsim.workload.job_mix import read_mix
 
 STUDY = Path(__file__).parents[2] / "scenarios" / "studies" / "cp"
 GREEDY = f"{STUDY / 'same_placement.py'}:GreedySaf"
@@ -22,13 +23,13 @@ GREEDY = f"{STUDY / 'same_placement.py'}:GreedySaf"
 def log(tmp_path_factory):
     """A Eurora-like log of which jobs wait."""
     path = tmp_path_factory.mktemp("cp") / "eurora.csv"
-    made = eurora(600, seed=42, load=8.0)
+    made = machine_jobs("eurora", 600, seed=42, load=8.0)
     write_csv(path, made.jobs, made.header)
     return path
 
 
 def starts(log, **batch):
-    scenario = yaml.safe_load(MACHINE) | {
+    scenario = yaml.safe_load(read_mix("eurora").scenario) | {
         "workload": {"path": str(log), "mapping": "core"},
         "batch": {"on_overrun": "extend"} | batch,
     }

@@ -12,12 +12,21 @@ from mlsim.analysis.metrics import accuracy
 from mlsim.batch.predictors.offline import History, predictions, read_history
 from mlsim.errors import InputError
 from mlsim.workload import job_mix
+from mlsim.workload.campaigns import machine_jobs
 from mlsim.workload.csv_logs import write_csv
-from mlsim.workload.eurora import EURORA, MACHINE, eurora
-from mlsim.workload.forhlr2 import KIT, kit
-from mlsim.workload.job_mix import HOUR
+from mlsim.workload.job_mix import read_mix
+from mlsim.workload.log_times import HOUR
 
 N = 60_000
+EURORA, KIT = read_mix("eurora"), read_mix("forhlr2")
+
+
+def eurora(jobs=None, **options):
+    return machine_jobs("eurora", jobs, **options)
+
+
+def kit(jobs=None, **options):
+    return machine_jobs("forhlr2", jobs, **options)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +196,7 @@ def jobs_at_passes(tmp_path, seed, calm, predictor):
     made = eurora(3_000, seed=seed, calm=calm)
     path = tmp_path / f"{seed}-{calm}.csv"
     write_csv(path, made.jobs, made.header)
-    scenario = yaml.safe_load(MACHINE) | {
+    scenario = yaml.safe_load(EURORA.scenario) | {
         "workload": {"path": str(path), "mapping": "core"},
         "batch": {"dispatcher": "prb", "on_overrun": "extend", "predictor": predictor},
         "output": {"passes": True},

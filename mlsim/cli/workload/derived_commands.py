@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,6 @@ import typer
 from mlsim.cli.workload.generation_commands import Out, write_made
 
 if TYPE_CHECKING:
-    from mlsim.workload.campaigns import SyntheticWorkload
     from mlsim.workload.log_scaling import Scaled
 
 
@@ -132,50 +130,38 @@ def eurora(
     out: MachineOut = None, jobs: Jobs = None, seed: Seed = 0, load: Load = 1.0, calm: Calm = False
 ) -> None:
     """Write jobs like Eurora's, 64 nodes with GPUs or MICs, and a scenario (Galleguillos 2020, §2.1.4)."""
-    from mlsim.workload.eurora import MACHINE
-    from mlsim.workload.eurora import eurora as make
-
-    _write(make, "Eurora", MACHINE, out, jobs, seed, load, calm)
+    _write("eurora", out, jobs, seed, load, calm)
 
 
 def kit(
     out: MachineOut = None, jobs: Jobs = None, seed: Seed = 0, load: Load = 1.0, calm: Calm = False
 ) -> None:
     """Write jobs like those of KIT's ForHLR II, 1,173 nodes, and a scenario (Galleguillos 2020, §6.4)."""
-    from mlsim.workload.forhlr2 import MACHINE
-    from mlsim.workload.forhlr2 import kit as make
-
-    _write(make, "KIT ForHLR II", MACHINE, out, jobs, seed, load, calm)
+    _write("forhlr2", out, jobs, seed, load, calm)
 
 
-def _write(
-    make: Callable[..., SyntheticWorkload],
-    title: str,
-    machine: str,
-    out: Path | None,
-    jobs: int | None,
-    seed: int,
-    load: float,
-    calm: bool,
-) -> None:
+def _write(machine: str, out: Path | None, jobs: int | None, seed: int, load: float, calm: bool) -> None:
     from mlsim.cli.new_files import new_files
     from mlsim.scenario.simulation_demand import Share, check_memory
+    from mlsim.workload.campaigns import machine_jobs
     from mlsim.workload.csv_logs import csv_text, write_csv
+    from mlsim.workload.job_mix import read_mix
 
     _check_suffix(out)
     check_memory("--jobs", [Share("--jobs", f"{jobs or 0:,} jobs", (jobs or 0) * _JOB_BYTES)], "the workload")
-    block, header = make(jobs, seed=seed, load=load, calm=calm)
+    block, header = machine_jobs(machine, jobs, seed=seed, load=load, calm=calm)
     if out is None:
         print(csv_text(block, header), end="")
         return
     scenario = _scenario_beside(out)
     how = f"seed {seed}, load {load:g}{', calm' if calm else ''}"
-    description = f"{len(block)} jobs like those of {title}, made with {how}."
+    mix = read_mix(machine)
+    description = f"{len(block)} jobs like those of {mix.title}, made with {how}."
     with new_files([out, scenario]) as (csv, yaml):
         write_csv(csv, block, header)
         yaml.write_text(
             _SCENARIO.format(
-                name=scenario.stem, description=description, machine=machine, path=_quoted(out.name)
+                name=scenario.stem, description=description, machine=mix.scenario, path=_quoted(out.name)
             ),
             encoding="utf-8",
         )

@@ -24,7 +24,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.scenario import JobKinds as Kinds
 from mlsim.scenario.unit_types import nearest
-from mlsim.workload.job_mix import DAY
+from mlsim.workload.log_times import DAY
 from mlsim.workload.models.model_base import (
     DRAWN,
     MOST_PROCESSORS,
@@ -35,6 +35,7 @@ from mlsim.workload.models.model_base import (
     factor_words,
     factored,
 )
+from mlsim.workload.published_data import read_rows
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock
 
@@ -98,24 +99,13 @@ class Parameters:
     bnum: float
 
 
-PARAMETERS: Final = {
-    JobKind.INTERACTIVE: Parameters(
-        *(0.1541, 0.625, 1.0, 3.0, 5.5, 0.705),
-        *(3.8351, 0.6605, 7.073, 0.6856, -0.0118, 0.9156),
-        *(6.5510, 0.6621, 0.9797, 8.9186, 3.6680),
-    ),
-    JobKind.BATCH: Parameters(
-        *(0.2927, 0.6686, 1.2, 5.0, 7.0, 0.875),
-        *(6.57, 0.823, 639.1, 0.0156, -0.003, 0.6986),
-        *(6.0415, 0.8531, 1.0519, 6.1271, 5.2740),
-    ),
-    JobKind.TYPELESS: Parameters(
-        *(0.244, 0.576, 0.8, 4.5, 7.0, 0.86),
-        *(4.2, 0.94, 312.0, 0.03, -0.0054, 0.78),
-        *(10.2303, 0.4871, 1.0225, 8.1737, 3.9631),
-    ),
-}
-"""The parameters as published, for a machine of 128 processors."""
+def _read_parameters() -> dict[JobKind, Parameters]:
+    rows = read_rows("lublin.csv", ("parameter", *JobKind))
+    return {kind: Parameters(**{row["parameter"]: float(row[kind]) for row in rows}) for kind in JobKind}
+
+
+PARAMETERS: Final = _read_parameters()
+"""The parameters as published (``data/lublin.csv``), for a machine of 128 processors."""
 
 _CODES = {JobKind.INTERACTIVE: 0, JobKind.BATCH: 1, JobKind.TYPELESS: 0}
 _CHOSEN = {

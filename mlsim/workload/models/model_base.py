@@ -12,7 +12,7 @@ import numpy as np
 from mlsim import __version__
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
-from mlsim.workload.job_mix import DAY
+from mlsim.workload.log_times import DAY
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
+from mlsim.workload.published_data import read_rows
 from mlsim.workload.workload_jobs import JobBlock
 
 _MINUTE, _HOUR = 60, 3600
@@ -44,13 +45,8 @@ _ROUND = tuple([hours * _HOUR for hours in (200, 100, 50, 10, 5, 2, 1)] + [m * _
 """Multiples of these make up twenty, from the largest down [s]."""
 _VALUES = ((0, 0), (20, 10), (200, 20), (1_000, 35), (10_000, 90), (70_000, 340), (250_000, 565))
 """Numbers of jobs, and of different values; linear between them."""
-_RANKS = (
-    *((3, 1, 1, 1), (1, 3, 4, 6), (4, 4, 10, 5), (17, 2, 14, 3), (13, 12, 20, 7)),
-    *((7, 9, 2, 2), (8, 8, 3, 18), (18, 18, 7, 19), (2, 6, 12, 4), (6, 7, 6, 11)),
-    *((16, 11, 19, 20), (10, 20, 5, 9), (5, 16, 18, 10), (15, 5, 16, 14), (14, 14, 9, 13)),
-    *((19, 13, 17, 16), (11, 10, 15, 15), (12, 15, 13, 17), (9, 17, 8, 8), (20, 19, 11, 12)),
-)
-"""Popularity of the largest value, and of the others by time, in four logs: SDSC-106, CTC, KTH, Blue."""
+_RANKS = tuple(tuple(map(int, row.values())) for row in read_rows("tsafrir.csv"))
+"""Popularity of the largest value, and of the others by time, in four logs (``data/tsafrir.csv``)."""
 _SHIFTS = (0, 30, -30, 20, -20, 10, -10)
 """By which a rare value moves that is there already [s]."""
 FEWEST_JOBS: Final = 500
