@@ -31,7 +31,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.stored_runs import find_runs
 from mlsim.scenario import from_mapping, load, resolve_path
 from mlsim.workload import read_swf
-from mlsim.workload.csv_logs import read_csv
+from mlsim.workload.csv_log import read_csv
 
 LEAST = {"platform": {"nodes": [{"name": "n", "count": 1, "cores": 1}]}, "workload": {"path": "x.swf"}}
 

@@ -177,8 +177,7 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             ]
         case Listing.FORMATS:
             from mlsim.scenario import WorkloadFormat
-            from mlsim.workload.log_formats import FORMATS
-            from mlsim.workload.user_reader import READERS
+            from mlsim.workload.log_formats import FORMATS, READERS
 
             meanings = {word: known.meaning for word, known in FORMATS.items()}
             return ("format", "meaning"), [
@@ -187,11 +186,14 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *_functions(READERS),
             ]
         case Listing.WORKLOADS:
-            from mlsim.workload.models.model_catalogue import MODELS as DRAWING
+            from mlsim.scenario import WorkloadModel
+            from mlsim.workload.models.model_base import model_record
             from mlsim.workload.models.user_models import GENERATORS
 
+            drawing = [(word.value, model_record(word)) for word in WorkloadModel]
+
             return ("model of workloads", "meaning", "source"), [
-                *((word.value, *told) for word, told in DRAWING.items()),
+                *((word, record.meaning, record.source) for word, record in drawing),
                 *((name, meaning, "") for name, meaning in _functions(GENERATORS)),
             ]
         case Listing.WRITERS:

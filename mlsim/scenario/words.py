@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as AnyMapping
 from enum import StrEnum
+from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Self
 
 
@@ -37,6 +38,12 @@ class Choice(_Aliased, StrEnum):
         others = {alias.casefold(): word for alias, word in cls.aliases().items()}
         wanted = others.get(wanted, wanted).casefold()
         return next((member for member in cls if member.value.casefold() == wanted), None)
+
+
+def words_of_modules(folder: str, suffix: str) -> list[str]:
+    """Return the words that modules of a folder declare by their names: ``sacct_log.py`` is ``sacct``."""
+    place = Path(__file__).parents[1] / folder
+    return sorted(path.name.removesuffix(suffix) for path in place.glob(f"*{suffix}"))
 
 
 # Words of platform, coordination and output.
@@ -288,6 +295,10 @@ class WorkloadFormat(Choice):
     SACCT = "sacct"
     PBS = "pbs"
     SGE = "sge"
+    _ignore_ = "_word"
+    for _word in words_of_modules("workload", "_log.py"):  # formats are declared there
+        if _word.upper() not in vars():
+            vars()[_word.upper()] = _word
 
 
 class WorkloadModel(Choice):
@@ -296,6 +307,10 @@ class WorkloadModel(Choice):
     LUBLIN = "lublin"
     POISSON = "poisson"
     WEIBULL = "weibull"
+    _ignore_ = "_word"
+    for _word in words_of_modules("workload/models", "_model.py"):  # models are declared there
+        if _word.upper() not in vars():
+            vars()[_word.upper()] = _word
 
 
 class JobKinds(Choice):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.workload.csv_logs import write_csv
+    from mlsim.workload.csv_log import write_csv
     from mlsim.workload.esp_workload import EspApplication, EspCalibration, EspWorkload
     from mlsim.workload.generated_jobs import Generated, generate
     from mlsim.workload.log_cleaning import count_marks
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from mlsim.workload.models.model_fit import fit
     from mlsim.workload.resampled_logs import Resampled, resample
     from mlsim.workload.swf_fields import Field
-    from mlsim.workload.swf_reader import SwfBlock, SwfReader, read_swf
-    from mlsim.workload.swf_writer import write_swf
+    from mlsim.workload.swf_log import SwfBlock, SwfReader, read_swf, write_swf
     from mlsim.workload.workload_jobs import JobBlock
 
 __all__ = [
@@ -53,7 +52,7 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "csv_logs": "write_csv",
+        "csv_log": "write_csv",
         "esp_workload": "EspApplication EspCalibration EspWorkload",
         "generated_jobs": "generate Generated",
         "log_cleaning": "count_marks",
@@ -62,11 +61,10 @@ __getattr__ = late(
         "log_scaling": "scale Scaled",
         "log_source": "open_workload Workload",
         "log_times": "Rates",
-        "swf_writer": "write_swf",
         "models.model_fit": "fit",
         "resampled_logs": "resample Resampled",
         "swf_fields": "Field",
-        "swf_reader": "read_swf SwfBlock SwfReader",
+        "swf_log": "read_swf write_swf SwfBlock SwfReader",
         "workload_jobs": "JobBlock",
     },
 )

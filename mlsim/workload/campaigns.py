@@ -10,8 +10,8 @@ makes jobs that have these figures. The rest is ours, because it is not publishe
   has another. This is the temporal locality that Galleguillos 2020 (§4.1) observed. Jobs of a campaign
   have the same run time, or differ by a few percent; they are named alike, or numbered.
 - A user runs some campaigns in a session, which start within an hour of each other, so that jobs of
-  different scripts alternate. Sessions start by a daily and weekly cycle. The jobs of a campaign arrive all at
-  once, or each when the one before it has had the time to run. The shares of both decide queue lengths
+  different scripts alternate. Sessions start by a daily and weekly cycle. The jobs of a campaign arrive
+  all at once, or each when the one before it has had the time to run. The shares of both decide queue lengths
   (:class:`mlsim.workload.job_mix.Arrivals`).
 - The run times of a length are lognormal, cut to its limits, with the median that gives the published mean.
 - A campaign's user asks for the limit of the queue, or for 1.2 to 3 times the longest run time. The share of

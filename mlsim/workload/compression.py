@@ -9,16 +9,18 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 from mlsim._files import expanded, most_held, named, open_file, reason_of
 from mlsim._files.decoding import bounded_lines
-from mlsim.errors import InputError
+from mlsim.errors import InputError, OutputError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -32,15 +34,6 @@ _STEP_BYTES = 1 << 20  # what one step may give, decompressed
 _XZ_MEMORY = 1 << 29  # the strongest preset takes an eighth of it
 
 
-class _Decompressor(Protocol):
-    """Interface of the decompressors of all four libraries."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-
-
 _Steps = Callable[[Any, bytes], Iterator[bytes]]
 
 
@@ -50,12 +43,12 @@ class _Format:
     magic: bytes
     suffix: str
     read_bytes: int
-    decompressor: Callable[[], _Decompressor]
+    decompressor: Callable[[], Any]
     steps: _Steps
     writer: Callable[[IO[bytes]], IO[bytes]]
 
 
-def _xz_decompressor() -> _Decompressor:
+def _xz_decompressor() -> lzma.LZMADecompressor:
     return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
 
 
@@ -207,6 +200,26 @@ def compressed_writer(path: Path, file: IO[bytes]) -> IO[bytes]:
     return known.writer(file) if known else file
 
 
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing, compressed as its suffix says; it gets its name when it is complete.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as raw, compressed_writer(path, raw) as packed:
+            yield packed
+        partial.replace(path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def _head(path: Path, file: IO[bytes]) -> bytes:
     """Return the first bytes of the file, which stays at its start."""
     head = next(_pieces(path, file, 8), b"")
@@ -265,7 +278,7 @@ def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _stepped(path: Path, decompressor: _Decompressor, data: bytes, known: _Format) -> Iterator[bytes]:
+def _stepped(path: Path, decompressor: Any, data: bytes, known: _Format) -> Iterator[bytes]:
     try:
         yield from known.steps(decompressor, data)
     except _ERRORS as err:

@@ -50,8 +50,14 @@ class Category(NamedTuple):
 
 
 def _read_categories() -> tuple[Category, ...]:
-    rows = [tuple(row.values()) for row in read_rows("esp.csv", Category._fields)]
-    return tuple(Category(code, *map(int, counts), float(target)) for code, *counts, target in rows)
+    return tuple(
+        Category(
+            row["code"],
+            *(int(row["nodes"]), int(row["jobs"]), int(row["images"]), int(row["limit"])),
+            float(row["target"]),
+        )
+        for row in read_rows("esp.csv", Category._fields)
+    )
 
 
 CATEGORIES = _read_categories()

@@ -17,15 +17,17 @@ from mlsim.errors import InputError
 from mlsim.scenario import EstimateModel, GenerateConfig, JobKinds, WorkloadModel, with_parameters
 from mlsim.scenario.unit_types import nearest
 from mlsim.workload.log_times import DAY
-from mlsim.workload.models.learned_model import Learned, is_model_file, read_model
+from mlsim.workload.models.accasim_generator import Learned, is_model_file, read_model
 from mlsim.workload.models.model_base import (
     MOST_JOBS,
+    Drawing,
     Extent,
     Model,
     check_length,
     cut,
     extent_of_load,
     factor_words,
+    model_record,
     stretched,
 )
 from mlsim.workload.named_columns import log_of
@@ -385,48 +387,12 @@ def _default_processors(model: str) -> int:
 
 def _model(plan: Plan) -> Model:
     """Make the model of a plan."""
-    factor = plan.factor
-    if plan.estimates is EstimateModel.PERFECT:
-        factor = (1.0, 1.0)
-    if is_model_file(plan.model):
-        return Learned(
-            read_model(plan.model),
-            processors=plan.processors,
-            seed=plan.seed,
-            estimate_factor=factor or (1.0, 1.0),
-        )
-    if not isinstance(plan.model, WorkloadModel):
+    factor = (1.0, 1.0) if plan.estimates is EstimateModel.PERFECT else plan.factor
+    if not is_model_file(plan.model) and not isinstance(plan.model, WorkloadModel):
         from mlsim.workload.models.user_models import OwnModel
 
         return OwnModel(plan.model, processors=plan.processors, seed=plan.seed, estimate_factor=factor)
-    factor = factor or (1.0, 1.0)
-    if plan.model is WorkloadModel.LUBLIN:
-        from mlsim.workload.models.lublin import Lublin
-
-        return Lublin(
-            plan.kinds,
-            processors=plan.processors,
-            changed=_by_kind(plan.parameters),
-            seed=plan.seed,
-            estimate_factor=factor,
-        )
-    from mlsim.workload.models.renewal import Renewal
-
-    return Renewal(
-        plan.model is WorkloadModel.WEIBULL,
-        processors=plan.processors,
-        changed=plan.parameters,
-        seed=plan.seed,
-        estimate_factor=factor,
-    )
-
-
-def _by_kind(parameters: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return parameters of names such as batch.aarr by kind and name."""
-    changed: dict[str, dict[str, float]] = {}
-    for key, value in parameters.items():
-        kind, _, name = key.partition(".")
-        if not name:
-            raise InputError(f"{key}: allowed: KIND.NAME, such as batch.aarr")
-        changed.setdefault(kind, {})[name] = value
-    return changed
+    options = Drawing(plan.processors, plan.seed, factor or (1.0, 1.0), plan.parameters, plan.kinds)
+    if is_model_file(plan.model):
+        return Learned(read_model(plan.model), options)
+    return model_record(WorkloadModel(plan.model)).make(options)

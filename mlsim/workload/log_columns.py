@@ -1,10 +1,11 @@
-"""Columns of workload files by name: standard, further and identifiers."""
+"""Columns of workload files by name: cells of numbers, texts, dates, identifiers and further columns."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -53,20 +54,7 @@ _WHOLE = r"^[+-]?[0-9]{1,15}$"
 
 
 def check_names(place: str, names: Sequence[str]) -> None:
-    """Check that every column is there once that must be there.
-
-    Parameters
-    ----------
-    place
-        What a message begins with: the file, and the line if there is one.
-    names
-        The columns of the file.
-
-    Raises
-    ------
-    InputError
-        A column is missing, or there twice.
-    """
+    """Check that every required column is there, and none twice; ``place``: file, and line, for messages."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InputError(f"{place}: column {_some(twice)} is there twice")
@@ -98,21 +86,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def text_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:
-    """Read a column of texts.
+    """Read a column of texts without blanks around them, null or empty for unknown.
 
-    Parameters
-    ----------
-    name
-        Of the column; one of :data:`KNOWN`.
-    cells
-        Texts without blanks around them; null or empty is unknown.
-    header
-        Takes up the names behind the codes of a column of names, as ``<name>_names``.
-
-    Returns
-    -------
-    values, fits
-        Float64, -1 where unknown; and where the value makes sense in this column.
+    Returns the values, -1 where unknown, and which make sense in the column. Names behind codes go into the
+    header as ``<name>_names``.
     """
     field = KNOWN[name]
     empty = (cells.is_null() | (cells == "").fill_null(True)).to_numpy()
@@ -150,22 +127,7 @@ _SHOWN = 20
 
 
 def check_own(place: str, wanted: Sequence[str], further: Sequence[str]) -> None:
-    """Check that a log has the columns that are wanted of it.
-
-    Parameters
-    ----------
-    place
-        What a message begins with.
-    wanted
-        Of the scenario.
-    further
-        Columns of the log that mlsim does not read itself.
-
-    Raises
-    ------
-    InputError
-        If one is not there.
-    """
+    """Check that the columns of ``workload.columns`` are among the further ones of a log."""
     for name in wanted:
         if name not in further:
             meant = nearest(name, further)
@@ -176,13 +138,7 @@ def check_own(place: str, wanted: Sequence[str], further: Sequence[str]) -> None
 
 
 def own_columns(place: str, cells: dict[str, pl.Series]) -> OwnColumns | None:
-    """Read further columns; None where none is wanted.
-
-    Raises
-    ------
-    InputError
-        If one holds neither numbers, booleans nor texts.
-    """
+    """Read further columns: numbers, booleans or texts; None where none is wanted."""
     return OwnColumns({name: _values(place, series) for name, series in cells.items()}) if cells else None
 
 
@@ -220,26 +176,11 @@ _DIGITS = r"^\+?[0-9]+$"
 
 
 class Identifiers:
-    """The identifiers of the jobs of a log.
+    """The identifiers of the jobs of a log: ``values`` (0 where one makes no sense), and which ``fits``.
 
     Where one is no number, all are names: the number of a job is the place of its name among the different
-    ones, from 1, and the header keeps them.
-
-    Parameters
-    ----------
-    cells
-        Column of the identifiers: numbers, or texts without blanks around them.
-    sound
-        Which rows make sense apart from that; others do not tell what identifiers are.
-    header
-        Takes up names.
-
-    Attributes
-    ----------
-    values : int64[n]
-        0 where one makes no sense.
-    fits : bool[n]
-        Which make sense: names, and whole numbers from 0 below 2^63.
+    ones, from 1, and the header keeps them. ``sound``: rows that make sense otherwise; others do not decide
+    whether identifiers are names.
     """
 
     def __init__(self, cells: pl.Series, sound: Mask, header: Header) -> None:
@@ -247,14 +188,14 @@ class Identifiers:
         self._numbers: dict[str, int] | None = None
         if not cells.dtype.is_numeric():
             cells = cells.cast(pl.String).str.strip_chars()
-            told = pl.Series(sound) & cells.is_not_null() & (cells != "")
-            if not cells.filter(told.fill_null(False)).str.contains(_NUMBER).all():
-                self._name(cells, told.fill_null(False))
+            given = pl.Series(sound) & cells.is_not_null() & (cells != "")
+            if not cells.filter(given.fill_null(False)).str.contains(_NUMBER).all():
+                self._name(cells, given.fill_null(False))
                 return
         self.values, self.fits = _whole(cells)
 
-    def _name(self, cells: pl.Series, told: pl.Series) -> None:
-        names = cells.filter(told).unique(maintain_order=True).to_list()
+    def _name(self, cells: pl.Series, given: pl.Series) -> None:
+        names = cells.filter(given).unique(maintain_order=True).to_list()
         self._numbers = {name: number for number, name in enumerate(names, 1)}
         self._header[JOB_NAMES] = names
         values = cells.replace_strict(self._numbers, default=0, return_dtype=pl.Int64)
@@ -313,3 +254,69 @@ def _from_floats(cells: pl.Series) -> pl.Series:
     values = cells.fill_null(np.nan).to_numpy()
     fits = Field.JOB_ID.allows(values) & (values < 2.0**63)
     return pl.Series(np.where(fits, values, -1.0).astype(np.int64))
+
+
+TIMES = ("submit_time", "withdraw_time")
+"""Columns that may hold dates."""
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+
+
+def in_seconds(table: pl.DataFrame, header: Header) -> pl.DataFrame:
+    """Return a table whose dates are seconds since the first submission, and whose durations are seconds.
+
+    Dates without a zone are counted as if they were UTC, as those of sacct are. A cell among dates that is no
+    date becomes a text that no time is. The header gets the start, if it is a whole second.
+    """
+    found = {name: _seconds(table[name]) for name in table.columns if name in KNOWN}
+    if not _holds_dates(found.get("submit_time")):
+        return table.with_columns(**found)
+    moments = {name: _moments(found[name]) for name in TIMES if name in found}
+    zero = moments["submit_time"].min()
+    if not isinstance(zero, float):
+        return table.with_columns(**found)
+    if zero.is_integer():
+        header["UnixStartTime"] = str(int(zero))
+    for name, times in moments.items():
+        wrong = times.is_null() & _is_filled(found[name])
+        found[name] = (
+            times - zero
+            if not wrong.any()
+            else pl.select(
+                pl.when(wrong).then(found[name].cast(pl.String)).otherwise((times - zero).cast(pl.String))
+            ).to_series()
+        )
+    return table.with_columns(**found)
+
+
+def _holds_dates(cells: pl.Series | None) -> bool:
+    if cells is None:
+        return False
+    if cells.dtype == pl.String:
+        return bool(cells.str.strip_chars().str.contains(_DATE).any())
+    return cells.dtype in (pl.Date, pl.Datetime)
+
+
+def _seconds(cells: pl.Series) -> pl.Series:
+    """Return durations as seconds, other columns as they are."""
+    return cells.dt.total_microseconds() / 1e6 if cells.dtype == pl.Duration else cells
+
+
+def _is_filled(cells: pl.Series) -> pl.Series:
+    return cells.is_not_null() & (cells.cast(pl.String).str.strip_chars() != "").fill_null(False)
+
+
+def _moments(cells: pl.Series) -> pl.Series:
+    """Return seconds since 1970, null for what is no date."""
+    if cells.dtype in (pl.Date, pl.Datetime):
+        return cells.cast(pl.Datetime("us")).dt.epoch("us") / 1e6
+    texts = cells.cast(pl.String).str.strip_chars()
+    known = {text: _moment(text) for text in texts.unique().to_list()}
+    return pl.Series([known[text] for text in texts.to_list()], dtype=pl.Float64)
+
+
+def _moment(text: str | None) -> float | None:
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()

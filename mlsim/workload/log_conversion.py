@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from mlsim.errors import InputError, OutputError
+from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
-from mlsim.workload.compression import compressed_writer
+from mlsim.workload.format_record import Format, Reading
 from mlsim.workload.log_dependencies import DEPENDENCIES
-from mlsim.workload.log_formats import FORMATS, Format, LogReader, format_of
+from mlsim.workload.log_formats import FORMATS, LogReader, format_of
 from mlsim.workload.log_names import directives_of, listed_names, names_of
 from mlsim.workload.log_source import AS_LOGGED, open_workload
 from mlsim.workload.log_times import Rates
+from mlsim.workload.log_writers import write_columns
 from mlsim.workload.named_columns import log_of, named_columns
 from mlsim.workload.swf_fields import CODED, Header, is_directive
-from mlsim.workload.swf_reader import read_swf
-from mlsim.workload.swf_writer import write_swf
+from mlsim.workload.swf_log import read_swf, write_swf
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
 _NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")
@@ -100,15 +100,12 @@ def convert(
             block.extras,
         )
     else:
-        reader = LogReader(source, found, lenient=config.lenient, rates=rates)
+        reader = LogReader(source, found, Reading(lenient=config.lenient, rates=rates))
         log = LogBlock.concatenate(list(reader.blocks()))
         header, notes = reader.header, dict(reader.counts)
         notes |= {"broken_lines": reader.broken_lines} if reader.broken_lines else {}
     left_out = _left_out(log, header, FORMATS[to])
-    if FORMATS[to].numbered:
-        _write_swf(target, log, header, extras)
-    else:
-        _write_named(target, log, header, FORMATS[to], source)
+    _write(target, log, header, FORMATS[to], source, extras)
     return Conversion(found, to, len(log), left_out, notes)
 
 
@@ -164,23 +161,14 @@ def _directives(header: Header) -> Header:
     }
 
 
-def _write_swf(path: Path, log: LogBlock, header: Header, extras: list[tuple[str, ...]] | None) -> None:
-    lines = _directives(header) | directives_of(listed_names(header))
-    write_swf(path, lines, log.numbered(), extras)
-
-
-def _write_named(path: Path, log: LogBlock, header: Header, to: Format, source: Path) -> None:
-    assert to.write is not None
+def _write(
+    path: Path, log: LogBlock, header: Header, to: Format, source: Path, extras: list[tuple[str, ...]] | None
+) -> None:
+    if to.numbered:
+        write_swf(path, _directives(header) | directives_of(listed_names(header)), log.numbered(), extras)
+        return
     # Where the header stays, so do the codes to which it has the names.
     columns = named_columns(log, header, all_names=not to.keeps_header)
     if to.check is not None:
         to.check(log, source)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as raw, compressed_writer(path, raw) as packed:
-            to.write(packed, columns, header)
-        partial.replace(path)
-    except OSError as err:
-        raise OutputError(f"{path}: cannot be written: {err.strerror or err}") from err
-    finally:
-        partial.unlink(missing_ok=True)
+    write_columns(path, to, header, [columns])

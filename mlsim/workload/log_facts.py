@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.scenario import WorkloadFormat
+from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader
 from mlsim.workload.log_times import start_and_zone
 from mlsim.workload.swf_fields import Header
@@ -123,7 +124,7 @@ def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = Fals
     InputError
         The log cannot be read, or has no job.
     """
-    reader = LogReader(path, WorkloadFormat(log_format), lenient=lenient)
+    reader = LogReader(path, WorkloadFormat(log_format), Reading(lenient))
     found = _Gathering()
     for block in reader.blocks():
         found.begin(reader.header, Path(path), block)

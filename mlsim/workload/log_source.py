@@ -16,6 +16,7 @@ from mlsim import _shared
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import CleaningRule, Mapping, SelectConfig, WorkloadConfig, WorkloadFormat
 from mlsim.scenario.unit_types import nearest
+from mlsim.workload.format_record import Reading
 from mlsim.workload.generated_jobs import Made, MadeReader
 from mlsim.workload.job_selection import (
     DisorderCount,
@@ -112,9 +113,8 @@ class _Pass:
         self._reader: LogReader | MadeReader
         if isinstance(source, Path):
             own = config.columns or ()
-            self._reader = LogReader(
-                source, config.format, lenient=config.lenient, rates=rates, own=own, shared=shared
-            )
+            options = Reading(config.lenient, own, tuple(shared), rates)
+            self._reader = LogReader(source, config.format, options)
         else:
             self._reader = MadeReader(source)
         self._disorder = DisorderCount()

@@ -1,29 +1,22 @@
-"""Writer of logs of which only a block of jobs at a time is in memory: SWF, CSV and Parquet."""
+"""Writer of logs of which only a block of jobs at a time is in memory."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Final, Protocol
 
 import numpy as np
 
-from mlsim.errors import InputError, OutputError
-from mlsim.record.parquet.parquet_file import ParquetFile
+from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
-from mlsim.workload.compression import SUFFIXES, compressed_writer
+from mlsim.workload.compression import SUFFIXES, new_file
+from mlsim.workload.format_record import Format
 from mlsim.workload.log_formats import FORMATS, format_of_name
-from mlsim.workload.named_columns import NamedColumns, named_columns, number_words, other_directives
-from mlsim.workload.parquet_logs import HEADER_KEY
+from mlsim.workload.named_columns import NamedColumns, named_columns
 from mlsim.workload.swf_fields import Header
-from mlsim.workload.swf_writer import write_swf_blocks
+from mlsim.workload.swf_log import write_swf_blocks
 from mlsim.workload.workload_jobs import LogBlock
 
-_FORMATS: Final = (WorkloadFormat.SWF, WorkloadFormat.CSV, WorkloadFormat.PARQUET)
 _AT_ONCE = 1 << 16
 
 
@@ -36,9 +29,9 @@ def check_format(path: Path) -> WorkloadFormat:
         If they cannot.
     """
     found = format_of_name(path)
-    if found in _FORMATS:
+    if found is not None and FORMATS[found].in_blocks:
         return found
-    suffixes = [FORMATS[word].suffix for word in _FORMATS]
+    suffixes = [known.suffix for known in FORMATS.values() if known.in_blocks]
     raise InputError(
         f"{path}: its suffix is none of {', '.join(suffixes)}, each also with {', '.join(SUFFIXES[:-1])} "
         f"or {SUFFIXES[-1]} behind it; mlsim workload convert makes other formats"
@@ -67,25 +60,23 @@ def write_blocks(path: Path, header: Header, blocks: Iterable[LogBlock]) -> int:
     found = check_format(path)
     count = _Count()
     counted = count.of(blocks)
-    if found is WorkloadFormat.SWF:
+    if FORMATS[found].numbered:
         write_swf_blocks(path, header, (block.numbered() for block in counted))
         return count.jobs
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as raw, compressed_writer(path, raw) as packed:
-            by_name = found is WorkloadFormat.CSV
-            file: _Writer = _Csv(packed) if by_name else _Parquet(packed, header)
-            for columns in _aligned(
-                path, (named_columns(b, header, all_names=by_name) for b in _joined(counted))
-            ):
-                file.write(columns)
-            file.close()
-        partial.replace(path)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    known = FORMATS[found]
+    named = (named_columns(b, header, all_names=not known.keeps_header) for b in _joined(counted))
+    write_columns(path, known, header, _aligned(path, named))
     return count.jobs
+
+
+def write_columns(path: Path, to: Format, header: Header, blocks: Iterable[NamedColumns]) -> None:
+    """Write blocks of the same columns in a format that has a writer of columns."""
+    assert to.writer is not None
+    with new_file(path) as file:
+        writer = to.writer(file, header)
+        for columns in blocks:
+            writer.write(columns)
+        writer.close()
 
 
 class _Count:
@@ -98,47 +89,6 @@ class _Count:
         for block in blocks:
             self.jobs += len(block)
             yield block
-
-
-class _Writer(Protocol):
-    def write(self, columns: NamedColumns) -> None: ...
-    def close(self) -> None: ...
-
-
-class _Csv:
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._begun = False
-
-    def write(self, columns: NamedColumns) -> None:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        if not self._begun:
-            writer.writerow(columns)
-        self._begun = True
-        words = [each if isinstance(each, list) else number_words(each) for each in columns.values()]
-        writer.writerows(zip(*words, strict=True))
-        self._file.write(text.getvalue().encode())
-
-    def close(self) -> None:
-        """All is written."""
-
-
-class _Parquet:
-    def __init__(self, file: IO[bytes], header: Header) -> None:
-        self._file = ParquetFile(file)
-        self._header = json.dumps(other_directives(header), ensure_ascii=False)
-
-    def write(self, columns: NamedColumns) -> None:
-        self._file.write(
-            {
-                name: [word or None for word in column] if isinstance(column, list) else column
-                for name, column in columns.items()
-            }
-        )
-
-    def close(self) -> None:
-        self._file.close({HEADER_KEY: self._header})
 
 
 def _joined(blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:

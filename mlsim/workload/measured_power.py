@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
+from mlsim.workload.compression import read_chunks, read_whole
+
+if TYPE_CHECKING:
+    import polars as pl
 
 STEP_COLUMNS: Final = ("job_id", "time", "power", "period")
 """Columns of the file; the last one may be missing."""
@@ -62,8 +68,6 @@ def read_steps(path: Path) -> JobSteps:
     """
     import polars as pl  # runs without such a file do without
 
-    from mlsim.workload.table_file import read_table
-
     frame = read_table(path, "table of power", STEP_COLUMNS)
     missing = [name for name in STEP_COLUMNS[:3] if name not in frame.columns]
     if missing:
@@ -108,3 +112,18 @@ def _check(path: Path, steps: JobSteps, order: Ints) -> None:
 def _complain(path: Path, wrong: Mask, what: str) -> None:
     if wrong.any():
         raise InputError(f"{path}:{int(np.argmax(wrong)) + 2}: {what}")
+
+
+def read_table(path: Path, purpose: str, wanted: Collection[str]) -> pl.DataFrame:
+    """Read those of the wanted columns that a CSV or Parquet file has, compressed or not; of CSV as texts."""
+    import polars as pl
+
+    from mlsim._files.parquet import read_columns, read_schema, refusing_damage
+
+    parquet = next(read_chunks(path, purpose), b"").startswith(b"PAR1")
+    content = read_whole(path, lines=not parquet, what=purpose)
+    if parquet:
+        return read_columns(content, path, [name for name in read_schema(content, path) if name in wanted])
+    with refusing_damage(f"{path}: cannot be read"):
+        frame = pl.read_csv(io.BytesIO(content), infer_schema=False)
+    return frame.select(name for name in frame.columns if name in wanted)

@@ -15,6 +15,13 @@ from mlsim.scenario.unit_types import SIZE, parse_value
 
 NODE_COUNT = "node_count"
 """Column of the number of nodes of a job."""
+REQUEST = "request_"
+"""Prefix of the columns of resources."""
+
+
+def is_request(name: str) -> bool:
+    """Whether a column of this name is a request for units or a resource."""
+    return name == "units" or (name.startswith(REQUEST) and name != REQUEST)
 
 
 @dataclass(frozen=True, slots=True)

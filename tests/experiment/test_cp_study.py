@@ -12,7 +12,7 @@ import yaml
 import mlsim
 from mlsim.experiment import load_study, run_study
 from mlsim.workload.campaigns import machine_jobs
-from mlsim.workload.csv_logs import write_csv
+from mlsim.workload.csv_log import write_csv
 from mlsim.workload.job_mix import read_mix
 
 STUDY = Path(__file__).parents[2] / "scenarios" / "studies" / "cp"

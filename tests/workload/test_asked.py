@@ -12,7 +12,7 @@ from mlsim.platform import build_machine
 from mlsim.scenario import Mapping, PlatformConfig, WorkloadConfig, from_mapping
 from mlsim.workload import JobBlock, open_workload
 from mlsim.workload.swf_fields import Field
-from mlsim.workload.swf_writer import write_swf
+from mlsim.workload.swf_log import write_swf
 
 PLATFORM = {
     "nodes": [

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.workload.batsim import BatsimLog, read_batsim
+from mlsim.workload.batsim_log import read_batsim
+from mlsim.workload.format_record import Reading, WholeLog
 from mlsim.workload.log_times import Rates
 
 RATES = Rates(speed=1e9, bandwidth=8e9)  # 1 GFLOP/s, 1 GB/s
@@ -41,11 +42,11 @@ def read(
     profiles: dict | None = None,
     rates: Rates | None = RATES,
     lenient: bool = False,
-) -> BatsimLog:
+) -> WholeLog:
     path = directory / "w.json"
     profiles = PROFILES if profiles is None else profiles
     path.write_text(json.dumps({"nb_res": 8, "jobs": jobs, "profiles": profiles}))
-    return read_batsim(path, rates, lenient=lenient)
+    return read_batsim(path, Reading(lenient, rates=rates))
 
 
 def job(**values: object) -> dict[str, object]:
@@ -151,4 +152,4 @@ def test_files_of_another_form(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "w.json"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        read_batsim(path, RATES)
+        read_batsim(path, Reading(rates=RATES))

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload import Field, JobBlock, open_workload, read_swf, write_swf
+from mlsim.workload.format_record import Reading
 from mlsim.workload.log_conversion import convert
 from mlsim.workload.log_formats import LogReader, format_of, format_of_name
-from mlsim.workload.parquet_logs import read_parquet
+from mlsim.workload.parquet_log import read_parquet
 from mlsim.workload.workload_jobs import LogBlock
 
 FORMATS = {"swf": ".swf", "csv": ".csv", "parquet": ".parquet", "batsim": ".json"}
@@ -47,7 +48,7 @@ def config_of(**values: object) -> WorkloadConfig:
 
 
 def read(path: Path) -> tuple[LogBlock, dict]:
-    reader = LogReader(path, WorkloadFormat.AUTO, lenient=False)
+    reader = LogReader(path, WorkloadFormat.AUTO, Reading())
     log = LogBlock.concatenate(list(reader.blocks()))
     return log, reader.header
 
@@ -258,7 +259,7 @@ def test_wrong_parquet(tmp_path: Path, change: dict[str, list | None], message: 
     with pytest.raises(InputError, match=message):
         read_parquet(path)
     if "row" in message:
-        log = read_parquet(path, lenient=True)
+        log = read_parquet(path, Reading(lenient=True))
         assert log.broken_lines + len(log.jobs) == 2
         assert log.broken_lines > 0
 

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.workload.csv_logs import CsvLog, read_csv
+from mlsim.workload.csv_log import read_csv
+from mlsim.workload.format_record import Reading, WholeLog
 
 NAMES = "job_id,submit_time,run_time,walltime,processors"
 
 
-def read(directory: Path, text: str, *, lenient: bool = False) -> CsvLog:
+def read(directory: Path, text: str, *, lenient: bool = False) -> WholeLog:
     path = directory / "jobs.csv"
     path.write_text(text)
-    return read_csv(path, lenient=lenient)
+    return read_csv(path, Reading(lenient))
 
 
 def test_required_columns_in_any_order_with_unknown_values(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_windows_files_quotes_blank_lines_and_compression(tmp_path: Path) -> Non
 )
 def test_broken_lines(tmp_path: Path, line: str, message: str) -> None:
     text = f"{NAMES}\n1,0,1,1,1\n\n{line}\n3,0,1,1,1\n"
-    with pytest.raises(InputError, match=rf"jobs\.csv:4: broken line: {message}"):
+    with pytest.raises(InputError, match=rf"jobs\.csv:4: broken line( of job 2)?: {message}"):
         read(tmp_path, text)
     log = read(tmp_path, text, lenient=True)
     assert log.jobs.job_id.tolist() == [1, 3]

@@ -187,7 +187,7 @@ def test_a_long_log_is_resolved_as_a_short_one(tmp_path, monkeypatch):
     short, _ = edges(path)
     monkeypatch.setattr("mlsim.workload.log_source.HELD_JOBS", 50)
     monkeypatch.setattr("mlsim.workload.log_source.LOOK_AHEAD", 20)
-    monkeypatch.setattr("mlsim.workload.swf_reader.BLOCK_JOBS", 64)
+    monkeypatch.setattr("mlsim.workload.swf_log.BLOCK_JOBS", 64)
     assert edges(path)[0] == short
     assert len(short) > 150
     assert all(think >= 0 for *_, think in short)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
 from mlsim.workload import JobBlock, open_workload
-from mlsim.workload.csv_logs import csv_text, write_csv
+from mlsim.workload.csv_log import csv_text, write_csv
 from mlsim.workload.esp_workload import CATEGORIES, EspApplication, EspCalibration, EspWorkload, esp, nodes_of
 
 PSIA, MANDELBROT = EspApplication.PSIA, EspApplication.MANDELBROT

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.workload import JobBlock, fit, generate
-from mlsim.workload.models.learned_model import (
+from mlsim.workload.models.accasim_generator import (
     DAY,
     N_COUNTS,
     SLOT,

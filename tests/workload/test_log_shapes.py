@@ -16,6 +16,7 @@ from mlsim.scenario import NeverRan, WorkloadConfig, WorkloadFormat
 from mlsim.verify.promises import judge_easy
 from mlsim.verify.schedule import Schedule
 from mlsim.workload import JobBlock, open_workload
+from mlsim.workload.format_record import Reading
 from mlsim.workload.log_conversion import convert
 from mlsim.workload.log_formats import LogReader, format_of
 from mlsim.workload.workload_jobs import LogBlock
@@ -32,7 +33,7 @@ def written(directory: Path, text: str, name: str = "log.txt") -> Path:
 
 
 def read(path: Path, **options: object) -> tuple[LogReader, LogBlock]:
-    reader = LogReader(path, "auto", lenient=False, **options)  # type: ignore[arg-type]
+    reader = LogReader(path, "auto", Reading(**options))  # type: ignore[arg-type]
     return reader, LogBlock.concatenate(list(reader.blocks()))
 
 
@@ -375,7 +376,7 @@ def test_identifiers_that_are_too_large_are_refused_by_the_true_rule(tmp_path: P
 def test_a_broken_line_does_not_make_names_of_numbers(tmp_path: Path) -> None:
     head = "job_id,submit_time,run_time,walltime,processors"
     path = written(tmp_path, f"{head}\n7,0,1,1,1\n{head}\n8,1,1,1,1\n", "log.csv")
-    reader = LogReader(path, "auto", lenient=True)
+    reader = LogReader(path, "auto", Reading(lenient=True))
     log = LogBlock.concatenate(list(reader.blocks()))
     assert (log.job_id.tolist(), reader.broken_lines) == ([7, 8], 1)
 

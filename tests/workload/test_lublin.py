@@ -14,10 +14,16 @@ import mlsim
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import JobKinds as Kinds
-from mlsim.workload.models.lublin import PARAMETERS, JobKind, Lublin, Parameters, _merged, arrival_weights
+from mlsim.workload.models.lublin_model import (
+    PARAMETERS,
+    JobKind,
+    Lublin,
+    Parameters,
+    _merged,
+    arrival_weights,
+)
 from mlsim.workload.named_columns import log_of
-from mlsim.workload.swf_reader import read_swf
-from mlsim.workload.swf_writer import write_swf, write_swf_blocks
+from mlsim.workload.swf_log import read_swf, write_swf, write_swf_blocks
 from mlsim.workload.workload_jobs import JobBlock
 from tests.reference.lublin import Job, jobs, slot_weights
 

@@ -13,7 +13,7 @@ from mlsim.batch.predictors.offline import History, predictions, read_history
 from mlsim.errors import InputError
 from mlsim.workload import job_mix
 from mlsim.workload.campaigns import machine_jobs
-from mlsim.workload.csv_logs import write_csv
+from mlsim.workload.csv_log import write_csv
 from mlsim.workload.job_mix import read_mix
 from mlsim.workload.log_times import HOUR
 

@@ -17,6 +17,7 @@ from mlsim.errors import InputError
 from mlsim.record.table_reader import read_tables
 from mlsim.scenario import Mapping, WorkloadConfig, WorkloadFormat
 from mlsim.workload import names_of
+from mlsim.workload.format_record import Reading
 from mlsim.workload.log_conversion import convert
 from mlsim.workload.log_formats import LogReader, format_of_name
 from mlsim.workload.log_names import directives_of
@@ -42,7 +43,7 @@ def swf(tmp_path, header=QUEUES, queues=(0, 1, 0, -1)):
 
 def worded(path):
     """Read a log: its columns of codes as names where they have some."""
-    reader = LogReader(path, WorkloadFormat.AUTO, lenient=False, rates=None)
+    reader = LogReader(path, WorkloadFormat.AUTO, Reading())
     (block,) = reader.blocks()
     names = names_of(reader.header)
     columns = {}

@@ -11,8 +11,9 @@ import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
+from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader, format_of
-from mlsim.workload.sacct import read_sacct
+from mlsim.workload.sacct_log import read_sacct
 
 RAW = """\
 JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|User|Group|Partition|QOS|JobName|ReqMem
@@ -83,7 +84,7 @@ def test_it_is_converted_from_and_not_to(tmp_path: Path) -> None:
     path = written(tmp_path, RAW)
     done = CliRunner().invoke(app, ["workload", "convert", str(path), str(tmp_path / "log.swf")])
     assert done.exit_code == 0, (done.output, done.exception)
-    reader = LogReader(tmp_path / "log.swf", WorkloadFormat.SWF, lenient=False)
+    reader = LogReader(tmp_path / "log.swf", WorkloadFormat.SWF, Reading())
     assert sum(len(block) for block in reader.blocks()) == 4
     done = CliRunner().invoke(app, ["workload", "convert", str(path), str(tmp_path / "b"), "--to", "sacct"])
     assert isinstance(done.exception, InputError)
@@ -112,7 +113,7 @@ def test_broken_lines_are_errors_or_skipped_and_counted(
     with pytest.raises(InputError) as caught:
         read_sacct(path)
     assert told in str(caught.value)
-    log = read_sacct(path, lenient=True)
+    log = read_sacct(path, Reading(lenient=True))
     assert (len(log.jobs.job_id), log.broken_lines) == (3, 1)
 
 
@@ -159,7 +160,7 @@ def test_resources_that_are_none(tmp_path: Path, cell: str) -> None:
     text = TRES.replace("cpu=2,mem=2T,node=2", cell)
     with pytest.raises(InputError, match="line 5: ReqTRES is"):
         read_sacct(written(tmp_path, text))
-    assert read_sacct(written(tmp_path, text), lenient=True).broken_lines == 1
+    assert read_sacct(written(tmp_path, text), Reading(lenient=True)).broken_lines == 1
 
 
 def test_a_machine_with_gpus_runs_them(tmp_path: Path) -> None:

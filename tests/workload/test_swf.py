@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.workload import Field, SwfReader, read_swf, swf_reader
+from mlsim.workload import Field, SwfReader, read_swf, swf_log
 from tests.reference.swf import parse
 
 ROW = "{} 100 -1 3600 4 -1 -1 4 7200 -1 1 1 1 -1 1 1 -1 -1"
@@ -99,7 +99,7 @@ def test_pieces_of_any_size_give_the_same(tmp_path: Path, size: int, monkeypatch
     whole = read_swf(path)[1]
     data = path.read_bytes()
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    monkeypatch.setattr(swf_reader, "read_chunks", lambda _: iter(pieces))
+    monkeypatch.setattr(swf_log, "read_chunks", lambda _: iter(pieces))
     header, block = read_swf(path)
     assert header == {"Version": "2.2"}
     np.testing.assert_array_equal(block.columns, whole.columns)

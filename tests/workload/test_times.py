@@ -12,6 +12,7 @@ import pytest
 import mlsim
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat, from_mapping
+from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader
 
 NAMES = "job_id,submit_time,run_time,walltime,processors"
@@ -52,7 +53,7 @@ WRITERS = [swf, csv, batsim, parquet]
 
 
 def read(path: Path) -> np.ndarray:
-    blocks = LogReader(str(path), WorkloadFormat.AUTO, lenient=False).blocks()
+    blocks = LogReader(str(path), WorkloadFormat.AUTO, Reading()).blocks()
     return np.concatenate([block.submit_time for block in blocks])
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from mlsim.workload import Field, write_swf
-from mlsim.workload.models.lublin import PARAMETERS, JobKind, moved, run_times_of, sizes_of
+from mlsim.workload.models.lublin_model import PARAMETERS, JobKind, moved, run_times_of, sizes_of
 from mlsim.workload.workload_jobs import JobBlock
 
 _LONGEST = 3 * 86_400.0

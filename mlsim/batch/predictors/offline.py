@@ -14,6 +14,7 @@ from mlsim.batch.predictors.forest_predictor import WEEKLY, RunTimeLearner
 from mlsim.batch.predictors.predictor import SHORTEST, JobNames, SubmittedJob, submitted_jobs
 from mlsim.batch.predictors.predictor_catalogue import make_predictor
 from mlsim.scenario import BatchConfig, CleaningConfig, Predictor, WorkloadFormat
+from mlsim.workload.format_record import Reading
 from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.log_cleaning import Cleaner
 from mlsim.workload.log_formats import LogReader
@@ -48,7 +49,7 @@ def read_history(path: Path, lenient: bool = False) -> History:
     InputError
         If it cannot be read.
     """
-    reader = LogReader(path, WorkloadFormat.AUTO, lenient=lenient)
+    reader = LogReader(path, WorkloadFormat.AUTO, Reading(lenient))
     cleaner: Cleaner | None = None
     blocks, waits, ids, n_jobs = [], [], [], 0
     for log in reader.blocks():

@@ -66,7 +66,7 @@ def esp(
     """Write the ESP workload: 230 loops of PSIA or Mandelbrot (Wong et al. 2000; Eleliemy 2021, §6.3)."""
     from mlsim.cli.new_files import new_files
     from mlsim.cli.workload.generation_commands import read_factors
-    from mlsim.workload.csv_logs import csv_text, write_csv
+    from mlsim.workload.csv_log import csv_text, write_csv
     from mlsim.workload.esp_workload import EspApplication, EspCalibration
     from mlsim.workload.esp_workload import esp as make
 
@@ -144,7 +144,7 @@ def _write(machine: str, out: Path | None, jobs: int | None, seed: int, load: fl
     from mlsim.cli.new_files import new_files
     from mlsim.scenario.simulation_demand import Share, check_memory
     from mlsim.workload.campaigns import machine_jobs
-    from mlsim.workload.csv_logs import csv_text, write_csv
+    from mlsim.workload.csv_log import csv_text, write_csv
     from mlsim.workload.job_mix import read_mix
 
     _check_suffix(out)

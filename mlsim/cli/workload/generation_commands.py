@@ -264,7 +264,7 @@ def fit(
     from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError
     from mlsim.workload import fit as learned
-    from mlsim.workload.models.learned_model import is_model_file
+    from mlsim.workload.models.accasim_generator import is_model_file
 
     if not is_model_file(out.name):
         raise InputError(

@@ -15,7 +15,7 @@ from mlsim._files import open_file
 from mlsim.errors import InputError
 from mlsim.learning.energy.energy_classes import Cleaning, EnergyClass, Profile
 from mlsim.scenario.simulation_demand import Share, check_memory
-from mlsim.workload.table_file import read_table
+from mlsim.workload.measured_power import read_table
 
 _NEEDED: Final = ("job_id", "time", "power")
 _GAP: Final = 1.5

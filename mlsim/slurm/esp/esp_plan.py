@@ -16,7 +16,7 @@ from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage, escape_
 from mlsim.errors import InputError
 from mlsim.experiment import Result
 from mlsim.scenario.words import ExecutionModel, Technique
-from mlsim.workload.csv_logs import write_csv
+from mlsim.workload.csv_log import write_csv
 from mlsim.workload.esp_workload import EspApplication, esp
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock

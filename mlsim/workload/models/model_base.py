@@ -1,10 +1,15 @@
-"""What models of workloads share: length, walltimes, offered load; renewal processes."""
+"""Declaration of a model of workloads, and the common parts of all: length, walltimes, offered load.
+
+A module ``<word>_model.py`` of this folder is the model ``<word>``: it declares a :class:`ModelRecord` called
+``MODEL``, and nothing else has to know of it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Final, Protocol
 
 import numpy as np
@@ -12,6 +17,7 @@ import numpy as np
 from mlsim import __version__
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
+from mlsim.scenario import JobKinds, WorkloadModel
 from mlsim.workload.log_times import DAY
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock
@@ -23,16 +29,46 @@ DRAWN: Final = 16_384
 
 
 class Model(Protocol):
-    """What draws jobs."""
+    """A source of jobs."""
 
     @property
     def header(self) -> Header:
-        """What a log says of how it was made."""
+        """Header of a log of these jobs, which says how they were made."""
         ...
 
     def stream(self) -> Iterator[JobBlock]:
         """Yield jobs in arrival order, from time 0 on; the same ones at every call."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Options of a model."""
+
+    processors: int
+    """Of the machine; sizes follow."""
+    seed: int
+    """Of all random numbers. Other walltimes leave the rest of the jobs as it is."""
+    factor: tuple[float, float]
+    """Least and largest of walltime / run time, drawn uniformly for each job."""
+    parameters: Mapping[str, float]
+    """Parameters that differ from the published ones, by name."""
+    kinds: JobKinds
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """A model of workloads."""
+
+    meaning: str
+    source: str
+    make: Callable[[Drawing], Model]
+
+
+def model_record(word: WorkloadModel) -> ModelRecord:
+    """Return the record of a model."""
+    record: ModelRecord = import_module(f"mlsim.workload.models.{word}_model").MODEL
+    return record
 
 
 def check_length(jobs: int | None, end: float | None) -> None:

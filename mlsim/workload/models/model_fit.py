@@ -10,7 +10,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.log_times import local_times
-from mlsim.workload.models.learned_model import (
+from mlsim.workload.models.accasim_generator import (
     DAY,
     GIGA,
     HOURS,

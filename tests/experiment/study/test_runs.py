@@ -10,7 +10,7 @@ import pytest
 from mlsim.errors import InputError
 from mlsim.experiment.study import StudyRow, load_study, read_study, run_study
 from mlsim.experiment.study.study_tables import study_tables
-from mlsim.workload.csv_logs import csv_text
+from mlsim.workload.csv_log import csv_text
 from mlsim.workload.esp_workload import EspApplication, esp
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,8 @@ from mlsim.scenario.unit_types import nearest
 from mlsim.workload.models.model_base import (
     DRAWN,
     MOST_PROCESSORS,
+    Drawing,
+    ModelRecord,
     base_header,
     check_factor,
     check_seed,
@@ -32,31 +35,7 @@ variable), mean run time [s], largest size (at most the machine)."""
 
 
 class Renewal:
-    """A workload of plain distributions.
-
-    Parameters
-    ----------
-    weibull
-        Whether intervals are Weibull variables, and not exponential.
-    processors
-        Of the machine.
-    changed
-        Parameters that differ from the :data:`DEFAULTS`; ``shape`` of Weibull arrivals only.
-    seed
-        Of all random numbers. Other walltimes leave the rest of the jobs as it is.
-    estimate_factor
-        Least and largest of walltime / run time, drawn uniformly for each job.
-
-    Attributes
-    ----------
-    header : dict
-        What a log says of how it was made.
-
-    Raises
-    ------
-    InputError
-        An argument makes no sense.
-    """
+    """A workload of plain distributions; ``changed``: parameters other than the :data:`DEFAULTS`."""
 
     def __init__(
         self,
@@ -116,3 +95,21 @@ def _check(values: Mapping[str, float], processors: int) -> None:
     largest = values["largest"]
     if not (1 <= largest <= processors and largest == int(largest)):
         raise InputError(f"largest: {largest:g}; allowed: a whole number, 1 to the {processors} processors")
+
+
+def make_renewal(options: Drawing, weibull: bool) -> Renewal:
+    """Make the model of either kind of arrivals."""
+    return Renewal(
+        weibull,
+        processors=options.processors,
+        changed=options.parameters,
+        seed=options.seed,
+        estimate_factor=options.factor,
+    )
+
+
+MODEL = ModelRecord(
+    "Poisson arrivals; sizes uniform from 1, run times exponential",
+    "for tests",
+    partial(make_renewal, weibull=False),
+)

@@ -16,6 +16,7 @@ from mlsim._jit import inner_kernel, kernel
 from mlsim.errors import InputError
 from mlsim.workload.models.model_base import (
     DRAWN,
+    Drawing,
     base_header,
     check_factor,
     check_seed,
@@ -228,38 +229,10 @@ def _check(model: LearnedModel) -> None:
 
 
 class Learned:
-    """A workload as that of a log.
+    """A workload like that of a log; sizes larger than the machine are left out."""
 
-    Parameters
-    ----------
-    model
-        What was learned.
-    processors
-        Of the machine; larger sizes are left out.
-    seed
-        Of all random numbers.
-    estimate_factor
-        Least and largest of walltime / run time, drawn uniformly for each job.
-
-    Attributes
-    ----------
-    header : dict
-        What a log says of how it was made.
-
-    Raises
-    ------
-    InputError
-        An argument makes no sense.
-    """
-
-    def __init__(
-        self,
-        model: LearnedModel,
-        *,
-        processors: int,
-        seed: int = 0,
-        estimate_factor: tuple[float, float] = (1.0, 1.0),
-    ) -> None:
+    def __init__(self, model: LearnedModel, options: Drawing) -> None:
+        processors, seed, estimate_factor = options.processors, options.seed, options.factor
         check_factor(estimate_factor)
         check_seed(seed)
         self._model, self._seed, self._factor = model, seed, estimate_factor

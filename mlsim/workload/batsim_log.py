@@ -47,25 +47,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Mask
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
-from mlsim.workload.log_columns import KNOWN, Identifiers, typed_column
-from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+from mlsim.workload.log_dependencies import DEPENDENCIES
 from mlsim.workload.log_times import SURE_DIGITS, Rates, check_distinct
 from mlsim.workload.named_columns import NamedColumns, number_words, other_directives
-from mlsim.workload.request_columns import asking_columns, is_request, read_asked
-from mlsim.workload.swf_fields import N_COLUMNS, Field, Header, is_header
+from mlsim.workload.resource_requests import is_request
+from mlsim.workload.swf_fields import Field, Header, is_header
 from mlsim.workload.workload_jobs import LogBlock
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _DELAY = ("delay", "DelayProfile")
 _HOMOGENEOUS = (
@@ -82,42 +83,17 @@ _SPREAD_STRATEGIES = ("defined_amount_spread_uniformly", "DefinedAmountsSpreadUn
 _DEEPEST = 100
 """Sequences in sequences; Batsim's own have two."""
 _LONG_TIME = re.compile(r'"subtime"\s*:\s*[-+.\deE]{' + str(SURE_DIGITS + 1) + "}")
-_FIELDS = {"id": "job_id", "subtime": "submit_time", "res": "processors", "walltime": "walltime"}
-_OTHERS = [name for name in KNOWN if name not in (*_FIELDS.values(), "estimate", "run_time")]
+_FIELDS = {"subtime": "submit_time", "res": "processors", "walltime": "walltime"}
+"""Keys of a job, and the columns of CSV that mean the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatsimLog:
-    """A Batsim workload: its ``jobs`` in the order of the file, its ``header``, broken jobs skipped."""
+def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
+    """Read a Batsim workload, compressed or not; its profiles become run times."""
+    import polars as pl
 
-    jobs: LogBlock
-    header: Header
-    broken_lines: int
-    counts: dict[str, int] = field(default_factory=dict)
+    from mlsim.workload.log_columns import KNOWN
+    from mlsim.workload.log_table import LogTable
 
-
-def read_batsim(
-    path: str | Path, rates: Rates | None = None, *, lenient: bool = False, shared: Collection[str] = ()
-) -> BatsimLog:
-    """Read a Batsim workload, compressed or not.
-
-    Parameters
-    ----------
-    path
-        The file.
-    rates
-        Needed by profiles that count operations and bytes.
-    lenient
-        Skip and count jobs with values that make no sense.
-    shared
-        Names of what the machine has as a whole, of which jobs ask for any amount.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, is not of the form of a Batsim workload, or has a job of a profile that is
-        missing, cannot be used or is of an unknown type.
-    """
     path = Path(path)
     text = decode(read_whole(path), path, "workload")
     content = _content(path, text)
@@ -128,63 +104,35 @@ def read_batsim(
     header: Header = dict(content["header"]) if is_header(content.get("header")) else {}
     if "nb_res" in content:
         header["nb_res"] = str(content["nb_res"])
-    columns = np.full((N_COLUMNS, len(jobs)), -1.0)
-    sound = np.ones(len(jobs), np.bool_)
-    ids = Identifiers(pl.Series(names, dtype=pl.String), sound, header)
-    identifiers = {Field.JOB_ID: ids.values}
-    given = {
-        key: _series(job.get(key) for job in jobs)
-        for key in (*_FIELDS, *_OTHERS)
-        if key not in ("id", "preceding_job")
-    }
+    columns = {"job_id": pl.Series(names, dtype=pl.String)}
+    for key, name in _FIELDS.items():
+        columns[name] = _series(job.get(key) for job in jobs)
+    given = dict.fromkeys(key for job in jobs for key in job)
+    for key in (key for key in given if _is_other(key, KNOWN)):
+        values = (job.get(key) for job in jobs)
+        texts = key in ("preceding_job", DEPENDENCIES)
+        columns[key] = pl.Series(map(_text, values), dtype=pl.String) if texts else _series(values)
 
-    def complain(key: str, fits: Mask, expected: str) -> None:
-        if lenient or fits.all():
-            return
-        row = int(np.argmin(fits))
-        key = "res" if key == "processors" else key
+    def locate(name: str, row: int) -> str:
+        key = {name: key for key, name in _FIELDS.items()}.get(name, "id" if name == "job_id" else name)
         found = json.dumps(jobs[row][key]) if key in jobs[row] else "missing"
-        raise InputError(
-            f"{path}: job {names[row]}: {key} is {found}; expected {expected}\n"
-            "  to skip and count such jobs, set workload.lenient: true"
-        )
+        return f"{path}: job {names[row]}: {key} is {found}"
 
-    complain("id", ids.fits, Field.JOB_ID.expected)
-    identifiers[Field.PRECEDING_JOB], fits = ids.others(
-        pl.Series([_text(job.get("preceding_job")) for job in jobs], dtype=pl.String)
-    )
-    complain("preceding_job", fits, Field.PRECEDING_JOB.expected)
-    sound &= fits & ids.fits
-    for key, cells in given.items():
-        name = _FIELDS.get(key, key)
-        values, fits = typed_column(name, cells, header)
-        if key == "res":
-            fits &= values >= 1
-        complain(key, fits, "a whole number from 1 up" if key == "res" else KNOWN[name].expected)
-        columns[KNOWN[name]] = values
-        sound &= fits
+    table = LogTable(str(path), pl.DataFrame(columns), header, options, locate=locate, rows="jobs")
+    processors = table.columns[Field.REQUESTED_PROCESSORS]
+    table.require("processors", processors >= 1, "a whole number from 1 up")
     if _LONG_TIME.search(text):
         written = [str(job.get("subtime", "")) for job in json.loads(text, parse_float=str)["jobs"]]
-        check_distinct(str(path), written, columns[Field.SUBMIT_TIME], names.__getitem__)
-    requests = list(dict.fromkeys(key for job in jobs for key in job if is_request(key)))
-    amounts = {key: _series(job.get(key) for job in jobs) for key in requests}
-    asked, fits = read_asked(str(path), amounts, columns[Field.REQUESTED_PROCESSORS], complain, shared)
-    sound &= fits
-    after = None
-    if any(DEPENDENCIES in job for job in jobs):
-        after, fits = parse_dependencies([_text(job.get(DEPENDENCIES)) for job in jobs], ids.number)
-        complain(DEPENDENCIES, fits, EXPECTED)
-        sound &= fits
-    if asking := asking_columns(dict.fromkeys(key for job in jobs for key in job)):
-        header["request_columns"] = asking
-    columns[Field.RUN_TIME] = _run_times(
-        path, content, names, columns[Field.REQUESTED_PROCESSORS], sound, rates
-    )
-    return BatsimLog(
-        LogBlock.from_columns(columns, asked, after, None, identifiers).rows(sound),
-        header,
-        int(np.sum(~sound)),
-    )
+        check_distinct(str(path), written, table.columns[Field.SUBMIT_TIME], names.__getitem__)
+    table.columns[Field.RUN_TIME] = _run_times(path, content, names, processors, table.sound, options.rates)
+    return table.log()
+
+
+def _is_other(key: str, known: Collection[str]) -> bool:
+    """Whether a key of a job means the same as a column of CSV."""
+    if key in ("job_id", *_FIELDS.values(), "estimate", "run_time"):
+        return False
+    return key in known or key == DEPENDENCIES or is_request(key)
 
 
 def _run_times(
@@ -237,6 +185,8 @@ def _text(value: object) -> str | None:
 
 def _series(values: Any) -> pl.Series:
     """Return numbers as they are, or all values as texts if one is not a number."""
+    import polars as pl
+
     found = list(values)
     if all(
         value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in found
@@ -354,44 +304,49 @@ def _amount(place: str, profile: Mapping[str, Any], key: str, *, needed: bool = 
     return float(value)
 
 
-def write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
-    """Write a table of jobs: every run time is a ``delay`` profile.
+class BatsimWriter:
+    """Writes one block of jobs; every run time is a ``delay`` profile.
 
-    Parameters
-    ----------
-    file
-        Open for writing.
-    columns
-        As :func:`mlsim.workload.named_columns.named_columns` makes them, with run times and processors known.
-    header
-        What the log says about itself; its MaxProcs or MaxNodes is ``nb_res``, else the largest job.
+    ``nb_res`` is the header's MaxProcs or MaxNodes, else the processors of the largest job.
     """
-    run_times = number_words(_numeric(columns["run_time"]))
-    words = {
-        "id": [json.dumps(str(word)) for word in _listed(columns["job_id"])],
-        "subtime": number_words(_numeric(columns["submit_time"])),
-        "walltime": number_words(_numeric(columns["estimate"])),
-        "res": number_words(_numeric(columns["processors"])),
-        "profile": [f'"delay_{run_time}"' for run_time in run_times],
-    }
-    for name, column in columns.items():
-        if name in _OTHERS or name == DEPENDENCIES or is_request(name):
-            words[name] = (
-                [json.dumps(word or None) for word in column]
-                if isinstance(column, list)
-                else number_words(column)
-            )
-    file.write(f'{{\n"nb_res": {_nb_res(columns, header)},\n'.encode())
-    if others := other_directives(header):
-        file.write(f'"header": {json.dumps(others, ensure_ascii=False)},\n'.encode())
-    keys = [f'"{key}": ' for key in words]
-    lines = (
-        "{" + ", ".join(key + word for key, word in zip(keys, row, strict=True)) + "}"
-        for row in zip(*words.values(), strict=True)
-    )
-    file.write(f'"jobs": [\n{_joined(lines)}\n],\n'.encode())
-    profiles = (f'"delay_{time}": {{"type": "delay", "delay": {time}}}' for time in dict.fromkeys(run_times))
-    file.write(f'"profiles": {{\n{_joined(profiles)}\n}}\n}}\n'.encode())
+
+    def __init__(self, file: IO[bytes], header: Header) -> None:
+        self._file, self._header = file, header
+
+    def write(self, columns: NamedColumns) -> None:
+        """Write all jobs."""
+        run_times = number_words(_numeric(columns["run_time"]))
+        words = {
+            "id": [json.dumps(str(word)) for word in _listed(columns["job_id"])],
+            "subtime": number_words(_numeric(columns["submit_time"])),
+            "walltime": number_words(_numeric(columns["estimate"])),
+            "res": number_words(_numeric(columns["processors"])),
+            "profile": [f'"delay_{run_time}"' for run_time in run_times],
+        }
+        for name, column in columns.items():
+            if name not in ("job_id", "submit_time", "run_time", "estimate", "processors"):
+                words[name] = (
+                    [json.dumps(word or None) for word in column]
+                    if isinstance(column, list)
+                    else number_words(column)
+                )
+        file = self._file
+        file.write(f'{{\n"nb_res": {_nb_res(columns, self._header)},\n'.encode())
+        if others := other_directives(self._header):
+            file.write(f'"header": {json.dumps(others, ensure_ascii=False)},\n'.encode())
+        keys = [f'"{key}": ' for key in words]
+        lines = (
+            "{" + ", ".join(key + word for key, word in zip(keys, row, strict=True)) + "}"
+            for row in zip(*words.values(), strict=True)
+        )
+        file.write(f'"jobs": [\n{_joined(lines)}\n],\n'.encode())
+        profiles = (
+            f'"delay_{time}": {{"type": "delay", "delay": {time}}}' for time in dict.fromkeys(run_times)
+        )
+        file.write(f'"profiles": {{\n{_joined(profiles)}\n}}\n}}\n'.encode())
+
+    def close(self) -> None:
+        """All is written."""
 
 
 def _joined(lines: Any) -> str:
@@ -430,3 +385,15 @@ def check_jobs(log: LogBlock, source: Path) -> None:
                 f"{source}: jobs without {what}: {int(missing.sum())}; the first is job {job}\n"
                 f"  Batsim needs it; give --clean to write what a simulation would get of the log"
             )
+
+
+FORMAT = Format(
+    "batsim",
+    "JSON of the simulator Batsim",
+    lambda head: head.startswith(b"{"),
+    read_batsim,
+    suffix=".json",
+    writer=BatsimWriter,
+    check=check_jobs,
+    breadth=1,
+)

@@ -44,12 +44,9 @@ from typing import Any, NamedTuple
 
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
-from mlsim.workload.accounting import log_of_accounting
 from mlsim.workload.compression import read_chunks, read_whole
-from mlsim.workload.log_columns import check_names, check_own
-from mlsim.workload.parquet_logs import ParquetLog
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.resource_requests import NODE_COUNT, slurm_size
-from mlsim.workload.swf_fields import Header
 
 _ASK = (
     "sacct --parsable2 --allocations --format=JobIDRaw,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,State,User,"
@@ -181,53 +178,40 @@ _COLUMNS = (
 )
 
 
-def read_sacct(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()) -> ParquetLog:
-    """Read what sacct printed, compressed or not.
+def read_sacct(path: str | Path, options: Reading = STRICT) -> WholeLog:
+    """Read what sacct printed, compressed or not; jobs that have not ended are broken lines."""
+    from mlsim.workload.log_columns import check_own
+    from mlsim.workload.log_table import log_of_accounting
 
-    Parameters
-    ----------
-    path
-        The file.
-    lenient
-        Skip and count broken lines, and jobs that have not ended.
-    own
-        Further columns that are wanted, by sacct's names.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, a column is missing, or (unless `lenient`) a line is broken.
-    """
     path = Path(path)
     json = next(read_chunks(path), b"").removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
     text = decode(read_whole(path, lines=not json), path, "workload")
     if json:
-        names, lines = _of_json(path, text), "job"
+        rows, unit = _of_json(path, text), "job"
     else:
-        names, lines = _of_text(path, text), "line"
-    first = next(names)[1]
-    used = _used(path, first)
-    asking = [name for name in _NODES if name in first]
-    sources = {source for column in used for source in column.sources}
-    further = [name for name in first if name not in {*asking, *sources}]
-    check_own(str(path), own, further)
-    columns: dict[str, list[str]] = {name: [] for name in (*(c.name for c in used), NODE_COUNT, *own)}
+        rows, unit = _of_text(path, text), "line"
+    names = next(rows)[1]
+    used = _used(path, names)
+    read = {source for column in used for source in column.sources}
+    further = [name for name in names if name not in read and name not in _NODES]
+    check_own(str(path), options.own, further)
+    columns: dict[str, list[str]] = {name: [] for name in (*(c.name for c in used), NODE_COUNT, *options.own)}
     broken, counts = 0, Counter[str]()
-    for number, cells in names:
+    for number, cells in rows:
         try:
-            by_name = _by_name(first, cells)
+            by_name = _by_name(names, cells)
             job = next((by_name[name] for name in ("JobIDRaw", "JobID") if by_name.get(name)), "")
             if "." in job:
                 continue
             if _REST.fullmatch(job):
                 counts["array_rests"] += 1
                 continue
-            row = _row(by_name, used, own)
+            row = _row(by_name, used, options.own)
         except ValueError as error:
-            if not lenient:
+            if not options.lenient:
                 raise InputError(
-                    f"{path}: {lines} {number}: {error}\n"
-                    f"  to skip and count such {lines}s, set workload.lenient: true"
+                    f"{path}: {unit} {number}: {error}\n"
+                    f"  to skip and count such {unit}s, set workload.lenient: true"
                 ) from error
             broken += 1
             continue
@@ -235,12 +219,7 @@ def read_sacct(path: str | Path, *, lenient: bool = False, own: Sequence[str] = 
             columns[name].append(cell)
     if not columns["job_id"]:
         raise InputError(f"{path}: holds no job")
-    for name in ("request_memory", "request_gpu", NODE_COUNT):
-        if not any(columns.get(name, ())):  # no job asks for any, so that the machine need not have it
-            columns.pop(name, None)
-    ignored = [name for name in further if name not in own]
-    header: Header = {"ignored_columns": ignored} if ignored else {}
-    return log_of_accounting(path, columns, header, lenient=lenient, own=own, broken=broken, counts=counts)
+    return log_of_accounting(path, columns, {}, options, further=further, broken=broken, counts=counts)
 
 
 def _of_text(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
@@ -289,6 +268,8 @@ def _joined(cells: list[str], names: list[str]) -> list[str]:
 def _used(path: Path, names: list[str]) -> list[_Column]:
     """Return the columns of the log that there is something of."""
     if len(set(names)) < len(names):
+        from mlsim.workload.log_columns import check_names
+
         check_names(f"{path}: line 1", names)
     used = []
     for column in _COLUMNS:
@@ -386,3 +367,24 @@ def _amount(entry: dict[str, Any]) -> str:
     """Return an amount of a resource as TRES are written."""
     name, unit = str(entry.get("name") or ""), "M" if entry.get("type") == "mem" else ""
     return f"{entry.get('type')}{'/' if name else ''}{name}={entry.get('count')}{unit}"
+
+
+def _begins(head: bytes) -> bool:
+    """Whether a file begins as what sacct prints: JSON, or names of columns with any delimiter."""
+    if head.startswith(b"{"):
+        batsim = re.search(rb'"(nb_res|profiles|subtime)"\s*:', head)
+        return (
+            batsim is None and re.search(rb'"(association|meta|data_parser|openapi)"\s*:', head) is not None
+        )
+    line = head.partition(b"\n")[0].decode("utf-8", "replace")
+    cells = re.split(r"[|\t,; ]+", line.strip().strip('"'))
+    return not {"JobID", "JobIDRaw"}.isdisjoint(cell.strip('"') for cell in cells)
+
+
+FORMAT = Format(
+    "sacct",
+    "what Slurm's accounting prints: sacct --parsable2, or --json",
+    _begins,
+    read_sacct,
+    further=True,
+)

@@ -28,6 +28,8 @@ from mlsim.workload.log_times import DAY
 from mlsim.workload.models.model_base import (
     DRAWN,
     MOST_PROCESSORS,
+    Drawing,
+    ModelRecord,
     base_header,
     check_factor,
     check_seed,
@@ -62,22 +64,13 @@ class JobKind(StrEnum):
 class Parameters:
     """What the model needs to know of one kind of jobs.
 
-    Attributes
-    ----------
-    serial_prob, pow2_prob
-        Shares of jobs that are serial, and of those that have a power of two.
-    ulow, umed, uhi, uprob
-        Binary logarithm of a parallel size: uniform from ``ulow`` to ``umed`` with probability ``uprob``,
-        else from ``umed`` to ``uhi``.
-    a1, b1, a2, b2
-        Shape and scale of the two gamma distributions of the natural logarithm of the run time [s].
-    pa, pb
-        The first of them has the probability ``pa`` × size + ``pb``, cut to 0 and 1.
-    aarr, barr, arar
-        Shape and scale of the gamma distribution of the natural logarithm of the inter-arrival time [s] in
-        rush hours, and the factor that turns this shape into the one of the whole day.
-    anum, bnum
-        Shape and scale of the gamma distribution of arrivals over the half hours of a day.
+    Sizes: ``serial_prob`` of the jobs are serial and ``pow2_prob`` have a power of two; the binary logarithm
+    of a parallel size is uniform from ``ulow`` to ``umed`` with probability ``uprob``, else from ``umed`` to
+    ``uhi``. Run times: the natural logarithm [s] is of one of two gamma distributions of shapes ``a1``,
+    ``a2`` and scales ``b1``, ``b2``; of the first with the probability ``pa`` × size + ``pb``, cut to 0 and
+    1. Arrivals: ``aarr`` and ``barr`` are shape and scale of the gamma distribution of the natural logarithm
+    of the inter-arrival time [s] in rush hours, and ``arar`` the factor that turns this shape into that of
+    the whole day; ``anum`` and ``bnum`` those of the distribution of arrivals over the half hours of a day.
     """
 
     serial_prob: float
@@ -121,33 +114,8 @@ _SHARES = ("serial_prob", "pow2_prob", "uprob")
 class Lublin:
     """A workload of the model.
 
-    Parameters
-    ----------
-    kinds
-        Which jobs: interactive and batch ones, one of them, or jobs without a kind.
-    processors
-        Of the machine. The bounds of sizes ``umed`` and ``uhi`` of every kind move by
-        log2(processors / 128): the published ones are for 128.
-    changed
-        Parameters that differ from the published ones, by kind and name; these are not moved.
-    seed
-        Of all random numbers. The same arguments give the same jobs; other walltimes leave the rest of the
-        jobs as it is.
-    estimate_factor
-        Least and largest of walltime / run time, drawn uniformly for each job if they differ; walltimes are
-        rounded up to whole seconds.
-
-    Attributes
-    ----------
-    header : dict
-        What a log says of how it was made.
-    parameters : dict
-        Of each kind, as they are used.
-
-    Raises
-    ------
-    InputError
-        An argument makes no sense.
+    The bounds of sizes ``umed`` and ``uhi`` of every kind move by log2(processors / 128), as the published
+    ones are for 128 processors; bounds among ``changed`` (by kind and name) do not.
     """
 
     def __init__(
@@ -370,3 +338,31 @@ def _merged(streams: list[Iterator[JobBlock]]) -> Iterator[JobBlock]:
         joined = JobBlock.concatenate(parts)
         if len(joined):
             yield joined.select(np.argsort(joined.submit_time, kind="stable"))
+
+
+def _by_kind(parameters: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return parameters of names such as batch.aarr by kind and name."""
+    changed: dict[str, dict[str, float]] = {}
+    for key, value in parameters.items():
+        kind, _, name = key.partition(".")
+        if not name:
+            raise InputError(f"{key}: allowed: KIND.NAME, such as batch.aarr")
+        changed.setdefault(kind, {})[name] = value
+    return changed
+
+
+def _make(options: Drawing) -> Lublin:
+    return Lublin(
+        options.kinds,
+        processors=options.processors,
+        changed=_by_kind(options.parameters),
+        seed=options.seed,
+        estimate_factor=options.factor,
+    )
+
+
+MODEL = ModelRecord(
+    "batch and interactive jobs with a daily cycle; run times depend on sizes",
+    "Lublin and Feitelson 2003",
+    _make,
+)

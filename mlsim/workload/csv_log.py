@@ -1,0 +1,182 @@
+"""Workloads as CSV: reader and writer."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from mlsim._arrays import Ints
+from mlsim._files import decode
+from mlsim.errors import InputError
+from mlsim.workload.compression import new_file, read_whole
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+from mlsim.workload.log_times import SURE_DIGITS, check_distinct
+from mlsim.workload.named_columns import NamedColumns, named_columns, number_words
+from mlsim.workload.resource_requests import is_request
+from mlsim.workload.swf_fields import SCHEDULED, Field, Header
+from mlsim.workload.workload_jobs import JobBlock, LogBlock
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The structure of a file: the cells of its lines, before any is understood."""
+
+    names: list[str]
+    text: str
+    lines: Ints
+    broken_lines: int
+
+
+def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
+    """Read a CSV workload, compressed or not.
+
+    A line is broken if it has another number of cells than there are columns, or a cell that makes no sense
+    in its column.
+    """
+    import polars as pl
+
+    from mlsim._files.parquet import refusing_damage
+    from mlsim.workload.log_columns import KNOWN, in_seconds
+    from mlsim.workload.log_dependencies import DEPENDENCIES
+    from mlsim.workload.log_table import LogTable
+
+    path = Path(path)
+    records = _records(path, decode(read_whole(path, lines=True), path, "workload"), options.lenient)
+    with refusing_damage(f"{path}: cannot be read as CSV"):
+        cells = pl.read_csv(
+            io.BytesIO(records.text.encode()), has_header=False, new_columns=records.names, infer_schema=False
+        ).select(pl.all().str.strip_chars())
+    if cells.height != records.lines.size:
+        raise InputError(f"{path}: cannot be read as CSV; is a quote opened and never closed?")
+    further = [n for n in records.names if n not in KNOWN and n != DEPENDENCIES and not is_request(n)]
+
+    def locate(name: str, row: int) -> str:
+        found = str(cells[name][row])[:60] if cells[name][row] else "an empty cell"
+        job = f" of job {str(cells['job_id'][row])[:20]}" if KNOWN.get(name) in SCHEDULED else ""
+        return f"{path}:{records.lines[row]}: broken line{job}: {name} is {found!r}"
+
+    header: Header = {}
+    table = LogTable(
+        str(path), in_seconds(cells, header), header, options, further=further, locate=locate, rows="lines"
+    )
+    texts = cells["submit_time"].fill_null("")
+    if (texts.str.len_bytes() > SURE_DIGITS).any():
+        check_distinct(
+            str(path),
+            texts.to_list(),
+            table.columns[Field.SUBMIT_TIME],
+            lambda row: f"{cells['job_id'][row]} (line {records.lines[row]})",
+        )
+    return table.log(records.broken_lines)
+
+
+def _records(path: Path, text: str, lenient: bool) -> _Records:
+    """Check the number of cells on every line; returns the records without header and blank lines."""
+    from mlsim.workload.log_columns import check_names
+
+    names: list[str] = []
+    kept, lines, broken = io.StringIO(), [], 0
+    write = csv.writer(kept, lineterminator="\n", quoting=csv.QUOTE_ALL).writerow
+    for line, cells in _numbered(path, text):
+        if not names:
+            names = [cell.strip() for cell in cells]
+            check_names(f"{path}:{line}", names)
+        elif len(cells) == len(names):
+            write(cells)
+            lines.append(line)
+        elif lenient:
+            broken += 1
+        else:
+            raise InputError(f"{path}:{line}: broken line: {len(cells)} cells; expected {len(names)}")
+    if not lines:
+        raise InputError(f"{path}: holds no job")
+    return _Records(names, kept.getvalue(), np.array(lines), broken)
+
+
+def _numbered(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records that are not blank, with the number of the line each ends on."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, cells
+    except csv.Error as err:
+        raise InputError(f"{path}:{reader.line_num}: cannot be read as CSV: {err}") from err
+
+
+def write_csv(path: str | Path, jobs: JobBlock | LogBlock, header: Header | None = None) -> None:
+    """Write jobs to a temporary name first, then rename it.
+
+    Parameters
+    ----------
+    path
+        Target; the suffix .gz, .bz2, .xz or .zst compresses.
+    jobs
+        The jobs; columns of which nothing is known are left out.
+    header
+        Its ``<column>_names`` are written in place of a column's codes. Names in the order in which the
+        codes first appear, 1 first, read back as the same codes.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    with new_file(Path(path)) as file:
+        file.write(csv_text(jobs, header).encode())
+
+
+def csv_text(jobs: JobBlock | LogBlock, header: Header | None = None) -> str:
+    """Return the text of the file that :func:`write_csv` writes."""
+    file = io.BytesIO()
+    CsvWriter(file, {}).write(named_columns(jobs, header))
+    return file.getvalue().decode()
+
+
+class CsvWriter:
+    """Writes a line of names, then one line per job."""
+
+    def __init__(self, file: IO[bytes], header: Header) -> None:
+        del header  # codes are written as names
+        self._file = file
+        self._begun = False
+
+    def write(self, columns: NamedColumns) -> None:
+        """Write some jobs."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not self._begun:
+            writer.writerow(columns)
+        self._begun = True
+        words = [each if isinstance(each, list) else number_words(each) for each in columns.values()]
+        writer.writerows(zip(*words, strict=True))
+        self._file.write(text.getvalue().encode())
+
+    def close(self) -> None:
+        """All is written."""
+
+
+def _names_columns(head: bytes) -> bool:
+    """Whether a first line has a comma and starts neither with a number nor with a semicolon."""
+    line = head.partition(b"\n")[0]
+    return b"," in line and not line.startswith(b";") and line[:1] not in b"+-.0123456789"
+
+
+FORMAT = Format(
+    "csv",
+    "columns by name, one line per job",
+    _names_columns,
+    read_csv,
+    suffix=".csv",
+    writer=CsvWriter,
+    in_blocks=True,
+    keeps_header=False,
+    further=True,
+    breadth=2,
+)

@@ -1,0 +1,70 @@
+"""Accounting of Grid Engine (SGE, UGE): the file ``accounting``, one line per job.
+
+Fields go by their places: job number (``_`` task), submission, start and end, slots, exit status, owner,
+group, name, queue, and of the request (``-l``) ``h_rt`` as the walltime. A job that never started has start 0
+and counts as cancelled.
+
+Source: the manual page accounting(5) of Grid Engine.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from mlsim.workload.accounting import Record, clock_seconds, read_records, record_lines, whole_number
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+
+_LINE = re.compile(rb"(?:[^:\n]*:){5}\d+:[^:\n]*:-?\d+:\d+:\d+:\d+:(?:[^:\n]*:){23}\d+:\d+:")
+_FIELDS: Final = 40
+_CATEGORY = 39
+_LIMIT = re.compile(r"\bh_rt=(\d+(?::\d\d){0,2})(?![\d.])")
+"""In the request of a job; if it has colons, these divide the field."""
+
+
+def read_sge(path: str | Path, options: Reading = STRICT) -> WholeLog:
+    """Read an accounting file of Grid Engine."""
+    path = Path(path)
+    lines = (
+        (number, {str(k): field for k, field in enumerate(line.split(":"))})
+        for number, line in record_lines(path)
+        if not line.startswith("#")
+    )
+    return read_records(path, lines, _job, options)
+
+
+def _job(fields: Record) -> dict[str, str]:
+    if len(fields) < _FIELDS:
+        raise ValueError(f"{len(fields)} fields; expected at least {_FIELDS}")
+    submit, start, end = (
+        _time(fields[k], what) for k, what in (("8", "submission"), ("9", "start"), ("10", "end"))
+    )
+    limit = _LIMIT.search(":".join(list(fields.values())[_CATEGORY:]))
+    task = fields["35"]
+    ran = start > 0
+    return {
+        "job_id": fields["5"] + (f"_{task}" if task not in ("", "0") else ""),
+        "submit_time": str(submit),
+        "run_time": str(end - start) if ran else "0",
+        "walltime": clock_seconds(limit[1], "h_rt") if limit else "",
+        "processors": str(whole_number(fields["34"], "slots")),
+        "status": "5" if not ran else "1" if fields["11"] == fields["12"] == "0" else "0",
+        "user": fields["3"],
+        "group": fields["2"],
+        "executable": fields["4"],
+        "queue": fields["0"],
+    }
+
+
+def _time(text: str, what: str) -> float:
+    time = whole_number(text, what)
+    return time / 1000 if time > 1e11 else float(time)  # newer versions count milliseconds
+
+
+FORMAT = Format(
+    "sge",
+    "accounting of Grid Engine: one line per job, fields between colons",
+    lambda head: _LINE.match(head) is not None,
+    read_sge,
+)
