@@ -86,7 +86,6 @@ class Format:
     """Whether it has numbered fields and directives, as SWF has, and is written as that."""
     breadth: int = 0
     """Formats are tried in this order: 0 has a mark of its own, broader ones take similar files too."""
-    rest."""
 
     @property
     def can_be_written(self) -> bool:
