@@ -235,7 +235,7 @@ def _plan(
     portfolio = {name: chosen(name) for name in config.portfolio}
     for name, choices in portfolio.items():
         if within is not None and choices[0].is_object:
-            raise InputError(f"application.selection.every: {learner_amid_loop(name)}")
+            raise InputError(f"application.selection.parameters.every: {learner_amid_loop(name)}")
     return SelectedPlan(selector, portfolio, within)
 
 
@@ -252,10 +252,10 @@ def _chosen(
         problem.speed,
         problem.prefix,
         parameters,
-        execution.first_chunk,
+        parameters.first_chunk,
         min_chunk,
         problem.seed,
-        pieces=execution.pieces or 0,
+        pieces=parameters.pieces or 0,
         iterations=problem.iterations,
     )
     _check_levels(found, execution, parameters)
@@ -368,12 +368,12 @@ def _choose_after(selection: SelectionConfig | None, n: int) -> int:
     """Return the iterations executed between two choices amid a loop of ``n``; 0: none is made."""
     if selection is None or not selection.chooses_within:
         return 0
-    return math.ceil((selection.every or 0.0) * n)
+    return math.ceil((selection.parameters.every or 0.0) * n)
 
 
 def _check_stops(execution: ExecutionConfig, parameters: ParametersConfig) -> None:
     for message in cannot_stop(execution.model, execution.lock, parameters.compat, execution.request_ahead):
-        raise InputError(f"application.selection.every: {message}")
+        raise InputError(f"application.selection.parameters.every: {message}")
 
 
 def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopOutcome:

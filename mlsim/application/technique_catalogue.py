@@ -38,7 +38,7 @@ _PARAMETERS = "application.parameters."
 _STATISTICS = (_PARAMETERS + "sigma", _PARAMETERS + "mu", _PARAMETERS + "statistics")
 _WEIGHTS = (_PARAMETERS + "weights",)
 _COMPAT = (_PARAMETERS + "compat",)
-_MEASURES = ("application.execution.first_chunk", "application.execution.pieces")
+_MEASURES = (_PARAMETERS + "first_chunk", _PARAMETERS + "pieces")
 _LEARNED = "weights that each PE's measured times give, w_p = P·r_p / Σ r, r = (Σ k·n_k) / (Σ k·t_k)"
 
 _ENTRIES = (

@@ -249,7 +249,7 @@ class Executed(NamedTuple):
     """Iterations, 1 or more."""
     pieces: int
     """In how many parts it was timed, see ``times_pieces``; in simulations each iteration unless
-    ``execution.pieces`` says otherwise."""
+    ``parameters.pieces`` says otherwise."""
     seconds: float
     """Executing it."""
     overhead: float

@@ -32,6 +32,8 @@ class Listing(StrEnum):
     PROFILES = "profiles"
     TOPOLOGIES = "topologies"
     OPTIONS = "options"
+    PARAMETERS = "parameters"
+    ALIASES = "aliases"
     COLUMNS = "columns"
     METRICS = "metrics"
 
@@ -144,7 +146,8 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     from mlsim.application import technique_catalogue as application
     from mlsim.application.profiles.profile_requests import PROFILES
     from mlsim.batch import batch_catalogue as batch
-    from mlsim.scenario import options
+    from mlsim.scenario import model_parameters, options
+    from mlsim.scenario.key_aliases import key_aliases
 
     match what:
         case Listing.POLICIES:
@@ -231,6 +234,14 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             ]
         case Listing.OPTIONS:
             return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]
+        case Listing.PARAMETERS:
+            titles = ("parameter", "allowed", "default", "meaning")
+            return titles, [tuple(row[:4]) for row in model_parameters()]
+        case Listing.ALIASES:
+            return ("other name", "key", "use"), [
+                (alias.name, alias.key, "earlier name" if alias.old else "the same")
+                for alias in key_aliases()
+            ]
         case Listing.METRICS:
             from mlsim.analysis.metric_definitions import LOOP, SUMMARY
 

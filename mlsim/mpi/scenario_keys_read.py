@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mlsim.errors import InputError
-from mlsim.scenario import Scenario, SelectionConfig, located_technique, parameters_of, split_technique
+from mlsim.scenario import Scenario, SelectionParameters, located_technique, parameters_of, split_technique
 from mlsim.scenario.section_base import Section
 from mlsim.scenario.technique_section import READERS
 from mlsim.scenario.words import ExecutionModel, Statistics, WeightSource
@@ -28,14 +28,17 @@ _LOOP = (
     "application.execution.request_ahead",
     "application.execution.global_p",
     "application.execution.lock",
-    "application.execution.first_chunk",
-    "application.execution.pieces",
     "application.execution.injected_delay",
 )
 RUN_KEYS = (
     *_LOOP,
     "application.technique",
-    *(f"application.selection.{name}" for name in SelectionConfig.model_fields if name != "chunk_time"),
+    *(f"application.selection.{name}" for name in ("method", "portfolio", "goal")),
+    *(
+        f"application.selection.parameters.{name}"
+        for name in SelectionParameters.model_fields
+        if name != "chunk_time"
+    ),
     "application.execution.model",
     "application.pes_per_node",
 )
@@ -49,7 +52,7 @@ _INSTEAD = {
     "application.execution.model": "give --model",
     "application.pes_per_node": "give --ranks-per-node",
     "application.time_steps": "a real run executes a loop once; give --repetitions to execute it again",
-    "application.selection.chunk_time": "a real run measures how long it simulates",
+    "application.selection.parameters.chunk_time": "a real run measures how long it simulates",
     "application.selection": "--technique names what is validated",
     "platform.perturbations": "a real run cannot slow its nodes down",
     "output": "a run directory holds all that there is, if --out is given",
@@ -205,7 +208,7 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
         "service_order": execution.service_order.value,
         "global_p": execution.global_p.value,
         "lock": execution.lock.value,
-        "first_chunk": execution.first_chunk,
+        "first_chunk": parameters.first_chunk,
         "seed": scenario.seed,
         "sigma": parameters.sigma,
         "mu": parameters.mu,
@@ -220,8 +223,8 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
         "compat": parameters.compat.value,
         "weights": None if weights is None or isinstance(weights, WeightSource) else weights,
     }
-    if execution.pieces is not None:
-        options["pieces"] = execution.pieces
+    if parameters.pieces is not None:
+        options["pieces"] = parameters.pieces
     # Not its default: then masters choose themselves.
     if model in (ExecutionModel.CCA, ExecutionModel.HMW) and "break_after" in execution.model_fields_set:
         options["break_after"] = execution.break_after

@@ -177,7 +177,7 @@ class LoopScheduler:
         from mlsim.mpi.results.real_run import ranks_of_pes
 
         learned = [self._history.weigh(choice) for choice in portfolio]
-        every = math.ceil((selecting.config.every or 1.0) * self.options.n)
+        every = math.ceil((selecting.config.parameters.every or 1.0) * self.options.n)
 
         pe_of_rank = np.argsort(ranks_of_pes(self._layout))
 
@@ -606,15 +606,18 @@ def _selection(
 
 def _check_profile(config: SelectionConfig | None, profile: Floats | None, n: int) -> None:
     """Check that a profile is given where techniques are chosen by one, and fits the loop."""
-    wanted = config is not None and config.costs is KnownCosts.PROFILE
+    wanted = config is not None and config.parameters.costs is KnownCosts.PROFILE
     if wanted and profile is None:
         raise InputError(
-            "LoopScheduler: selection.costs: profile, and there is none; give profile=, or measured"
+            "LoopScheduler: selection.parameters.costs: profile, and there is none; give profile=, or "
+            "measured"
         )
     if profile is None:
         return
     if not wanted:
-        raise InputError("LoopScheduler: profile= goes with technique='auto' and selection.costs: profile")
+        raise InputError(
+            "LoopScheduler: profile= goes with technique='auto' and selection.parameters.costs: profile"
+        )
     column = np.asarray(profile)
     if column.shape != (n,) or not np.isfinite(column).all() or (column < 0.0).any():
         raise InputError(f"LoopScheduler: profile: allowed: {n} finite numbers, 0 or more, one an iteration")

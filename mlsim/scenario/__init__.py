@@ -15,6 +15,7 @@ from mlsim.scenario.costs_section import (
     CostsConfig,
     ImageWindow,
     SelectionConfig,
+    SelectionParameters,
     cannot_stop,
     learner_amid_loop,
 )
@@ -39,7 +40,14 @@ from mlsim.scenario.plugin_names import (
     with_parameters,
 )
 from mlsim.scenario.resources_section import CORES, MEMORY, PowerConfig, RequestConfig, megabytes
-from mlsim.scenario.scenario_keys import Option, dotted_keys, json_schema, options, warnings_of
+from mlsim.scenario.scenario_keys import (
+    Option,
+    dotted_keys,
+    json_schema,
+    model_parameters,
+    options,
+    warnings_of,
+)
 from mlsim.scenario.scenario_loading import from_mapping, load, loads, overridden, read_in
 from mlsim.scenario.scenario_paths import (
     PLUGIN_KEYS,
@@ -212,6 +220,7 @@ __all__ = [
     "SelectionConfig",
     "SelectionGoal",
     "SelectionMethod",
+    "SelectionParameters",
     "ServiceOrder",
     "ShareOwner",
     "Statistics",
@@ -250,6 +259,7 @@ __all__ = [
     "located_writers",
     "mapping_text",
     "megabytes",
+    "model_parameters",
     "node_ranges",
     "options",
     "overridden",

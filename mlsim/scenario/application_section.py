@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from mlsim.scenario.amount_types import Duration, Seconds, Size
 from mlsim.scenario.costs_section import OWN_LENGTH, CostsConfig, SelectionConfig, cannot_stop
-from mlsim.scenario.field_types import Count, Number, OneOf, Switch, Whole
+from mlsim.scenario.field_types import Count, OneOf, Switch, Whole
 from mlsim.scenario.plugin_names import PluginKind
 from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.technique_section import (
@@ -126,13 +126,6 @@ class ExecutionConfig(Section):
     """
     nowait: Switch = False
     """Whether threads go on without a barrier after each chunk. For mpi+openmp."""
-    first_chunk: Annotated[float, Number(0, 1, low_belongs=False)] = 0.1
-    """First chunk of each PE, as a share of iterations / PEs. For techniques AF and mAF."""
-    pieces: Annotated[int, Whole(0, 1_000_000_000)] | None = None
-    """In how many parts of about the same length the times of a chunk are taken, from which mean and variance
-    are estimated; 0: each iteration is timed. For techniques AF and mAF. Default: 0 in simulations, 16 in
-    real runs.
-    """
 
 
 def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
@@ -154,6 +147,10 @@ _OF_LEVELS = (
 
 class ApplicationConfig(Section):
     """What a job executes."""
+
+    old_keys: ClassVar[Mapping[str, str]] = {
+        f"execution.{name}": f"parameters.{name}" for name in ("first_chunk", "pieces")
+    }
 
     model: OneOf[ApplicationModel] = ApplicationModel.RIGID
     """rigid: every job runs for its run time; loop: every job is a self-scheduled loop. All other keys of
@@ -218,7 +215,7 @@ class ApplicationConfig(Section):
             for message in cannot_stop(
                 execution.model, execution.lock, self.parameters.compat, execution.request_ahead
             ):
-                yield Violation("selection.every", message, _STOPS)
+                yield Violation("selection.parameters.every", message, _STOPS)
         key = "selection.portfolio" if self.technique == AUTO else "technique"
         for technique in self.techniques:
             yield from broken_parameters(technique, self.parameters, key)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from mlsim.scenario.cp_section import (
 from mlsim.scenario.field_types import Count, Natural, Number, OneOf, Switch
 from mlsim.scenario.list_types import NamedShares, NamedSharesKind
 from mlsim.scenario.resources_section import PowerCaps
-from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.words import (
     Allocator,
     AnswerRule,
@@ -96,7 +96,7 @@ Weight = Annotated[float, Number(-1e12, 1e12)]
 _NONE = "Default: 0, it does not count."
 
 
-class WeightsConfig(Section):
+class WeightsConfig(Parameters):
     """The weights of policy linear: more than 0 prefers what the key names, less than 0 the opposite."""
 
     q: Weight = Field(0.0, description=f"Weight of few processors q (alone: SQF). {_NONE}")
@@ -131,6 +131,8 @@ _MEDIAN = 0.5
 
 class BatchConfig(Section):
     """The dispatcher, and what it does to jobs that overrun."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"at_walltime": "on_overrun"}
 
     dispatcher: DispatcherName = Dispatcher.QUEUE
     """What decides: queue (policy, backfill and allocator do), reject (every job is turned away in the pass

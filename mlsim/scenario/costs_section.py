@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
 from mlsim.scenario.amount_types import PositiveWork, Seconds, Work
 from mlsim.scenario.field_types import FieldType, Line, Natural, Number, OneOf, Whole
-from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.technique_section import TechniqueKind
 from mlsim.scenario.unit_types import shown
 from mlsim.scenario.words import (
@@ -273,20 +273,9 @@ READS = {
 """Keys that one method alone reads -> that method."""
 
 
-class SelectionConfig(Section):
-    """How technique: auto chooses."""
+class SelectionParameters(Parameters):
+    """Parameters of the methods of selection; each method reads its own."""
 
-    method: OneOf[SelectionMethod] = SelectionMethod.SIMULATION
-    """expert (fuzzy rules on imbalance and times), exhaustive (each technique in one time step, then the
-    best), random, rl (Q-learning or SARSA), or simulation (of the portfolio, with costs and speeds as
-    measured); see docs/reference/selection.md.
-    """
-    portfolio: Annotated[tuple[str, ...], PortfolioKind()] = _PORTFOLIO
-    """Techniques to choose from. For method expert in order of their chunks, the largest first."""
-    goal: OneOf[SelectionGoal] = SelectionGoal.T_LOOP
-    """What is to be least: t_loop, the time of a time step, or imbalance, the percent imbalance of the PEs'
-    finish times (Eleliemy 2021, Eq. 2.16).
-    """
     threshold: Annotated[float, Number(0)] = 10.0
     """Change of the percent imbalance, in percentage points, after which exhaustive tries all techniques
     again.
@@ -322,10 +311,32 @@ class SelectionConfig(Section):
     simulation.
     """
 
+
+class SelectionConfig(Section):
+    """How technique: auto chooses."""
+
+    old_keys: ClassVar[Mapping[str, str]] = {
+        name: f"parameters.{name}" for name in SelectionParameters.model_fields
+    }
+
+    method: OneOf[SelectionMethod] = SelectionMethod.SIMULATION
+    """expert (fuzzy rules on imbalance and times), exhaustive (each technique in one time step, then the
+    best), random, rl (Q-learning or SARSA), or simulation (of the portfolio, with costs and speeds as
+    measured); see docs/reference/selection.md.
+    """
+    portfolio: Annotated[tuple[str, ...], PortfolioKind()] = _PORTFOLIO
+    """Techniques to choose from. For method expert in order of their chunks, the largest first."""
+    goal: OneOf[SelectionGoal] = SelectionGoal.T_LOOP
+    """What is to be least: t_loop, the time of a time step, or imbalance, the percent imbalance of the PEs'
+    finish times (Eleliemy 2021, Eq. 2.16).
+    """
+    parameters: SelectionParameters = Field(default_factory=SelectionParameters)
+    """Parameters of the method."""
+
     @property
     def chooses_within(self) -> bool:
         """Whether techniques are chosen amid loops as well."""
-        return self.every is not None and self.method is SelectionMethod.SIMULATION
+        return self.parameters.every is not None and self.method is SelectionMethod.SIMULATION
 
 
 def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Iterator[str]:

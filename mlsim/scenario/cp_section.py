@@ -11,7 +11,7 @@ from mlsim.scenario.amount_types import Duration
 from mlsim.scenario.field_types import Count, FieldType, Natural, Number, OneOf, Switch
 from mlsim.scenario.list_types import Pairs, as_mapping
 from mlsim.scenario.plugin_names import PluginKind
-from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.unit_types import shown
 from mlsim.scenario.words import Allocator, ClassSource, Dispatcher, PlanGoal, Policy, Predictor
 
@@ -66,7 +66,7 @@ class QueueWaitsKind(FieldType[QueueWaits]):
         }
 
 
-class CpConfig(Section):
+class CpConfig(Parameters):
     """How long to solve, how much to plan for, and what is made small."""
 
     time_limit: Duration | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlsim.errors import InputError
+from mlsim.scenario.key_aliases import renamed_overrides
 from mlsim.scenario.plugin_names import PARAMETERS, CodeKind, PluginList
 from mlsim.scenario.scenario_problems import look_up, unknown_key
 from mlsim.scenario.scenario_text import Path, Problem, parse_value_text
@@ -42,8 +43,11 @@ def parse_override(text: str) -> tuple[str, object]:
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, object]:
-    """Split several ``key=value``; of one key given twice, the last counts. See :func:`parse_override`."""
-    return dict(map(parse_override, texts))
+    """Split several ``key=value``; of one key given twice, the last counts. See :func:`parse_override`.
+
+    Other names of keys become their own.
+    """
+    return renamed_overrides(dict(map(parse_override, texts)))
 
 
 def apply_overrides(

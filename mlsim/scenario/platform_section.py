@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -211,6 +211,12 @@ def _first_speed(data: dict[str, Any]) -> float:
 
 class PlatformConfig(Section):
     """The machine."""
+
+    other_names: ClassVar[Mapping[str, str]] = {
+        "maintenance": "drains",
+        "licenses": "shared",
+        "licences": "shared",
+    }
 
     nodes: tuple[NodeGroup, ...] = Field(json_schema_extra={"minItems": 1})
     """Node groups, one or more; nodes are numbered and allocated in this order."""

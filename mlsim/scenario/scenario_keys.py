@@ -13,7 +13,14 @@ from mlsim.scenario.costs_section import READS, SelectionConfig
 from mlsim.scenario.field_types import FieldType
 from mlsim.scenario.plugin_names import PARAMETERS, CodeKind, user_function
 from mlsim.scenario.scenario_schema import Scenario
-from mlsim.scenario.section_base import Section, field_kind, field_section, meaning
+from mlsim.scenario.section_base import (
+    Parameters,
+    Section,
+    field_kind,
+    field_section,
+    fields_by_key,
+    meaning,
+)
 from mlsim.scenario.technique_section import AUTO, READERS, properties_of, split_technique
 from mlsim.scenario.words import (
     AnswerRule,
@@ -26,7 +33,6 @@ from mlsim.scenario.words import (
     Policy,
     RequestRule,
     SelectionMethod,
-    Technique,
 )
 
 
@@ -45,11 +51,21 @@ class Option(NamedTuple):
     """Whether its value is a mapping of names of the user's own."""
     code_key: str = ""
     """Where it may name code of the user's own, the key of that name beside ``parameters``; else empty."""
+    is_mapping: bool = False
+    """Whether its value is a mapping of parameters, which :func:`model_parameters` lists."""
 
 
 def options() -> list[Option]:
-    """List every key that holds a value, in the order of the reference page."""
-    return list(_walk(Scenario, ""))
+    """List every key that holds a value, in the order of the reference page.
+
+    A mapping of :class:`~mlsim.scenario.section_base.Parameters` is one key.
+    """
+    return list(_walk(Scenario, "", inside=False))
+
+
+def model_parameters() -> list[Option]:
+    """List the parameters of techniques, methods, dispatchers and policies, as :func:`options` does keys."""
+    return list(_walk(Scenario, "", inside=True))
 
 
 def dotted_keys() -> list[str]:
@@ -58,7 +74,7 @@ def dotted_keys() -> list[str]:
     ``*`` at the end stands for a name of the user's, as of a resource.
     """
     found: dict[str, None] = {}
-    for option in options():
+    for option in (*options(), *model_parameters()):
         parts = option.key.split(".")
         found |= dict.fromkeys(".".join(parts[: end + 1]) for end in range(len(parts)))
         if option.named:
@@ -69,18 +85,24 @@ def dotted_keys() -> list[str]:
     return list(found)
 
 
-def _walk(section: type[Section], prefix: str) -> Iterator[Option]:
+def _walk(section: type[Section], prefix: str, *, inside: bool) -> Iterator[Option]:
+    """Go through the keys outside of mappings of parameters, or through those ``inside`` of them."""
+    is_mapping = issubclass(section, Parameters)
     for name, field in section.model_fields.items():
         key = field.alias or name
         inner, is_list = field_section(field)
         kind = field_kind(field)
-        if kind is not None:
+        if kind is not None and inside is is_mapping:
             default = default_text(field, kind)
             named = kind.json().get("type") == "object"
             code_key = kind.key if isinstance(kind, CodeKind) else ""
             yield Option(prefix + key, kind.allowed, default, meaning(section, name), named, code_key)
+        elif inner is not None and issubclass(inner, Parameters) and not inside:
+            allowed = f"a mapping of {', '.join(fields_by_key(inner))}"
+            description = f"{meaning(section, name)} `mlsim list parameters` explains each."
+            yield Option(f"{prefix}{key}", allowed, "", description, is_mapping=True)
         elif inner is not None:
-            yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}")
+            yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}", inside=inside)
 
 
 def default_text(field: FieldInfo, kind: FieldType[Any]) -> str:
@@ -211,20 +233,16 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
     if application.selects is not None:
         reason = f"none of application.selection.portfolio ({', '.join(application.techniques)}) does"
         lines += _of_methods(application.selects)
-    reads = {Technique.AF, Technique.MAF} & set(chosen)
     of_user = any(map(user_function, chosen))  # one that is a class may have its chunks timed in pieces
-    if not reads and not of_user and _is_set(application.execution, "pieces"):
-        lines.append(_line("application.execution.pieces", "techniques AF, mAF", reason))
-    told = reads and application.parameters.compat is Compat.NONE
-    if not told and _is_set(application.execution, "first_chunk"):
-        lines.append(
-            _line("application.execution.first_chunk", "techniques AF, mAF and compat: none", reason)
-        )
     for key, readers in READERS.items():
-        if _is_set(application.parameters, key) and not set(readers) & set(chosen):
-            words = "techniques" if len(readers) > 1 else "technique"
-            names = f"{words} {', '.join(readers)}"
-            lines.append(_line(f"application.parameters.{key}", names, reason))
+        if not _is_set(application.parameters, key):
+            continue
+        path = f"application.parameters.{key}"
+        words = f"techniques {', '.join(readers)}" if len(readers) > 1 else f"technique {readers[0]}"
+        if not set(readers) & set(chosen) and not (key == "pieces" and of_user):
+            lines.append(_line(path, words, reason))
+        elif key == "first_chunk" and application.parameters.compat is not Compat.NONE:
+            lines.append(_line(path, f"{words} and compat: none", reason))
     return lines
 
 
@@ -242,14 +260,14 @@ def _of_one_step(selection: SelectionConfig, time_steps: int, key: str) -> list[
 
 def _of_methods(selection: SelectionConfig) -> list[str]:
     """Name keys that the method of choosing does not read."""
-    if selection.costs is KnownCosts.PROFILE and _is_set(selection, "samples"):
-        why = "application.selection.costs is profile"
-        return [_line("application.selection.samples", "costs: measured", why)]
+    key, parameters = "application.selection.parameters", selection.parameters
+    if parameters.costs is KnownCosts.PROFILE and _is_set(parameters, "samples"):
+        return [_line(f"{key}.samples", "costs: measured", f"{key}.costs is profile")]
     reason = f"application.selection.method is {selection.method}"
     return [
-        _line(f"application.selection.{key}", f"method {method}", reason)
-        for key, method in READS.items()
-        if method is not selection.method and _is_set(selection, key)
+        _line(f"{key}.{name}", f"method {method}", reason)
+        for name, method in READS.items()
+        if method is not selection.method and _is_set(parameters, name)
     ]
 
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from mlsim._files import expanded, is_directory, is_file, is_there, named, read_text
 from mlsim.errors import InputError
+from mlsim.scenario.key_aliases import rename_keys, renamed_overrides, uses_aliases
 from mlsim.scenario.overrides import apply_overrides
 from mlsim.scenario.scenario_problems import find_problems
 from mlsim.scenario.scenario_schema import Scenario
@@ -156,11 +157,12 @@ def overridden(text: str, name: str, overrides: Mapping[str, object]) -> dict[st
     text, name, overrides
         As for :func:`loads`, which finds what is wrong with them.
     """
-    document = _parsed(text, name).value
-    if not isinstance(document, dict):
+    document = _parsed(text, name)
+    if not isinstance(document.value, dict):
         return {}
-    value = _to_change(document, overrides)
-    apply_overrides(value, {key: _without_empty(item) for key, item in overrides.items()})
+    plain_overrides = _plain_overrides(overrides)
+    value = _to_change(_with_todays_keys(document, notes=False).value, plain_overrides)
+    apply_overrides(value, plain_overrides)
     return value
 
 
@@ -214,8 +216,10 @@ def _build(
         keys = ", ".join(Scenario.model_fields)
         found = "empty" if value is None else f"a scenario is a mapping, this is {shown(value)}"
         raise InputError(f"{source}: {found}; its keys: {keys}")
-    value = {"name": stem or "scenario"} | _to_change(value, overrides or {})
-    plain_overrides = {key: _without_empty(item) for key, item in (overrides or {}).items()}
+    earlier = earlier_directories(directory / Path(source).name)
+    document = _with_todays_keys(document, notes=not earlier)
+    plain_overrides = _plain_overrides(overrides or {})
+    value = {"name": stem or "scenario"} | _to_change(document.value, plain_overrides)
     given, problems = apply_overrides(value, plain_overrides)
     value.setdefault("name", stem or "scenario")
     problems = document.problems + problems
@@ -229,9 +233,22 @@ def _build(
         several = {split_key(key) for key, new in plain_overrides.items() if isinstance(new, list)}
         problems = [_pointing_to_studies(p) if p.key in several else p for p in problems]
         raise InputError(_report(problems, document, source, given))
-    scenario = scenario.located(directory, source, earlier_directories(directory / Path(source).name))
+    scenario = scenario.located(directory, source, earlier)
     check_machine(scenario)
     return scenario
+
+
+def _with_todays_keys(document: Document, *, notes: bool) -> Document:
+    """Return a document in which every key has its own name; the same one if it has no other names."""
+    if not uses_aliases(document.value):
+        return document
+    found = Document(copy.deepcopy(document.value), dict(document.lines), list(document.problems))
+    found.problems += rename_keys(found.value, found.lines, notes=notes)
+    return found
+
+
+def _plain_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
+    return renamed_overrides({key: _without_empty(item) for key, item in overrides.items()})
 
 
 def _pointing_to_studies(problem: Problem) -> Problem:

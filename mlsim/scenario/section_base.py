@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -33,9 +34,27 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, defer_build=True)
 
+    old_keys: ClassVar[Mapping[str, str]] = {}
+    """Earlier names of keys below this section, dotted, and their names of today."""
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """Names of the field for keys of this section, and their names here."""
+
     def broken_rules(self) -> Iterable[Violation]:
         """Name the rules between several keys that this section breaks."""
         return ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename_keys(cls, value: Any) -> Any:
+        """Give keys their names of today, where a section is made without a file."""
+        names = {
+            split_key(name): split_key(key) for name, key in (*cls.old_keys.items(), *cls.other_names.items())
+        }
+        if any(holds_key(value, name) for name in names):
+            value = copy.deepcopy(value)
+            for name, key in names.items():
+                move_key(value, name, key)
+        return value
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
@@ -54,6 +73,38 @@ def _as_error(rule: Violation) -> InitErrorDetails:
 def split_key(key: str) -> tuple[str | int, ...]:
     """Split a dotted key; parts that are numbers are places in a list."""
     return tuple(int(part) if part.isdecimal() else part for part in key.split(".")) if key else ()
+
+
+def holds_key(value: Any, key: tuple[str | int, ...]) -> bool:
+    """Whether nested mappings have a key."""
+    for part in key:
+        if not isinstance(value, dict) or part not in value:
+            return False
+        value = value[part]
+    return True
+
+
+def move_key(value: dict[str, Any], old: tuple[str | int, ...], new: tuple[str | int, ...]) -> bool:
+    """Move a key of nested mappings in place, if it is there; False if the new place is taken."""
+    if not holds_key(value, old):
+        return True
+    holder: Any = value
+    for part in old[:-1]:
+        holder = holder[part]
+    target: Any = value
+    for part in new[:-1]:
+        target = target.setdefault(part, {}) if isinstance(target, dict) else None
+    if not isinstance(target, dict) or new[-1] in target:
+        return False
+    target[new[-1]] = holder.pop(old[-1])
+    return True
+
+
+class Parameters(Section):
+    """Keys that belong to what another key names: a technique, a method, a dispatcher, a profile.
+
+    ``mlsim list options`` shows them as one key, and ``mlsim list parameters`` each of them.
+    """
 
 
 def fields_by_key(section: type[Section]) -> dict[str, FieldInfo]:

@@ -18,7 +18,7 @@ from mlsim.scenario.plugin_names import (
     user_function,
     with_parameters,
 )
-from mlsim.scenario.section_base import Section, Violation
+from mlsim.scenario.section_base import Parameters, Violation
 from mlsim.scenario.unit_types import nearest, shown
 from mlsim.scenario.words import (
     Compat,
@@ -158,7 +158,7 @@ class WeightsKind(FieldType["WeightSource | tuple[float, ...]"]):
         }
 
 
-class ParametersConfig(Section):
+class ParametersConfig(Parameters):
     """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
 
     statistics: OneOf[Statistics] = Statistics.GIVEN
@@ -210,6 +210,14 @@ class ParametersConfig(Section):
     )
     """Weights of the PEs, scaled to the sum P: speed (their relative speeds), equal, or one number a PE. For
     WF, and for AWF and AWF-B to AWF-E to begin with. Default: speed for WF, equal for the others.
+    """
+
+    first_chunk: Annotated[float, Number(0, 1, low_belongs=False)] = 0.1
+    """First chunk of each PE, as a share of iterations / PEs. For techniques AF and mAF."""
+    pieces: Annotated[int, Whole(0, 1_000_000_000)] | None = None
+    """In how many parts of about the same length the times of a chunk are taken, from which mean and variance
+    are estimated; 0: each iteration is timed. For techniques AF and mAF. Default: 0 in simulations, 16 in
+    real runs.
     """
 
 
@@ -272,6 +280,8 @@ READERS: dict[str, tuple[Technique, ...]] = {
     "compat": LB4MPI,
     "swr": (Technique.PLS,),
     "weights": (Technique.WF, *_AWF),
+    "first_chunk": (Technique.AF, Technique.MAF),
+    "pieces": (Technique.AF, Technique.MAF),
 }
 
 

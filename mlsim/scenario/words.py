@@ -146,7 +146,7 @@ class Policy(Choice, aliases={"SJF": "SPF", "LJF": "LPF"}):
 
 
 # The literature has first-fit backfilling, and aggressive backfilling for EASY.
-class Backfill(Choice, aliases={"first-fit": "greedy", "aggressive": "easy"}):
+class Backfill(Choice, aliases={"first-fit": "greedy", "first_fit": "greedy", "aggressive": "easy"}):
     """Whether jobs may overtake the queue's head, and how it is protected."""
 
     NONE = "none"

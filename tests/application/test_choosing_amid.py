@@ -247,7 +247,7 @@ def test_where_a_loop_cannot_stop_it_is_refused(
 def test_a_scenario_that_asks_ahead_cannot_choose_amid_a_loop() -> None:
     told: dict[str, Any] = {"model": "loop", "technique": "auto", "selection": {"every": 0.1}}
     ApplicationConfig.model_validate({**told, "execution": {"model": "cca"}})
-    with pytest.raises(ValidationError, match=r"selection\.every\n.*allowed: request_ahead: 0"):
+    with pytest.raises(ValidationError, match=r"selection\.parameters\.every\n.*allowed: request_ahead: 0"):
         ApplicationConfig.model_validate({**told, "execution": {"model": "cca", "request_ahead": 1}})
 
 

@@ -28,9 +28,10 @@ MANY_CHUNKS = ("SS", "FSC", "TAP")
 
 
 def run(costs: CostSums | np.ndarray, technique: str, model: str, **more: Any) -> LoopOutcome:
-    keys = {"min_chunk", "statistics"}
+    keys = {"min_chunk", "statistics", "pieces"}
     execution = {key: value for key, value in more.items() if key not in keys}
     told = {"statistics": more["statistics"]} if "statistics" in more else {"sigma": 1e-3, "mu": 1e-3}
+    told["pieces"] = more.get("pieces")
     return simulate(
         costs,
         SPEED,

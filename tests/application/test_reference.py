@@ -57,8 +57,6 @@ def execution_of(case: Case, model: str) -> ExecutionConfig:
         lock_retry=case.retry,
         nowait=case.nowait,
         global_p="pes" if case.global_pes else "nodes",
-        first_chunk=case.parameters.first_chunk,
-        pieces=case.parameters.pieces or None,
     )
 
 
@@ -108,6 +106,8 @@ def parameters_of(case: Case) -> ParametersConfig:
         compat="lb4mpi" if told.lb4mpi else "none",
         swr=told.swr,
         weights=told.weights,
+        first_chunk=told.first_chunk,
+        pieces=told.pieces or None,
     )
 
 

@@ -30,7 +30,7 @@ from mlsim.application.techniques.guided import (
 )
 from mlsim.application.techniques.linear import default_batches
 from mlsim.errors import InputError
-from mlsim.scenario import ParametersConfig, Technique, options, technique_section
+from mlsim.scenario import ParametersConfig, Technique, model_parameters, options, technique_section
 from mlsim.scenario.technique_section import READERS
 from tests.reference import techniques as reference
 
@@ -389,7 +389,7 @@ def test_catalogue_lists_every_technique_of_the_scenario() -> None:
     assert list(TECHNIQUES) == [technique.value for technique in Technique]
     assert [entry.code for entry in TECHNIQUES.values()] == list(range(len(TECHNIQUES)))
     assert all(entry.title and entry.recursive and entry.reference for entry in TECHNIQUES.values())
-    known = {option.key for option in options()}
+    known = {option.key for option in (*options(), *model_parameters())}
     for entry in TECHNIQUES.values():
         assert set(entry.options) <= known
         read = {key for key, readers in READERS.items() if entry.name in readers}

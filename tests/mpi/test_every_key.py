@@ -24,11 +24,12 @@ from mlsim.mpi.scenario_keys_read import (
     left_aside,
     scenario_options,
 )
-from mlsim.scenario import options
+from mlsim.scenario import model_parameters, options
 from tests.scenario.test_every_key import BASE, CASES, FILES, FLY, LOOP, PERTURBED, RANDOMLY, Keys, columns_of
 
 LOOP_SECTIONS = ("name", "description", "seed", "platform", "application", "output")
-KEYS = [option.key for option in options() if option.key.split(".")[0] in LOOP_SECTIONS]
+ALL_KEYS = [option.key for option in (*options(), *model_parameters()) if not option.is_mapping]
+KEYS = [key for key in ALL_KEYS if key.split(".")[0] in LOOP_SECTIONS]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def placed(key: str) -> str:
     return key.replace(".N.", ".0.")
 
 
-@pytest.mark.parametrize("key", [option.key for option in options()])
+@pytest.mark.parametrize("key", ALL_KEYS)
 def test_a_real_run_reads_what_is_set_or_refuses_it(key: str) -> None:
     """What a run reads shows in its options, its costs or its ranks: see the tests below."""
     for keys, command in ((RUN_KEYS, "mlsim mpi run"), (VALIDATE_KEYS, "mlsim mpi validate")):
@@ -163,7 +164,7 @@ REAL: dict[str, tuple[Keys, object]] = {
     "platform.nodes.N.node_speed": ({"application.costs.mean": "1 GFLOP"}, "4 GFLOP/s"),
     "platform.reference_speed": ({"application.costs.mean": "1 GFLOP"}, "4 GFLOP/s"),
     "platform.nodes.N.count": ({}, 5),
-    "application.selection.threshold": (
+    "application.selection.parameters.threshold": (
         {"application.technique": "auto", "application.selection.method": "exhaustive"},
         5,
     ),
@@ -320,8 +321,8 @@ def validated(directory: Path, started: Started, *words: str) -> tuple[object, .
         ("SS", "cca", "application.execution.request_ahead", "1"),
         ("GSS", "hdca", "application.execution.global_p", "pes"),
         ("AF", "dca", "application.execution.lock", "polling"),
-        ("AF", "cca", "application.execution.first_chunk", "0.5"),
-        ("AF", "cca", "application.execution.pieces", "1"),
+        ("AF", "cca", "application.parameters.first_chunk", "0.5"),
+        ("AF", "cca", "application.parameters.pieces", "1"),
         ("GSS", "dca", "application.execution.injected_delay", "1 s"),
         ("GSS", "dca", "application.min_chunk", "4"),
         ("RND", "dca", "seed", "5"),
@@ -347,7 +348,7 @@ def test_validate_sets_real_and_simulated_loops_alike(
     needed = {"FSC": ("sigma", "overhead"), "TAP": ("sigma", "mu")}.get(technique, ())
     words = ["--technique", technique, "--model", model]
     words += [word for name in needed for word in ("--set", f"application.parameters.{name}=1 s")]
-    if key == "application.execution.pieces":  # parts differ where chunks are long, and iterations differ
+    if key == "application.parameters.pieces":  # parts differ where chunks are long, and iterations differ
         for more in ("costs={profile: exponential, mean: 1 s}", "iterations.count=400"):
             words += ["--set", f"application.{more}"]
     real, simulated_ = validated(directory, started, *words)

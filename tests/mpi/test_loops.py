@@ -200,7 +200,10 @@ def test_techniques_are_chosen_amid_a_loop(any_launcher: Launcher, master: str, 
     assert done.code == 0, done.err
     chosen, dca, library = done.out.splitlines()
     assert len(chosen.split()) > 4
-    assert "selection.every: 0.1 with model='dca': in a real run the master chooses amid a loop" in dca
+    assert (
+        "selection.parameters.every: 0.1 with model='dca': in a real run the master chooses amid a loop"
+        in dca
+    )
     assert "LB4MPI has one technique for a loop" in library
 
 

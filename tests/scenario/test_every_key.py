@@ -17,7 +17,7 @@ import pytest
 import mlsim
 from mlsim.errors import InputError
 from mlsim.record import Records
-from mlsim.scenario import from_mapping, options
+from mlsim.scenario import from_mapping, model_parameters, options
 
 # Small, and odd in every way that cleaning knows: processors, times, memory (KB a processor), status, user.
 SWF = """\
@@ -386,19 +386,19 @@ CASES: dict[str, Case] = {
     "application.selection.method": Case(chosen("expert"), "exhaustive"),
     "application.selection.portfolio": Case(chosen("expert"), ["GSS", "SS"]),
     "application.selection.goal": Case(chosen("exhaustive", threshold=100), "imbalance"),
-    "application.selection.threshold": Case(
+    "application.selection.parameters.threshold": Case(
         chosen("exhaustive") | {"platform.perturbations": [{"nodes": "0", "factor": 0.3, "from": "100 s"}]},
         100,
     ),
-    "application.selection.learner": Case(LEARNED, "sarsa"),
-    "application.selection.learning_rate": Case(LEARNED, 0.01),
-    "application.selection.discount": Case(LEARNED, 0.0),
-    "application.selection.exploration": Case(LEARNED, 1.0),
-    "application.selection.every": Case(chosen("simulation"), 0.1),
-    "application.selection.chunk_time": Case(chosen("simulation"), "1 ms"),
-    "application.selection.share": Case(chosen("simulation"), 0.0),
-    "application.selection.samples": Case(chosen("simulation"), 5),
-    "application.selection.costs": Case(chosen("simulation"), "profile"),
+    "application.selection.parameters.learner": Case(LEARNED, "sarsa"),
+    "application.selection.parameters.learning_rate": Case(LEARNED, 0.01),
+    "application.selection.parameters.discount": Case(LEARNED, 0.0),
+    "application.selection.parameters.exploration": Case(LEARNED, 1.0),
+    "application.selection.parameters.every": Case(chosen("simulation"), 0.1),
+    "application.selection.parameters.chunk_time": Case(chosen("simulation"), "1 ms"),
+    "application.selection.parameters.share": Case(chosen("simulation"), 0.0),
+    "application.selection.parameters.samples": Case(chosen("simulation"), 5),
+    "application.selection.parameters.costs": Case(chosen("simulation"), "profile"),
     "application.parameters.statistics": Case(technique("TAP", sigma="1 s", mu="2 s"), "profiled"),
     "application.parameters.sigma": Case(technique("FAC", sigma="1 s", mu="2 s"), "3 s"),
     "application.parameters.mu": Case(technique("FAC", sigma="1 s", mu="2 s"), "0.5 s"),
@@ -440,8 +440,8 @@ CASES: dict[str, Case] = {
     ),
     "application.execution.global_p": Case(HDCA | {"platform.nodes.0.cores": 4}, "pes"),
     "application.execution.nowait": Case(OPENMP, True),
-    "application.execution.first_chunk": Case(ADAPTIVE, 0.5),
-    "application.execution.pieces": Case(ADAPTIVE | {"application.iterations.count": 400}, 1),
+    "application.parameters.first_chunk": Case(ADAPTIVE, 0.5),
+    "application.parameters.pieces": Case(ADAPTIVE | {"application.iterations.count": 400}, 1),
     "application.pes_per_node": Case(LOOP, 1),
     "coordination.rca": Case(RCA | {"coordination.rca": False}, True),
     "coordination.latency": Case(RCA, "2 s"),
@@ -542,7 +542,7 @@ def test_the_engine_is_the_one_asked_for(directory: Path) -> None:
 
 
 def test_every_key_has_a_case() -> None:
-    keys = [option.key for option in options()]
+    keys = [option.key for option in (*options(), *model_parameters()) if not option.is_mapping]
     assert sorted({*CASES, *WITHOUT_EFFECT}) == sorted(keys)
     assert not set(CASES) & set(WITHOUT_EFFECT)
 

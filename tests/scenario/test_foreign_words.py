@@ -29,9 +29,9 @@ def told(**changes: Any) -> str:
     [
         ("platform", "partitions", "partitions cannot be written yet"),
         ("platform", "gpus", "write resources: {gpu: 4} in the node group"),
-        ("platform", "licenses", "write platform.shared: {matlab: 20}"),
+        ("workload", "licenses", "write platform.shared: {matlab: 20}"),
         ("platform", "Features", "constraints cannot be written yet"),
-        ("platform", "maintenance", "write platform.drains:"),
+        ("batch", "maintenance", "write platform.drains:"),
         ("platform", "reservations", "write platform.drains:"),
         ("batch", "preempt", "preemption cannot be written yet"),
         ("batch", "qos", "batch.policy: fairshare"),

@@ -68,7 +68,7 @@ def test_defaults() -> None:
     assert (application.technique, application.min_chunk) == (Technique.STATIC, 1)
     execution = application.execution
     assert (execution.model, execution.service_order) == (ExecutionModel.DCA, ServiceOrder.FIFO)
-    assert (execution.message_size, execution.break_after, execution.first_chunk) == (16.0, 1, 0.1)
+    assert (execution.message_size, execution.break_after) == (16.0, 1)
     assert least.coordination.rca is False
     assert least.coordination.latency is None
     assert least.output.trace is TraceLevel.NONE
@@ -76,12 +76,12 @@ def test_defaults() -> None:
 
 
 def test_every_default_is_a_value_that_the_key_accepts() -> None:
-    from mlsim.scenario.scenario_keys import options
+    from mlsim.scenario.scenario_keys import model_parameters, options
     from mlsim.scenario.scenario_text import parse_value_text
 
     keys = {
         o.key: parse_value_text(o.default, o.key)
-        for o in options()
+        for o in (*options(), *model_parameters())
         if o.default not in ("", "needed", "''") and ".N." not in o.key
     }
     # Keys that the others leave no room for: jobs are of a log or drawn, resampled weeks are counted, loop
@@ -328,7 +328,8 @@ def test_keys_without_effect_are_remarked() -> None:
         coordination={"latency": "1 us"},
         application={
             "model": "loop",
-            "execution": {"break_after": 2, "service_order": "lowest-rank", "first_chunk": 0.5},
+            "execution": {"break_after": 2, "service_order": "lowest-rank"},
+            "parameters": {"first_chunk": 0.5},
         },
     )
     keys = [line.split()[0] for line in warnings_of(noisy)]
@@ -337,12 +338,13 @@ def test_keys_without_effect_are_remarked() -> None:
         "coordination.latency",
         "application.execution.break_after",
         "application.execution.service_order",
-        "application.execution.first_chunk",
+        "application.parameters.first_chunk",
     ]
-    execution = {"model": "cca", "break_after": 2, "first_chunk": 0.5}
+    execution = {"model": "cca", "break_after": 2}
+    learning = {"technique": "AF", "execution": execution, "parameters": {"first_chunk": 0.5}}
     used = scenario(
         batch={"deadline_factor": 3, "policy": "EDF"},
         coordination={"latency": "1 us", "rca": "on"},
-        application={"model": "loop", "technique": "AF", "execution": execution},
+        application={"model": "loop", **learning},
     )
     assert warnings_of(used) == []

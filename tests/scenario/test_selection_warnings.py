@@ -38,4 +38,4 @@ def test_repetitions_of_a_real_loop_are_time_steps():
 
 def test_random_choices_and_choices_amid_a_loop_need_none():
     assert not lines(1, method="random")
-    assert not lines(1, method="simulation", every=0.5)
+    assert not lines(1, method="simulation", parameters={"every": 0.5})

@@ -18,6 +18,7 @@ from mlsim.scenario import (
     from_mapping,
     json_schema,
     loads,
+    model_parameters,
     options,
     plain,
     scenario_text,
@@ -101,7 +102,7 @@ def test_a_dump_holds_every_default_and_no_directory() -> None:
 
 
 def test_the_catalogue_has_every_key() -> None:
-    listed = {option.key: option for option in options()}
+    listed = {option.key: option for option in (*options(), *model_parameters())}
     assert listed["batch.policy"].default == "FCFS"
     assert listed["batch.policy"].allowed.startswith("FCFS, LCFS")
     assert listed["platform.nodes.N.count"].default == "needed"
@@ -215,9 +216,10 @@ def test_the_reference_page_is_up_to_date() -> None:
     pages = [text for name, text in reference.pages().items() if name.startswith("reference/keys/")]
     lines = [line for text in pages for line in text.splitlines() if line.startswith("| `")]
     rows = {line.split("|")[1].strip(" `"): line for line in lines}
-    assert sorted(rows) == sorted(option.key for option in options())
+    listed = (*options(), *model_parameters())
+    assert sorted(rows) == sorted(option.key for option in listed)
     assert len(rows) == len(lines)
-    for option in options():
+    for option in listed:
         told = re.sub(r"\]\([^)]*\)", "]", rows[option.key].split(" | ")[-1])
         assert _words(told) == _words(re.sub(r"[\w/]+/([\w-]+)\.md", r"\1", option.description))
         assert f"| `{option.default}` |" in rows[option.key] or not option.default

@@ -65,9 +65,12 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _keys() -> Iterable[tuple[str, str]]:
-    from mlsim.scenario import options
+    from mlsim.scenario import model_parameters, options
 
-    rows = [tuple(option[:4]) for option in options()]
+    rows = []
+    for option in options():
+        inside = [one for one in model_parameters() if one.key.startswith(f"{option.key}.")]
+        rows += [tuple(one[:4]) for one in (option, *(inside if option.is_mapping else ()))]
     for section, (name, title, meaning) in _SECTIONS.items():
         mine = [row for row in rows if (row[0].partition(".")[0] if "." in row[0] else "") == section]
         if not mine:

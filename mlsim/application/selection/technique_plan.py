@@ -209,19 +209,19 @@ def make_selector(
     speed
         float64[P]: speeds of the PEs before any is measured, for ``costs: profile``.
     """
-    portfolio, goal = config.portfolio, config.goal
+    portfolio, goal, told = config.portfolio, config.goal, config.parameters
     match config.method:
         case SelectionMethod.EXPERT:
             return Expert(portfolio, goal)
         case SelectionMethod.EXHAUSTIVE:
-            return ByTrial(portfolio, goal, config.threshold)
+            return ByTrial(portfolio, goal, told.threshold)
         case SelectionMethod.RANDOM:
             return RandomSelector(portfolio, goal, seed)
         case SelectionMethod.RL:
-            rates = config.learning_rate, config.discount, config.exploration
-            return Learner(portfolio, goal, seed, config.learner, *rates)
-    chunk_time = None if measured else config.chunk_time
-    known = profile if config.costs is KnownCosts.PROFILE else None
+            rates = told.learning_rate, told.discount, told.exploration
+            return Learner(portfolio, goal, seed, told.learner, *rates)
+    chunk_time = None if measured else told.chunk_time
+    known = profile if told.costs is KnownCosts.PROFILE else None
     return BySimulation(
-        portfolio, goal, n, p, simulate, seed, config.samples, config.share, chunk_time, known, speed
+        portfolio, goal, n, p, simulate, seed, told.samples, told.share, chunk_time, known, speed
     )

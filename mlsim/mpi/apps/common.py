@@ -130,7 +130,7 @@ def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> Non
         options["injected_delay"] = _seconds(arguments.delay)
     application = in_turns(comm, lambda: make(arguments, scenario))
     selection = options.get("selection")
-    by_profile = isinstance(selection, SelectionConfig) and selection.costs is KnownCosts.PROFILE
+    by_profile = isinstance(selection, SelectionConfig) and selection.parameters.costs is KnownCosts.PROFILE
     if scenario is not None and by_profile:
         from mlsim.cosim import loop_costs
 

@@ -233,6 +233,8 @@ def parameters_of(options: LoopOptions) -> ParametersConfig:
             random_to=options.random_to,
             compat=options.compat,
             weights=_weights(options),
+            first_chunk=options.first_chunk,
+            pieces=options.pieces,
         )
     except ValueError as error:
         raise InputError(f"LoopScheduler: {error}") from error

@@ -67,15 +67,18 @@ def check_amid(
         return
     if options.model != ExecutionModel.CCA:
         raise InputError(
-            f"LoopScheduler: selection.every: {config.every} with model={options.model!r}: in a real run the "
-            "master chooses amid a loop, who has all requests; allowed: model='cca', or no every, and "
+            f"LoopScheduler: selection.parameters.every: {config.parameters.every} with "
+            f"model={options.model!r}: in a real run the master chooses amid a loop, who has all requests; "
+            "allowed: model='cca', or no every, and "
             "choices between loops that are a chain by after"
         )
     for message in cannot_stop(options.model, options.lock, options.compat, options.request_ahead):
-        raise InputError(f"LoopScheduler: selection.every: {message}")
+        raise InputError(f"LoopScheduler: selection.parameters.every: {message}")
     for choices in portfolio:
         if choices[0].is_object:
-            raise InputError(f"LoopScheduler: selection.every: {learner_amid_loop(choices[0].name)}")
+            raise InputError(
+                f"LoopScheduler: selection.parameters.every: {learner_amid_loop(choices[0].name)}"
+            )
 
 
 def is_auto(technique: object) -> bool:
@@ -161,8 +164,6 @@ class Selecting:
             model=options.model,
             master=options.master,
             global_p=options.global_p,
-            first_chunk=options.first_chunk,
-            pieces=options.pieces,
             injected_delay=options.injected_delay,
             request_ahead=options.request_ahead,
             **charges_of_waits(options.model, self._waits),

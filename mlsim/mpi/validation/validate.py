@@ -341,8 +341,6 @@ def simulated(
         request_ahead=options.request_ahead,
         global_p=options.global_p,
         lock=options.lock,
-        first_chunk=options.first_chunk,
-        pieces=options.pieces,
         piece_time=machine["piece"] if machine["spins"] else 0.0,
         **_breaks(prefix, options, machine),
     )
