@@ -235,8 +235,9 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         case Listing.OPTIONS:
             return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]
         case Listing.PARAMETERS:
-            titles = ("parameter", "allowed", "default", "meaning")
-            return titles, [tuple(row[:4]) for row in model_parameters()]
+            return ("parameter", "allowed", "default", "meaning"), [
+                tuple(row[:4]) for row in model_parameters()
+            ]
         case Listing.ALIASES:
             return ("other name", "key", "use"), [
                 (alias.name, alias.key, "earlier name" if alias.old else "the same")
