@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlsim._late import late
+from mlsim.techniques import TECHNIQUES, TechniqueEntry
 
 if TYPE_CHECKING:
     from mlsim.application.iteration_costs import CostProfiles
     from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
     from mlsim.application.loop_simulation import simulate, trial_by
-    from mlsim.application.technique_catalogue import TECHNIQUES, TechniqueEntry
 
 __all__ = [
     "TECHNIQUES",
@@ -31,6 +31,5 @@ __getattr__ = late(
         "iteration_costs": "CostProfiles",
         "loop_outcome": "ChunkRows LoopOutcome",
         "loop_simulation": "simulate trial_by",
-        "technique_catalogue": "TechniqueEntry TECHNIQUES",
     },
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlsim import _shared
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import kernel
 from mlsim.application.profiles import Request, fixed_length, iteration_costs
 from mlsim.application.profiles.distributions import job_costs, line_of
 from mlsim.errors import InputError
@@ -246,7 +246,7 @@ class CostSums(NamedTuple):
     """Iterations of a block, of all but the last; 1: each has a cost of its own; 0: costs are linear."""
     sums: Floats
     """float64[ceil(n / block) + 1]: what the iterations before each block cost, and all, in s at speed 1;
-    linear ones as in :mod:`mlsim.application.iteration_costs`.
+    linear ones as in :mod:`mlsim.techniques.prefix_costs`.
     """
 
     @staticmethod
@@ -302,30 +302,3 @@ def sums_of_each(block: int, sums: Floats, prefix: Floats) -> None:
         cost = (sums[number + 1] - total) / len(inside)
         for k in range(len(inside)):
             inside[k] = total + count[k] * cost
-
-
-@inner_kernel
-def is_linear(prefix: Floats) -> bool:
-    """Whether these are linear costs, not prefix sums."""
-    return bool(prefix[0] < 0.0)
-
-
-@inner_kernel
-def cost_between(prefix: Floats, first: int, end: int) -> float:
-    """Return what the iterations from ``first`` to before ``end`` cost, in s at speed 1.
-
-    Of linear costs from the number of iterations and the cost of the middle one: differences of large sums
-    would lose digits beyond 2^53 iterations. Rounding may let the last ones of a falling line cost a little
-    below 0.
-    """
-    if prefix[0] < 0.0:
-        size = float(end - first)
-        return float(max(size * (prefix[1] + prefix[2] * (float(first) + 0.5 * (size - 1.0))), 0.0))
-    return float(prefix[end] - prefix[first])
-
-
-@inner_kernel
-def spread_of_line(prefix: Floats, size: int) -> float:
-    """Return the sum of squared deviations of so many linear costs from their mean, in s² at speed 1."""
-    count = float(size)
-    return float(prefix[2] * prefix[2] * count * (count * count - 1.0) / 12.0)

@@ -146,8 +146,9 @@ def execution_model(
         Whether PEs are notified that no work is left only once all of it has been handed out; what is left
         when a node is idle is found faster then.
     adaptive
-        Whether techniques that learn within a loop can, and BOLD: the model calls :func:`report` when a PE
-        comes to its queue, and before :func:`take` and :func:`assign` the queue's ``clock`` has the time.
+        Whether techniques can learn within a loop, or follow chunks by the clock: the model calls
+        :func:`report` when a PE comes to its queue, and before :func:`take` and :func:`assign` the queue's
+        ``clock`` has the time.
     reads
         Keys of ``application.execution`` that not all models read: ``atomic_service``, ``lock``,
         ``lock_retry``, ``break_after``, ``service_order``, ``nowait``; ``master``: its first PE, or that of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.application.technique_choice import Choice
+from mlsim.application.techniques import Choice
 from mlsim.application.user_model import load_model
 from mlsim.errors import InputError
 from mlsim.scenario import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mlsim.application.models.loop_state import Costs, Inputs, PEStats, Rows
     from mlsim.application.pe_speeds import Perturbation, Unavailability
     from mlsim.application.selection.technique_plan import ChooseWithin
-    from mlsim.application.technique_settings import RuleSettings
+    from mlsim.techniques.technique_entry import RuleSettings
 
 
 _Run = Callable[[float, "PEStats", "Rows"], int]

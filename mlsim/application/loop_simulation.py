@@ -22,7 +22,7 @@ from mlsim.application.selection.technique_plan import (
     SelectedPlan,
     make_selector,
 )
-from mlsim.application.technique_choice import Choice, choose
+from mlsim.application.techniques import Choice, choose
 from mlsim.application.time_steps import StepHistory, in_time_steps
 from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError

@@ -18,8 +18,8 @@ from mlsim.application.models.chunk_execution import begin, end, switch
 from mlsim.application.models.loop_state import Inputs, State, open_state
 from mlsim.application.selection.selector import ExecutedChunks, Progress
 from mlsim.application.selection.technique_plan import ChooseWithin, Plan
-from mlsim.application.technique_choice import Choice, is_adaptive_over_steps, scaled
-from mlsim.application.technique_settings import RuleSettings
+from mlsim.application.techniques import Choice, is_adaptive_over_steps, scaled
+from mlsim.techniques.technique_entry import RuleSettings
 
 if TYPE_CHECKING:
     from mlsim.record import LoopChunks

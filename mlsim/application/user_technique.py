@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlsim._files import expanded, open_file, resolved
-from mlsim.application.technique_settings import RAISED, USER, USER_BY_STEP, USER_OBJECT
-from mlsim.application.techniques.user_calls import BEGIN, LEARN, MOST_NUMBERS, NUMBERS, SIZE_OF
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import resolve_parameters
+from mlsim.techniques.technique_entry import RAISED, USER, USER_BY_STEP, USER_OBJECT
+from mlsim.techniques.user_calls import BEGIN, LEARN, MOST_NUMBERS, NUMBERS, SIZE_OF
 
 
 def compilable(place: str, value: Any) -> Any:
@@ -286,7 +286,7 @@ def compile_class(name: str, kind: type, parameters: Mapping[str, Any]) -> tuple
     Returns
     -------
     address
-        Of the function; see :mod:`mlsim.application.techniques.user_calls` for what it takes.
+        Of the function; see :mod:`mlsim.techniques.user_calls` for what it takes.
     keep
         Keeps its machine code alive.
 

@@ -127,7 +127,7 @@ def _from_file(path: Path) -> Callable[[Mapping[str, object]], Scenario]:
 
 
 def _usual() -> list[str]:
-    from mlsim.application.technique_catalogue import TECHNIQUES
+    from mlsim.techniques import TECHNIQUES
 
     return list(TECHNIQUES)
 

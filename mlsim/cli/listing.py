@@ -143,11 +143,12 @@ def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tupl
 
 def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the titles of a list's columns, and its rows."""
-    from mlsim.application import technique_catalogue as application
+    from mlsim.application.execution_models import MODELS as EXECUTION_MODELS
     from mlsim.application.profiles.profile_requests import PROFILES
     from mlsim.batch import batch_catalogue as batch
     from mlsim.scenario import model_parameters, options
     from mlsim.scenario.key_aliases import key_aliases
+    from mlsim.techniques import TECHNIQUES
 
     match what:
         case Listing.POLICIES:
@@ -213,13 +214,13 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 "source",
             ), [
                 (t.name, t.title, t.recursive, t.straightforward or "none", _short(t.options), t.reference)
-                for t in application.TECHNIQUES.values()
+                for t in TECHNIQUES.values()
             ]
         case Listing.MODELS:
             from mlsim.application.user_model import MODELS
 
             return ("model", "meaning", "source"), [
-                *((m.name, m.meaning, m.reference) for m in application.MODELS),
+                *((m.name, m.meaning, m.reference) for m in EXECUTION_MODELS),
                 *((name, meaning, "") for name, meaning in _functions(MODELS)),
             ]
         case Listing.PROFILES:

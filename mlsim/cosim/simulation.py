@@ -155,7 +155,7 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     InputError
         If a file it names cannot be used.
     """
-    from mlsim.application.technique_choice import check_technique  # which replay never needs
+    from mlsim.application.techniques import check_technique  # which replay never needs
 
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)

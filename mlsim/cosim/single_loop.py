@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mlsim.application.application_simulator import LoopApplication, LoopJob, loop_alone
 from mlsim.application.iteration_costs import CostSums, cost_sums
-from mlsim.application.technique_choice import check_technique
+from mlsim.application.techniques import check_technique
 from mlsim.application.user_model import check_model
 from mlsim.cosim.scenario_inputs import application_of, cost_profiles
 from mlsim.errors import InputError

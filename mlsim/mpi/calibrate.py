@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mlsim.application.technique_choice import Choice
+from mlsim.application.techniques import Choice
 from mlsim.mpi.loop.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
 from mlsim.mpi.loop.loop_context import Context
 from mlsim.mpi.scheduler import LoopScheduler
@@ -170,8 +170,8 @@ def _pause() -> float:
 
 def _calculations() -> dict[str, float]:
     """Time one chunk calculation of either form, of GSS."""
-    from mlsim.application.technique_catalogue import TECHNIQUES
-    from mlsim.application.technique_settings import PARAMETERS
+    from mlsim.techniques import TECHNIQUES
+    from mlsim.techniques.technique_entry import PARAMETERS
 
     n, p = 1_000_000, 64
     choice = Choice("GSS", TECHNIQUES["GSS"].code, 1, np.zeros(PARAMETERS), np.ones(p))

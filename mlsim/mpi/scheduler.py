@@ -18,7 +18,7 @@ from mpi4py import MPI
 from mlsim._arrays import Floats
 from mlsim.application.models.cca import next_length
 from mlsim.application.selection.selector import Progress, Selected
-from mlsim.application.technique_choice import Choice
+from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop.loop_context import Context, RankTimes, Requests, allgather

@@ -109,7 +109,8 @@ class ExecutionConfig(Section):
     """
     request_ahead: Annotated[int, Whole(0, 1_000_000_000)] = 0
     """Iterations before the end of its chunk at which a worker asks for the next one, at the chunk's start if
-    it has no more; 0: when the chunk has ended. For cca, and techniques other than BOLD.
+    it has no more; 0: when the chunk has ended. For cca, and techniques that do not follow chunks by the
+    clock.
     """
     lock: OneOf[LockOrder] = LockOrder.FIFO
     """How queues go over to the next PE: fifo (in order of arrival) or polling (who finds it taken tries

@@ -31,6 +31,8 @@ from mlsim.scenario.words import (
     WeighedSize,
     WeightSource,
 )
+from mlsim.techniques import TECHNIQUES
+from mlsim.techniques.technique_entry import Rule
 
 AUTO = "auto"
 """In place of a technique: each time step has the one that a method of ``application.selection`` chooses."""
@@ -158,25 +160,41 @@ class WeightsKind(FieldType["WeightSource | tuple[float, ...]"]):
         }
 
 
+def _readers(key: str) -> str:
+    """Name the techniques that read a parameter."""
+    *names, last = (
+        name for name, entry in TECHNIQUES.items() if f"application.parameters.{key}" in entry.options
+    )
+    return f"{', '.join(names)} and {last}"
+
+
 class ParametersConfig(Parameters):
     """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
 
-    statistics: OneOf[Statistics] = Statistics.GIVEN
-    """Where FSC, TAP, FAC and BOLD know the iteration times from: given (keys sigma and mu) or profiled (mean
-    and standard deviation of each loop's own costs, as if it had been measured before).
-    """
-    sigma: Seconds | None = Field(None, examples=["1 ms"])
-    """Standard deviation of the iteration times (s at the reference speed). For FSC, TAP, FAC and BOLD, which
-    need it unless statistics: profiled; FSC more than 0.
-    """
-    mu: Seconds | None = Field(None, examples=["5 ms"])
-    """Mean of the iteration times (s at the reference speed), more than 0. For TAP, FAC and BOLD,
-    which need it unless statistics: profiled.
-    """
-    overhead: Seconds | None = Field(None, examples=["10 us"])
-    """Scheduling overhead h of one chunk (s), more than 0. For FSC and BOLD, which need it (Kruskal and
-    Weiss 1985; Hagerup 1997).
-    """
+    statistics: OneOf[Statistics] = Field(
+        Statistics.GIVEN,
+        description=f"Where {_readers('statistics')} know the iteration times from: given (keys sigma and "
+        "mu) or profiled (mean and standard deviation of each loop's own costs, as if it had been measured "
+        "before).",
+    )
+    sigma: Seconds | None = Field(
+        None,
+        examples=["1 ms"],
+        description="Standard deviation of the iteration times (s at the reference speed). For "
+        f"{_readers('sigma')}, which need it unless statistics: profiled; FSC more than 0.",
+    )
+    mu: Seconds | None = Field(
+        None,
+        examples=["5 ms"],
+        description="Mean of the iteration times (s at the reference speed), more than 0. For "
+        f"{_readers('mu')}, which need it unless statistics: profiled.",
+    )
+    overhead: Seconds | None = Field(
+        None,
+        examples=["10 us"],
+        description="Scheduling overhead h of one chunk (s), more than 0. For "
+        f"{_readers('overhead')}, which need it.",
+    )
     alpha: Annotated[float, Number(0)] = 1.3
     """Factor of sigma / mu in TAP. Default: Lucco 1992."""
     batches: Annotated[int, Whole(2, 1_000_000)] | None = None
@@ -221,68 +239,17 @@ class ParametersConfig(Parameters):
     """
 
 
-# What each technique needs: the key, what it is, and whether it must be above 0.
-NEEDS: dict[Technique, tuple[tuple[str, str, bool], ...]] = {
-    Technique.FSC: (
-        ("sigma", "the standard deviation of the iteration times", True),
-        ("overhead", "the scheduling overhead of one chunk", True),
-    ),
-    Technique.TAP: (
-        ("sigma", "the standard deviation of the iteration times", False),
-        ("mu", "the mean of the iteration times", True),
-    ),
-    Technique.FAC: (
-        ("sigma", "the standard deviation of the iteration times", False),
-        ("mu", "the mean of the iteration times", True),
-    ),
-    Technique.BOLD: (
-        ("sigma", "the standard deviation of the iteration times", False),
-        ("mu", "the mean of the iteration times", True),
-        ("overhead", "the scheduling overhead of one chunk", True),
-    ),
+NEEDS = {word: word.entry.rule.needs for word in Technique if word.entry.rule.needs}
+"""The parameters without which a technique cannot size chunks."""
+
+LB4MPI = tuple(word for word in Technique if word.entry.lb4mpi)
+"""Techniques that LB4MPI has."""
+
+READERS = {
+    key: tuple(word for word in Technique if f"application.parameters.{key}" in word.entry.options)
+    for key in ParametersConfig.model_fields
 }
-
-
-LB4MPI = (
-    Technique.STATIC,
-    Technique.SS,
-    Technique.FSC,
-    Technique.MFSC,
-    Technique.GSS,
-    Technique.TSS,
-    Technique.FAC,
-    Technique.FAC2,
-    Technique.WF,
-    Technique.AWF,
-    Technique.AWF_B,
-    Technique.AWF_C,
-    Technique.AWF_D,
-    Technique.AWF_E,
-    Technique.AF,
-)
-"""Techniques that LB4MPI has; its FAC is FAC2."""
-
-_PROFILED = (Technique.FSC, Technique.TAP, Technique.FAC, Technique.BOLD)
-_AWF = (Technique.AWF, Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E)
-
-# Which techniques read each key.
-READERS: dict[str, tuple[Technique, ...]] = {
-    "statistics": _PROFILED,
-    "sigma": _PROFILED,
-    "mu": (Technique.TAP, Technique.FAC, Technique.BOLD),
-    "overhead": (Technique.FSC, Technique.BOLD),
-    "alpha": (Technique.TAP,),
-    "batches": (Technique.FISS, Technique.VISS),
-    "growth": (Technique.VISS,),
-    "awf_chunk": (Technique.AWF_C, Technique.AWF_E),
-    "random_from": (Technique.RND,),
-    "random_to": (Technique.RND,),
-    "compat": LB4MPI,
-    "swr": (Technique.PLS,),
-    "weights": (Technique.WF, *_AWF),
-    "first_chunk": (Technique.AF, Technique.MAF),
-    "pieces": (Technique.AF, Technique.MAF),
-}
+"""The techniques that read each key."""
 
 
 def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator[tuple[str, str]]:
@@ -297,12 +264,10 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
     for level in split_technique(technique):
         if library:
             yield from _unknown_to_lb4mpi(level, parameters)
-            if level == Technique.FAC:
-                continue
         if level == Technique.RND and parameters.random_from > parameters.random_to:
             found = f"{parameters.random_to}, below random_from, {parameters.random_from}"
             yield "random_to", f"{found}; RND draws sizes from random_from to random_to"
-        for key, meaning, positive in NEEDS.get(level, ()):  # type: ignore[call-overload]
+        for key, meaning, positive in _rule_of(level, library).needs:
             profiled = parameters.statistics is Statistics.PROFILED and key in ("sigma", "mu")
             value = getattr(parameters, key)
             if value is None and not profiled:
@@ -313,11 +278,19 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
                 yield key, f"0 s; {level} divides by it or is 0 with it; allowed: {meaning}, more than 0 s"
 
 
+def _rule_of(level: str, library: bool) -> Rule:
+    """Return how a technique sizes chunks, in LB4MPI if it is there; an empty rule if it is user-defined."""
+    if level not in TECHNIQUES:
+        return Rule()
+    entry = TECHNIQUES[level]
+    return (library and entry.lb4mpi) or entry.rule
+
+
 def _unknown_to_lb4mpi(level: str, parameters: ParametersConfig) -> Iterator[tuple[str, str]]:
     """Name what LB4MPI does not have, or does not read."""
     if level not in LB4MPI:
         yield "compat", f"lb4mpi, and LB4MPI has no {level}; allowed: {', '.join(LB4MPI)}, or compat: none"
-    elif level in _AWF and parameters.weights is not None:
+    elif level in READERS["weights"] and level != Technique.WF and parameters.weights is not None:
         yield "weights", f"{level} of LB4MPI begins without weights; take it out, or compat: lb4mpi"
     elif level in READERS["awf_chunk"] and parameters.awf_chunk is WeighedSize.BATCH:
         yield "awf_chunk", f"batch; {level} of LB4MPI has no batches; write rest, or compat: none"
@@ -337,18 +310,12 @@ TWO_LEVELS = tuple(model for model in ExecutionModel if model.properties.levels 
 RELEASING = tuple(model for model in ExecutionModel if model.properties.releases)
 """Models under which nodes can leave a loop while it runs."""
 
-SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GSS: "guided,1"}
+SCHEDULES = {word: word.entry.openmp for word in Technique if word.entry.openmp}
 """What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
 
 _LB4MPI_MODELS = (ExecutionModel.CCA, ExecutionModel.DCA)
-_LEARNING = (
-    Technique.AWF_B,
-    Technique.AWF_C,
-    Technique.AWF_D,
-    Technique.AWF_E,
-    Technique.AF,
-    Technique.MAF,
-)
+_LEARNING = tuple(word for word in Technique if word.entry.adaptive)
+_FOLLOWING = tuple(word for word in Technique if word.entry.rule.follows_chunks)
 
 
 def properties_of(model: str) -> ModelProperties | None:
@@ -406,18 +373,19 @@ def wrong_levels(
         )
     elif learning and not known.adaptive:
         yield f"{learning[0]} learns within a loop, and model {model} is not declared adaptive"
-    if Technique.BOLD in levels and not known.adaptive:
+    following = [level for level in levels if level in _FOLLOWING]
+    if following and not known.adaptive:
         why = "it is not declared adaptive"
         if model is ExecutionModel.STEAL:
             why = "each PE has a queue of its own"
         yield (
-            f"BOLD follows by the clock what all PEs of a queue execute, and under model {model} {why}; "
-            "take FAC2"
+            f"{following[0]} follows by the clock what all PEs of a queue execute, and under model {model} "
+            f"{why}; take FAC2"
         )
-    if Technique.BOLD in levels and request_ahead > 0 and "request_ahead" in known.reads:
+    if following and request_ahead > 0 and "request_ahead" in known.reads:
         yield (
-            "BOLD takes a request for a sign that the PE has executed its chunk, and with request_ahead it "
-            "is none; take FAC2, or request_ahead: 0"
+            f"{following[0]} takes a request for a sign that the PE has executed its chunk, and with "
+            "request_ahead it is none; take FAC2, or request_ahead: 0"
         )
     if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique.STATIC, *adaptive):
         reason = (

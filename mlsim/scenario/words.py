@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as AnyMapping
-from enum import StrEnum
+from enum import EnumType, StrEnum
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+
+from mlsim.techniques import TECHNIQUES, TechniqueEntry
 
 
 class _Aliased:
@@ -442,33 +444,37 @@ class Calibration(Choice):
     RUN_TIME = "run-time"
 
 
-# WF2 is the name of WF as it is built on FAC2, mFAC of FAC where PEs follow its batches by a counter.
-class Technique(Choice, aliases={"WF2": "WF", "mFAC": "FAC"}):
-    """The rule for chunk sizes (Eleliemy 2021, §2.1)."""
+def _member(name: str) -> str:
+    return name.replace("-", "_").upper()
 
-    STATIC = "STATIC"
-    SS = "SS"
-    FSC = "FSC"
-    MFSC = "mFSC"
-    GSS = "GSS"
-    TAP = "TAP"
-    TSS = "TSS"
-    FAC = "FAC"
-    FAC2 = "FAC2"
-    WF = "WF"
-    TFSS = "TFSS"
-    FISS = "FISS"
-    VISS = "VISS"
-    RND = "RND"
-    PLS = "PLS"
-    AWF = "AWF"
-    AWF_B = "AWF-B"
-    AWF_C = "AWF-C"
-    AWF_D = "AWF-D"
-    AWF_E = "AWF-E"
-    AF = "AF"
-    MAF = "mAF"
-    BOLD = "BOLD"
+
+class _TechniqueNames(EnumType):
+    """Makes a member of each record of :mod:`mlsim.techniques`: ``AWF_B`` of AWF-B, ``MAF`` of mAF."""
+
+    @classmethod
+    def __prepare__(metacls, name: str, bases: tuple[type, ...], /, **options: Any) -> Any:  # type: ignore[override]  # noqa: N804
+        """Return the body of the class, with the members."""
+        body = super().__prepare__(name, bases, **options)
+        for technique in TECHNIQUES:
+            body[_member(technique)] = technique
+        return body
+
+    if TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Technique: ...
+
+
+class Technique(
+    Choice,
+    metaclass=_TechniqueNames,
+    aliases={alias: entry.name for entry in TECHNIQUES.values() for alias in entry.aliases},
+):
+    """The rule for chunk sizes (Eleliemy 2021, §2.1); its words are the names of the records."""
+
+    @property
+    def entry(self) -> TechniqueEntry:
+        """The record of the technique."""
+        return TECHNIQUES[self.value]
 
 
 class Statistics(Choice):

@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import floor
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mlsim.application import simulate
-from mlsim.application.technique_catalogue import TECHNIQUES
-from mlsim.application.technique_settings import MU, OVERHEAD, PARAMETERS, SIGMA
-from mlsim.application.techniques import new_rule, recursive_size, reset_rule, sequence
-from mlsim.application.techniques.adaptive import new_measurements
+from mlsim.application.iteration_costs import prefix_sums
+from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ParametersConfig
+from mlsim.scenario import ExecutionConfig, ParametersConfig, SelectionConfig
+from mlsim.techniques import TECHNIQUES
+from mlsim.techniques.pe_statistics import new_measurements
+from mlsim.techniques.technique_entry import MU, OVERHEAD, PARAMETERS, SIGMA
+from mlsim.techniques.technique_rules import new_rule, recursive_size, reset_rule
+from tests.reference.techniques import DIGITS, PI, Parameters
 
 TOLD = ParametersConfig(sigma=1.0, mu=1.0, overhead=0.5)
+
+
+class Oracle:
+    """BOLD, with a list of what is under way: who got how much and when (Hagerup 1997)."""
+
+    def __init__(self, p: int, told: Parameters) -> None:
+        self.p, self.told = p, told
+        self.under_way: dict[int, tuple[int, Fraction]] = {}
+
+    def assign(self, pe: int, left: int, now: Fraction, least: int) -> int:
+        """Size the chunk of a PE that has executed what it got before, and let it begin."""
+        self.under_way.pop(pe, None)
+        size = min(max(self.size(left, now), least), left)
+        self.under_way[pe] = size, now
+        return size
+
+    def size(self, left: int, now: Fraction) -> int:
+        if Fraction(left, self.p) <= 1:
+            return 1
+        mu, overhead = Fraction(self.told.mu), Fraction(self.told.overhead)
+        unfinished = Fraction(left + sum(size for size, _ in self.under_way.values()))
+        done = sum((now - begun) * size / (size * mu + overhead) for size, begun in self.under_way.values())
+        with localcontext(prec=DIGITS):
+            r = max(as_decimal(unfinished - done), Decimal(left))
+            a = 2 * as_decimal((Fraction(self.told.sigma) / mu) ** 2)
+            b = 8 * a * (8 * a).ln() if a else Decimal(0)
+            t, q = r / self.p, Decimal(left) / self.p
+            c1 = as_decimal(overhead / mu) / Decimal(2).ln()
+            c2 = (2 * PI).sqrt() * c1
+            v = q / (b + q)
+            d = left / (1 + 1 / q.ln() - v)
+            size = t
+            if d > c2:
+                s = a * (d.ln() - c2.ln()) * (1 + as_decimal(unfinished) / (r * self.p))
+                w = (v * q.ln()).ln() + b.ln() if b > 0 else q.ln().ln()
+                size = min(t + max(Decimal(0), c1 * w) + s / 2 - (s * (t + s / 4)).sqrt(), t)
+            return floor(size * (1 + Decimal("1e-9")))
+
+
+def as_decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
 
 
 def sizes_of(requests: list[tuple[float, int]], n: int = 1000, p: int = 4, sigma: float = 1.0) -> list[int]:
@@ -95,3 +144,27 @@ def test_what_cannot_run_is_refused() -> None:
         sequence("BOLD", 10, 2, parameters=TOLD)
     with pytest.raises(InputError, match="LB4MPI has no BOLD"):
         sequence("BOLD", 10, 2, parameters=ParametersConfig(sigma=1.0, mu=1.0, overhead=1.0, compat="lb4mpi"))
+
+
+def test_requests_ahead_are_refused() -> None:
+    prefix, speed = np.arange(11.0), np.ones(2)
+    execution = ExecutionConfig(model="cca", request_ahead=1)
+    with pytest.raises(InputError, match="BOLD takes a request for a sign"):
+        simulate(prefix, speed, np.zeros(2), "BOLD", execution, parameters=TOLD)
+
+
+@pytest.mark.parametrize("model", ["cca", "dca"])
+def test_it_can_be_chosen_amid_a_loop(model: str) -> None:
+    """Where a chunk costs as much as an iteration, SS is not kept."""
+    told = ParametersConfig(sigma=1e-3, mu=1e-3, overhead=1e-3)
+    selection = SelectionConfig(every=0.1, portfolio=("SS", "BOLD"), share=1.0)
+    more: dict[str, Any] = {"chunk_assignment": 1e-3} if model == "cca" else {"atomic_service": 5e-4}
+    found = simulate(
+        prefix_sums(np.random.default_rng(1).exponential(1e-3, 3000)), np.ones(8),
+        np.concatenate([[0.0], np.full(7, 1e-6)]), "auto", ExecutionConfig(model=model, **more),
+        parameters=told, selection=selection, record=True,
+    )  # fmt: skip
+    assert "BOLD" in {choice.technique for choice in found.selected if choice.iterations > 0}
+    rows = found.rows
+    assert rows is not None
+    assert rows.size.sum() == 3000

@@ -19,7 +19,7 @@ from mlsim.application.pe_speeds import Perturbation
 from mlsim.application.selection.measured_costs import Estimate, when_free
 from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest
 from mlsim.application.selection.simulation_selector import BySimulation
-from mlsim.application.technique_choice import Choice, choose
+from mlsim.application.techniques import Choice, choose
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
 from mlsim.scenario import (
@@ -287,19 +287,3 @@ def test_with_known_costs_the_rest_is_tried_with_those_of_the_profile() -> None:
     running = ExecutedChunks(np.array([0]), np.array([3]), np.array([1]), np.array([2.0]))
     assert selector.choose_within(Progress(6.0, 4, executed, running)) == "STATIC"
     assert sorted(tried) == [(name, [0.0, 1.0, 3.0], [0.5, 1.0], [6.0, 0.0]) for name in ("SS", "STATIC")]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_bold_can_be_chosen_amid_a_loop(model: str) -> None:
-    """Where a chunk costs as much as an iteration, SS is not kept."""
-    chosen = {"every": 0.1, "portfolio": ("SS", "BOLD"), "share": 1.0}
-    told = ParametersConfig(sigma=1e-3, mu=1e-3, overhead=1e-3)
-    more: dict[str, Any] = {"chunk_assignment": 1e-3} if model == "cca" else {"atomic_service": 5e-4}
-    found = simulate(
-        prefix_sums(COSTS["exponential"]), np.ones(P), LATENCY, "auto", ExecutionConfig(model=model, **more),
-        parameters=told, selection=SelectionConfig(**chosen), record=True,
-    )  # fmt: skip
-    assert "BOLD" in {choice.technique for choice in found.selected if choice.iterations > 0}
-    rows = found.rows
-    assert rows is not None
-    assert rows.size.sum() == 3000

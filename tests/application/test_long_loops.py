@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from mlsim.scenario.loop.technique_section import NEEDS
 from typer.testing import CliRunner
 
 from mlsim._jit import INTERPRETED
@@ -120,7 +121,7 @@ def test_linear_costs_give_what_lists_of_them_give(model: str, technique: str, g
         np.testing.assert_allclose(of_lines[1], of_lists[1], rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("technique", ["TAP", "FAC", "BOLD", "FSC"])
+@pytest.mark.parametrize("technique", NEEDS)
 def test_statistics_of_linear_costs(technique: str) -> None:
     n = 3000
     prefix = prefix_sums(1e-3 + 2e-6 * np.arange(n))

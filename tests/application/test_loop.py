@@ -15,6 +15,7 @@ from mlsim.application import LoopOutcome, simulate
 from mlsim.application.iteration_costs import prefix_sums
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
+from mlsim.techniques import TECHNIQUES as ENTRIES
 
 MODELS = ["cca", "dca"]
 ALL_MODELS = [model.value for model in ExecutionModel]
@@ -23,7 +24,7 @@ POSSIBLE = [
     (model, technique)
     for model in ALL_MODELS
     for technique in TECHNIQUES
-    if model != "steal" or not (technique in ("AF", "mAF", "BOLD") or technique.startswith("AWF-"))
+    if model != "steal" or not (ENTRIES[technique].adaptive or ENTRIES[technique].rule.follows_chunks)
 ]
 """Models and techniques that fit together."""
 

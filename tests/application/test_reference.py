@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mlsim.application import LoopOutcome, simulate
 from mlsim.application.pe_speeds import Perturbation, unavailability_of
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
+from mlsim.techniques import TECHNIQUES as ENTRIES
 from tests.reference import cca, dca, hdca, hmw, openmp, steal
 from tests.reference.loops import Case, Log
 from tests.reference.techniques import Parameters
@@ -34,7 +35,7 @@ POSSIBLE = [
     (model, technique)
     for model in REFERENCES
     for technique in TECHNIQUES
-    if model != "steal" or technique not in (*LEARNING, "BOLD")
+    if model != "steal" or not (ENTRIES[technique].adaptive or ENTRIES[technique].rule.follows_chunks)
 ]
 """Models and techniques that fit together."""
 

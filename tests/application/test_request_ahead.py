@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.application import simulate
 from mlsim.application.selection.measured_costs import waits_of
-from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ParametersConfig
+from mlsim.techniques import TECHNIQUES as ENTRIES
 from tests.application.test_models import full_cases, full_fine_case
-from tests.application.test_reference import TECHNIQUES, assert_ended_same, assert_same, run
+from tests.application.test_reference import assert_ended_same, assert_same, run
 from tests.reference.loops import Case
 
-ASKING = [technique for technique in TECHNIQUES if technique != "BOLD"]
+ASKING = [name for name, entry in ENTRIES.items() if not entry.rule.follows_chunks]
 AHEAD = st.sampled_from([1, 1, 2, 5, 1000])
 
 
@@ -88,14 +86,6 @@ def test_chunks_that_wait_at_a_pe_are_not_yet_executed() -> None:
     iterations, work = outcome.remaining(prefix, speed, np.array([1.5, 2.0]))
     assert iterations.tolist() == [4, 0]
     np.testing.assert_allclose(work, [2.0, 0.0])
-
-
-def test_bold_is_refused() -> None:
-    prefix, speed = np.arange(11.0), np.ones(2)
-    told = ParametersConfig(sigma=1.0, mu=1.0, overhead=1.0)
-    execution = ExecutionConfig(model="cca", request_ahead=1)
-    with pytest.raises(InputError, match="BOLD takes a request for a sign"):
-        simulate(prefix, speed, np.zeros(2), "BOLD", execution, parameters=told)
 
 
 @settings(max_examples=40, deadline=None)

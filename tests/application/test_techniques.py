@@ -13,30 +13,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import TECHNIQUES
-from mlsim.application.technique_choice import choose
-from mlsim.application.techniques import (
-    Form,
-    new_rule,
-    reset_rule,
-    sequence,
-    straightforward_size,
-)
-from mlsim.application.techniques.adaptive import RATE, RISK, learn_iterations, new_measurements
-from mlsim.application.techniques.factoring import learn_chunk
-from mlsim.application.techniques.guided import (
+from mlsim.application.techniques import Form, choose, sequence
+from mlsim.errors import InputError
+from mlsim.scenario import ParametersConfig, Technique, options, technique_section
+from mlsim.scenario.technique_section import READERS
+from mlsim.techniques.guided import (
     FRACTION_WORDS,
     guided_straightforward_size,
     new_guide,
 )
-from mlsim.application.techniques.linear import default_batches
-from mlsim.errors import InputError
-from mlsim.scenario import ParametersConfig, Technique, model_parameters, options, technique_section
-from mlsim.scenario.technique_section import READERS
+from mlsim.techniques.linear import default_batches
+from mlsim.techniques.pe_statistics import RATE, RISK, learn_chunk, learn_iterations, new_measurements
+from mlsim.techniques.technique_rules import new_rule, reset_rule, straightforward_size
 from tests.reference import techniques as reference
 
 FORMS: list[Form] = ["recursive", "straightforward"]
 ADAPTIVE = ["AWF-B", "AWF-C", "AWF-D", "AWF-E", "AF", "mAF"]
-SIZED = [technique.value for technique in Technique if technique.value not in (*ADAPTIVE, "BOLD")]
+SIZED = [name for name, entry in TECHNIQUES.items() if not (entry.adaptive or entry.rule.follows_chunks)]
 TOLD = ParametersConfig(sigma=1.0, mu=2.0, overhead=0.5)
 
 FAC2_BATCHES = [125] * 4 + [63] * 4

@@ -368,11 +368,11 @@ def test_the_catalogue_names_every_word():
 
 
 def test_kernels_know_each_entry_by_a_code_of_its_own():
-    from mlsim.application.technique_catalogue import TECHNIQUES
-    from mlsim.application.technique_settings import OF_USER
     from mlsim.batch import batch_catalogue
     from mlsim.batch.allocators.node_arrays import OWN
     from mlsim.scenario import Policy, Technique
+    from mlsim.techniques import TECHNIQUES
+    from mlsim.techniques.technique_entry import OF_USER
 
     assert {entry.name for entry in batch_catalogue.POLICIES} == set(Policy)
     assert set(TECHNIQUES) == set(Technique)

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from mlsim.application.loop_outcome import ChunkRows
 from mlsim.application.models.cca import next_length
-from mlsim.application.technique_catalogue import TECHNIQUES
-from mlsim.application.techniques import sequence
-from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
-from mlsim.application.techniques.rma_state import (
+from mlsim.application.rma_state import (
     ANY,
     EMPTY,
     KNOWN,
@@ -27,7 +24,7 @@ from mlsim.application.techniques.rma_state import (
     take_shared,
     take_travelling,
 )
-from mlsim.application.techniques.technique_rules import AF
+from mlsim.application.techniques import sequence
 from mlsim.application.time_steps import StepHistory
 from mlsim.mpi.loop.chunk_rules import RecursiveRule, RuleState, StraightforwardRule, needs_lock
 from mlsim.mpi.loop.loop_context import RankTimes, iterations_begun
@@ -36,7 +33,10 @@ from mlsim.mpi.loop.loop_selection import Selecting, selection_of
 from mlsim.mpi.transport.rank_waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.scenario.technique_section import NEEDS
 from mlsim.scenario.words import Technique
+from mlsim.techniques import TECHNIQUES
+from mlsim.techniques.pe_statistics import learn_iterations, learn_pieces, new_measurements
 
+FOLLOWING = [name for name, entry in TECHNIQUES.items() if entry.rule.follows_chunks]
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
 
 
@@ -116,12 +116,14 @@ def test_a_chunk_in_pieces_is_learned_from_the_squares_of_their_times() -> None:
     )
     learn_pieces(theirs, their_sums, 0, 7, 3, mean, (sizes * (seconds / sizes - mean) ** 2).sum())
     squares = (seconds**2 / sizes).sum()
-    learn_done(AF, ours, our_sums, np.ones(1), 0, 1.0, (7, seconds.sum(), 0.01, squares, 3, 0))
+    learn_done(
+        TECHNIQUES["AF"].code, ours, our_sums, np.ones(1), 0, 1.0, (7, seconds.sum(), 0.01, squares, 3, 0)
+    )
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_allclose(our_sums, their_sums)
 
 
-@pytest.mark.parametrize("technique", ["AF", "mAF", "AWF-B", "AWF-E", "BOLD"])
+@pytest.mark.parametrize("technique", ["AF", "mAF", "AWF-B", "AWF-E", *FOLLOWING])
 def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(technique: str) -> None:
     n, p = 1000, 3
     choice = chosen(LoopOptions(n=n, technique=technique, mu=1.0, sigma=0.5, h=0.1), p)[0]

@@ -51,7 +51,7 @@ class Levels:
         """Begin the inside technique anew for a chunk, with what it has learned."""
         before, rule = self.inner[v], self._inner(v, n, self.got[v])
         rule.learned, rule.weights = before.learned, before.weights
-        rule.adaptive.times, rule.bold = before.adaptive.times, before.bold
+        rule.adaptive.times, rule.own = before.adaptive.times, before.own
         self.inner[v] = rule
         return rule
 

@@ -6,7 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from math import ceil, floor
+from typing import Any
 
 from tests.reference.library import OF_ANY_SIZE, OF_BATCHES, Library, trapezoid
 from tests.reference.timing import Part, Times, mean_and_variance, parts
@@ -37,6 +41,13 @@ class Parameters:
     user_reads_remaining: bool = True
 
 
+@cache
+def own_oracle(name: str) -> Any:
+    """Return the class ``Oracle`` of the test of a technique that has one of its own."""
+    module = f"tests.application.test_{name.lower().replace('-', '_')}"
+    return getattr(import_module(module), "Oracle", None) if find_spec(module) else None
+
+
 class Rule:
     """One technique in one loop, with what it remembers; sizes are those before clamping.
 
@@ -59,7 +70,8 @@ class Rule:
         self.previous = 0
         self.adaptive = Adaptive(n, p, self.parameters.first_chunk, self.parameters.pieces)
         self.learned = Learned(self.weights)
-        self.bold = Bold(p, self.parameters)
+        made = own_oracle(name)
+        self.own = None if made is None else made(p, self.parameters)
         self.min_chunk = min_chunk
         self.library: Library | None = None
         if self.parameters.lb4mpi and (name in OF_BATCHES or name in ("AF", "AWF-C", "AWF-E")):
@@ -73,7 +85,7 @@ class Rule:
     def needs_remaining(self) -> bool:
         if self.name == "USER":
             return self.parameters.user_reads_remaining
-        return self.library is not None or self.name in ("AF", "mAF", "BOLD") or self.name.startswith("AWF-")
+        return bool(self.library or self.own or self.name in ("AF", "mAF") or self.name.startswith("AWF-"))
 
     def learn(
         self, pe: int, times: Sequence[Fraction], spent: Fraction, elapsed: Fraction | None = None
@@ -93,9 +105,9 @@ class Rule:
     def recursive(self, i: int, left: int, pe: int, now: Fraction | None = None) -> int:
         """Size from what is left, at a time; steps must come in order."""
         name, p = self.name, self.p
-        if name == "BOLD":
+        if self.own is not None:
             assert now is not None
-            return self.bold.assign(pe, left, now, self.min_chunk)
+            return int(self.own.assign(pe, left, now, self.min_chunk))
         if self.library is not None:
             return self.library.size(left, pe)
         if name in ("AF", "mAF"):
@@ -323,43 +335,6 @@ class Adaptive:
         if len(known) < self.p:
             size = min(size, ceil(Fraction(self.n, 2 * self.p)))
         return size
-
-
-class Bold:
-    """BOLD, with a list of what is under way: who got how much and when (Hagerup 1997)."""
-
-    def __init__(self, p: int, told: Parameters) -> None:
-        self.p, self.told = p, told
-        self.under_way: dict[int, tuple[int, Fraction]] = {}
-
-    def assign(self, pe: int, left: int, now: Fraction, least: int) -> int:
-        """Size the chunk of a PE that has executed what it got before, and let it begin."""
-        self.under_way.pop(pe, None)
-        size = min(max(self.size(left, now), least), left)
-        self.under_way[pe] = size, now
-        return size
-
-    def size(self, left: int, now: Fraction) -> int:
-        if Fraction(left, self.p) <= 1:
-            return 1
-        mu, overhead = Fraction(self.told.mu), Fraction(self.told.overhead)
-        unfinished = Fraction(left + sum(size for size, _ in self.under_way.values()))
-        done = sum((now - begun) * size / (size * mu + overhead) for size, begun in self.under_way.values())
-        with localcontext(prec=DIGITS):
-            r = max(_decimal(unfinished - done), Decimal(left))
-            a = 2 * _decimal((Fraction(self.told.sigma) / mu) ** 2)
-            b = 8 * a * (8 * a).ln() if a else Decimal(0)
-            t, q = r / self.p, Decimal(left) / self.p
-            c1 = _decimal(overhead / mu) / Decimal(2).ln()
-            c2 = (2 * PI).sqrt() * c1
-            v = q / (b + q)
-            d = left / (1 + 1 / q.ln() - v)
-            size = t
-            if d > c2:
-                s = a * (d.ln() - c2.ln()) * (1 + _decimal(unfinished) / (r * self.p))
-                w = (v * q.ln()).ln() + b.ln() if b > 0 else q.ln().ln()
-                size = min(t + max(Decimal(0), c1 * w) + s / 2 - (s * (t + s / 4)).sqrt(), t)
-            return floor(size * (1 + Decimal("1e-9")))
 
 
 def _decimal(value: Fraction) -> Decimal:

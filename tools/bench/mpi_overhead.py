@@ -21,12 +21,8 @@ from pathlib import Path
 
 from mlsim.mpi.launch import find_launchers, launch
 
-NEEDED = {
-    "FSC": {"sigma": 1e-6, "h": 1e-6},
-    "TAP": {"sigma": 1e-6, "mu": 1e-6},
-    "FAC": {"sigma": 1e-6, "mu": 1e-6},
-    "BOLD": {"sigma": 1e-6, "mu": 1e-6, "h": 1e-6},
-}
+NEEDED = {"sigma": 1e-6, "mu": 1e-6, "h": 1e-6}
+"""Parameters, which only some techniques read."""
 ONE_PIECE = "AF pieces=1"
 """AF has the body execute a chunk in up to 16 pieces, each of which takes a tenth of a microsecond."""
 OTHERS = (("cca", "SS"), ("hdca", "GSS+SS"), ("hmw", "GSS+SS"))
@@ -48,8 +44,8 @@ MOST_LOOPS = 1_000
 def on_ranks(claims: int, techniques: list[str], by_parts: bool) -> None:
     from mpi4py import MPI
 
-    from mlsim.application.technique_catalogue import TECHNIQUES
     from mlsim.mpi.loop.loop_context import Context
+    from mlsim.techniques import TECHNIQUES
 
     comm = MPI.COMM_WORLD
     window = Context.of(comm, None).window(2)
@@ -145,7 +141,7 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
     from mlsim.mpi.transport.rma_window import bare_pair
 
     patience = Patience("spin", comm.size)
-    options = NEEDED.get(technique, {})
+    options = dict(NEEDED)
     if technique == ONE_PIECE:
         technique, options = "AF", {"pieces": 1}
     loops, everyone = [], 0

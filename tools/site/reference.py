@@ -148,12 +148,12 @@ def _kind(annotation: Any) -> str:
 
 
 def _techniques() -> str:
-    from mlsim.application.technique_catalogue import TECHNIQUES
+    from mlsim.techniques import TECHNIQUES
 
     intro = """# Techniques
 
 `application.technique`: the rule for chunk sizes. N iterations, P PEs, R remaining iterations, i the scheduling step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally
-min(max(K, `min_chunk`), R). How loops are executed with them, and techniques of your own: [loops](loops.md).
+min(max(K, `min_chunk`), R). How loops are executed with them, and techniques of your own: [loops](loops.md). Keys in bold are needed.
 """
     parts = [intro]
     for entry in TECHNIQUES.values():
@@ -163,8 +163,11 @@ min(max(K, `min_chunk`), R). How loops are executed with them, and techniques of
             ("from the step alone (DCA)", _cell(entry.straightforward or "none")),
         ]
         parts.append(_table(("", "chunk size"), rows))
-        keys = ", ".join(f"`{key}`" for key in entry.options) or "none"
+        needed = {f"application.parameters.{need.key}" for need in entry.rule.needs}
+        keys = ", ".join(f"**`{key}`**" if key in needed else f"`{key}`" for key in entry.options) or "none"
         parts.append(f"Keys: {keys}. Source: {_cell(entry.reference)}.\n")
+        if entry.notes:
+            parts.append(entry.notes)
     return "\n".join(parts)
 
 

@@ -23,9 +23,9 @@ from mlsim.application.models.chunk_execution import (
     take,
 )
 from mlsim.application.models.loop_state import PE, Inputs, Queue, State, close_state, open_state
-from mlsim.application.techniques.fixed import begin_of_part, ceil_div
-from mlsim.application.techniques.technique_rules import STATIC
-from mlsim.application.techniques.technique_state import note_bad_size, size_from_rest
+from mlsim.application.technique_state import note_bad_size, size_from_rest
+from mlsim.techniques.fixed import begin_of_part, ceil_div
+from mlsim.techniques.technique_rules import STATIC
 
 
 def next_length(length: int, part: int, seconds: float, every: float) -> int:

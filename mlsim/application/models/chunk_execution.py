@@ -7,14 +7,9 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim._jit import c_function, inlined, inner_kernel, kernel, leaf_kernel, shared
 from mlsim.application.event_queue import due_of, move, play
-from mlsim.application.iteration_costs import cost_between
 from mlsim.application.models.loop_state import PE, PEStats, Queue, State, close_state
 from mlsim.application.pe_speeds import elapsed_time, next_asking
-from mlsim.application.technique_settings import PIECES, UNTIMED, USER_OBJECT, RuleSettings
-from mlsim.application.techniques.adaptive import timed_length
-from mlsim.application.techniques.fixed import ceil_div, static_size
-from mlsim.application.techniques.technique_rules import SS, STATIC, USERS, constant_size, counts_breaks
-from mlsim.application.techniques.technique_state import (
+from mlsim.application.technique_state import (
     learn_chunk,
     note_bad_size,
     open_technique,
@@ -23,7 +18,23 @@ from mlsim.application.techniques.technique_state import (
     refill_rule,
     size_from_rest,
 )
-from mlsim.application.techniques.user_calls import begin_object
+from mlsim.techniques.fixed import ceil_div, static_size
+from mlsim.techniques.pe_statistics import timed_length
+from mlsim.techniques.prefix_costs import cost_between
+from mlsim.techniques.technique_entry import (
+    PIECES,
+    UNTIMED,
+    USER_OBJECT,
+    USERS,
+    RuleSettings,
+)
+from mlsim.techniques.technique_rules import (
+    SS,
+    STATIC,
+    constant_size,
+    counts_breaks,
+)
+from mlsim.techniques.user_calls import begin_object
 
 hand_over = c_function("int32", "int64")
 """Call the function that takes full blocks of rows."""

@@ -27,9 +27,9 @@ from mlsim.application.models.loop_state import (
     next_attempt,
     open_state,
 )
-from mlsim.application.techniques.fixed import begin_of_part
-from mlsim.application.techniques.technique_rules import STATIC, straightforward_size
-from mlsim.application.techniques.technique_state import Technique, note_bad_size, size_from_rest
+from mlsim.application.technique_state import Technique, note_bad_size, size_from_rest
+from mlsim.techniques.fixed import begin_of_part
+from mlsim.techniques.technique_rules import STATIC, straightforward_size
 
 NOBODY = -1
 CALCULATES, BAD = -1, -2

@@ -11,10 +11,10 @@ from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.application.event_queue import MATCH, Match, Records, dtype_of
 from mlsim.application.pe_speeds import Perturbation, Unavailability
-from mlsim.application.technique_settings import RuleSettings
-from mlsim.application.techniques.fixed import random_key, random_size
-from mlsim.application.techniques.technique_rules import SS, constant_size
-from mlsim.application.techniques.technique_state import Technique, open_technique
+from mlsim.application.technique_state import Technique, open_technique
+from mlsim.techniques.fixed import random_key, random_size
+from mlsim.techniques.technique_entry import RuleSettings
+from mlsim.techniques.technique_rules import SS, constant_size
 
 _STEPS = 1 << 16
 _BITS = 1 << 53

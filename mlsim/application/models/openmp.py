@@ -24,9 +24,9 @@ from mlsim.application.models.chunk_execution import (
 )
 from mlsim.application.models.dca import BAD, answer_node
 from mlsim.application.models.loop_state import Inputs, Queue, State, close_state, open_state
-from mlsim.application.techniques.fixed import begin_of_part, static_size
-from mlsim.application.techniques.guided import guided_recursive_size
-from mlsim.application.techniques.technique_rules import GSS, STATIC
+from mlsim.techniques.fixed import begin_of_part, static_size
+from mlsim.techniques.guided import guided_recursive_size
+from mlsim.techniques.technique_rules import GSS, STATIC
 
 
 @kernel

@@ -13,7 +13,7 @@ from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel, shared, zero
 from mlsim.application.event_queue import Records, dtype_of, due_of, move, play
 from mlsim.application.models.chunk_execution import WRONG, execute, notify, refill, take
 from mlsim.application.models.loop_state import PE, Inputs, Queue, State, close_state, open_state
-from mlsim.application.techniques.fixed import begin_of_part
+from mlsim.techniques.fixed import begin_of_part
 
 ASKS, TAKES, DEPARTS, ARRIVES, STEALS, RETURNS = 0, 1, 2, 3, 4, 5
 

@@ -28,7 +28,7 @@ from mlsim.application.selection.selector import (
     StepFacts,
     generator,
 )
-from mlsim.application.technique_choice import reads_each_cost
+from mlsim.application.techniques import reads_each_cost
 from mlsim.scenario import SelectionGoal, Technique
 
 _FORGOTTEN = 0.1

@@ -22,7 +22,7 @@ from mlsim.application.selection.selector import (
     percent_imbalance,
 )
 from mlsim.application.selection.simulation_selector import BySimulation, Simulate
-from mlsim.application.technique_choice import Choice, is_adaptive_over_steps
+from mlsim.application.techniques import Choice, is_adaptive_over_steps
 from mlsim.scenario import KnownCosts, SelectionConfig, SelectionMethod
 
 Choices = tuple[Choice, ...]

@@ -15,12 +15,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import by_numba
-from mlsim.application.technique_catalogue import TECHNIQUES
-from mlsim.application.technique_choice import WEIGHTED, Choice
-from mlsim.application.technique_settings import ADDRESS
-from mlsim.application.techniques.adaptive import ROWS
-from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
-from mlsim.application.techniques.rma_state import (
+from mlsim.application.rma_state import (
     KNOWN,
     LAST,
     NOTHING,
@@ -35,7 +30,13 @@ from mlsim.application.techniques.rma_state import (
     take_shared,
     take_travelling,
 )
-from mlsim.application.techniques.technique_rules import (
+from mlsim.application.technique_state import publish, refill_rule, take_refilled
+from mlsim.application.techniques import WEIGHTED, Choice
+from mlsim.techniques import TECHNIQUES
+from mlsim.techniques.guided import FRACTION_WORDS, new_guide
+from mlsim.techniques.pe_statistics import ROWS
+from mlsim.techniques.technique_entry import (
+    ADDRESS,
     CONSTANT,
     ITERATIONS,
     MEMORY,
@@ -43,8 +44,10 @@ from mlsim.application.techniques.technique_rules import (
     RULE_NUMBERS,
     RULE_REALS,
     SIZE,
-    STATIC,
     USERS,
+)
+from mlsim.techniques.technique_rules import (
+    STATIC,
     counts_breaks,
     follows_chunks,
     is_adaptive,
@@ -56,8 +59,7 @@ from mlsim.application.techniques.technique_rules import (
     straightforward_size,
     straightforward_sizes,
 )
-from mlsim.application.techniques.technique_state import publish, refill_rule, take_refilled
-from mlsim.application.techniques.user_calls import (
+from mlsim.techniques.user_calls import (
     begin_object,
     gather_chunk,
     learn_object,
@@ -255,7 +257,7 @@ class RecursiveRule:
         Parameters
         ----------
         kernel, memory
-            ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.techniques.rma_state`, and its
+            ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.rma_state`, and its
             first argument.
         pe
             The PE that requests chunks.
@@ -400,7 +402,7 @@ def delay(seconds: float) -> None:
 @cache
 def warm_up() -> None:
     """Load, or compile, every kernel that a loop may call, so that none is compiled while one runs."""
-    from mlsim.application.technique_settings import PARAMETERS
+    from mlsim.techniques.technique_entry import PARAMETERS
 
     by_numba()  # a loop's calls are many, and they are timed
     parameters = np.ones(PARAMETERS)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlsim.application.selection.measured_costs import has_masters
-from mlsim.application.technique_choice import Choice, canonical, choose
+from mlsim.application.techniques import Choice, canonical, choose
 from mlsim.errors import InputError
 from mlsim.mpi.transport.rank_waiting import WaitStyle
 from mlsim.scenario import (
@@ -66,8 +66,8 @@ class LoopOptions:
     weights
         One number a rank, of any sum, for WF and AWF and its variants; None: all equal.
     mu, sigma, h
-        Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for FSC, TAP,
-        FAC, BOLD.
+        Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for techniques
+        that need them, see ``mlsim list techniques``.
     alpha, swr, batches, growth, awf_chunk, first_chunk
         Of TAP; of PLS; of FISS and VISS; of VISS; of AWF-C and AWF-E; of AF.
     random_from, random_to
@@ -87,7 +87,7 @@ class LoopOptions:
         ``fifo`` or ``lowest-rank``; for cca and hmw.
     request_ahead
         Iterations before the end of its chunk at which a worker asks for the next one; 0: when it has ended;
-        for cca, and techniques other than BOLD.
+        for cca, and techniques that do not follow chunks by the clock.
     global_p
         What the technique between nodes takes for P: ``nodes`` or ``pes``; for hdca and hmw.
     lock

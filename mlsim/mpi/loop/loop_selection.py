@@ -12,12 +12,12 @@ from mlsim._arrays import Floats, Ints
 from mlsim.application import trial_by
 from mlsim.application.iteration_costs import CostSums
 from mlsim.application.loop_outcome import ChunkRows
+from mlsim.application.rma_state import Done
 from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
 from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest, Selected, Selector, StepFacts
 from mlsim.application.selection.simulation_selector import BySimulation, Simulate
 from mlsim.application.selection.technique_plan import make_selector, rows_of_step
-from mlsim.application.technique_choice import Choice
-from mlsim.application.techniques.rma_state import Done
+from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
 from mlsim.mpi.loop.chunk_rules import Chunk

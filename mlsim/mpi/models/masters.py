@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._arrays import Floats
-from mlsim.application.technique_choice import Choice
+from mlsim.application.techniques import Choice
 from mlsim.mpi.loop.chunk_rules import (
     DONE,
     Chunk,

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats
+from mlsim.application.rma_state import NOTHING
 from mlsim.application.selection.selector import Progress
-from mlsim.application.technique_choice import Choice, scaled
-from mlsim.application.techniques.rma_state import NOTHING
+from mlsim.application.techniques import Choice, scaled
 from mlsim.mpi.loop.chunk_rules import Chunk
 from mlsim.mpi.loop.loop_context import Context, RequestLog
 from mlsim.mpi.loop.loop_options import LoopOptions

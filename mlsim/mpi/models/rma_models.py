@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.application.technique_choice import Choice
-from mlsim.application.techniques.rma_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
+from mlsim.application.rma_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
+from mlsim.application.techniques import Choice
 from mlsim.mpi.loop.chunk_rules import (
     Chunk,
     RecursiveRule,

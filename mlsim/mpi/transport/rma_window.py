@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._arrays import Ints
-from mlsim.application.techniques.rma_state import (
+from mlsim.application.rma_state import (
     ANY,
     TURN,
     draw_ticket,

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mlsim.application.technique_catalogue import TECHNIQUES
 from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
 from mlsim.mpi import LoopScheduler
@@ -18,14 +17,12 @@ from mlsim.mpi.loop.loop_context import Context
 from mlsim.mpi.transport.rank_waiting import Patience
 from mlsim.mpi.transport.rma_window import Window
 from mlsim.scenario import ParametersConfig
+from mlsim.techniques import TECHNIQUES
 
 WORLD = MPI.COMM_WORLD
-NEEDED = {
-    "FSC": {"sigma": 0.1, "h": 0.01},
-    "TAP": {"sigma": 0.1, "mu": 0.1},
-    "FAC": {"sigma": 0.1, "mu": 0.1},
-    "BOLD": {"sigma": 1e-6, "mu": 1e-6, "h": 1e-5},
-}
+GIVEN = {"sigma": ("sigma", 0.1), "mu": ("mu", 0.1), "overhead": ("h", 0.01)}
+NEEDED = {name: dict(GIVEN[need.key] for need in entry.rule.needs) for name, entry in TECHNIQUES.items()}
+FOLLOWING = [name for name, entry in TECHNIQUES.items() if entry.rule.follows_chunks]
 MODELS = (
     ("cca", {}),
     ("dca", {}),
@@ -83,7 +80,7 @@ def check_report(comm, loop, n, steps):
 def every_technique():
     for model, options in MODELS:
         for technique in TECHNIQUES:
-            once(WORLD, 101, technique, model, **options, **NEEDED.get(technique, {}))
+            once(WORLD, 101, technique, model, **options, **NEEDED[technique])
     for model, options in DEDICATED:
         for technique in FEW:
             once(WORLD, 101, technique, model, **options)
@@ -103,8 +100,9 @@ def options_count():
     once(WORLD, 100, "AF", "cca", break_after=3, pieces=4, wait="spin" if WORLD.size < 3 else "sleep")
     once(WORLD, 60, "SS", "dca", injected_delay=1e-4, break_after=1, min_chunk=3)
     once(WORLD, 60, "AWF-C", "dca", injected_delay=1e-4)
-    once(WORLD, 60, "BOLD", "dca", lock="polling", **NEEDED["BOLD"])
-    once(WORLD, 60, "BOLD", "dca", injected_delay=1e-4, **NEEDED["BOLD"])
+    for technique in FOLLOWING:
+        once(WORLD, 60, technique, "dca", lock="polling", **NEEDED[technique])
+        once(WORLD, 60, technique, "dca", injected_delay=1e-4, **NEEDED[technique])
     once(WORLD, 60, "GSS", "hmw", injected_delay=1e-4, ranks_per_node=2)
 
 
@@ -112,7 +110,7 @@ def sizes_are_those_of_the_simulator():
     """Claimed sizes are K_i by the step (dca), and the recursive sequence in order of the steps (cca)."""
     n, p = 1000, WORLD.size
     for technique in ("GSS", "TSS", "FAC2", "FISS", "PLS", "FAC"):
-        needed = NEEDED.get(technique, {})
+        needed = NEEDED[technique]
         parameters = ParametersConfig(**needed)
         for model, form in (("dca", "straightforward"), ("cca", "recursive")):
             loop = once(WORLD, n, technique, model, record=True, **needed)
@@ -222,7 +220,7 @@ def workers_ask_ahead():
     """Every iteration once; a chunk is asked for while the one before is executed, at the same iteration."""
     for technique in (*FEW, "mAF", "AWF-E"):
         for ahead in (1, 3, 1000):
-            once(WORLD, 101, technique, "cca", request_ahead=ahead, **NEEDED.get(technique, {}))
+            once(WORLD, 101, technique, "cca", request_ahead=ahead, **NEEDED[technique])
     once(WORLD, 60, "GSS", "cca", request_ahead=2, master="dedicated", compat="lb4mpi")
     with LoopScheduler(WORLD, 20, "SS", "cca", request_ahead=1, min_chunk=4, record=True) as loop:
         for _ in loop:
@@ -241,7 +239,8 @@ def workers_ask_ahead():
             if WORLD.rank == WORLD.size - 1 and WORLD.size > 1:
                 break
     assert summed(WORLD, [loop.report().executed]) == [40]
-    for options in ({"model": "dca"}, {"model": "cca", "technique": "BOLD", **NEEDED["BOLD"]}):
+    following = [{"model": "cca", "technique": name, **NEEDED[name]} for name in FOLLOWING]
+    for options in ({"model": "dca"}, *following):
         with pytest.raises(InputError, match="request_ahead"):
             LoopScheduler(WORLD, 10, request_ahead=1, **options)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import c_function, inner_kernel, kernel, zeros
-from mlsim.application.technique_settings import RAISED
+from mlsim.techniques.technique_entry import ADDRESS, RAISED, USERS, Rule
 
 NUMBERS, BEGIN, SIZE_OF, LEARN = range(4)
 """What a class's function is called for."""
@@ -115,3 +115,29 @@ def tell_of_node(address: int, gathered: Floats, memory: Floats, n: int, p: int,
             gathered[SPREAD, node],
         )
         gathered[:, node] = 0.0
+
+
+@inner_kernel
+def _prepare(rule: Ints, parameters: Floats) -> None:
+    rule[USERS] = int(parameters[ADDRESS])
+
+
+@inner_kernel
+def _chunk(rule: Ints, i: int, remaining: int, pe: int, n: int, p: int) -> int:
+    return user_size(rule[USERS], n, p, remaining, i, pe)
+
+
+@inner_kernel
+def _chunk_by_step(rule: Ints, i: int, pe: int, n: int, p: int) -> int:
+    return user_size(rule[USERS], n, p, -1, i, pe)
+
+
+@inner_kernel
+def _object_chunk(rule: Ints, sums: Floats, i: int, remaining: int, pe: int, n: int, p: int) -> int:
+    return object_size(rule[USERS], sums, n, p, remaining, i, pe)
+
+
+USER_RULE = Rule(prepare=_prepare, size=_chunk)
+USER_BY_STEP_RULE = Rule(prepare=_prepare, size=_chunk, size_by_step=_chunk_by_step)
+USER_OBJECT_RULE = Rule(prepare=_prepare, size=_object_chunk)
+"""Of a class, which is told of executed chunks by :func:`learn_object`."""

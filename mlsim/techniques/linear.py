@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
-from mlsim.application.techniques.factoring import factoring_straightforward_size
-from mlsim.application.techniques.fixed import ceil_div
+from mlsim.techniques.factoring import factoring_straightforward_size
+from mlsim.techniques.fixed import ceil_div
+from mlsim.techniques.lb4mpi import library_slope
+from mlsim.techniques.technique_entry import (
+    OF_LB4MPI,
+    OWN,
+    SIZE,
+    SLOPE,
+    Given,
+    Rule,
+    TechniqueEntry,
+    parameter_keys,
+)
 
 
 @inner_kernel
@@ -35,6 +47,33 @@ def trapezoid_size(i: int, first: int, slope: int) -> int:
 
 
 @inner_kernel
+def _prepare_trapezoid(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    rule[SIZE] = trapezoid_first_size(n, p)
+    rule[SLOPE] = trapezoid_slope(n, p)
+    if parameters[OF_LB4MPI] != 0.0:
+        rule[SLOPE] = library_slope(n, rule[SIZE])
+
+
+@inner_kernel
+def _trapezoid_chunk(rule: Ints, i: int) -> int:
+    return trapezoid_size(i, rule[SIZE], rule[SLOPE])
+
+
+_TSS = Rule(prepare=_prepare_trapezoid, size=_trapezoid_chunk, size_by_step=_trapezoid_chunk)
+TSS = TechniqueEntry(
+    code=6,
+    name="TSS",
+    title="trapezoid self-scheduling",
+    recursive="K0 − i·C, K0 = ⌈N/2P⌉, S = ⌈2N/(K0+1)⌉, C = ⌊(K0−1)/(S−1)⌋",
+    straightforward="the same",
+    reference="Tzen and Ni 1993; Eleliemy 2021, Eq. 2.6, 4.4",
+    options=parameter_keys("compat"),
+    rule=_TSS,
+    lb4mpi=_TSS,
+)
+
+
+@inner_kernel
 def trapezoid_factoring_size(i: int, p: int, first: int, slope: int) -> int:
     """Return TFSS's chunk: the mean of the P chunks of TSS from step b·P on, rounded down; b = ⌊i/P⌋.
 
@@ -43,6 +82,23 @@ def trapezoid_factoring_size(i: int, p: int, first: int, slope: int) -> int:
     """
     return trapezoid_size(i // p * p, first, slope) - ceil_div(slope * (p - 1), 2)
 
+
+@inner_kernel
+def _trapezoid_factoring_chunk(rule: Ints, i: int, p: int) -> int:
+    return trapezoid_factoring_size(i, p, rule[SIZE], rule[SLOPE])
+
+
+TFSS = TechniqueEntry(
+    code=10,
+    name="TFSS",
+    title="trapezoid factoring self-scheduling",
+    recursive="⌊mean of TSS's chunks b·P to b·P + P − 1⌋",
+    straightforward="the same",
+    reference="Chronopoulos et al. 2001; Eleliemy 2021, Eq. 2.9, 4.5",
+    rule=Rule(
+        prepare=_prepare_trapezoid, size=_trapezoid_factoring_chunk, size_by_step=_trapezoid_factoring_chunk
+    ),
+)
 
 _LARGE = 1 << 60
 _BITS = 62
@@ -90,6 +146,47 @@ def fixed_increase_size(i: int, n: int, p: int, first: int, increase: int) -> in
     return first + batch * increase
 
 
+def _batches(given: Given) -> tuple[float, ...]:
+    """Return FISS's B, 0 for that of FAC2, and whether VISS grows geometrically."""
+    parameters = given.parameters
+    return parameters.batches or 0, parameters.growth == "geometric"
+
+
+@inner_kernel
+def _batch_count(n: int, p: int, parameters: Floats) -> int:
+    batches = int(parameters[OWN])
+    return default_batches(n, p) if batches == 0 else batches
+
+
+@inner_kernel
+def _prepare_fixed_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    batches = _batch_count(n, p, parameters)
+    rule[SIZE] = increase_first_size(n, p, batches)
+    rule[SLOPE] = fixed_increase(n, p, batches)
+
+
+@inner_kernel
+def _fixed_increase_chunk(rule: Ints, i: int, n: int, p: int) -> int:
+    return fixed_increase_size(i, n, p, rule[SIZE], rule[SLOPE])
+
+
+FISS = TechniqueEntry(
+    code=11,
+    name="FISS",
+    title="fixed increase self-scheduling",
+    recursive="⌊N/((2+B)·P)⌋ + b·⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉, B batches",
+    straightforward="the same",
+    reference="Philip and Das 1997; Eleliemy 2021, Eq. 2.10, 4.6",
+    options=parameter_keys("batches"),
+    rule=Rule(
+        prepare=_prepare_fixed_increase,
+        size=_fixed_increase_chunk,
+        size_by_step=_fixed_increase_chunk,
+        values=_batches,
+    ),
+)
+
+
 @inner_kernel
 def variable_increase_size(i: int, p: int, first: int) -> int:
     """Return VISS's ⌊K_0·(1 − 0.5^(b+1))/0.5⌋ = 2·K_0 − ⌈K_0/2^b⌉, b = ⌊i/P⌋, K_0 >= 1.
@@ -122,3 +219,33 @@ def geometric_increase_size(i: int, n: int, p: int, first: int) -> int:
         if _shifted(value, halvings) >= n:
             return n
     return _shifted(value, halvings)
+
+
+@inner_kernel
+def _prepare_variable_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    rule[SIZE] = max(increase_first_size(n, p, _batch_count(n, p, parameters)), 1)
+    rule[SLOPE] = int(parameters[OWN + 1])
+
+
+@inner_kernel
+def _variable_increase_chunk(rule: Ints, i: int, n: int, p: int) -> int:
+    if rule[SLOPE] != 0:
+        return geometric_increase_size(i, n, p, rule[SIZE])
+    return variable_increase_size(i, p, rule[SIZE])
+
+
+VISS = TechniqueEntry(
+    code=12,
+    name="VISS",
+    title="variable increase self-scheduling",
+    recursive="⌊K0·(1 − 0.5^(b+1))/0.5⌋, K0 = ⌊N/((2+B)·P)⌋ ≥ 1; ⌊K0·1.5^b⌋ with growth: geometric",
+    straightforward="the same",
+    reference="Philip and Das 1997; Eleliemy 2021, Eq. 4.7 (derivation), 2.11 (geometric)",
+    options=parameter_keys("batches", "growth"),
+    rule=Rule(
+        prepare=_prepare_variable_increase,
+        size=_variable_increase_chunk,
+        size_by_step=_variable_increase_chunk,
+        values=_batches,
+    ),
+)

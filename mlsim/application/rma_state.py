@@ -6,26 +6,25 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import exchange, fetch_add, inner_kernel, kernel, load_acquire, store_release
-from mlsim.application.technique_settings import USER_OBJECT
-from mlsim.application.techniques.adaptive import ROWS, learn_pieces
-from mlsim.application.techniques.factoring import learn_chunk
-from mlsim.application.techniques.lb4mpi import forget_chunks, note_deviation
-from mlsim.application.techniques.technique_rules import (
+from mlsim.techniques.pe_statistics import ROWS
+from mlsim.techniques.technique_entry import (
     ITERATIONS,
-    LIBRARY_AF,
-    MAF,
     MEMORY,
     PES,
     RULE_NUMBERS,
     RULE_REALS,
+    USER_OBJECT,
     USERS,
+)
+from mlsim.techniques.technique_rules import (
     counts_overhead,
     is_adaptive,
+    learn_measured,
     recursive_size,
     remembers,
     times_iterations,
 )
-from mlsim.application.techniques.user_calls import learn_object
+from mlsim.techniques.user_calls import learn_object
 
 Asker = tuple[int, int, int, int]
 """Who asks for a chunk of what: PEs, technique, the PE that asks, and the address of a technique of the user
@@ -116,19 +115,9 @@ def learn_done(
     size, seconds, waited, pieces = done[0], done[1], done[2], done[4]
     if size == 0:
         return
-    if times_iterations(code):
-        mean = (seconds + (waited if code == MAF else 0.0)) / size
-        between = spread_of(done)
-        if code == LIBRARY_AF:
-            if seconds <= 0.0:
-                return
-            forget_chunks(measured, pe)
-        learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
-        if code == LIBRARY_AF:
-            note_deviation(measured, sums, pe)
-    else:
-        lost = waited if counts_overhead(code) else 0.0
-        learn_chunk(measured, sums, weights, pe, size, (seconds + lost) * share)
+    seconds += waited if counts_overhead(code) else 0.0
+    between = spread_of(done) if times_iterations(code) else 0.0
+    learn_measured(code, measured, sums, weights, pe, size, pieces, seconds, between, share)
 
 
 @inner_kernel

@@ -1,4 +1,4 @@
-"""Guided self-scheduling (GSS) and what builds on it (TAP): chunks from the P-th part of what is left.
+"""Guided self-scheduling (GSS) and its descendants TAP and PLS: chunks from the P-th part of what is left.
 
 The recursive form, ⌈R/P⌉, is one integer division. The straightforward form,
 ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1), must not be computed by ``ceil(pow(...))``: floating
@@ -17,9 +17,25 @@ import math
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel, zeros
-from mlsim.application.techniques.fixed import ROUNDING, ceil_div
+from mlsim.techniques.fixed import ROUNDING, ceil_div, share_size
+from mlsim.techniques.technique_entry import (
+    LEFT,
+    MU,
+    MU_NEEDED,
+    OWN,
+    SIGMA,
+    SIGMA_NEEDED,
+    SIZE,
+    STATISTICS_KEYS,
+    VARIATION,
+    Given,
+    Rule,
+    TechniqueEntry,
+    parameter_keys,
+    ratio,
+)
 
 FRACTION_WORDS = 4
 STEP = 0
@@ -140,6 +156,21 @@ def guided_straightforward_size(guide: Ints, i: int, n: int, p: int) -> int:
     return size
 
 
+_GSS = Rule(size=guided_recursive_size, size_by_step=guided_straightforward_size)
+GSS = TechniqueEntry(
+    code=4,
+    name="GSS",
+    title="guided self-scheduling",
+    recursive="⌈R/P⌉",
+    straightforward="⌈N·(P−1)^i / P^(i+1)⌉",
+    reference="Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4, 4.1",
+    options=parameter_keys("compat"),
+    rule=_GSS,
+    lb4mpi=_GSS,
+    openmp="guided,1",
+)
+
+
 @inner_kernel
 def taper_size(k: float, v: float, most: int) -> int:
     """Return TAP's ⌈k + v²/2 − v·√(2k + v²/4)⌉, from 1 to ``most`` (Lucco 1992; Eleliemy 2021, Eq. 2.5).
@@ -174,3 +205,78 @@ def taper_straightforward_size(guide: Ints, i: int, n: int, p: int, v: float) ->
     for k in range(guide.shape[1] - 1, HEADER, -1):
         value = value / (1 << WORD) + guide[0, k]
     return taper_size(value + guide[0, HEADER] * float(1 << WORD), v, n)
+
+
+def _taper_values(given: Given) -> tuple[float, ...]:
+    return (given.parameters.alpha,)
+
+
+@inner_kernel
+def _prepare_taper(reals: Floats, parameters: Floats) -> None:
+    reals[VARIATION] = parameters[OWN] * parameters[SIGMA] / parameters[MU]
+
+
+@inner_kernel
+def _taper_chunk(reals: Floats, remaining: int, n: int, p: int) -> int:
+    return taper_size(remaining / p, reals[VARIATION], n)
+
+
+@inner_kernel
+def _taper_chunk_by_step(reals: Floats, guide: Ints, i: int, n: int, p: int) -> int:
+    return taper_straightforward_size(guide, i, n, p, reals[VARIATION])
+
+
+TAP = TechniqueEntry(
+    code=5,
+    name="TAP",
+    title="tapering",
+    recursive="⌈k + v²/2 − v·√(2k + v²/4)⌉, k = R/P, v = α·σ/μ",
+    straightforward="the same with k = N·(P−1)^i / P^(i+1)",
+    reference="Lucco 1992; Eleliemy 2021, Eq. 2.5, 4.3",
+    options=(*STATISTICS_KEYS, *parameter_keys("alpha")),
+    rule=Rule(
+        prepare=_prepare_taper,
+        size=_taper_chunk,
+        size_by_step=_taper_chunk_by_step,
+        needs=(SIGMA_NEEDED, MU_NEEDED),
+        values=_taper_values,
+    ),
+)
+
+
+def _static_share(given: Given) -> tuple[float, ...]:
+    return ratio(given.parameters.swr)
+
+
+@inner_kernel
+def _prepare_performance(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    rule[SIZE] = share_size(n, p, int(parameters[OWN]), int(parameters[OWN + 1]))
+    # P·K_0 may not fit in 64 bits
+    rule[LEFT] = n - rule[SIZE] * p if rule[SIZE] <= n // p else 0
+
+
+@inner_kernel
+def _performance_chunk(rule: Ints, i: int, remaining: int, p: int) -> int:
+    return int(rule[SIZE]) if i < p else guided_recursive_size(remaining, p)
+
+
+@inner_kernel
+def _performance_chunk_by_step(rule: Ints, guide: Ints, i: int, p: int) -> int:
+    return int(rule[SIZE]) if i < p else guided_straightforward_size(guide, i - p, int(rule[LEFT]), p)
+
+
+PLS = TechniqueEntry(
+    code=14,
+    name="PLS",
+    title="performance-based loop scheduling",
+    recursive="⌈N·swr/P⌉ for the first P chunks, then ⌈R/P⌉",
+    straightforward="⌈N·swr/P⌉ for the first P chunks, then GSS with i − P and N − P·⌈N·swr/P⌉",
+    reference="Shih, Yang and Tseng 2007; Eleliemy 2021, Eq. 2.13, 4.8",
+    options=parameter_keys("swr"),
+    rule=Rule(
+        prepare=_prepare_performance,
+        size=_performance_chunk,
+        size_by_step=_performance_chunk_by_step,
+        values=_static_share,
+    ),
+)

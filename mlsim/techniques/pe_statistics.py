@@ -1,21 +1,17 @@
-"""Adaptive factoring (AF): chunk sizes from the iteration times that each PE has measured so far.
+"""Statistics of executed chunks, of each PE or node: what techniques that learn within a loop keep.
 
-With μ_q and σ_q² the mean and the variance of the iteration times of PE q, D = Σ σ_q²/μ_q and
-E = (Σ 1/μ_q)^−1, the chunk of PE p is (D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p), rounded down, at least
-one iteration (Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14). The sums run over the PEs that have
-statistics; sum trees keep them, so that a change costs O(log P) and leaves no rounding behind.
+``measured`` and ``sums`` are arrays of one queue, see :func:`new_measurements`. Sum trees keep the sums over
+PEs, so that a change costs O(log P) and leaves no rounding behind.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
-from mlsim.application.iteration_costs import cost_between, is_linear, spread_of_line
-from mlsim.application.techniques.fixed import ceil_div
+from mlsim.techniques.fixed import ceil_div
+from mlsim.techniques.prefix_costs import cost_between, is_linear, spread_of_line
 
 COUNT, MEAN, SPREAD = 0, 1, 2
 # Two more where chunks are timed by pieces.
@@ -24,7 +20,8 @@ ROWS = 5
 """Of measurements of a PE or node."""
 RATE, RISK = 0, 1
 NO_SPREAD = 1e-6
-ROUNDING = 1e-9
+# Of AWF, in the first three rows, chunk k having n_k iterations and t_k seconds: chunks, Σ k·t_k, Σ k·n_k.
+CHUNKS, SECONDS, ITERATIONS = 0, 1, 2
 
 
 @kernel
@@ -41,7 +38,7 @@ def new_measurements(p: int) -> tuple[Floats, Floats]:
         element 1, PE j's term in element width + j. Element 0 of the first row counts those PEs, of the
         second row it sums up the weights they began with (AWF).
 
-    AWF's variants keep other things in the first three rows of ``measured``, see ``weighting.py``.
+    AWF's variants keep other numbers in the first three rows of ``measured``, see ``CHUNKS``.
     """
     width = 1
     while width < p:
@@ -214,35 +211,49 @@ def spread_of_parts(prefix: Floats, first: int, size: int, length: int, each: fl
 
 
 @inner_kernel
-def adaptive_size(
-    measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int, first_size: int
-) -> int:
-    """Return AF's chunk for one PE (Eleliemy 2021, Eq. 2.14).
+def learn_costs(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    prefix: Floats,
+    speed: float,
+    first: int,
+    size: int,
+    waited: float,
+    pieces: int,
+    length: int,
+    each: float,
+) -> None:
+    """Add an executed chunk (size >= 1) to a PE's statistics, timed in ``pieces``; 0: each iteration of it.
 
-    Parameters
-    ----------
-    measured, sums
-        Statistics that are known where the chunk is calculated.
-    pe
-        PE that asked.
-    remaining, n, p
-        Iterations left, iterations of the loop, PEs.
-    first_size
-        Chunk of a PE that has no statistics: no iteration executed, or none that took any time.
-
-    Notes
-    -----
-    As long as any PE has no statistics, D and E do not speak for all, and every chunk is at most
-    ⌈N/2P⌉. A value within 1e-9 (relative) of the next integer counts as that integer, so that the
-    rounding of the statistics costs no iteration.
+    The PE ``waited`` for it [s]; all parts but the last have ``length`` iterations, and ``each`` [s at speed
+    1] is what a part takes besides them.
     """
-    size = first_size
-    if measured[MEAN, pe] > 0.0:
-        d = sums[RISK, 1]
-        work = remaining / sums[RATE, 1]
-        # The printed difference loses its digits where D >> E·R; multiplied out by its conjugate:
-        share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
-        size = int(min(share / measured[MEAN, pe] * (1.0 + ROUNDING), float(remaining)))
-    if sums[0, 0] < p:
-        size = min(size, ceil_div(n, 2 * p))
-    return size
+    if pieces > 0:
+        learn_timed(measured, sums, pe, prefix, speed, first, size, waited, length, each)
+    else:
+        besides = waited + each * size / speed
+        learn_waiting(measured, sums, pe, prefix, speed, first, size, besides)
+
+
+@kernel
+def learn_chunk(measured: Floats, sums: Floats, weights: Floats, pe: int, size: int, seconds: float) -> None:
+    """Add an executed chunk (size >= 1) to a PE's rate; chunks that took no time count as none."""
+    had_none = measured[SECONDS, pe] == 0.0
+    measured[CHUNKS, pe] += 1.0
+    k = measured[CHUNKS, pe]
+    measured[SECONDS, pe] += k * seconds
+    measured[ITERATIONS, pe] += k * size
+    if measured[SECONDS, pe] > 0.0:
+        if had_none:
+            sums[0, 0] += 1.0
+            sums[1, 0] += weights[pe]
+        put(sums, RATE, pe, measured[ITERATIONS, pe] / measured[SECONDS, pe])
+
+
+@inner_kernel
+def learn_chunk_measured(
+    measured: Floats, sums: Floats, weights: Floats, pe: int, size: int, seconds: float, share: float
+) -> None:
+    """Add an executed chunk to a PE's rate, of whose seconds a ``share`` counts."""
+    learn_chunk(measured, sums, weights, pe, size, seconds * share)

@@ -1,4 +1,4 @@
-"""Techniques of fixed chunk sizes, STATIC, SS, FSC and mFSC, and of random ones."""
+"""Techniques of fixed chunk sizes, STATIC, SS, FSC and mFSC, and of random ones, RND."""
 
 from __future__ import annotations
 
@@ -6,7 +6,23 @@ import math
 
 import numpy as np
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
+from mlsim.techniques.technique_entry import (
+    KEY,
+    OVERHEAD,
+    OVERHEAD_NEEDED,
+    OWN,
+    SIGMA,
+    SIGMA_NEEDED,
+    SIZE,
+    SLOPE,
+    Given,
+    Rule,
+    TechniqueEntry,
+    parameter_keys,
+    ratio,
+)
 
 ROUNDING = 1e-12
 
@@ -55,9 +71,45 @@ def static_size(n: int, p: int) -> int:
 
 
 @inner_kernel
-def self_scheduling_size() -> int:
-    """Size SS's chunks: one iteration each (Eleliemy 2021, Eq. 2.2)."""
-    return 1
+def _prepare_static(rule: Ints, n: int, p: int) -> None:
+    rule[SIZE] = static_size(n, p)
+
+
+_COMPAT = parameter_keys("compat")
+_STATIC = Rule(constant=True, prepare=_prepare_static)
+STATIC = TechniqueEntry(
+    code=0,
+    name="STATIC",
+    title="static block scheduling",
+    recursive="⌈N/P⌉; chunk j to PE j",
+    straightforward="⌈N/P⌉; chunk j to PE j",
+    reference="Li et al. 1993; Eleliemy 2021, Eq. 2.1",
+    options=_COMPAT,
+    rule=_STATIC,
+    lb4mpi=_STATIC,
+    openmp="static",
+)
+
+
+@inner_kernel
+def _prepare_self_scheduling(rule: Ints) -> None:
+    """Prepare SS: one iteration per chunk (Eleliemy 2021, Eq. 2.2)."""
+    rule[SIZE] = 1
+
+
+_SS = Rule(constant=True, prepare=_prepare_self_scheduling)
+SS = TechniqueEntry(
+    code=1,
+    name="SS",
+    title="self-scheduling",
+    recursive="1",
+    straightforward="1",
+    reference="Tang and Yew 1986; Eleliemy 2021, Eq. 2.2",
+    options=_COMPAT,
+    rule=_SS,
+    lb4mpi=_SS,
+    openmp="dynamic,1",
+)
 
 
 @inner_kernel
@@ -73,6 +125,27 @@ def fixed_size(n: int, p: int, sigma: float, overhead: float) -> int:
 
 
 @inner_kernel
+def _prepare_fixed(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    rule[SIZE] = fixed_size(n, p, parameters[SIGMA], parameters[OVERHEAD])
+
+
+_FSC = Rule(
+    constant=True, prepare=_prepare_fixed, needs=(SIGMA_NEEDED._replace(positive=True), OVERHEAD_NEEDED)
+)
+FSC = TechniqueEntry(
+    code=2,
+    name="FSC",
+    title="fixed size chunking",
+    recursive="⌈(√2·N·h / (σ·P·√(ln P)))^(2/3)⌉; N if P = 1",
+    straightforward="the same",
+    reference="Kruskal and Weiss 1985; Eleliemy 2021, Eq. 2.3, with the exponent that is missing there",
+    options=parameter_keys("overhead", "sigma", "statistics", "compat"),
+    rule=_FSC,
+    lb4mpi=_FSC,
+)
+
+
+@inner_kernel
 def modified_fixed_size(n: int, p: int) -> int:
     """Size mFSC's chunks: ⌊0.55 + t·ln 2 / ln t⌋ with t = ⌈N/P⌉ (Banicescu, Ciorba and Srivastava 2013).
 
@@ -81,6 +154,25 @@ def modified_fixed_size(n: int, p: int) -> int:
     """
     t = ceil_div(n, p)
     return int(0.55 + t * math.log(2.0) / math.log(t)) if t > 1 else 1
+
+
+@inner_kernel
+def _prepare_modified(rule: Ints, n: int, p: int) -> None:
+    rule[SIZE] = modified_fixed_size(n, p)
+
+
+_MFSC = Rule(constant=True, prepare=_prepare_modified)
+MFSC = TechniqueEntry(
+    code=3,
+    name="mFSC",
+    title="modified fixed size chunking",
+    recursive="⌊0.55 + t·ln 2 / ln t⌋, t = ⌈N/P⌉; 1 if t = 1",
+    straightforward="the same",
+    reference="Banicescu, Ciorba and Srivastava 2013",
+    options=_COMPAT,
+    rule=_MFSC,
+    lb4mpi=_MFSC,
+)
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -113,3 +205,40 @@ def random_size(i: int, low: int, high: int, key: int) -> int:
     """
     bits = np.uint64(_mixed(np.int64(np.uint64(key) + np.uint64(i + 1) * _GOLDEN)))  # type: ignore[arg-type]  # as above
     return int(np.int64(bits >> np.uint64(1))) % (high - low + 1) + low
+
+
+# Places of RND's own values.
+_LOW, _HIGH, _SEED_LOW, _SEED_HIGH = OWN, OWN + 2, OWN + 4, OWN + 5
+_SEED_BITS = 32
+
+
+def _random_values(given: Given) -> tuple[float, ...]:
+    """Return the bounds as ratios, and the lower 32 and the upper bits of the seed."""
+    low, high = ratio(given.parameters.random_from), ratio(given.parameters.random_to)
+    return (*low, *high, given.seed % (1 << _SEED_BITS), given.seed >> _SEED_BITS)
+
+
+@inner_kernel
+def _prepare_random(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    rule[KEY] = random_key(int(parameters[_SEED_LOW]), int(parameters[_SEED_HIGH]))
+    low = share_size(n, p, int(parameters[_LOW]), int(parameters[_LOW + 1]))
+    high = share_size(n, p, int(parameters[_HIGH]), int(parameters[_HIGH + 1]))
+    rule[SIZE] = max(low, 1)
+    rule[SLOPE] = max(high, 1)
+
+
+@inner_kernel
+def _random_chunk(rule: Ints, i: int) -> int:
+    return random_size(i, rule[SIZE], rule[SLOPE], rule[KEY])
+
+
+RND = TechniqueEntry(
+    code=13,
+    name="RND",
+    title="random",
+    recursive="uniform in ⌈N·random_from/P⌉ ≥ 1 … ⌈N·random_to/P⌉, by the seed and i alone",
+    straightforward="the same",
+    reference="Ciorba, Iwainsky and Buder 2018; Eleliemy 2021, Eq. 2.12",
+    options=("seed", *parameter_keys("random_from", "random_to")),
+    rule=Rule(prepare=_prepare_random, size=_random_chunk, size_by_step=_random_chunk, values=_random_values),
+)

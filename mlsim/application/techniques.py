@@ -1,47 +1,59 @@
-"""Techniques by name, with the scenario's parameters, as kernels take them."""
+"""Techniques by name, with the scenario's parameters, and their chunk sizes in order."""
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
-from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.application import technique_settings
-from mlsim.application.technique_catalogue import TECHNIQUES
-from mlsim.application.technique_settings import RuleSettings
 from mlsim.errors import InputError
 from mlsim.scenario import (
     Compat,
     ParametersConfig,
     Statistics,
     Technique,
-    WeighedSize,
     WeightSource,
     lacking_parameters,
     parameters_of,
     split_technique,
     user_function,
 )
+from mlsim.techniques import TECHNIQUES
+from mlsim.techniques.guided import FRACTION_WORDS, new_guide
+from mlsim.techniques.technique_entry import (
+    ADDRESS,
+    LB4MPI,
+    MU,
+    OF_LB4MPI,
+    OF_USER,
+    OVERHEAD,
+    OWN,
+    PARAMETERS,
+    PIECES,
+    RAISED,
+    SIGMA,
+    UNTIMED,
+    USER_OBJECT,
+    Given,
+    RuleSettings,
+)
+from mlsim.techniques.technique_rules import (
+    RULES,
+    is_adaptive,
+    needs_remaining,
+    new_rule,
+    recursive_size,
+    remembers,
+    reset_rule,
+    straightforward_size,
+)
 
-_SEED_BITS = 32
-_DENOMINATOR = 10**9
 WEIGHTED = frozenset(
     name for name, entry in TECHNIQUES.items() if "application.parameters.weights" in entry.options
 )
 """Techniques that weigh the PEs."""
-
-
-_WITHOUT_MEMORY = ("STATIC", "SS", "FSC", "mFSC", "GSS", "TSS")
-"""Techniques that need to know no more where LB4MPI sizes them."""
-
-
-_TIMED = (Technique.AF, Technique.MAF)
-_OF_STATISTICS = (Technique.FSC, Technique.TAP, Technique.FAC, Technique.BOLD)
-"""Techniques that are given what iterations take, and by how much that varies."""
 
 
 class Choice(NamedTuple):
@@ -66,23 +78,23 @@ class Choice(NamedTuple):
     @property
     def of_user(self) -> bool:
         """Whether it is one of the user's own."""
-        return self.code in technique_settings.OF_USER
+        return self.code in OF_USER
 
     @property
     def is_object(self) -> bool:
         """Whether it is a class of the user, which has a memory."""
-        return self.code == technique_settings.USER_OBJECT
+        return self.code == USER_OBJECT
 
     @property
     def of_lb4mpi(self) -> bool:
         """Whether it sizes chunks as LB4MPI does."""
-        return bool(self.parameters[technique_settings.OF_LB4MPI])
+        return bool(self.parameters[OF_LB4MPI])
 
     @property
     def times_iterations(self) -> bool:
         """Whether it learns from the times of single iterations, or of few."""
         if not self.is_object:
-            return self.name in _TIMED
+            return RULES[self.code].times_iterations
         from mlsim.application.user_technique import compile_technique
 
         function = user_function(self.name)
@@ -99,11 +111,7 @@ class Choice(NamedTuple):
     def wrong_size(self, rule: RuleSettings, n: int, p: int) -> InputError:
         """Return what a technique of the user did wrong, after a kernel stopped because of it."""
         step, pe, size = rule.bad_size.tolist()
-        did = (
-            "raised an exception"
-            if size == technique_settings.RAISED
-            else f"gave a chunk of {size} iterations"
-        )
+        did = "raised an exception" if size == RAISED else f"gave a chunk of {size} iterations"
         return InputError(
             f"technique {self.name}: in a loop of {n} iterations on {p} PEs it {did} at step {step} for PE "
             f"{pe}; allowed: a whole number, 1 or more"
@@ -150,13 +158,12 @@ def choose(
     choices = []
     for name in names:
         code, address = _code(name, parameters.compat)
-        column = np.zeros(technique_settings.PARAMETERS)
-        _fill(column, name, parameters, first_chunk, seed, prefix, n)
-        column[technique_settings.ADDRESS] = address
+        column = _column(code, name, Given(parameters, first_chunk, seed), prefix, n)
+        column[ADDRESS] = address
         # More than the loop is long means no more than that, and stays clear of the integers' end.
         least = min(min_chunk, n + 1)
         choice = Choice(name, code, least, column, first_weights(name, parameters, speed))
-        column[technique_settings.PIECES] = pieces if choice.times_iterations else technique_settings.UNTIMED
+        column[PIECES] = pieces if choice.times_iterations else UNTIMED
         choices.append(choice)
     return tuple(choices)
 
@@ -164,7 +171,8 @@ def choose(
 def reads_each_cost(technique: str) -> bool:
     """Whether a technique, or one of two, needs what each iteration costs, not what chunks of them do."""
     names = map(canonical, split_technique(technique))
-    return any(name in _TIMED or name in _OF_STATISTICS or user_function(name) is not None for name in names)
+    rules = [None if user_function(name) else TECHNIQUES[name].rule for name in names]
+    return any(rule is None or rule.times_iterations or rule.needs_statistics for rule in rules)
 
 
 def check_technique(technique: str) -> None:
@@ -193,65 +201,38 @@ def canonical(name: str) -> str:
 
 
 def _code(name: str, compat: Compat) -> tuple[int, int]:
-    """Return a technique's code, and the address of its rule if it is one of the user."""
+    """Return a technique's code, and the address of its rule if it is user-defined."""
     function = user_function(name)
     if function is None:
-        if compat is Compat.LB4MPI and name not in _WITHOUT_MEMORY:
-            same = Technique.FAC2 if name == Technique.FAC else name
-            return technique_settings.LB4MPI + TECHNIQUES[same].code, 0
-        return TECHNIQUES[name].code, 0
+        entry = TECHNIQUES[name]
+        library = LB4MPI + entry.code
+        return (library if compat is Compat.LB4MPI and library in RULES else entry.code), 0
     from mlsim.application.user_technique import compile_technique
 
     compiled = compile_technique(*function, parameters_of(name))
     return compiled.code, compiled.address
 
 
-def _fill(
-    column: Floats,
-    name: str,
-    parameters: ParametersConfig,
-    first_chunk: float,
-    seed: int,
-    prefix: Floats,
-    n: int,
-) -> None:
-    """Write the parameters into their places."""
-    column[technique_settings.FIRST_NUMERATOR], column[technique_settings.FIRST_DENOMINATOR] = _ratio(
-        first_chunk
-    )
-    column[technique_settings.STATIC_NUMERATOR], column[technique_settings.STATIC_DENOMINATOR] = _ratio(
-        parameters.swr
-    )
-    column[technique_settings.LOW_NUMERATOR], column[technique_settings.LOW_DENOMINATOR] = _ratio(
-        parameters.random_from
-    )
-    column[technique_settings.HIGH_NUMERATOR], column[technique_settings.HIGH_DENOMINATOR] = _ratio(
-        parameters.random_to
-    )
-    column[technique_settings.SIGMA], column[technique_settings.MU] = _statistics(name, parameters, prefix, n)
-    column[technique_settings.OVERHEAD] = parameters.overhead or 0.0
-    column[technique_settings.ALPHA] = parameters.alpha
-    column[technique_settings.BATCHES] = parameters.batches or 0
-    column[technique_settings.GEOMETRIC] = parameters.growth == "geometric"
-    column[technique_settings.OF_BATCH] = parameters.awf_chunk is WeighedSize.BATCH
-    column[technique_settings.OF_LB4MPI] = parameters.compat is Compat.LB4MPI
-    column[technique_settings.SEED_LOW] = seed % (1 << _SEED_BITS)
-    column[technique_settings.SEED_HIGH] = seed >> _SEED_BITS
+def _column(code: int, name: str, given: Given, prefix: Floats, n: int) -> Floats:
+    """Return the parameters in their places, all but the address and the parts that are timed."""
+    column = np.zeros(PARAMETERS)
+    column[SIGMA], column[MU] = _statistics(code, name, given.parameters, prefix, n)
+    column[OVERHEAD] = given.parameters.overhead or 0.0
+    column[OF_LB4MPI] = given.parameters.compat is Compat.LB4MPI
+    values = RULES[code].values
+    if values is not None:
+        own = values(given)
+        column[OWN : OWN + len(own)] = own
+    return column
 
 
-@cache
-def _ratio(share: float) -> tuple[int, int]:
-    """Return a share as the fraction of its decimal digits: 0.1 is a tenth; one of 30 rounds up to 3."""
-    ratio = Fraction(repr(float(share))).limit_denominator(_DENOMINATOR)
-    return ratio.numerator, ratio.denominator
-
-
-def _statistics(name: str, parameters: ParametersConfig, prefix: Floats, n: int) -> tuple[float, float]:
+def _statistics(
+    code: int, name: str, parameters: ParametersConfig, prefix: Floats, n: int
+) -> tuple[float, float]:
     """Return σ and μ of the iteration times [s]."""
-    if name not in _OF_STATISTICS:
+    needs = {need.key: need for need in RULES[code].needs}
+    if "sigma" not in needs:
         return 0.0, 0.0
-    if parameters.compat is Compat.LB4MPI and name == Technique.FAC:
-        return 0.0, 0.0  # it is FAC2 there
     if parameters.statistics is not Statistics.PROFILED:
         return parameters.sigma or 0.0, parameters.mu or 0.0
     if n == 0:
@@ -265,13 +246,13 @@ def _statistics(name: str, parameters: ParametersConfig, prefix: Floats, n: int)
         sigma, mu = float(costs.std()), float(costs.mean())
     if sigma <= _NOISE * mu:
         sigma = 0.0
-    if name == Technique.FSC and sigma == 0.0:
+    if sigma == 0.0 and needs["sigma"].positive:
         raise InputError(
-            f"technique FSC on a loop of {n} iterations: all cost the same, so "
-            "application.parameters.statistics: profiled gives sigma 0, by which FSC divides; allowed: costs "
-            "that differ, or statistics: given"
+            f"technique {name} on a loop of {n} iterations: all cost the same, so "
+            "application.parameters.statistics: profiled gives sigma 0, by which "
+            f"{name} divides; allowed: costs that differ, or statistics: given"
         )
-    if name != Technique.FSC and mu == 0.0:
+    if mu == 0.0 and "mu" in needs:
         raise InputError(
             f"technique {name} on a loop of {n} iterations: all cost nothing, so "
             "application.parameters.statistics: profiled gives mu 0, by which it divides"
@@ -324,3 +305,106 @@ def _read_only(values: Floats) -> Floats:
     column = np.ascontiguousarray(values, dtype=np.float64).view()
     column.flags.writeable = False
     return column
+
+
+Form = Literal["recursive", "straightforward"]
+
+_MOST_ITERATIONS = 1 << 62
+_MOST_PES = (1 << 31) - 1
+
+
+def sequence(
+    technique: str,
+    n: int,
+    p: int,
+    form: Form = "recursive",
+    min_chunk: int = 1,
+    parameters: ParametersConfig | None = None,
+    seed: int = 0,
+) -> list[int]:
+    """List a technique's chunk sizes, as if steps claimed their iterations in order and PEs took turns.
+
+    Parameters
+    ----------
+    technique
+        Name of a technique, upper and lower case being the same, or ``./file.py:function``.
+    n, p
+        Iterations (0 to 2^62) and PEs (1 to 2^31 − 1).
+    form
+        ``recursive``: from what is left, as CCA does. ``straightforward``: from the step, as DCA does.
+    min_chunk
+        Least chunk, but for the last one.
+    parameters
+        What techniques are given; None: the defaults. PEs count as equally fast.
+    seed
+        For RND.
+
+    Raises
+    ------
+    InputError
+        For an unknown technique, numbers out of range, missing parameters, and techniques whose sizes follow
+        measured times or the clock.
+
+    Examples
+    --------
+    >>> sequence("GSS", 10, 4)
+    [3, 2, 2, 1, 1, 1]
+    >>> sequence("GSS", 10, 4, "straightforward")
+    [3, 2, 2, 2, 1]
+    """
+    _check(n, p, form, min_chunk)
+    chosen = ParametersConfig() if parameters is None else parameters
+    if chosen.statistics is Statistics.PROFILED:
+        raise InputError("statistics: profiled: there are no costs without a loop; give sigma and mu")
+    name = _one(technique)
+    weighed = p if name in WEIGHTED else 1
+    (choice,) = choose(name, np.ones(weighed), np.zeros(1), chosen, 0.1, 1, seed)
+    if remembers(choice.code):
+        learns = is_adaptive(choice.code)
+        by = "measured iteration times" if learns else "the time and the chunks under way"
+        raise InputError(f"technique: {choice.name} sizes chunks by {by}; simulate a loop to see them")
+    if form == "straightforward" and needs_remaining(choice.code):
+        raise InputError(
+            f"technique: {choice.name} reads what remains and has no straightforward form; allowed: recursive"
+        )
+    return _sizes(choice, n, p, form, min_chunk)
+
+
+def _sizes(choice: Choice, n: int, p: int, form: Form, min_chunk: int) -> list[int]:
+    settings = choice.settings()
+    (rule, reals), guide = new_rule(), new_guide(FRACTION_WORDS)
+    reset_rule(rule, reals, choice.code, n, p, min_chunk, settings.parameters)
+    weights, unmeasured, unsummed = choice.weights, np.zeros((3, 1)), np.zeros((2, 2))
+    sizes: list[int] = []
+    remaining = n
+    while remaining > 0:
+        step, pe = len(sizes), len(sizes) % p
+        if form == "recursive":
+            size = recursive_size(rule, reals, weights, unmeasured, unsummed, step, remaining, pe, 0.0)
+        else:
+            size = min(straightforward_size(rule, reals, guide, weights, step, pe), remaining)
+        if size < 1:
+            settings.bad_size[:] = step, pe, size
+            raise choice.wrong_size(settings, n, p)
+        sizes.append(int(size))
+        remaining -= size
+    return sizes
+
+
+def _one(technique: str) -> str:
+    names = split_technique(technique)
+    if len(names) != 1:
+        raise InputError(f"technique: {technique} names {len(names)}; allowed: one")
+    return canonical(names[0])
+
+
+def _check(n: int, p: int, form: str, min_chunk: int) -> None:
+    """Raise an InputError that says what is wrong."""
+    if form not in ("recursive", "straightforward"):
+        raise InputError(f"form: {form!r} is not known; allowed: recursive, straightforward")
+    if not 0 <= n <= _MOST_ITERATIONS:
+        raise InputError(f"N: {n} iterations; allowed: 0 to 2^62")
+    if not 1 <= p <= _MOST_PES:
+        raise InputError(f"P: {p} PEs; allowed: 1 to {_MOST_PES}")
+    if not 1 <= min_chunk <= _MOST_ITERATIONS:
+        raise InputError(f"min_chunk: {min_chunk}; allowed: 1 to 2^62")

@@ -8,19 +8,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
-from mlsim.application.technique_settings import ADDRESS, PIECES, USER_OBJECT, RuleSettings
-from mlsim.application.techniques.adaptive import (
-    RATE,
-    RISK,
-    ROWS,
-    new_measurements,
-    put,
-    spread_of_parts,
-    timed_length,
-)
-from mlsim.application.techniques.fixed import random_key
-from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
-from mlsim.application.techniques.rma_state import (
+from mlsim.application.rma_state import (
     END,
     KNOWN,
     NOTHING,
@@ -34,13 +22,30 @@ from mlsim.application.techniques.rma_state import (
     spread_of,
     take_shared,
 )
-from mlsim.application.techniques.technique_rules import (
+from mlsim.techniques.fixed import random_key
+from mlsim.techniques.guided import FRACTION_WORDS, new_guide
+from mlsim.techniques.pe_statistics import (
+    RATE,
+    RISK,
+    ROWS,
+    new_measurements,
+    put,
+    spread_of_parts,
+    timed_length,
+)
+from mlsim.techniques.technique_entry import (
+    ADDRESS,
     ITERATIONS,
     KEY,
     MEMORY,
     PES,
+    PIECES,
     RULE_REALS,
+    USER_OBJECT,
     USERS,
+    RuleSettings,
+)
+from mlsim.techniques.technique_rules import (
     counts_overhead,
     is_adaptive,
     learn,
@@ -51,7 +56,7 @@ from mlsim.application.techniques.technique_rules import (
     reset_rule,
     times_iterations,
 )
-from mlsim.application.techniques.user_calls import (
+from mlsim.techniques.user_calls import (
     begin_object,
     gather_chunk,
     learn_object,

@@ -1,0 +1,33 @@
+"""Techniques: the rules for chunk sizes, one record each, with their compiled functions.
+
+To add a technique, add a module with a :class:`TechniqueEntry` to this package; nothing else names it.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType
+
+from mlsim.techniques.technique_entry import TechniqueEntry
+
+__all__ = ["TECHNIQUES", "TechniqueEntry"]
+
+_SWITCH = "technique_rules"
+"""Is made of the records, when a kernel needs it."""
+
+
+def _found() -> list[TechniqueEntry]:
+    """Return the records of all modules of this package, in the order of their codes."""
+    modules = [
+        import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != _SWITCH
+    ]
+    entries = {
+        value.code: value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, TechniqueEntry)
+    }
+    return [entries[code] for code in sorted(entries)]
+
+
+TECHNIQUES = MappingProxyType({entry.name: entry for entry in _found()})
+"""Every technique by name, in the order of the kernels' codes."""

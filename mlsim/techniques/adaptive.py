@@ -1,0 +1,169 @@
+"""Adaptive factoring (AF, mAF): chunk sizes from the iteration times that each PE has measured so far.
+
+With μ_q and σ_q² the mean and the variance of the iteration times of PE q, D = Σ σ_q²/μ_q and
+E = (Σ 1/μ_q)^−1, the chunk of PE p is (D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p), rounded down, at least
+one iteration (Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14). The sums run over the PEs that have
+statistics.
+"""
+
+from __future__ import annotations
+
+import math
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import inner_kernel
+from mlsim.techniques.fixed import ceil_div, share_size
+from mlsim.techniques.lb4mpi import AF_RULE
+from mlsim.techniques.pe_statistics import MEAN, RATE, RISK, learn_costs, learn_pieces
+from mlsim.techniques.prefix_costs import cost_between
+from mlsim.techniques.technique_entry import (
+    OWN,
+    SIZE,
+    Given,
+    Rule,
+    TechniqueEntry,
+    parameter_keys,
+    ratio,
+)
+
+ROUNDING = 1e-9
+
+
+@inner_kernel
+def adaptive_size(
+    measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int, first_size: int
+) -> int:
+    """Return AF's chunk for one PE (Eleliemy 2021, Eq. 2.14).
+
+    Parameters
+    ----------
+    measured, sums
+        Statistics that are known where the chunk is calculated.
+    pe
+        PE that asked.
+    remaining, n, p
+        Iterations left, iterations of the loop, PEs.
+    first_size
+        Chunk of a PE that has no statistics: no iteration executed, or none that took any time.
+
+    Notes
+    -----
+    As long as any PE has no statistics, D and E do not speak for all, and every chunk is at most
+    ⌈N/2P⌉. A value within 1e-9 (relative) of the next integer counts as that integer, so that the
+    rounding of the statistics costs no iteration.
+    """
+    size = first_size
+    if measured[MEAN, pe] > 0.0:
+        d = sums[RISK, 1]
+        work = remaining / sums[RATE, 1]
+        # The printed difference loses its digits where D >> E·R; multiplied out by its conjugate:
+        share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
+        size = int(min(share / measured[MEAN, pe] * (1.0 + ROUNDING), float(remaining)))
+    if sums[0, 0] < p:
+        size = min(size, ceil_div(n, 2 * p))
+    return size
+
+
+def _first_share(given: Given) -> tuple[float, ...]:
+    return ratio(given.first_chunk)
+
+
+@inner_kernel
+def _prepare_adaptive(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    rule[SIZE] = share_size(n, p, int(parameters[OWN]), int(parameters[OWN + 1]))
+
+
+@inner_kernel
+def _adaptive_chunk(
+    rule: Ints, measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int
+) -> int:
+    return adaptive_size(measured, sums, pe, remaining, n, p, rule[SIZE])
+
+
+@inner_kernel
+def _learn_adaptive(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    prefix: Floats,
+    speed: float,
+    first: int,
+    size: int,
+    pieces: int,
+    length: int,
+    each: float,
+) -> None:
+    learn_costs(measured, sums, pe, prefix, speed, first, size, 0.0, pieces, length, each)
+
+
+@inner_kernel
+def _learn_with_overhead(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    prefix: Floats,
+    speed: float,
+    first: int,
+    size: int,
+    seconds: float,
+    pieces: int,
+    length: int,
+    each: float,
+) -> None:
+    """Learn a chunk of ``seconds`` from asking to its end: the wait is shared by its iterations."""
+    spent = cost_between(prefix, first, first + size) + each * ceil_div(size, length)
+    waited = seconds - spent / speed
+    learn_costs(measured, sums, pe, prefix, speed, first, size, waited, pieces, length, each)
+
+
+@inner_kernel
+def _learn_measured(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    size: int,
+    pieces: int,
+    seconds: float,
+    between: float,
+    share: float,
+) -> None:
+    mean = seconds / size
+    learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
+
+
+_MEASURES = parameter_keys("first_chunk", "pieces")
+AF = TechniqueEntry(
+    code=20,
+    name="AF",
+    title="adaptive factoring",
+    recursive="⌊(D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p)⌋, D = Σ σ²/μ, E = 1/Σ(1/μ), measured a PE; "
+    "until a PE has statistics ⌈first_chunk·N/P⌉, until all have at most ⌈N/2P⌉",
+    reference="Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14",
+    options=(*parameter_keys("compat"), *_MEASURES),
+    rule=Rule(
+        prepare=_prepare_adaptive,
+        size=_adaptive_chunk,
+        learn=_learn_adaptive,
+        learn_measured=_learn_measured,
+        times_iterations=True,
+        values=_first_share,
+    ),
+    lb4mpi=AF_RULE,
+)
+MAF = TechniqueEntry(
+    code=21,
+    name="mAF",
+    title="adaptive factoring, with overhead",
+    recursive="AF, the times from asking for a chunk to its end, the same for each of its iterations on top",
+    reference="Korndörfer et al. 2022 (LB4OMP)",
+    options=_MEASURES,
+    rule=Rule(
+        prepare=_prepare_adaptive,
+        size=_adaptive_chunk,
+        learn=_learn_with_overhead,
+        learn_measured=_learn_measured,
+        times_iterations=True,
+        counts_overhead=True,
+        values=_first_share,
+    ),
+)

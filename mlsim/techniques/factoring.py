@@ -1,0 +1,326 @@
+"""Factoring, FAC, FAC2 and WF, and factoring with weights that are learned, AWF and AWF-B to AWF-E."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import inner_kernel
+from mlsim.techniques.fixed import ceil_div, round_up
+from mlsim.techniques.lb4mpi import (
+    BATCH_BREAKS_RULE,
+    BATCH_RULE,
+    CHUNK_BREAKS_RULE,
+    CHUNK_RULE,
+    FAC2_RULE,
+    WEIGHTED_RULE,
+)
+from mlsim.techniques.pe_statistics import ITERATIONS, RATE, SECONDS, learn_chunk, learn_chunk_measured
+from mlsim.techniques.technique_entry import (
+    BATCH,
+    LEFT,
+    MU,
+    MU_NEEDED,
+    OWN,
+    PREVIOUS,
+    SIGMA,
+    SIGMA_NEEDED,
+    SLOPE,
+    STATISTICS_KEYS,
+    VARIATION,
+    Given,
+    Rule,
+    TechniqueEntry,
+    parameter_keys,
+)
+
+_BITS = 62
+_NOISE = 1e-9
+
+
+@inner_kernel
+def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
+    """Return FAC's ⌈R/(x·P)⌉, the chunk of a batch at whose start R >= 1 iterations are left.
+
+    With b = P·σ/(2μ√R): x = 1 + b² + b√(b²+2) in the first batch, 2 + b² + b√(b²+4) in later ones
+    (Hummel, Schonberg and Flynn 1992). In double precision, see :func:`round_up`.
+
+    Parameters
+    ----------
+    batch
+        Number of the batch, from 0.
+    remaining, p
+        Iterations left, PEs.
+    variation
+        σ/μ of the iteration times.
+    """
+    b = p * variation / (2.0 * math.sqrt(remaining))
+    least, inner = (1.0, 2.0) if batch == 0 else (2.0, 4.0)
+    x = least + b * b + b * math.sqrt(b * b + inner)
+    return max(round_up(remaining / (x * p), remaining), 1)
+
+
+@inner_kernel
+def _prepare_factoring(rule: Ints, reals: Floats, parameters: Floats) -> None:
+    reals[VARIATION] = parameters[SIGMA] / parameters[MU]
+    rule[BATCH] = -1
+
+
+@inner_kernel
+def _factoring_chunk(rule: Ints, reals: Floats, i: int, remaining: int, p: int) -> int:
+    if i % p == 0:
+        rule[PREVIOUS] = factoring_size(i // p, remaining, p, reals[VARIATION])
+    return int(rule[PREVIOUS])
+
+
+@inner_kernel
+def _factoring_chunk_by_step(rule: Ints, reals: Floats, i: int, n: int, p: int) -> int:
+    """Return FAC's chunk by the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 when nothing is left."""
+    batch = i // p
+    if rule[BATCH] < 0 or batch < rule[BATCH]:
+        rule[BATCH] = 0
+        rule[LEFT] = n
+        rule[PREVIOUS] = factoring_size(0, max(rule[LEFT], 1), p, reals[VARIATION])
+    while rule[BATCH] < batch and rule[LEFT] > 0:
+        # P·K_b may not fit in 64 bits
+        size = rule[PREVIOUS]
+        rule[LEFT] = rule[LEFT] - p * size if size <= rule[LEFT] // p else 0
+        rule[BATCH] += 1
+        rule[PREVIOUS] = 1
+        if rule[LEFT] > 0:
+            rule[PREVIOUS] = factoring_size(rule[BATCH], rule[LEFT], p, reals[VARIATION])
+    return int(rule[PREVIOUS])
+
+
+FAC = TechniqueEntry(
+    code=7,
+    name="FAC",
+    title="factoring, mFAC likewise",
+    recursive="⌈R/(x·P)⌉ at the start of a batch, then the same again P−1 times; B = P·σ/(2μ√R), "
+    "x = 1 + B² + B·√(B²+2) in the first batch, then 2 + B² + B·√(B²+4)",
+    straightforward="the same, R by following the batches from N",
+    reference="Hummel, Schonberg and Flynn 1992; Eleliemy 2021, §2.1",
+    options=(*STATISTICS_KEYS, *parameter_keys("compat")),
+    aliases=("mFAC",),  # FAC where PEs follow its batches by a counter
+    rule=Rule(
+        prepare=_prepare_factoring,
+        size=_factoring_chunk,
+        size_by_step=_factoring_chunk_by_step,
+        needs=(SIGMA_NEEDED, MU_NEEDED),
+    ),
+    lb4mpi=FAC2_RULE,
+)
+
+
+@inner_kernel
+def factoring_recursive_size(i: int, remaining: int, p: int, previous: int) -> int:
+    """Return FAC2's chunk by what is left: ⌈R/2P⌉ at the start of a batch, else the former chunk.
+
+    Hummel, Schonberg and Flynn 1992; Eleliemy 2021, Eq. 2.7. Rounded up: rounded down as printed
+    there, R < 2P would give chunks of no iterations.
+    """
+    return factoring_each_size(remaining, p) if i % p == 0 else previous
+
+
+@inner_kernel
+def factoring_each_size(remaining: int, p: int) -> int:
+    """Return half of an equal share of what is left, ⌈R/2P⌉: what AWF-C and AWF-E weigh at every request.
+
+    So do LB4MPI and LB4OMP, which have no batches under these techniques.
+    """
+    return ceil_div(remaining, 2 * p)
+
+
+@inner_kernel
+def factoring_straightforward_size(i: int, n: int, p: int) -> int:
+    """Return FAC2's chunk by the step alone: ⌈N/(P·2^(b+1))⌉, b = ⌊i/P⌋ (Eleliemy 2021, Eq. 4.2)."""
+    halvings = i // p + 1
+    if halvings > _BITS:
+        return 1
+    # ⌈N/(P·2^h)⌉ = ⌈⌈N/2^h⌉/P⌉, which needs no product that could overflow
+    return ceil_div(ceil_div(n, 1 << halvings), p)
+
+
+@inner_kernel
+def _halving_chunk(rule: Ints, i: int, remaining: int, p: int) -> int:
+    rule[PREVIOUS] = factoring_recursive_size(i, remaining, p, rule[PREVIOUS])
+    return int(rule[PREVIOUS])
+
+
+FAC2 = TechniqueEntry(
+    code=8,
+    name="FAC2",
+    title="factoring by halves",
+    recursive="⌈R/2P⌉ at the start of a batch, then the same again P−1 times",
+    straightforward="⌈N / (P·2^(b+1))⌉",
+    reference="Hummel, Schonberg and Flynn 1992; Eleliemy 2021, Eq. 2.7, 4.2",
+    options=parameter_keys("compat"),
+    rule=Rule(size=_halving_chunk, size_by_step=factoring_straightforward_size),
+    lb4mpi=FAC2_RULE,
+)
+
+
+@inner_kernel
+def weighted_size(size: int, weight: float, n: int) -> int:
+    """WF: ⌈w·K⌉, K the chunk of FAC2, at most N (Hummel, Schmidt, Uma and Wein 1996; Eleliemy 2021, Eq. 2.8).
+
+    A value less than 1e-9 (relative) above an integer counts as that integer: weights are scaled or
+    measured, and rounded thereby. From 10^9 on that is every value, which is rounded down then: no more than
+    an iteration is lost. A weight of 1 changes nothing, also where floating point does not hold the size.
+    """
+    if weight == 1.0:
+        return min(size, n)
+    value = size * weight
+    if value * _NOISE >= 1.0:
+        return int(value) if value < n else n
+    return math.ceil(value * (1.0 - _NOISE)) if value < n else n
+
+
+@inner_kernel
+def _weighted_chunk(rule: Ints, weights: Floats, i: int, remaining: int, pe: int, n: int, p: int) -> int:
+    return weighted_size(_halving_chunk(rule, i, remaining, p), float(weights[pe]), n)
+
+
+@inner_kernel
+def _weighted_chunk_by_step(weights: Floats, i: int, pe: int, n: int, p: int) -> int:
+    return weighted_size(factoring_straightforward_size(i, n, p), weights[pe], n)
+
+
+_WF = Rule(size=_weighted_chunk, size_by_step=_weighted_chunk_by_step)
+WF = TechniqueEntry(
+    code=9,
+    name="WF",
+    title="weighted factoring, WF2 likewise",
+    recursive="⌈w_p·K⌉, K FAC2's chunk, w_p the weight of the PE, Σ w = P",
+    straightforward="the same with FAC2's form",
+    reference="Hummel, Schmidt, Uma and Wein 1996; Eleliemy 2021, Eq. 2.8",
+    options=parameter_keys("weights", "compat"),
+    aliases=("WF2",),  # WF as it is built on FAC2
+    rule=_WF,
+    lb4mpi=WEIGHTED_RULE,
+)
+
+_LEARNED = "weights that each PE's measured times give, w_p = P·r_p / Σ r, r = (Σ k·n_k) / (Σ k·t_k)"
+AWF = TechniqueEntry(
+    code=15,
+    name="AWF",
+    title="adaptive weighted factoring",
+    recursive=f"WF, with {_LEARNED}, n_k iterations in t_k s, in time step k",
+    straightforward="WF's, with the weights of the time step",
+    reference="Banicescu, Velusamy and Devaprasad 2003; Eleliemy 2021, §2.1",
+    options=(*parameter_keys("weights", "compat"), "application.time_steps"),
+    rule=_WF,
+    lb4mpi=WEIGHTED_RULE,
+)
+
+
+@inner_kernel
+def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> float:
+    """Return the weight of a PE from all that has been measured so far (AWF-C, AWF-E)."""
+    if measured[SECONDS, pe] == 0.0:
+        return float(weights[pe])
+    return float(sums[1, 0] * (measured[ITERATIONS, pe] / measured[SECONDS, pe]) / sums[RATE, 1])
+
+
+@inner_kernel
+def learn_weights(measured: Floats, sums: Floats, weights: Floats) -> None:
+    """Adopt all weights measured so far (AWF-B, AWF-D)."""
+    for pe in range(len(weights)):
+        weights[pe] = learned_weight(measured, sums, weights, pe)
+
+
+@inner_kernel
+def _chunk_by_batch_weights(
+    rule: Ints,
+    weights: Floats,
+    measured: Floats,
+    sums: Floats,
+    i: int,
+    remaining: int,
+    pe: int,
+    n: int,
+    p: int,
+) -> int:
+    size = _halving_chunk(rule, i, remaining, p)
+    if i % p == 0:
+        learn_weights(measured, sums, weights)
+    return weighted_size(size, float(weights[pe]), n)
+
+
+def _of_batch(given: Given) -> tuple[float, ...]:
+    return (given.parameters.awf_chunk == "batch",)
+
+
+@inner_kernel
+def _prepare_by_chunk(rule: Ints, parameters: Floats) -> None:
+    rule[SLOPE] = 0 if parameters[OWN] != 0.0 else 1
+
+
+@inner_kernel
+def _chunk_by_latest_weights(
+    rule: Ints,
+    weights: Floats,
+    measured: Floats,
+    sums: Floats,
+    i: int,
+    remaining: int,
+    pe: int,
+    n: int,
+    p: int,
+) -> int:
+    by_rest = rule[SLOPE] != 0
+    size = factoring_each_size(remaining, p) if by_rest else _halving_chunk(rule, i, remaining, p)
+    return weighted_size(size, learned_weight(measured, sums, weights, pe), n)
+
+
+_BY_BATCH = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk_measured)
+_BY_CHUNK = Rule(
+    prepare=_prepare_by_chunk,
+    size=_chunk_by_latest_weights,
+    learn=learn_chunk,
+    learn_measured=learn_chunk_measured,
+    values=_of_batch,
+)
+_REFERENCE = "Cariño and Banicescu 2008; Eleliemy 2021, §2.1"
+_OPTIONS = parameter_keys("weights", "compat")
+AWF_B = TechniqueEntry(
+    code=16,
+    name="AWF-B",
+    title="AWF by batches",
+    recursive=f"WF, with {_LEARNED}, in its chunk k; taken over at the start of a batch",
+    reference=_REFERENCE,
+    options=_OPTIONS,
+    rule=_BY_BATCH,
+    lb4mpi=BATCH_RULE,
+)
+AWF_C = TechniqueEntry(
+    code=17,
+    name="AWF-C",
+    title="AWF by chunks",
+    recursive="⌈w_p·⌈R/2P⌉⌉ at every request, w_p as AWF-B's; with awf_chunk: batch ⌈w_p·K⌉, K FAC2's chunk",
+    reference=_REFERENCE,
+    options=(*_OPTIONS, *parameter_keys("awf_chunk")),
+    rule=_BY_CHUNK,
+    lb4mpi=CHUNK_RULE,
+)
+AWF_D = TechniqueEntry(
+    code=18,
+    name="AWF-D",
+    title="AWF by batches, with overhead",
+    recursive="AWF-B, t_k from asking for the chunk to its end",
+    reference=_REFERENCE,
+    options=_OPTIONS,
+    rule=replace(_BY_BATCH, counts_overhead=True),
+    lb4mpi=BATCH_BREAKS_RULE,
+)
+AWF_E = TechniqueEntry(
+    code=19,
+    name="AWF-E",
+    title="AWF by chunks, with overhead",
+    recursive="AWF-C, t_k from asking for the chunk to its end",
+    reference=_REFERENCE,
+    options=(*_OPTIONS, *parameter_keys("awf_chunk")),
+    rule=replace(_BY_CHUNK, counts_overhead=True),
+    lb4mpi=CHUNK_BREAKS_RULE,
+)

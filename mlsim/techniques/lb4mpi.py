@@ -1,0 +1,251 @@
+"""Chunk sizes of the library LB4MPI (DLS4LB) where it departs from the sources.
+
+The differences are those of ``docs/reference/lb4mpi.md``.
+
+Batches are counted in iterations, not in chunks: a batch of R iterations left holds B = P·max(⌈R/2P⌉,
+``min_chunk``) of them, and what is left of it joins a chunk once that is no more than ``min_chunk``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import inner_kernel
+from mlsim.techniques.fixed import ceil_div
+from mlsim.techniques.pe_statistics import (
+    MEAN,
+    RATE,
+    RISK,
+    SECONDS,
+    learn_chunk,
+    learn_chunk_measured,
+    learn_costs,
+    learn_pieces,
+    put,
+    variance,
+)
+from mlsim.techniques.prefix_costs import cost_between
+from mlsim.techniques.technique_entry import LEFT, PREVIOUS, Rule
+
+ROUNDING = 0.55
+_NOISE = 1e-9
+
+
+@inner_kernel
+def library_slope(n: int, first: int) -> int:
+    """Return the decrement of TSS: ⌊(K_0 − 1)/(S − 1)⌋ with S = ⌊2N/(K_0 + 1)⌋ steps, rounded down."""
+    # 2N may not fit in 64 bits: double quotient and remainder instead.
+    quotient = n // (first + 1)
+    steps = 2 * quotient + 2 * (n - quotient * (first + 1)) // (first + 1)
+    return (first - 1) // (steps - 1) if steps > 1 else 0
+
+
+@inner_kernel
+def rounded(value: float, extra: float, most: int) -> int:
+    """Return ⌊value + extra⌋, at most ``most``; a value within 1e-9 (relative) of an integer is that one."""
+    value = value * (1.0 + _NOISE) + extra
+    return math.floor(value) if value < most else most
+
+
+@inner_kernel
+def new_batch(remaining: int, p: int, least: int) -> tuple[int, int]:
+    """Return the chunk K of a batch at whose start R iterations are left, and its length min(P·K, R)."""
+    size = max(ceil_div(remaining, 2 * p), least)
+    # P·K may not fit in 64 bits
+    return size, remaining if size > remaining // p else p * size
+
+
+@inner_kernel
+def batch_chunk(size: int, least: int, left: int) -> int:
+    """Return a chunk of ``size`` from a batch of ``left`` iterations, with its rest if that is small."""
+    size = min(max(size, least), left)
+    return left if left - size <= least else size
+
+
+@inner_kernel
+def _fastest(sums: Floats, pe: int, p: int) -> int:
+    """Return the fastest PE of those measured, of equals ``pe``, or the first; it stands for the others."""
+    begin = sums.shape[1] // 2
+    best = pe
+    for other in range(p):
+        if sums[RATE, begin + other] > sums[RATE, begin + best]:
+            best = other
+    return best
+
+
+@inner_kernel
+def library_weight(sums: Floats, pe: int, p: int) -> float:
+    """Return the weight of a measured PE for AWF-B to AWF-E: P·r_p / Σ r, r_q its iterations a second.
+
+    PEs that have not been measured count as the fastest one.
+    """
+    leaf, unknown = sums.shape[1] // 2 + pe, p - sums[0, 0]
+    total = sums[RATE, 1]
+    if unknown > 0.0:
+        total += unknown * sums[RATE, sums.shape[1] // 2 + _fastest(sums, pe, p)]
+    return float(p * sums[RATE, leaf] / total)
+
+
+@inner_kernel
+def library_adaptive_size(sums: Floats, pe: int, remaining: int, n: int, p: int) -> int:
+    """Return AF's chunk for a measured PE: ⌊0.55 + (D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p)⌋, at most ⌈N/2P⌉.
+
+    With D = Σ σ_q/μ_q, where the source has σ_q²/μ_q, and E = (Σ 1/μ_q)^−1, over all PEs; those that have
+    not been measured count as the fastest one.
+    """
+    begin, unknown = sums.shape[1] // 2, p - sums[0, 0]
+    d, rates = sums[RISK, 1], sums[RATE, 1]
+    if unknown > 0.0:
+        fastest = begin + _fastest(sums, pe, p)
+        d += unknown * sums[RISK, fastest]
+        rates += unknown * sums[RATE, fastest]
+    work = remaining / rates
+    # The difference loses its digits where D >> E·R; multiplied out by its conjugate:
+    share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
+    return rounded(share * sums[RATE, begin + pe], ROUNDING, ceil_div(n, 2 * p))
+
+
+@inner_kernel
+def forget_chunks(measured: Floats, pe: int) -> None:
+    """Forget how many iterations AF has measured of a PE, as it knows of its last chunk only.
+
+    The mean stays until the next one takes its place, and tells that there was one.
+    """
+    for row in range(len(measured)):
+        if row != MEAN:
+            measured[row, pe] = 0.0
+
+
+@inner_kernel
+def note_deviation(measured: Floats, sums: Floats, pe: int) -> None:
+    """Make a PE's term of D σ/μ."""
+    if measured[MEAN, pe] > 0.0:
+        put(sums, RISK, pe, math.sqrt(variance(measured, pe)) / measured[MEAN, pe])
+
+
+@inner_kernel
+def _batch_size(rule: Ints, remaining: int, p: int, min_chunk: int) -> int:
+    """Return the chunk of the batch; a batch that is used up is followed by a new one."""
+    if rule[LEFT] == 0:
+        rule[PREVIOUS], rule[LEFT] = new_batch(remaining, p, min_chunk)
+    return int(rule[PREVIOUS])
+
+
+@inner_kernel
+def _take_of_batch(rule: Ints, size: int, min_chunk: int) -> int:
+    chunk = batch_chunk(size, min_chunk, rule[LEFT])
+    rule[LEFT] -= chunk
+    return chunk
+
+
+@inner_kernel
+def _halving_chunk(rule: Ints, remaining: int, p: int, min_chunk: int) -> int:
+    return _take_of_batch(rule, _batch_size(rule, remaining, p, min_chunk), min_chunk)
+
+
+@inner_kernel
+def _weighted_chunk(
+    rule: Ints, weights: Floats, remaining: int, pe: int, n: int, p: int, min_chunk: int
+) -> int:
+    size = _batch_size(rule, remaining, p, min_chunk)
+    return _take_of_batch(rule, rounded(size * weights[pe], 0.0, n), min_chunk)
+
+
+# PEs that have not been measured get the least chunk; the next one begins a new batch. AWF's seconds and AF's
+# mean are in one row of ``measured``.
+
+
+@inner_kernel
+def _chunk_by_batch_weights(
+    rule: Ints,
+    measured: Floats,
+    sums: Floats,
+    remaining: int,
+    pe: int,
+    n: int,
+    p: int,
+    min_chunk: int,
+) -> int:
+    if measured[SECONDS, pe] == 0.0:
+        rule[LEFT] = 0
+        return min_chunk
+    size = _batch_size(rule, remaining, p, min_chunk)
+    return _take_of_batch(rule, rounded(size * library_weight(sums, pe, p), ROUNDING, n), min_chunk)
+
+
+@inner_kernel
+def _chunk_by_latest_weights(
+    measured: Floats, sums: Floats, remaining: int, pe: int, n: int, p: int, min_chunk: int
+) -> int:
+    if measured[SECONDS, pe] == 0.0:
+        return min_chunk
+    return rounded(ceil_div(remaining, 2 * p) * library_weight(sums, pe, p), ROUNDING, n)
+
+
+@inner_kernel
+def _adaptive_chunk(
+    measured: Floats, sums: Floats, remaining: int, pe: int, n: int, p: int, min_chunk: int
+) -> int:
+    if measured[MEAN, pe] == 0.0:
+        return min_chunk
+    return library_adaptive_size(sums, pe, remaining, n, p)
+
+
+@inner_kernel
+def _learn_adaptive(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    prefix: Floats,
+    speed: float,
+    first: int,
+    size: int,
+    pieces: int,
+    length: int,
+    each: float,
+) -> None:
+    # A chunk that took no time counts as none.
+    if each > 0.0 or cost_between(prefix, first, first + size) > 0.0:
+        forget_chunks(measured, pe)
+        learn_costs(measured, sums, pe, prefix, speed, first, size, 0.0, pieces, length, each)
+        note_deviation(measured, sums, pe)
+
+
+@inner_kernel
+def _learn_measured(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    size: int,
+    pieces: int,
+    seconds: float,
+    between: float,
+    share: float,
+) -> None:
+    if seconds > 0.0:
+        mean = seconds / size
+        forget_chunks(measured, pe)
+        learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
+        note_deviation(measured, sums, pe)
+
+
+FAC2_RULE = Rule(size=_halving_chunk)
+"""Of FAC2, and of FAC, which is FAC2 in the library."""
+WEIGHTED_RULE = Rule(size=_weighted_chunk)
+"""Of WF and AWF."""
+BATCH_RULE = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk_measured)
+"""Of AWF-B."""
+BATCH_BREAKS_RULE = replace(BATCH_RULE, counts_breaks=True)
+"""Of AWF-D."""
+CHUNK_RULE = Rule(size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk_measured)
+"""Of AWF-C."""
+CHUNK_BREAKS_RULE = replace(CHUNK_RULE, counts_breaks=True)
+"""Of AWF-E."""
+AF_RULE = Rule(
+    size=_adaptive_chunk,
+    learn=_learn_adaptive,
+    learn_measured=_learn_measured,
+    times_iterations=True,
+)
