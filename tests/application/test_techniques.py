@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mlsim.application import TECHNIQUES
 from mlsim.application.techniques import Form, choose, sequence
 from mlsim.errors import InputError
-from mlsim.scenario import ParametersConfig, Technique, options, technique_section
+from mlsim.scenario import ParametersConfig, Technique, model_parameters, options, technique_section
 from mlsim.scenario.technique_section import READERS
 from mlsim.techniques.guided import (
     FRACTION_WORDS,
