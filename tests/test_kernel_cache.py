@@ -94,14 +94,7 @@ def test_what_is_compiled_into_a_kernel_is_part_of_its_key(tmp_path: Path) -> No
 def test_every_kernel_of_the_package_has_a_key() -> None:
     kernels, rooms = set(), ("application", "techniques", "batch", "record", "workload", "analysis")
     for module in walk_packages(mlsim.__path__, "mlsim."):
-        if module.name.split(".")[1] in (
-            "application",
-            "techniques",
-            "batch",
-            "record",
-            "workload",
-            "analysis",
-        ):
+        if module.name.split(".")[1] in rooms:
             kernels |= {one for one in vars(import_module(module.name)).values() if isinstance(one, Kernel)}
     assert len(kernels) > 300
     assert [kernel.__qualname__ for kernel in kernels if kernel.key is None] == []
