@@ -6,13 +6,15 @@ Simulates every scenario of `scenarios/` and many variants of two small ones (ev
 model; every policy, backfilling and engine; failures, drains, releases), without pictures, and writes the
 checksums of all result files into FILE. If FILE is there, what differs from it is listed instead, and the
 exit code is 1. With --logs, variants of the real logs in MLSIM_TRACES are simulated too. Of `summary.json`
-the checksum is without `self`; `versions.json` and `scenario.yaml` tell of mlsim itself and are left out.
+the checksum is without `self`, of Parquet files it is that of their content, however it is encoded;
+`versions.json` and `scenario.yaml` tell of mlsim itself and are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import io
 import itertools
 import json
@@ -22,6 +24,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 import mlsim
 from mlsim.cli.main import app
@@ -76,7 +80,26 @@ def _digests(path: Path, overrides: Mapping[str, Any]) -> dict[str, str]:
         except mlsim.MlsimError as error:
             return {"refused": str(error).replace(str(ROOT), "")}
         files = json.loads((out / "manifest.json").read_text())["files"]
-    return {name: checksum for name, checksum in files.items() if name not in _LEFT_OUT}
+        return {
+            name: _content(out / name) if name.endswith(".parquet") else checksum
+            for name, checksum in files.items()
+            if name not in _LEFT_OUT
+        }
+
+
+def _content(path: Path) -> str:
+    """Return a checksum of a table's columns, types and texts, however the file is encoded."""
+    content = hashlib.sha256()
+    texts = {key: text for key, text in pl.read_parquet_metadata(path).items() if key != "ARROW:schema"}
+    content.update(repr(sorted(texts.items())).encode())
+    for column in pl.read_parquet(path):
+        content.update(f"{column.name} {column.dtype} {len(column)}".encode())
+        content.update(column.is_null().to_numpy().tobytes())
+        if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+            content.update(column.fill_null(False if column.dtype == pl.Boolean else 0).to_numpy().tobytes())
+        else:
+            content.update(repr(column.cast(pl.String).to_list()).encode())
+    return content.hexdigest()
 
 
 def _loop(overrides: Mapping[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Parquet files: the one place where they are read, and where what makes Polars panic becomes an error.
+"""Reader and writer of Parquet files: the one place that calls Polars for them.
 
 Polars is written in Rust. A damaged file may make a part of it *panic*: that is no ``Exception`` in Python,
 and its text goes straight to the process' standard error. Here it is caught, and its text is held back.
@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from mlsim._files.opening import named, open_file
 from mlsim._forks import check_fork
@@ -27,6 +30,9 @@ from mlsim.errors import InputError
 T = TypeVar("T")
 Source = Path | bytes
 _LONGEST_REASON = 200
+_CODE = re.compile(r"\(os error (\d+)\)")
+_LEVEL = 1
+"""Of Zstandard; higher ones take several times as long for a tenth of the bytes."""
 _LONGEST, _SLOWEST = 60.0, 1e6
 """Seconds that a file is read for at least, and the bytes per second that it is read with at least."""
 _READ_ALL = """
@@ -123,6 +129,58 @@ def read_rows(
 
     found = _read(path, path, read)
     return found.drop(place), found[place]
+
+
+ROW_GROUP = 1 << 16
+"""Rows that are in memory at a time while a long table is written."""
+
+
+def write_frames(
+    file: Path | IO[bytes], frames: Iterable[pl.DataFrame], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write frames as one table.
+
+    Parameters
+    ----------
+    file
+        Where to.
+    frames
+        One or more of the same schema. Each is made when those before it are written.
+    metadata
+        Texts by name for the file's footer.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; so do errors of `frames` pass.
+    """
+    check_fork()
+    frames, failures = iter(frames), list[BaseException]()
+    first = next(frames)
+
+    def source(*_: Any) -> Iterator[pl.DataFrame]:
+        try:
+            yield from chain([first], frames)
+        except BaseException as error:  # Polars would make a ComputeError of it
+            failures.append(error)
+            raise
+
+    try:
+        register_io_source(source, schema=first.schema).sink_parquet(
+            file,
+            compression="zstd",
+            compression_level=_LEVEL,
+            row_group_size=ROW_GROUP,
+            metadata=dict(metadata) if metadata else None,
+        )
+    except pl.exceptions.PolarsError as error:
+        raise failures[0] if failures else _system_error(error) from error
+
+
+def _system_error(error: Exception) -> OSError:
+    """Return the error of the operating system that Polars' error stands for."""
+    code = _CODE.search(str(error))
+    return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(_first_line(error))
 
 
 def _read(source: Source, place: Path, reader: Callable[[Any], T]) -> T:

@@ -7,13 +7,17 @@ import polars as pl
 
 from mlsim._forks import check_fork
 from mlsim.record.record_tables import Records
-from mlsim.record.table_files import Known, Values, Words, file_columns
+from mlsim.record.table_files import Columns, Known, Values, Words, file_columns
 
 
 def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
-    """Make the frame of one table; parameters and columns are those of :func:`file_columns`. NaN is null."""
+    """Return the frame of one table; parameters and columns are those of :func:`file_columns`."""
+    return frame_of(file_columns(file, records, technique))
+
+
+def frame_of(columns: Columns) -> pl.DataFrame:
+    """Return a frame of plain columns; NaN becomes null."""
     check_fork()
-    columns = file_columns(file, records, technique)
     return pl.DataFrame({name: _series(values) for name, values in columns.items()}, nan_to_null=True)
 
 

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from mlsim._memory import importing
 from mlsim.errors import OutputError
-from mlsim.record.chunk_store import StoredChunks
 from mlsim.record.growing_arrays import let_go
-from mlsim.record.parquet.parquet_file import ParquetFile
 from mlsim.record.record_tables import Records
-from mlsim.record.table_blocks import chunk_blocks, copies_of, is_long, n_rows, record_blocks
-from mlsim.record.table_files import ALWAYS, FILES, file_columns
+from mlsim.record.table_blocks import chunk_blocks, copies_of, n_rows, record_blocks
+from mlsim.record.table_files import ALWAYS, FILES
 
 _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
@@ -73,16 +72,13 @@ def _blocks(table: str, records: Records) -> Iterator[Records]:
 
 
 def _write_parquet(table: str, records: Records, technique: str | None, path: Path) -> Path:
-    with _writing(path), path.open("wb") as file:
-        parquet = ParquetFile(file, compressed=not _is_of_many_chunks(table, records))
-        for block in _blocks(table, records):
-            parquet.write(file_columns(table, block, technique))
-        parquet.close()
+    with importing():
+        from mlsim._files.parquet import write_frames
+        from mlsim.record.table_frames import frame
+
+    with _writing(path):
+        write_frames(path, (frame(table, block, technique) for block in _blocks(table, records)))
     return path
-
-
-def _is_of_many_chunks(table: str, records: Records) -> bool:
-    return table == "chunks" and (isinstance(records.chunks, StoredChunks) or is_long(records.chunks))
 
 
 def _write_csv(table: str, records: Records, technique: str | None, path: Path) -> Path:

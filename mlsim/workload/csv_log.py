@@ -135,31 +135,21 @@ def write_csv(path: str | Path, jobs: JobBlock | LogBlock, header: Header | None
 def csv_text(jobs: JobBlock | LogBlock, header: Header | None = None) -> str:
     """Return the text of the file that :func:`write_csv` writes."""
     file = io.BytesIO()
-    CsvWriter(file, {}).write(named_columns(jobs, header))
+    write_csv_blocks(file, {}, [named_columns(jobs, header)])
     return file.getvalue().decode()
 
 
-class CsvWriter:
-    """Writes a line of names, then one line per job."""
-
-    def __init__(self, file: IO[bytes], header: Header) -> None:
-        del header  # codes are written as names
-        self._file = file
-        self._begun = False
-
-    def write(self, columns: NamedColumns) -> None:
-        """Write some jobs."""
+def write_csv_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedColumns]) -> None:
+    """Write a line of names, then one line per job; columns hold the names of codes, not the header."""
+    del header
+    for number, columns in enumerate(blocks):
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        if not self._begun:
+        if number == 0:
             writer.writerow(columns)
-        self._begun = True
         words = [each if isinstance(each, list) else number_words(each) for each in columns.values()]
         writer.writerows(zip(*words, strict=True))
-        self._file.write(text.getvalue().encode())
-
-    def close(self) -> None:
-        """All is written."""
+        file.write(text.getvalue().encode())
 
 
 def _names_columns(head: bytes) -> bool:
@@ -174,7 +164,7 @@ FORMAT = Format(
     _names_columns,
     read_csv,
     suffix=".csv",
-    writer=CsvWriter,
+    writer=write_csv_blocks,
     in_blocks=True,
     keeps_header=False,
     further=True,

@@ -7,10 +7,10 @@ polars (200 ms) inside the functions that need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from mlsim.workload.log_times import Rates
@@ -49,16 +49,6 @@ class Reading:
 STRICT: Final = Reading()
 
 
-class ColumnWriter(Protocol):
-    """Writes blocks of jobs to an open file; all blocks have the same columns."""
-
-    def write(self, columns: NamedColumns) -> None:
-        """Write some jobs."""
-
-    def close(self) -> None:
-        """Write the end of the file."""
-
-
 @dataclass(frozen=True, slots=True)
 class Format:
     """A log format: recognition, reader and writer."""
@@ -72,8 +62,8 @@ class Format:
     """Reads a log as a whole; None for SWF, which is read block by block."""
     suffix: str = ""
     """Of its files, compression aside; empty where they have none of their own."""
-    writer: Callable[[IO[bytes], Header], ColumnWriter] | None = None
-    """None where logs are not written in this format, and for SWF."""
+    writer: Callable[[IO[bytes], Header, Iterable[NamedColumns]], None] | None = None
+    """Writes blocks of jobs, all of the same columns, to an open file; None where logs are not written in this format, and for SWF."""
     in_blocks: bool = False
     """Whether logs are written block by block, so that not all jobs are in memory."""
     keeps_header: bool = True

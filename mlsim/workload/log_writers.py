@@ -73,10 +73,7 @@ def write_columns(path: Path, to: Format, header: Header, blocks: Iterable[Named
     """Write blocks of the same columns in a format that has a writer of columns."""
     assert to.writer is not None
     with new_file(path) as file:
-        writer = to.writer(file, header)
-        for columns in blocks:
-            writer.write(columns)
-        writer.close()
+        to.writer(file, header, blocks)
 
 
 class _Count:

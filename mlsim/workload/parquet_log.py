@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from mlsim._files.opening import place_of
 from mlsim.errors import InputError
@@ -12,6 +13,9 @@ from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.named_columns import NamedColumns, other_directives
 from mlsim.workload.swf_fields import Header, header_of_json
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _HEADER_KEY = "mlsim.header"
 """Key of the header, as JSON, in the metadata of a file."""
@@ -42,27 +46,23 @@ def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     return LogTable(place, in_seconds(table, header), header, options, further=further).log()
 
 
-class ParquetWriter:
-    """Writes row groups; the metadata holds the header."""
+def write_parquet_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedColumns]) -> None:
+    """Write blocks of jobs; the metadata holds the header."""
+    from mlsim._files.parquet import write_frames
 
-    def __init__(self, file: IO[bytes], header: Header) -> None:
-        from mlsim.record.parquet.parquet_file import ParquetFile
+    words = json.dumps(other_directives(header), ensure_ascii=False)
+    write_frames(file, map(_frame, blocks), {_HEADER_KEY: words})
 
-        self._file = ParquetFile(file)
-        self._header = json.dumps(other_directives(header), ensure_ascii=False)
 
-    def write(self, columns: NamedColumns) -> None:
-        """Write some jobs as a row group."""
-        self._file.write(
-            {
-                name: [word or None for word in column] if isinstance(column, list) else column
-                for name, column in columns.items()
-            }
-        )
+def _frame(columns: NamedColumns) -> pl.DataFrame:
+    import polars as pl
 
-    def close(self) -> None:
-        """Write the metadata."""
-        self._file.close({_HEADER_KEY: self._header})
+    texts = {
+        name: pl.Series([word or None for word in column], dtype=pl.String)
+        for name, column in columns.items()
+        if isinstance(column, list)
+    }
+    return pl.DataFrame({**columns, **texts}, nan_to_null=True)
 
 
 FORMAT = Format(
@@ -71,7 +71,7 @@ FORMAT = Format(
     lambda head: head.startswith(b"PAR1"),
     read_parquet,
     suffix=".parquet",
-    writer=ParquetWriter,
+    writer=write_parquet_blocks,
     in_blocks=True,
     further=True,
 )

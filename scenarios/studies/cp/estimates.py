@@ -17,17 +17,17 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from mlsim.workload.csv_logs import write_csv
+from mlsim.workload.eurora import MACHINE as EURORA
+from mlsim.workload.eurora import eurora
+from mlsim.workload.forhlr2 import MACHINE as KIT
+from mlsim.workload.forhlr2 import kit
 from numpy.typing import NDArray
 
 import mlsim
 from mlsim.analysis.metrics import accuracy
 from mlsim.batch.predictors.offline import History, predictions, read_history
 from mlsim.scenario.scenario_text import parse_value_text
-from mlsim.workload.csv_logs import write_csv
-from mlsim.workload.eurora import MACHINE as EURORA
-from mlsim.workload.eurora import eurora
-from mlsim.workload.forhlr2 import MACHINE as KIT
-from mlsim.workload.forhlr2 import kit
 
 Floats = NDArray[np.float64]
 GAIA = "UniLu-Gaia-2014-1.swf.gz"
