@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -304,49 +304,38 @@ def _amount(place: str, profile: Mapping[str, Any], key: str, *, needed: bool = 
     return float(value)
 
 
-class BatsimWriter:
-    """Writes one block of jobs; every run time is a ``delay`` profile.
+def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedColumns]) -> None:
+    """Write one block of jobs; every run time is a ``delay`` profile.
 
     ``nb_res`` is the header's MaxProcs or MaxNodes, else the processors of the largest job.
     """
-
-    def __init__(self, file: IO[bytes], header: Header) -> None:
-        self._file, self._header = file, header
-
-    def write(self, columns: NamedColumns) -> None:
-        """Write all jobs."""
-        run_times = number_words(_numeric(columns["run_time"]))
-        words = {
-            "id": [json.dumps(str(word)) for word in _listed(columns["job_id"])],
-            "subtime": number_words(_numeric(columns["submit_time"])),
-            "walltime": number_words(_numeric(columns["estimate"])),
-            "res": number_words(_numeric(columns["processors"])),
-            "profile": [f'"delay_{run_time}"' for run_time in run_times],
-        }
-        for name, column in columns.items():
-            if name not in ("job_id", "submit_time", "run_time", "estimate", "processors"):
-                words[name] = (
-                    [json.dumps(word or None) for word in column]
-                    if isinstance(column, list)
-                    else number_words(column)
-                )
-        file = self._file
-        file.write(f'{{\n"nb_res": {_nb_res(columns, self._header)},\n'.encode())
-        if others := other_directives(self._header):
-            file.write(f'"header": {json.dumps(others, ensure_ascii=False)},\n'.encode())
-        keys = [f'"{key}": ' for key in words]
-        lines = (
-            "{" + ", ".join(key + word for key, word in zip(keys, row, strict=True)) + "}"
-            for row in zip(*words.values(), strict=True)
-        )
-        file.write(f'"jobs": [\n{_joined(lines)}\n],\n'.encode())
-        profiles = (
-            f'"delay_{time}": {{"type": "delay", "delay": {time}}}' for time in dict.fromkeys(run_times)
-        )
-        file.write(f'"profiles": {{\n{_joined(profiles)}\n}}\n}}\n'.encode())
-
-    def close(self) -> None:
-        """All is written."""
+    (columns,) = blocks
+    run_times = number_words(_numeric(columns["run_time"]))
+    words = {
+        "id": [json.dumps(str(word)) for word in _listed(columns["job_id"])],
+        "subtime": number_words(_numeric(columns["submit_time"])),
+        "walltime": number_words(_numeric(columns["estimate"])),
+        "res": number_words(_numeric(columns["processors"])),
+        "profile": [f'"delay_{run_time}"' for run_time in run_times],
+    }
+    for name, column in columns.items():
+        if name not in ("job_id", "submit_time", "run_time", "estimate", "processors"):
+            words[name] = (
+                [json.dumps(word or None) for word in column]
+                if isinstance(column, list)
+                else number_words(column)
+            )
+    file.write(f'{{\n"nb_res": {_nb_res(columns, header)},\n'.encode())
+    if others := other_directives(header):
+        file.write(f'"header": {json.dumps(others, ensure_ascii=False)},\n'.encode())
+    keys = [f'"{key}": ' for key in words]
+    lines = (
+        "{" + ", ".join(key + word for key, word in zip(keys, row, strict=True)) + "}"
+        for row in zip(*words.values(), strict=True)
+    )
+    file.write(f'"jobs": [\n{_joined(lines)}\n],\n'.encode())
+    profiles = (f'"delay_{time}": {{"type": "delay", "delay": {time}}}' for time in dict.fromkeys(run_times))
+    file.write(f'"profiles": {{\n{_joined(profiles)}\n}}\n}}\n'.encode())
 
 
 def _joined(lines: Any) -> str:
@@ -393,7 +382,7 @@ FORMAT = Format(
     lambda head: head.startswith(b"{"),
     read_batsim,
     suffix=".json",
-    writer=BatsimWriter,
+    writer=write_batsim_blocks,
     check=check_jobs,
     breadth=1,
 )

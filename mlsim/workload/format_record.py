@@ -63,7 +63,8 @@ class Format:
     suffix: str = ""
     """Of its files, compression aside; empty where they have none of their own."""
     writer: Callable[[IO[bytes], Header, Iterable[NamedColumns]], None] | None = None
-    """Writes blocks of jobs, all of the same columns, to an open file; None where logs are not written in this format, and for SWF."""
+    """Writes blocks of jobs, all of the same columns, to an open file; None where logs are not written in
+    this format, and for SWF."""
     in_blocks: bool = False
     """Whether logs are written block by block, so that not all jobs are in memory."""
     keeps_header: bool = True
