@@ -153,7 +153,7 @@ def _techniques() -> str:
     intro = """# Techniques
 
 `application.technique`: the rule for chunk sizes. N iterations, P PEs, R remaining iterations, i the scheduling step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally
-min(max(K, `min_chunk`), R). How loops are executed with them, and techniques of your own: [loops](loops.md). Keys in bold are needed.
+min(max(K, `min_chunk`), R). For their execution in loops, and user-defined techniques, see [loops](loops.md). Keys in bold are required.
 """
     parts = [intro]
     for entry in TECHNIQUES.values():
@@ -175,7 +175,7 @@ def _choices() -> str:
     from mlsim.cli.listing import Listing, rows_of
 
     parts = [
-        "# What a scenario can name\n\nAs `mlsim list` prints it. Techniques have [a page of their own](techniques.md).\n"
+        "# Names in a scenario\n\n`mlsim list` prints the same. Techniques have [a separate page](techniques.md).\n"
     ]
     for word, title, meaning in _FAMILIES:
         titles, rows = rows_of(Listing(word))
@@ -188,7 +188,7 @@ def _choices() -> str:
 def _api() -> str:
     import mlsim
 
-    parts = ["# Python\n\nWhat `import mlsim` offers. In use: [as a library](runs.md#as-a-library).\n"]
+    parts = ["# Python\n\nThe public interface of `import mlsim`. For its use, see [as a library](runs.md#as-a-library).\n"]
     parts += [f"::: mlsim.{name}\n" for name in mlsim.__all__]
     parts.append("## Studies\n")
     parts += [f"::: mlsim.experiment.{name}\n" for name in ("load_study", "run_study", "read_study")]
