@@ -28,8 +28,9 @@ from mlsim.record import (
 from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Engine, Scenario
 from mlsim.workload import Workload, names_of
-from mlsim.workload.log_names import OwnColumns, job_names, joined_own
 from mlsim.workload.measured_power import JobSteps
+from mlsim.workload.swf_fields import job_names
+from mlsim.workload.workload_jobs import OwnColumns, joined_own
 
 if TYPE_CHECKING:
     from mlsim.batch.batch_system import BatchSystem

@@ -39,11 +39,11 @@ from mlsim.scenario import (
 )
 from mlsim.scenario.simulation_demand import check_workload
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
+from mlsim.workload.derived_logs import resampled
 from mlsim.workload.generated_jobs import Made, planned
-from mlsim.workload.log_names import OwnColumns
 from mlsim.workload.log_times import local_times
 from mlsim.workload.measured_power import JobSteps, read_steps
-from mlsim.workload.resampled_logs import resampled
+from mlsim.workload.workload_jobs import OwnColumns
 
 if TYPE_CHECKING:
     from mlsim.application.iteration_costs import CostProfiles

@@ -8,17 +8,15 @@ from mlsim._late import late
 
 if TYPE_CHECKING:
     from mlsim.workload.csv_log import write_csv
+    from mlsim.workload.derived_logs import Resampled, Scaled, resample, scale
     from mlsim.workload.esp_workload import EspApplication, EspCalibration, EspWorkload
     from mlsim.workload.generated_jobs import Generated, generate
     from mlsim.workload.log_cleaning import count_marks
     from mlsim.workload.log_facts import Description, describe
-    from mlsim.workload.log_names import names_of
-    from mlsim.workload.log_scaling import Scaled, scale
     from mlsim.workload.log_source import Workload, open_workload
     from mlsim.workload.log_times import Rates
     from mlsim.workload.models.model_fit import fit
-    from mlsim.workload.resampled_logs import Resampled, resample
-    from mlsim.workload.swf_fields import Field
+    from mlsim.workload.swf_fields import Field, names_of
     from mlsim.workload.swf_log import SwfBlock, SwfReader, read_swf, write_swf
     from mlsim.workload.workload_jobs import JobBlock
 
@@ -57,13 +55,11 @@ __getattr__ = late(
         "generated_jobs": "generate Generated",
         "log_cleaning": "count_marks",
         "log_facts": "describe Description",
-        "log_names": "names_of",
-        "log_scaling": "scale Scaled",
         "log_source": "open_workload Workload",
         "log_times": "Rates",
         "models.model_fit": "fit",
-        "resampled_logs": "resample Resampled",
-        "swf_fields": "Field",
+        "derived_logs": "resample Resampled scale Scaled",
+        "swf_fields": "Field names_of",
         "swf_log": "read_swf write_swf SwfBlock SwfReader",
         "workload_jobs": "JobBlock",
     },

@@ -58,12 +58,11 @@ from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
-from mlsim.workload.log_dependencies import DEPENDENCIES
 from mlsim.workload.log_times import SURE_DIGITS, Rates, check_distinct
-from mlsim.workload.named_columns import NamedColumns, number_words, other_directives
 from mlsim.workload.resource_requests import is_request
 from mlsim.workload.swf_fields import Field, Header, is_header
-from mlsim.workload.workload_jobs import LogBlock
+from mlsim.workload.workload_dependencies import DEPENDENCIES
+from mlsim.workload.workload_jobs import LogBlock, NamedColumns, number_words, other_directives
 
 if TYPE_CHECKING:
     import polars as pl

@@ -53,7 +53,7 @@ def _xz_decompressor() -> lzma.LZMADecompressor:
 
 
 def _gzip_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    """Decompress some bytes, never more than `_STEP_BYTES` at once."""
+    """Decompress some bytes, at most `_STEP_BYTES` per step."""
     found = decompressor.decompress(data, _STEP_BYTES)
     yield found
     while not decompressor.eof and (decompressor.unconsumed_tail or len(found) == _STEP_BYTES):
@@ -62,7 +62,7 @@ def _gzip_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
 
 
 def _library_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    """Do the same with Python's other decompressors, which keep what they have not consumed."""
+    """Decompress likewise with Python's other decompressors, which keep the input that is left."""
     yield decompressor.decompress(data, _STEP_BYTES)
     while not (decompressor.eof or decompressor.needs_input):
         yield decompressor.decompress(b"", _STEP_BYTES)
@@ -122,13 +122,7 @@ def _format_of(head: bytes) -> _Format | None:
 
 
 def compression_of(path: str | Path) -> str:
-    """Name the compression of a file by its first bytes: gzip, bzip2, xz, Zstandard or plain.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is packed in a way that is not supported.
-    """
+    """Name the compression of a file by its first bytes: gzip, bzip2, xz, Zstandard or plain."""
     path = expanded(path)
     with open_file(path, "workload") as file:
         known = _format_of(_head(path, file))
@@ -138,17 +132,8 @@ def compression_of(path: str | Path) -> str:
 def read_chunks(path: str | Path, what: str = "workload") -> Iterator[bytes]:
     """Yield the decompressed bytes of a file piece by piece, in constant memory.
 
-    Parameters
-    ----------
-    path
-        The file.
-    what
-        What it should be, for messages.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, ends in the middle of the compressed data, or is corrupt.
+    ``what``: its kind, for messages. An InputError if the file cannot be read, ends in the middle of the
+    compressed data, or is corrupt.
     """
     path = expanded(path)
     with open_file(path, what) as file:
@@ -162,20 +147,8 @@ def read_chunks(path: str | Path, what: str = "workload") -> Iterator[bytes]:
 def read_whole(path: str | Path, *, lines: bool = False, what: str = "workload") -> bytes:
     """Return all decompressed bytes of a file, if they are not more than memory holds.
 
-    Parameters
-    ----------
-    path
-        The file.
-    lines
-        Whether it is a text of lines, of which none is too long
-        (:func:`~mlsim._files.decoding.bounded_lines`).
-    what
-        What it should be, for messages.
-
-    Raises
-    ------
-    InputError
-        As for :func:`read_chunks`; also if there is more than :func:`mlsim._files.most_held` says.
+    ``lines``: it is a text of lines, of which none is too long
+    (:func:`~mlsim._files.decoding.bounded_lines`).
     """
     pieces, size, most = [], 0, most_held()
     chunks = read_chunks(path, what)
@@ -191,10 +164,9 @@ def read_whole(path: str | Path, *, lines: bool = False, what: str = "workload")
 
 
 def compressed_writer(path: Path, file: IO[bytes]) -> IO[bytes]:
-    """Wrap an open binary file in the compression that the suffix of `path` names.
+    """Wrap an open binary file in the compression of the suffix of `path`; the file itself for any other.
 
-    Closing the result finishes the compressed stream and leaves `file` open. For any other suffix
-    the file itself is returned.
+    Closing the result finishes the compressed stream and leaves `file` open.
     """
     known = next((known for known in _FORMATS if known.suffix == path.suffix.lower()), None)
     return known.writer(file) if known else file
@@ -202,13 +174,7 @@ def compressed_writer(path: Path, file: IO[bytes]) -> IO[bytes]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing, compressed as its suffix says; it gets its name when it is complete.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
-    """
+    """Open a file for writing, compressed as its suffix says; it gets its name when it is complete."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as raw, compressed_writer(path, raw) as packed:

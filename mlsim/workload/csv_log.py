@@ -17,10 +17,9 @@ from mlsim.errors import InputError
 from mlsim.workload.compression import new_file, read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.log_times import SURE_DIGITS, check_distinct
-from mlsim.workload.named_columns import NamedColumns, named_columns, number_words
 from mlsim.workload.resource_requests import is_request
 from mlsim.workload.swf_fields import SCHEDULED, Field, Header
-from mlsim.workload.workload_jobs import JobBlock, LogBlock
+from mlsim.workload.workload_jobs import JobBlock, LogBlock, NamedColumns, named_columns, number_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,8 @@ def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
 
     from mlsim._files.parquet import refusing_damage
     from mlsim.workload.log_columns import KNOWN, in_seconds
-    from mlsim.workload.log_dependencies import DEPENDENCIES
     from mlsim.workload.log_table import LogTable
+    from mlsim.workload.workload_dependencies import DEPENDENCIES
 
     path = Path(path)
     records = _records(path, decode(read_whole(path, lines=True), path, "workload"), options.lenient)

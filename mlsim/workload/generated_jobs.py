@@ -30,9 +30,8 @@ from mlsim.workload.models.model_base import (
     model_record,
     stretched,
 )
-from mlsim.workload.named_columns import log_of
 from mlsim.workload.swf_fields import Header
-from mlsim.workload.workload_jobs import JobBlock, LogBlock
+from mlsim.workload.workload_jobs import JobBlock, LogBlock, log_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,26 +44,26 @@ PLACE = Path("workload.generate")
 
 
 class Made(ABC):
-    """A workload that is made."""
+    """A workload that is made, not read."""
 
     @property
     @abstractmethod
     def header(self) -> Header:
-        """What a log says of how it was made."""
+        """Header of a log of these jobs, which says how they were made."""
 
     @property
     def place(self) -> Path:
-        """What messages about its jobs begin with."""
+        """Beginning of messages about its jobs."""
         return PLACE
 
     @property
     def identity(self) -> str | None:
-        """What tells these jobs from others, so that runs may share them; None where nothing does."""
+        """Key of these jobs, so that runs may share them; None if there is none."""
         return None
 
     @property
     def length(self) -> int | None:
-        """How many jobs there are, about; None if that is not known before they are made."""
+        """Number of jobs, about; None if that is not known before they are made."""
         return None
 
     @abstractmethod
@@ -79,21 +78,13 @@ class Made(ABC):
         """Return all jobs as a data frame, with the columns of CSV workloads, which ``mlsim.run`` takes."""
         import polars as pl
 
-        from mlsim.workload.named_columns import named_columns
+        from mlsim.workload.workload_jobs import named_columns
 
         return pl.DataFrame(named_columns(log_of(self.jobs()), self.header, all_names=True))
 
     def write(self, path: str | Path) -> int:
-        """Write the jobs as SWF, CSV or Parquet, as the suffix says, compressed or not; return how many.
-
-        Raises
-        ------
-        InputError
-            If the suffix says no such format.
-        OutputError
-            If the file cannot be written.
-        """
-        from mlsim.workload.log_writers import write_blocks
+        """Write the jobs as SWF, CSV or Parquet, as the suffix says, compressed or not; return how many."""
+        from mlsim.workload.log_formats import write_blocks
 
         header = self.header
         with stage("jobs", self.length) as work:
@@ -106,7 +97,7 @@ _DEFAULT_PROCESSORS = 128
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be made; see :func:`generate`."""
+    """Arguments of :func:`generate`, checked."""
 
     model: str
     jobs: int | None
@@ -122,18 +113,12 @@ class Plan:
 
     @property
     def factor(self) -> tuple[float, float] | None:
-        """Least and largest of walltime / run time; None: nothing is said of it."""
+        """Least and largest of walltime / run time; None: not given."""
         return self.estimates if isinstance(self.estimates, tuple) else None
 
 
 class Generated(Made):
-    """A workload that a model draws.
-
-    Attributes
-    ----------
-    plan : Plan
-        What was asked for.
-    """
+    """A workload that a model draws; ``plan``: its arguments."""
 
     def __init__(self, plan: Plan) -> None:
         check_length(plan.jobs, plan.end)
@@ -144,7 +129,7 @@ class Generated(Made):
         self._check_time()
 
     def _check_time(self) -> None:
-        """Refuse a time in which more jobs come than a workload may have, by the rate of the first ones."""
+        """Reject a time in which too many jobs arrive, by the rate of the first ones."""
         if self.plan.end is None or self.plan.jobs is not None:
             return
         first = next(iter(self._model.stream()), None)
@@ -162,7 +147,7 @@ class Generated(Made):
 
     @property
     def identity(self) -> str | None:
-        """What tells these jobs from others; None where code of the user's own draws them."""
+        """Key of these jobs; None where user code draws them."""
         return repr(self.plan) if isinstance(self.plan.model, WorkloadModel) else None
 
     @cached_property
@@ -174,12 +159,12 @@ class Generated(Made):
 
     @property
     def stretch(self) -> float:
-        """The factor of the model's times between arrivals, for the load; 1 where none is asked for."""
+        """Factor of the model's times between arrivals, for the load; 1 where none is given."""
         return self._extent.stretch
 
     @cached_property
     def _run_times(self) -> tuple[Ints, Ints]:
-        """Run times, rounded up to whole seconds, and how many jobs have each."""
+        """Run times, rounded up to whole seconds, and the number of jobs of each."""
         times, counts = np.empty(0, np.int64), np.empty(0, np.int64)
         for block in self._drawn():
             some, of_some = np.unique(np.ceil(block.run_time).astype(np.int64), return_counts=True)
@@ -207,7 +192,7 @@ class Generated(Made):
 
     @cached_property
     def header(self) -> Header:
-        """What a log says of how it was made."""
+        """Header of a log of these jobs, which says how they were made."""
         plan, header = self.plan, dict(self._model.header)
         note = str(header["Note"])
         if plan.load is not None:
@@ -222,7 +207,7 @@ class Generated(Made):
 
 
 class MadeReader:
-    """Reads a workload that is made as :class:`mlsim.workload.log_formats.LogReader` reads a log."""
+    """Reader of a workload that is made, like :class:`mlsim.workload.log_formats.LogReader`."""
 
     streams = True
     broken_lines = 0
@@ -325,19 +310,7 @@ def generate(
 
 
 def planned(config: GenerateConfig, model: str, processors: int, seed: int) -> Generated:
-    """Return the workload of a scenario.
-
-    Parameters
-    ----------
-    config
-        Its section ``workload.generate``.
-    model
-        The model, a file of the user's own as it was found.
-    processors
-        Of the platform.
-    seed
-        Of the scenario.
-    """
+    """Return the workload of a scenario's section ``workload.generate``; ``processors``: of the platform."""
     return Generated(
         Plan(
             model,
@@ -379,7 +352,7 @@ def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | t
 
 
 def _default_processors(model: str) -> int:
-    """Return of how many processors a machine is of which nothing is said."""
+    """Return the processors of a machine that is not described."""
     if not is_model_file(model):
         return _DEFAULT_PROCESSORS
     return read_model(model).processors

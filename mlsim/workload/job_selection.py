@@ -45,8 +45,8 @@ class DisorderCount:
 class DuplicateCount:
     """Counts the jobs whose job_id an earlier job of the log has.
 
-    Memory: one bit for each number up to the largest job_id below :data:`_MAPPED_IDS`; larger ones, which are
-    no order of submission, take 8 bytes each.
+    Memory: one bit per number up to the largest job_id below :data:`_MAPPED_IDS`; larger ones, which are no
+    order of submission, take 8 bytes each.
     """
 
     def __init__(self) -> None:
@@ -93,13 +93,8 @@ class DuplicateCount:
 def in_order(blocks: Iterable[JobBlock], look_ahead: int) -> Iterator[JobBlock]:
     """Sort a stream of blocks into arrival order, holding back `look_ahead` jobs.
 
-    Gives exactly the order that sorting everything gives: jobs that tie in submit time and job_id
-    stay in the order of the log.
-
-    Raises
-    ------
-    TooDisorderedError
-        A job would have to go before one already yielded.
+    Gives exactly the order that sorting everything gives: jobs that tie in submit time and job_id stay in the
+    order of the log. A TooDisorderedError if a job would have to precede one already yielded.
     """
     held: deque[JobBlock] = deque()  # each sorted, one after the other
     count = 0
@@ -148,24 +143,17 @@ WEEK_SECONDS = 7 * 86_400.0
 
 
 def recorded_starts(jobs: JobBlock) -> Floats:
-    """Return when jobs started in the log: submit time plus wait, which is 0 where it is not known [s]."""
+    """Return the start of each job in the log [s]: submit time plus wait, 0 where it is not known."""
     starts: Floats = jobs.submit_time + np.maximum(jobs.log_wait, 0.0)
     return starts
 
 
 class WeekCut(NamedTuple):
-    """How a log is cut into weeks.
+    """Rule that cuts a log into weeks.
 
-    Attributes
-    ----------
-    by_start
-        Whether jobs belong to the week of their recorded start; otherwise of their submission.
-    remove
-        Whether jobs whose recorded end is in a later week than their own are left out.
-    edge
-        One of the edges [s of the log's own time]; NaN: the arrival of the first job is one.
-    phase
-        How much later edges are [s].
+    Jobs belong to the week of their recorded start (``by_start``) or of their submission; jobs whose recorded
+    end is in a later week are left out if ``remove``. ``edge``: one of the edges [s, log time]; NaN: the
+    arrival of the first job. ``phase``: shift of the edges [s].
     """
 
     by_start: bool
@@ -174,22 +162,14 @@ class WeekCut(NamedTuple):
     phase: float
 
     def zero_after(self, first: float, warm_up: float) -> float:
-        """Return where week 0 begins [s of the log's own time].
-
-        Parameters
-        ----------
-        first
-            Submit time of the first job after the warm-up [s].
-        warm_up
-            Length of what is left out before [s].
-        """
+        """Return the start of week 0 [s, log time]; ``first``: of the jobs after the warm-up."""
         if np.isnan(self.edge):
             return first + self.phase
         edge, begins = self.edge + self.phase, first if warm_up > 0 else 0.0
         return float(edge + np.ceil((begins - edge) / WEEK_SECONDS) * WEEK_SECONDS)
 
     def weeks(self, jobs: JobBlock, zero: float) -> Ints:
-        """Return the week of each job, of which week 0 begins at ``zero``; earlier ones are below 0."""
+        """Return the week of each job; week 0 begins at ``zero``, earlier ones are below 0."""
         times = recorded_starts(jobs) if self.by_start else jobs.submit_time
         return np.floor((times - zero) / WEEK_SECONDS).astype(np.int64)
 
@@ -204,22 +184,7 @@ class WeekCut(NamedTuple):
 
 
 def week_cut(config: WeeksConfig, header: Header, path: Path) -> WeekCut:
-    """Return how a log is cut into weeks.
-
-    Parameters
-    ----------
-    config
-        The section ``workload.weeks``.
-    header
-        Of the log: ``UnixStartTime`` is its time 0.
-    path
-        The log, for messages.
-
-    Raises
-    ------
-    InputError
-        If weeks begin on a weekday and the header does not tell the log's start.
-    """
+    """Return the rule of the section ``workload.weeks``; the header's ``UnixStartTime`` is time 0 of the log."""
     by_start, remove = config.by is WeekEvent.START, config.crossing is CrossingRule.REMOVE
     if config.begin is WeekBegin.FIRST_JOB:
         return WeekCut(by_start, remove, np.nan, config.phase)
@@ -266,7 +231,7 @@ def split_weeks(jobs: JobBlock, cut: WeekCut, zero: float, first: int, last: int
 
 
 class Selection(NamedTuple):
-    """Which part of a workload to take."""
+    """The part of a workload to take."""
 
     first: int | None = None
     """How many jobs at most."""
@@ -291,18 +256,9 @@ class Selection(NamedTuple):
 class Span(NamedTuple):
     """The extent of a selection in one workload.
 
-    Attributes
-    ----------
-    start, end
-        The jobs with submit times [s of the log's own time] in [start, end).
-    jobs
-        How many jobs are taken, from the first on.
-    origin
-        Submit time of the first job taken; nan if there is none.
-    zero
-        Where weeks begin [s of the log's own time].
-    whole_weeks, users, cut
-        As in the selection.
+    Jobs with submit times in [start, end), and ``jobs`` of them from the first on, which is submitted at
+    ``origin`` (NaN if there is none); weeks begin at ``zero``. All times are log time [s]. ``whole_weeks``,
+    ``users`` and ``cut`` as in the selection.
     """
 
     start: float
@@ -316,16 +272,11 @@ class Span(NamedTuple):
 
 
 def find_span(selection: Selection, walk: Callable[[], Iterable[JobBlock]]) -> Span:
-    """Find where a selection starts and ends and how many jobs it takes.
+    """Find the start, the end and the number of jobs of a selection.
 
-    Parameters
-    ----------
-    selection
-        What to take.
-    walk
-        Starts a walk over all jobs, in arrival order. There is one walk; two for `most_intensive` together
-        with `whole_weeks` or `users`. Memory: one block, and the submit times of one interval for
-        `most_intensive`.
+    ``walk`` starts a walk over all jobs, in arrival order. There is one walk; two for `most_intensive`
+    together with `whole_weeks` or `users`. Memory: one block, and the submit times of one interval for
+    `most_intensive`.
     """
     if selection.most_intensive is None:
         span = _counted(walk(), selection)
@@ -354,7 +305,7 @@ def rows_in(span: Span, block: JobBlock) -> NDArray[np.intp]:
 
 
 def _counted(blocks: Iterable[JobBlock], selection: Selection, span: Span | None = None) -> Span:
-    """Count the jobs of a span, which is made when its zero is known if it is not given."""
+    """Count the jobs of a span, which follows from the selection if it is not given."""
     for block in _warm(blocks, selection.warm_up):
         if span is None:
             span = _stretch(selection, float(block.submit_time[0]))

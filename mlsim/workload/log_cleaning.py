@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Mask
 from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource, NeverRan
-from mlsim.workload.log_dependencies import with_preceding_jobs
 from mlsim.workload.resource_requests import MB, SWF_KB, ResourceRequests
+from mlsim.workload.workload_dependencies import with_preceding_jobs
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
 _RULES = tuple(CleaningConfig.model_fields)
@@ -23,32 +23,12 @@ _SHORTEST_TIME = 1.0
 
 
 class Cleaner:
-    """Turns jobs of a log into jobs of a workload.
+    """Turns jobs of a log into jobs of a workload, and counts in ``notes`` the jobs that met each rule and
+    fallback.
 
-    Parameters
-    ----------
-    rules
-        The word of each rule.
-    machine_processors
-        Processors of the machine, for `oversize`.
-    estimates
-        Whether the walltime is the requested time, or always the actual run time.
-    memory
-        Which memory of the log a job asks for.
-    resources
-        What a job can ask for beside cores; None: whatever its log says.
-    dependencies
-        Whether jobs wait for others.
-    by_nodes
-        Whether the size of a job is its number of nodes, where the log says it (``mapping: node``).
-    never_ran
-        What happens to jobs that were cancelled while they waited; None: those leave the queue whose log has
-        the time.
-
-    Attributes
-    ----------
-    notes : Counter
-        How many jobs met each rule and fallback so far.
+    ``machine_processors`` is for the rule `oversize`; ``resources``: names beside cores that a job can ask
+    for, None for any of its log; ``by_nodes``: the size of a job is its number of nodes, where the log has it
+    (``mapping: node``).
     """
 
     def __init__(
@@ -119,7 +99,7 @@ class Cleaner:
         return jobs.select(stays)
 
     def _asked(self, log: LogBlock, processors: Floats) -> ResourceRequests | None:
-        """Return what jobs ask for beside processors; None where their log says nothing."""
+        """Return the requests of jobs beside processors; None where their log has none."""
         if log.asked is None or self._resources is None:
             asked = log.asked
         else:
@@ -136,7 +116,7 @@ class Cleaner:
         return asked
 
     def _wanted(self, log: LogBlock) -> LogBlock:
-        """Leave out what has no place in time or ended in a way that is not wanted."""
+        """Leave out jobs without a submit time, and those that ended in a way that is not wanted."""
         never = _never_ran(log)
         log = self._with_withdrawals(log, never)
         stays = log.submit_time >= 0
@@ -150,7 +130,7 @@ class Cleaner:
         return log.rows(stays)
 
     def _with_withdrawals(self, log: LogBlock, never: Mask) -> LogBlock:
-        """Have the jobs that never ran, and no others, a time at which they leave the queue."""
+        """Set the withdrawal time of the jobs that never ran, and of no others."""
         if self._never_ran in (NeverRan.LEAVE_OUT, NeverRan.KEEP):
             return replace(log, withdraw_time=np.full(len(log), -1.0))
         leaves = log.withdraw_time
@@ -162,7 +142,7 @@ class Cleaner:
         return replace(log, withdraw_time=leaves, run_time=run_time)
 
     def _with_run_time(self, log: LogBlock) -> tuple[LogBlock, Floats]:
-        """Leave out jobs that cannot run, and give every other a run time."""
+        """Leave out jobs that cannot run, and set the run time of all others."""
         stays = np.ones(len(log), np.bool_)
         run_time = log.run_time.copy()
         unknown = self._meet("unknown_run_time", run_time < 0, stays)
@@ -174,7 +154,7 @@ class Cleaner:
         return log.rows(stays), run_time[stays]
 
     def _meet(self, rule: str, met: Mask, stays: Mask) -> Mask:
-        """Count the jobs that meet a rule, take dropped ones from `stays`; returns those to clamp."""
+        """Count the jobs that meet a rule, take dropped ones from `stays`, and return those to clamp."""
         met = met & stays
         self.notes[rule] += int(np.sum(met))
         if self._rules[rule] is CleaningRule.DROP:
@@ -183,7 +163,9 @@ class Cleaner:
 
 
 def _never_ran(log: LogBlock) -> Mask:
-    """Return which jobs were cancelled while they waited: those of run time 0, or unknown, that say so."""
+    """Return which jobs were cancelled while they waited: of run time 0 or unknown, and cancelled or
+    withdrawn.
+    """
     never: Mask = (log.run_time <= 0) & ((log.status == _CANCELLED) | (log.withdraw_time >= 0))
     return never
 
@@ -193,7 +175,7 @@ def _positive(run_time: Floats) -> Floats:
 
 
 def _marks(**conditions: Mask) -> NDArray[np.int64]:
-    """Put what each job has met into one whole number."""
+    """Put the rules that each job met into one whole number."""
     met = np.zeros(len(conditions["failed"]), np.int64)
     for bit, name in enumerate(MARKS):
         met |= conditions[name].astype(np.int64) << bit
@@ -201,17 +183,8 @@ def _marks(**conditions: Mask) -> NDArray[np.int64]:
 
 
 def count_marks(met: NDArray[np.int64]) -> dict[str, int]:
-    """Count the jobs that met each rule and fallback.
-
-    Parameters
-    ----------
-    met
-        The column of that name of a :class:`JobBlock`.
-
-    Returns
-    -------
-    dict
-        Counts by name, for every name in :data:`MARKS`.
+    """Return the number of jobs that met each of the :data:`MARKS`, from the column ``met`` of a
+    :class:`JobBlock`.
     """
     return {name: int(np.count_nonzero(met >> bit & 1)) for bit, name in enumerate(MARKS)}
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario.unit_types import nearest
-from mlsim.workload.log_names import JOB_NAMES, OwnColumns
 from mlsim.workload.log_times import exact_id
-from mlsim.workload.swf_fields import ClassField, Field, Header, LeaveField, LoopField, NodeField
+from mlsim.workload.swf_fields import JOB_NAMES, ExtraField, Field, Header
+from mlsim.workload.workload_jobs import OwnColumns
 
 _ALIASES = {"walltime": Field.REQUESTED_TIME, "estimate": Field.REQUESTED_TIME}
 _REQUIRED = {
@@ -26,25 +26,26 @@ _REQUIRED = {
     "run_time": Field.RUN_TIME,
     "processors": Field.REQUESTED_PROCESSORS,
 }
-_OPTIONAL: dict[str, Field | LeaveField] = {
+_OPTIONAL: dict[str, Field | ExtraField] = {
     "status": Field.STATUS,
     "preceding_job": Field.PRECEDING_JOB,
     "think_time": Field.THINK_TIME,
-    "withdraw_time": LeaveField.WITHDRAW_TIME,
+    "withdraw_time": ExtraField.WITHDRAW_TIME,
 }
-_NAMED: dict[str, Field | ClassField] = {
+_NAMED: dict[str, Field | ExtraField] = {
     "user": Field.USER,
     "group": Field.GROUP,
     "executable": Field.EXECUTABLE,
     "queue": Field.QUEUE,
     "partition": Field.PARTITION,
-    "qos": ClassField.QOS,
+    "qos": ExtraField.QOS,
 }
-_LOOP = {field.name.lower(): field for field in LoopField}
-_NODES = {"node_count": NodeField.NODE_COUNT}
-KNOWN: dict[str, Field | LoopField | ClassField | NodeField | LeaveField] = (
-    _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP | _NODES
-)
+_FURTHER: dict[str, Field | ExtraField] = {
+    "loop_iterations": ExtraField.LOOP_ITERATIONS,
+    "loop_limit": ExtraField.LOOP_LIMIT,
+    "node_count": ExtraField.NODE_COUNT,
+}
+KNOWN: dict[str, Field | ExtraField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _FURTHER
 """Column of the log for each name that is understood."""
 
 _SHOWN_NAMES, _SHOWN_LETTERS = 40, 60
@@ -73,7 +74,7 @@ def check_names(place: str, names: Sequence[str]) -> None:
             f"{place}: column {', '.join(missing)} is missing\n"
             f"  found: {_some(names)}\n"
             f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP | _NODES)}, dependencies, units, "
+            f"optional: {', '.join(_OPTIONAL | _NAMED | _FURTHER)}, dependencies, units, "
             f"request_<resource>{hint}"
         )
 

@@ -10,16 +10,13 @@ import numpy as np
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload.format_record import Format, Reading
-from mlsim.workload.log_dependencies import DEPENDENCIES
-from mlsim.workload.log_formats import FORMATS, LogReader, format_of
-from mlsim.workload.log_names import directives_of, listed_names, names_of
+from mlsim.workload.log_formats import FORMATS, LogReader, format_of, write_columns
 from mlsim.workload.log_source import AS_LOGGED, open_workload
 from mlsim.workload.log_times import Rates
-from mlsim.workload.log_writers import write_columns
-from mlsim.workload.named_columns import log_of, named_columns
-from mlsim.workload.swf_fields import CODED, Header, is_directive
+from mlsim.workload.swf_fields import CODED, Header, directives_of, is_directive, listed_names, names_of
 from mlsim.workload.swf_log import read_swf, write_swf
-from mlsim.workload.workload_jobs import JobBlock, LogBlock
+from mlsim.workload.workload_dependencies import DEPENDENCIES
+from mlsim.workload.workload_jobs import JobBlock, LogBlock, log_of, named_columns
 
 _NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")
 _LOOP = ("loop_iterations", "loop_limit")
@@ -32,16 +29,8 @@ ANY_SIZE = 1 << 62
 class Conversion:
     """The result of a conversion.
 
-    Attributes
-    ----------
-    read, written
-        The formats.
-    jobs
-        Jobs written.
-    left_out
-        What the log knows and the new format cannot hold.
-    notes
-        What was found in the log, as counts; of cleaning rules only where it was cleaned.
+    ``left_out``: facts of the log that the new format cannot hold; ``notes``: counts of findings, of cleaning
+    rules only where the log was cleaned.
     """
 
     read: str
@@ -62,25 +51,8 @@ def convert(
 ) -> Conversion:
     """Write a log in another format.
 
-    Parameters
-    ----------
-    config
-        How to read it (`format`, `lenient`), and with `as_simulated` what is cleaned and selected.
-    source, target
-        The files; the suffix of the target compresses.
-    to
-        The target's format.
-    as_simulated
-        Whether to clean, sort, select and shift as a simulation does.
-    rates
-        Speed and bandwidth of a processor, for Batsim workloads that count operations and bytes.
-
-    Raises
-    ------
-    InputError
-        The log cannot be read, or has jobs that the format cannot hold.
-    OutputError
-        The target cannot be written.
+    ``config`` says how to read it (`format`, `lenient`). If ``as_simulated``, jobs are cleaned, sorted,
+    selected and shifted as for a simulation. ``rates``: for Batsim workloads that count operations and bytes.
     """
     source, target = Path(source), Path(target)
     if not FORMATS[to].can_be_written:

@@ -1,9 +1,9 @@
-"""Facts of a log as it is."""
+"""Facts of a log before cleaning, as figures and as a page of pictures."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim import _matplotlib
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.format_record import Reading
@@ -24,7 +25,7 @@ QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 class Tally:
-    """Counts values, optionally with weights; memory grows with the different values alone."""
+    """Counts values, optionally with weights; memory grows with the number of different values."""
 
     def __init__(self) -> None:
         self._values: Floats = np.empty(0)
@@ -58,9 +59,9 @@ class Tally:
         return self.counted()[1].astype(np.int64)
 
     def summary(self) -> dict[str, float] | None:
-        """Return least, mean, standard deviation, quantiles and largest; None of no values.
+        """Return least, mean, standard deviation, quantiles and largest; None without values.
 
-        A quantile is the least value that so large a part of the values does not exceed.
+        A quantile is the smallest value that this share of the values does not exceed.
         """
         values, counts = self.counted()
         total = float(counts.sum())
@@ -87,16 +88,10 @@ _MOST_USERS = 5
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a log holds.
+    """Facts of a log.
 
-    Attributes
-    ----------
-    facts
-        Plain values, as ``--json`` prints them.
-    tallies
-        How often each value occurs, by the names of :data:`DISTRIBUTIONS`.
-    users
-        Jobs of each user, the most active first.
+    ``facts``: plain values, as ``--json`` prints them; ``tallies``: frequency of values, by the names of
+    :data:`DISTRIBUTIONS`; ``users``: jobs of each user, the most active first.
     """
 
     facts: dict[str, Any]
@@ -133,7 +128,7 @@ def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = Fals
 
 
 class _Gathering:
-    """Gathers what is told of a log, block by block."""
+    """Gathers the facts of a log, block by block."""
 
     def __init__(self) -> None:
         self._tallies = {name: Tally() for name in DISTRIBUTIONS}
@@ -147,7 +142,7 @@ class _Gathering:
         self._unknown = dict.fromkeys(("submit_time", "run_time", "walltime", "processors", "user"), 0)
 
     def begin(self, header: Header, path: Path, block: LogBlock) -> None:
-        """Take in what the header says, which is complete with the first jobs."""
+        """Read the header, which is complete with the first jobs."""
         if self._jobs:
             return
         self._start, self._zone = start_and_zone(header, path)
@@ -155,7 +150,7 @@ class _Gathering:
         self._first = float(known.min()) if known.size else 0.0
 
     def add(self, block: LogBlock) -> None:
-        """Take in some jobs."""
+        """Add some jobs."""
         requested = block.requested_processors
         size = np.where(requested > 0, requested, block.allocated_processors)
         known = {
@@ -197,7 +192,7 @@ class _Gathering:
         self._user_work.add(block.user[rows], np.where(has_work, block.run_time * size, 0.0)[rows])
 
     def description(self, path: Path, header: Header, broken: int) -> Description:
-        """Return all that was found."""
+        """Return all facts."""
         from mlsim.errors import InputError
 
         if not self._jobs or not np.isfinite(self._begin):
@@ -239,7 +234,7 @@ class _Gathering:
         return found
 
     def _weekly(self, processors: int) -> list[float]:
-        """Return the work submitted in each week since the first job, over what the machine can do."""
+        """Return the work submitted in each week since the first job, over the capacity of the machine."""
         weeks, work = self._week_work.counted()
         loads: list[float] = (
             np.bincount(weeks.astype(np.int64), work) / (max(processors, 1) * _WEEK)
@@ -286,3 +281,86 @@ def _date(start: float | None, zone: datetime.tzinfo, seconds: float) -> str | N
         return datetime.datetime.fromtimestamp(start + seconds, zone).isoformat(" ", "seconds")
     except (OverflowError, ValueError, OSError):
         return None
+
+
+# One page of pictures
+
+_COLOURS = ("#1f77b4", "#d95f02")
+
+
+def draw_page(path: Path, logs: Sequence[Description], form: str) -> None:
+    """Draw one page of one or two logs as ``png``, ``pdf`` or ``svg``."""
+    _matplotlib.load()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "mlsim", "font.size": 8, "axes.titlesize": 9}):
+        figure = Figure(figsize=(8.3, 10.2), layout="constrained")
+        panels = figure.subplots(4, 2).ravel()
+        names = [f"{each.facts['log']}\n{each.facts['jobs']:,} jobs" for each in logs]
+        _weeks(panels[0], logs)
+        _cycle(panels[1], logs, "by_hour", "arrivals by hour of the day", [str(h) for h in range(24)])
+        _cycle(panels[2], logs, "by_weekday", "arrivals by day of the week", list(DAYS))
+        _shares(panels[3], logs, "processors", "processors of a job")
+        _shares(panels[4], logs, "run_time", "run time (s)")
+        _shares(panels[5], logs, "walltime", "walltime (s)")
+        _accuracy(panels[6], logs)
+        _users(panels[7], logs)
+        handles = [
+            mpl.patches.Patch(color=colour, label=name) for colour, name in zip(_COLOURS, names, strict=False)
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False)
+        dates: dict[str, Any] = {
+            "pdf": {"CreationDate": None},
+            "svg": {"Date": None},
+            "png": {"Software": None},
+        }
+        figure.savefig(path, format=form, dpi=130, metadata=dates[form])
+
+
+def _weeks(axes: Any, logs: Sequence[Description]) -> None:
+    for colour, log in zip(_COLOURS, logs, strict=False):
+        load = log.facts["weekly_load"]
+        axes.step(np.arange(1, len(load) + 1), load, where="mid", color=colour, linewidth=1)
+    axes.set(title="offered load by week", xlabel="week", ylabel="load", ylim=(0, None))
+    axes.axhline(1, color="0.7", linewidth=0.7, linestyle=":")
+
+
+def _cycle(axes: Any, logs: Sequence[Description], key: str, title: str, labels: list[str]) -> None:
+    width = 0.8 / len(logs)
+    places = np.arange(len(labels))
+    for k, (colour, log) in enumerate(zip(_COLOURS, logs, strict=False)):
+        counts = np.array(log.facts["arrivals"][key], float)
+        axes.bar(places - 0.4 + (k + 0.5) * width, 100 * counts / counts.sum(), width, color=colour)
+    step = 3 if len(labels) > 12 else 1
+    axes.set_xticks(places[::step], labels[::step])
+    axes.set(title=title, ylabel="% of the jobs")
+
+
+def _shares(axes: Any, logs: Sequence[Description], name: str, title: str) -> None:
+    for colour, log in zip(_COLOURS, logs, strict=False):
+        values, counts = log.tallies[name].counted()
+        if values.size:
+            shares = 100 * np.cumsum(counts) / counts.sum()
+            axes.step(np.maximum(values, 1), shares, where="post", color=colour, linewidth=1)
+    axes.set_xscale("log", base=2 if name == "processors" else 10)
+    axes.set(title=title, ylabel="% of the jobs at most", ylim=(0, 101))
+
+
+def _accuracy(axes: Any, logs: Sequence[Description]) -> None:
+    edges = np.linspace(0, 1.05, 22)
+    for colour, log in zip(_COLOURS, logs, strict=False):
+        values, counts = log.tallies["accuracy"].counted()
+        if values.size:
+            heights, _ = np.histogram(np.minimum(values, 1.04), edges - 1e-9, weights=counts)
+            axes.stairs(100 * heights / counts.sum(), edges, color=colour, linewidth=1.2)
+    axes.set(title="run time / walltime (last: 1 and above)", ylabel="% of the jobs", xlim=(0, 1.05))
+
+
+def _users(axes: Any, logs: Sequence[Description]) -> None:
+    for colour, log in zip(_COLOURS, logs, strict=False):
+        if log.users.size:
+            shares = 100 * np.cumsum(log.users) / log.users.sum()
+            axes.plot(np.arange(1, shares.size + 1), shares, color=colour, linewidth=1)
+    axes.set_xscale("log")
+    axes.set(title="jobs of the most active users", xlabel="users", ylabel="% of the jobs", ylim=(0, 101))

@@ -1,9 +1,9 @@
-"""Logs of any format as blocks of jobs."""
+"""Logs of any format, read and written in blocks of jobs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -16,11 +16,11 @@ from mlsim._files.decoding import LONGEST_LINE
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, check_plugin, make_callable
 from mlsim.scenario import WorkloadFormat
-from mlsim.workload.compression import SUFFIXES, read_chunks
+from mlsim.workload.compression import SUFFIXES, new_file, read_chunks
 from mlsim.workload.format_record import Format, Reading, WholeLog
 from mlsim.workload.swf_fields import Header
-from mlsim.workload.swf_log import SwfReader
-from mlsim.workload.workload_jobs import LogBlock
+from mlsim.workload.swf_log import SwfReader, write_swf_blocks
+from mlsim.workload.workload_jobs import LogBlock, NamedColumns, named_columns
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,17 +59,8 @@ _UNREAD = {
 
 
 def format_of(path: str | Path) -> WorkloadFormat:
-    """Return the format of a log, by its first bytes after decompression.
-
-    Parquet has a mark of its own. A brace begins the object of a Batsim workload, or of sacct, by the keys
-    that come first. A first line with JobID or JobIDRaw names columns of sacct; records of PBS and Grid
-    Engine have a form of their own. A first line with a comma that does not start with a number or a
-    semicolon names CSV columns; anything else is taken for SWF, whose reader says what is wrong with it.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or begins as no format does that is read.
+    """Return the format of a log, by its first bytes after decompression: the first of the :data:`FORMATS`
+    that fits.
     """
     head = b""
     for chunk in read_chunks(path):
@@ -89,7 +80,7 @@ def format_of(path: str | Path) -> WorkloadFormat:
 
 
 def format_of_name(path: Path) -> WorkloadFormat | None:
-    """Return the format that a file's suffix stands for, compression aside; None if it stands for none."""
+    """Return the format of a file's suffix, compression aside; None if no format has it."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in SUFFIXES:
         suffixes.pop()
@@ -175,17 +166,11 @@ class LogReader:
 
     @property
     def streams(self) -> bool:
-        """Whether the log is read piece by piece; otherwise it is in memory as a whole while it is read."""
+        """Whether the log is read block by block; otherwise it is in memory as a whole."""
         return self._read is None
 
     def blocks(self) -> Iterator[LogBlock]:
-        """Yield the jobs in the order of the log, at most 16,384 at a time.
-
-        Raises
-        ------
-        InputError
-            The file cannot be read, or a line is broken and `lenient` is false.
-        """
+        """Yield the jobs in the order of the log, at most 16,384 at a time."""
         for block in self._swf() if self._read is None else self._whole(self._read):
             self.jobs += len(block)
             yield block
@@ -199,7 +184,7 @@ class LogReader:
         self.broken_lines = reader.broken_lines
 
     def _without_bursts(self, log: LogBlock) -> LogBlock:
-        """Leave out the parts of a job that was interrupted; the line before them has it as a whole.
+        """Leave out the parts of an interrupted job, which follow the line of the whole job.
 
         Source: the definition of the Standard Workload Format, status 2, 3 and 4.
         """
@@ -225,3 +210,85 @@ class LogReader:
         self.counts.update(log.counts)
         for first in range(0, len(log.jobs), _BLOCK_JOBS):
             yield log.jobs.rows(slice(first, first + _BLOCK_JOBS))
+
+
+_AT_ONCE = 1 << 16
+
+
+def check_format(path: Path) -> WorkloadFormat:
+    """Return the format that the suffix of a file names, if logs can be written in it block by block."""
+    found = format_of_name(path)
+    if found is not None and FORMATS[found].in_blocks:
+        return found
+    suffixes = [known.suffix for known in FORMATS.values() if known.in_blocks]
+    raise InputError(
+        f"{path}: its suffix is none of {', '.join(suffixes)}, each also with {', '.join(SUFFIXES[:-1])} "
+        f"or {SUFFIXES[-1]} behind it; mlsim workload convert makes other formats"
+    )
+
+
+def write_blocks(path: Path, header: Header, blocks: Iterable[LogBlock]) -> int:
+    """Write a log as its suffix says; return the number of jobs.
+
+    CSV keeps of the header only the names behind codes. CSV and Parquet have the columns of which the first
+    65,536 jobs know something; a column that only later jobs know is an InputError.
+    """
+    found = check_format(path)
+    count = _Count()
+    counted = count.of(blocks)
+    if FORMATS[found].numbered:
+        write_swf_blocks(path, header, (block.numbered() for block in counted))
+        return count.jobs
+    known = FORMATS[found]
+    named = (named_columns(b, header, all_names=not known.keeps_header) for b in _joined(counted))
+    write_columns(path, known, header, _aligned(path, named))
+    return count.jobs
+
+
+def write_columns(path: Path, to: Format, header: Header, blocks: Iterable[NamedColumns]) -> None:
+    """Write blocks of the same columns in a format that has a writer of columns."""
+    assert to.writer is not None
+    with new_file(path) as file:
+        to.writer(file, header, blocks)
+
+
+class _Count:
+    """Counts jobs as they pass."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    def of(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+        for block in blocks:
+            self.jobs += len(block)
+            yield block
+
+
+def _joined(blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+    """Yield blocks of 65,536 jobs or a little more."""
+    waiting: list[LogBlock] = []
+    for block in blocks:
+        waiting.append(block)
+        if sum(map(len, waiting)) >= _AT_ONCE:
+            yield LogBlock.concatenate(waiting)
+            waiting = []
+    if waiting:
+        yield LogBlock.concatenate(waiting)
+
+
+def _aligned(path: Path, blocks: Iterable[NamedColumns]) -> Iterator[NamedColumns]:
+    """Yield blocks of the same columns; a column that a whole block lacks is unknown there."""
+    kinds: Mapping[str, bool] | None = None
+    for columns in blocks:
+        found = {name: isinstance(column, list) for name, column in columns.items()}
+        kinds = found if kinds is None else kinds
+        if any(kinds.get(name) is not texts for name, texts in found.items()):
+            late = next(name for name, texts in found.items() if kinds.get(name) is not texts)
+            raise InputError(
+                f"{path}: column {late}: the first jobs say nothing of it; try a file of suffix .swf"
+            )
+        n = len(columns["job_id"])
+        yield {
+            name: columns.get(name, [""] * n if texts else np.full(n, -1, np.int64))
+            for name, texts in kinds.items()
+        }

@@ -31,9 +31,8 @@ from mlsim.workload.job_selection import (
 )
 from mlsim.workload.log_cleaning import Cleaner
 from mlsim.workload.log_formats import LogReader
-from mlsim.workload.log_names import names_of
 from mlsim.workload.log_times import Rates, dates_in_log_time
-from mlsim.workload.swf_fields import Header
+from mlsim.workload.swf_fields import Header, names_of
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
 AS_LOGGED: Final = ("*",)
@@ -73,13 +72,7 @@ class Workload:
         return self._ids.has(ids)
 
     def blocks(self) -> Iterator[JobBlock]:
-        """Yield the jobs in arrival order, the first submitted at time 0; every call starts anew.
-
-        Raises
-        ------
-        InputError
-            A long log cannot be read any more.
-        """
+        """Yield the jobs in arrival order, the first submitted at time 0; every call starts anew."""
         return self._open()
 
 
@@ -129,7 +122,7 @@ class _Pass:
         return map(self._cleaner.clean, map(self._checked, watched))
 
     def _checked(self, block: LogBlock) -> LogBlock:
-        """Check that the log asks only for resources that there are."""
+        """Check that the platform has all resources that the log asks for."""
         if block.asked is None or self._resources == AS_LOGGED:
             return block
         if self._resources is None:
@@ -226,9 +219,9 @@ def open_workload(
 
 
 def _shared_key(config: WorkloadConfig, source: Path | Made, *machine: object) -> Hashable | None:
-    """Return what the jobs of a log depend on before any are selected; None where runs do not share them.
+    """Return the key of the jobs of a log before any are selected; None where runs do not share them.
 
-    What code of the user's own reads or draws is not shared: it may be of other files as well.
+    Jobs that user code reads or draws are not shared: the code may use other files as well.
     """
     if not _shared.is_sharing():
         return None
@@ -241,7 +234,7 @@ def _shared_key(config: WorkloadConfig, source: Path | Made, *machine: object) -
 
 @dataclass
 class _Log:
-    """A log that was read, in arrival order; its jobs are held, or left to be read once more."""
+    """A log that was read; its jobs are held in arrival order, or read again for each walk."""
 
     survey: _Pass
     jobs: JobBlock | None
@@ -250,13 +243,7 @@ class _Log:
     """Of a log that is not held: the walk over it that was begun to count its jobs."""
 
     def selected(self, selection: Selection, factor: float, new_pass: Callable[[], _Pass]) -> Workload:
-        """Return the workload of a selection.
-
-        Raises
-        ------
-        InputError
-            No job is left, or the file cannot be read any more.
-        """
+        """Return the workload of a selection."""
         if self.jobs is None:
 
             def walk() -> Iterator[JobBlock]:
@@ -324,7 +311,7 @@ def _take(blocks: Iterator[JobBlock], limit: float) -> tuple[list[JobBlock], Ite
 
 
 def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
-    """Yield the blocks and let go of each, so that memory does not hold them twice."""
+    """Yield the blocks and drop each, so that memory does not hold them twice."""
     blocks.reverse()
     while blocks:
         yield blocks.pop()
@@ -337,7 +324,7 @@ def _read_to_share(new_pass: Callable[[], _Pass]) -> tuple[_Log, int]:
 
 
 def _ordered(blocks: list[JobBlock]) -> JobBlock:
-    """Join blocks, which are let go of, in arrival order."""
+    """Join blocks in arrival order; the list is emptied."""
     jobs = JobBlock.concatenate(blocks)
     blocks.clear()
     return jobs if jobs.is_ordered() else jobs.select(jobs.arrival_order())
@@ -354,7 +341,7 @@ def _held_workload(survey: _Pass, jobs: JobBlock, selection: Selection, factor: 
 
 
 def _cut(span: Span, blocks: Iterator[JobBlock], factor: float, path: Path) -> Iterator[JobBlock]:
-    """Yield the jobs of the span, the first one at time 0, so many times as fast."""
+    """Yield the jobs of the span, the first one at time 0, at ``factor`` times the arrival rate."""
     missing = span.jobs
     for block in blocks:
         rows = rows_in(span, block)[:missing]
@@ -366,7 +353,7 @@ def _cut(span: Span, blocks: Iterator[JobBlock], factor: float, path: Path) -> I
 
 
 def _resolved(block: JobBlock, path: Path) -> JobBlock:
-    """Check that so far from the first job no run time is too short to be told."""
+    """Reject run times that are too short for the resolution of float64 so far from the first job."""
     lost = (block.run_time > 0.0) & (block.submit_time + block.run_time == block.submit_time)
     if lost.any():
         row = int(np.argmax(lost))

@@ -17,10 +17,9 @@ from mlsim.errors import InputError
 from mlsim.scenario import MEMORY
 from mlsim.workload.format_record import Reading, WholeLog
 from mlsim.workload.log_columns import KNOWN, TIMES, Identifiers, check_own, own_columns, typed_column
-from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
-from mlsim.workload.log_names import directives_of, names_of
 from mlsim.workload.resource_requests import MB, NODE_COUNT, REQUEST, ResourceRequests, is_request, sized
-from mlsim.workload.swf_fields import CODED, IDENTIFIERS, N_COLUMNS, Field, Header
+from mlsim.workload.swf_fields import CODED, IDENTIFIERS, N_COLUMNS, Field, Header, directives_of, names_of
+from mlsim.workload.workload_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.workload_jobs import LogBlock
 
 _MEMORY = f"{REQUEST}{MEMORY}"

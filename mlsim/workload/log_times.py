@@ -24,27 +24,11 @@ _QUARTER = 900.0
 
 
 def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[float, float]:
-    """Convert dates to log time [s].
+    """Convert dates to log time [s]; infinite where there is no bound.
 
-    Parameters
-    ----------
-    dates
-        Dates, with or without a time of day; one without a zone is on the clocks of the log's time zone.
-    header
-        Of the log: ``UnixStartTime`` is time 0 as seconds since 1970 (UTC); the zone is
-        ``TimeZoneString`` (a name of the time zone database), else ``TimeZone`` (s east of UTC), else UTC.
-    path
-        The log, for messages.
-
-    Returns
-    -------
-    start, end
-        Infinite where there is no bound.
-
-    Raises
-    ------
-    InputError
-        The header does not tell its start, or its time zone is not known.
+    Dates without a zone are on the clocks of the log's time zone: ``TimeZoneString`` of the header (a name of
+    the time zone database), else ``TimeZone`` (s east of UTC), else UTC. ``UnixStartTime`` is time 0 as
+    seconds since 1970 (UTC).
     """
     zero, zone = start_and_zone(header, path)
     if zero is None:
@@ -57,13 +41,7 @@ def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[f
 
 
 def start_and_zone(header: Header, path: Path) -> tuple[float | None, datetime.tzinfo]:
-    """Return time 0 of a log in seconds since 1970 (UTC), None if its header does not tell, and its zone.
-
-    Raises
-    ------
-    InputError
-        One of them makes no sense.
-    """
+    """Return time 0 of a log in seconds since 1970 (UTC), None if its header does not say, and its zone."""
     return _number(header, "UnixStartTime", path), _zone(header, path)
 
 
@@ -112,7 +90,7 @@ def local_times(times: Floats, header: Header, path: Path) -> Floats:
 
 
 def _east(zone: datetime.tzinfo, unix: float) -> float:
-    """Return how far clocks are ahead of UTC at a time [s]."""
+    """Return the offset of clocks from UTC at a time [s]."""
     offset = datetime.datetime.fromtimestamp(unix, zone).utcoffset()
     return 0.0 if offset is None else offset.total_seconds()
 
@@ -124,23 +102,10 @@ _LIMIT = 2.0**63
 
 
 def check_distinct(place: str, texts: Sequence[str], values: Floats, job: Callable[[int], object]) -> None:
-    """Check that submit times which are written differently stay different.
+    """Check that submit times which are written differently stay different as float64.
 
-    Parameters
-    ----------
-    place
-        What the message begins with.
-    texts
-        As they are written, decimal numbers; an empty one stands for what its float64 is in short.
-    values
-        What they are as float64.
-    job
-        What the message calls the job of a row.
-
-    Raises
-    ------
-    InputError
-        If two of them become one; the message names both.
+    ``texts``: as written; an empty one means the shortest text of its float64. ``job``: name of the job of a
+    row, for messages.
     """
     found = _merged(texts, values)
     if found is not None:
@@ -176,7 +141,7 @@ def _shown(texts: Sequence[str], values: Floats, row: int) -> str:
 
 
 def exact_id(text: str | bytes) -> int | None:
-    """Return the identifier that a text is, exactly; None unless it is a whole number from 0 below 2^63."""
+    """Return the identifier in a text, exactly; None unless it is a whole number from 0 below 2^63."""
     number = text.removeprefix("+") if isinstance(text, str) else text.removeprefix(b"+")
     if number.isdigit() and number.isascii():
         found = int(number)

@@ -25,16 +25,8 @@ STEP_COLUMNS: Final = ("job_id", "time", "power", "period")
 class JobSteps:
     """Steps of the power of jobs, in order of (job_id, time).
 
-    Attributes
-    ----------
-    job_id
-        Identifier in the workload.
-    time
-        Since the job got its nodes [s]; the first of a job is 0.
-    power
-        From then on, of a node all of whose cores the job holds [W].
-    period
-        After which the job's steps begin again [s]; NaN: the last one holds.
+    ``time`` is since the start of the job [s], 0 in its first step; ``power`` from then on, of a node all of
+    whose cores the job holds [W]. After ``period`` [s] the steps begin again; NaN: the last one holds.
     """
 
     job_id: Ints
@@ -43,12 +35,8 @@ class JobSteps:
     period: Floats
 
     def rows_of(self, job_id: Ints) -> tuple[Ints, Ints]:
-        """Return the rows of the steps of some jobs, in order of (job, time), and for each the job's place.
-
-        Parameters
-        ----------
-        job_id
-            Of the jobs, each once.
+        """Return the rows of the steps of some jobs, in order of (job, time), and the place of each row's
+        job.
         """
         order = np.argsort(job_id, kind="stable")
         place = np.minimum(np.searchsorted(job_id[order], self.job_id), len(job_id) - 1)
@@ -59,13 +47,7 @@ class JobSteps:
 
 
 def read_steps(path: Path) -> JobSteps:
-    """Read the steps of a file, compressed or not.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, a column is missing, or a value makes no sense; the message names the line.
-    """
+    """Read the steps of a file, compressed or not; a message about a wrong value names its line."""
     import polars as pl  # runs without such a file do without
 
     frame = read_table(path, "table of power", STEP_COLUMNS)

@@ -11,8 +11,8 @@ from mlsim._files.opening import place_of
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
-from mlsim.workload.named_columns import NamedColumns, other_directives
 from mlsim.workload.swf_fields import Header, header_of_json
+from mlsim.workload.workload_jobs import NamedColumns, other_directives
 
 if TYPE_CHECKING:
     import polars as pl

@@ -31,8 +31,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlsim.workload.accounting import Record, clock_seconds, read_records, record_lines, whole_number
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+from mlsim.workload.format_record import (
+    STRICT,
+    Format,
+    Reading,
+    Record,
+    WholeLog,
+    clock_seconds,
+    read_records,
+    record_lines,
+    whole_number,
+)
 from mlsim.workload.resource_requests import pbs_size
 
 _LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")

@@ -40,14 +40,14 @@ class ResourceRequests:
     """int64[n]: memory in bytes where the log gives it in another unit than MB, else -1; None: nowhere."""
 
     def select(self, rows: NDArray[Any] | slice) -> ResourceRequests:
-        """Return the jobs that a mask, an index array or a slice names."""
+        """Return the jobs of a mask, an index array or a slice."""
         exact = None if self.exact is None else np.ascontiguousarray(self.exact[rows])
         return ResourceRequests(
             self.names, np.ascontiguousarray(self.units[rows]), np.ascontiguousarray(self.totals[rows]), exact
         )
 
     def ordered(self, names: tuple[str, ...]) -> ResourceRequests:
-        """Return the same with columns for ``names``, -1 in those that were not there."""
+        """Return the same with columns for ``names``, -1 in new ones."""
         totals = np.full((len(self.units), len(names)), -1, np.int64)
         for column, name in enumerate(self.names):
             totals[:, names.index(name)] = self.totals[:, column]
@@ -100,12 +100,7 @@ _SLURM_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGTP]?)")
 
 
 def slurm_size(text: str) -> int:
-    """Return the bytes of an amount of memory that Slurm printed.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
+    """Return the bytes of an amount of memory that Slurm printed; a ValueError if it is none.
 
     Examples
     --------
@@ -119,12 +114,7 @@ def slurm_size(text: str) -> int:
 
 
 def pbs_size(text: str) -> int:
-    """Return the bytes of an amount of memory in accounting of PBS.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
+    """Return the bytes of an amount of memory in accounting of PBS; a ValueError if it is none.
 
     Examples
     --------

@@ -13,8 +13,17 @@ import re
 from pathlib import Path
 from typing import Final
 
-from mlsim.workload.accounting import Record, clock_seconds, read_records, record_lines, whole_number
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+from mlsim.workload.format_record import (
+    STRICT,
+    Format,
+    Reading,
+    Record,
+    WholeLog,
+    clock_seconds,
+    read_records,
+    record_lines,
+    whole_number,
+)
 
 _LINE = re.compile(rb"(?:[^:\n]*:){5}\d+:[^:\n]*:-?\d+:\d+:\d+:\d+:(?:[^:\n]*:){23}\d+:\d+:")
 _FIELDS: Final = 40

@@ -1,4 +1,4 @@
-"""The 18 columns of the Standard Workload Format, and its header."""
+"""Columns of logs, the header, and the names that it has for codes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Field(IntEnum):
 
     @property
     def expected(self) -> str:
-        """What values can stand in this column, for messages."""
+        """Values that can stand in this column, for messages."""
         if self is Field.JOB_ID:
             return "a whole number from 0 up, below 2^63"
         if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
@@ -76,87 +76,36 @@ class Field(IntEnum):
         return fits
 
 
-class LoopField(IntEnum):
-    """A column about the loop that a job executes; only CSV workloads have them, -1 is "not known".
-
-    Their places follow those of :class:`Field`.
-
-    ``LOOP_ITERATIONS`` is the number of its iterations, ``LOOP_LIMIT`` the most steps of a pixel where
-    the iterations are those of a Mandelbrot image.
-    """
+class ExtraField(IntEnum):
+    """A column that SWF logs do not have; its place follows those of :class:`Field`, -1 is "not known"."""
 
     LOOP_ITERATIONS = 18
+    """Iterations of the loop that the job executes."""
     LOOP_LIMIT = 19
-
-    @property
-    def expected(self) -> str:
-        """What values can stand in this column, for messages."""
-        return "a whole number from 1 up, or -1 for unknown"
-
-    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which of the values the column allows."""
-        whole = np.isfinite(values) & (np.floor(values) == values) & (values <= LARGEST_WHOLE)
-        fits: NDArray[np.bool_] = whole & ((values >= 1) | (values == -1))
-        return fits
-
-
-class ClassField(IntEnum):
-    """A column about a job's class of service; SWF logs do not have it, -1 is "not known".
-
-    Its place follows those of :class:`LoopField`. ``QOS`` is the class (quality) of service, a code.
-    """
-
+    """Most steps of a pixel, where the iterations are those of a Mandelbrot image."""
     QOS = 20
-
-    @property
-    def expected(self) -> str:
-        """What values can stand in this column, for messages."""
-        return "a whole number"
-
-    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which of the values the column allows."""
-        fits: NDArray[np.bool_] = (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
-        return fits
-
-
-class NodeField(IntEnum):
-    """A column about the nodes of a job; SWF logs do not have it, -1 is "not known".
-
-    Its place follows that of :class:`ClassField`. ``NODE_COUNT`` is how many nodes the job asks for.
-    """
-
+    """Class (quality) of service, a code."""
     NODE_COUNT = 21
-
-    @property
-    def expected(self) -> str:
-        """What values can stand in this column, for messages."""
-        return "a whole number from 1 up, or -1 for unknown"
-
-    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which of the values the column allows."""
-        return LoopField.LOOP_ITERATIONS.allows(values)
-
-
-class LeaveField(IntEnum):
-    """A column about a job that was cancelled before it ran; SWF logs do not have it, -1 is "not known".
-
-    Its place follows that of :class:`NodeField`. ``WITHDRAW_TIME`` is when it left the queue, in s of the
-    log's own time.
-    """
-
+    """Nodes that the job asks for."""
     WITHDRAW_TIME = 22
+    """Time at which a job that never ran left the queue [s, log time]."""
 
     @property
     def expected(self) -> str:
-        """What values can stand in this column, for messages."""
-        return Field.SUBMIT_TIME.expected
+        """Values that can stand in this column, for messages."""
+        if self is ExtraField.WITHDRAW_TIME:
+            return Field.SUBMIT_TIME.expected
+        return "a whole number" if self is ExtraField.QOS else "a whole number from 1 up, or -1 for unknown"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which of the values the column allows."""
-        return Field.SUBMIT_TIME.allows(values)
+        if self is ExtraField.WITHDRAW_TIME:
+            return Field.SUBMIT_TIME.allows(values)
+        fits: NDArray[np.bool_] = (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
+        return fits if self is ExtraField.QOS else fits & ((values >= 1) | (values == -1))
 
 
-N_COLUMNS = len(Field) + len(LoopField) + len(ClassField) + len(NodeField) + len(LeaveField)
+N_COLUMNS = len(Field) + len(ExtraField)
 """Columns of a log, those of SWF first."""
 
 CODED = ("user", "group", "executable", "queue", "partition", "qos")
@@ -193,16 +142,9 @@ _DIRECTIVE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*:(?!//)\s*(.*?)\s*")
 
 
 def add_directive(header: Header, comment: str) -> None:
-    """Add the directive of one comment line; lines of free text are ignored.
+    """Add the directive of one comment line, without its semicolon; lines of free text are ignored.
 
-    A key that comes again makes its value a list, in the order of the lines.
-
-    Parameters
-    ----------
-    header
-        Extended in place.
-    comment
-        The line without its semicolon.
+    A key that is repeated makes its value a list, in the order of the lines.
 
     Examples
     --------
@@ -226,12 +168,8 @@ def add_directive(header: Header, comment: str) -> None:
 
 
 def header_lines(header: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
-    """Yield the comment lines that :func:`add_directive` reads back as `header`.
-
-    Raises
-    ------
-    ValueError
-        A key or a value cannot be written in a comment line.
+    """Yield the comment lines that :func:`add_directive` reads back as `header`; a ValueError if there are
+    none.
     """
     for key, values in header.items():
         if not is_directive(key, values):
@@ -268,3 +206,70 @@ def is_header(value: object) -> bool:
         isinstance(item, str) or (isinstance(item, list) and all(isinstance(word, str) for word in item))
         for item in value.values()
     )
+
+
+JOB_NAMES = "job_names"
+"""Key of the header under which it keeps the names of jobs whose identifiers are no numbers."""
+
+Names = dict[str, dict[int, str]]
+"""Column of codes -> code -> name."""
+
+_KEYS = {column: "QOS" if column == "qos" else column.capitalize() for column in CODED}
+_LINE = re.compile(r"(\d{1,15})(?:\s*[:=-]\s*|\s+)(\S.*)")
+
+
+def names_of(header: Header) -> Names:
+    """Return the names that the header of a log has for codes; columns without names are left out.
+
+    Examples
+    --------
+    >>> names_of({"Queue": ["0 interactive", "1 - day"], "user_names": ["ada"], "Partition": "1"})
+    {'user': {1: 'ada'}, 'queue': {0: 'interactive', 1: 'day'}}
+    """
+    found = {column: _names_of_column(column, header) for column in CODED}
+    return {column: names for column, names in found.items() if names}
+
+
+def _names_of_column(column: str, header: Header) -> dict[int, str]:
+    listed = header.get(f"{column}_names")
+    if isinstance(listed, list):
+        return {code: name for code, name in enumerate(listed, 1) if name}
+    lines = header.get(_KEYS[column], [])
+    matches = (_LINE.fullmatch(line.strip()) for line in ([lines] if isinstance(lines, str) else lines))
+    return {int(match[1]): match[2] for match in matches if match}
+
+
+def job_names(header: Header) -> list[str] | None:
+    """Return the names that a log has for the jobs 1, 2, ...; None where identifiers are numbers."""
+    names = header.get(JOB_NAMES)
+    return names if isinstance(names, list) else None
+
+
+def listed_names(header: Header) -> Names:
+    """Return the names that readers of text columns have put into lists of the header."""
+    lists = {f"{column}_names" for column in CODED}
+    return names_of({key: value for key, value in header.items() if key in lists})
+
+
+def directives_of(names: Mapping[str, Mapping[int, str]]) -> Header:
+    """Return names as lines of a header, without those that cannot be written in a line.
+
+    Examples
+    --------
+    >>> directives_of({"queue": {0: "day", 1: "night"}})
+    {'Queue': ['0 day', '1 night']}
+    """
+    header: Header = {}
+    for column, of_codes in names.items():
+        key = _KEYS[column]
+        lines = [f"{code} {name}" for code, name in of_codes.items() if _can_be_written(key, code, name)]
+        if lines:
+            header[key] = lines
+    return header
+
+
+def _can_be_written(key: str, code: int, name: str) -> bool:
+    """Whether a line says a code and its name so that they read back equal."""
+    line = f"{code} {name}"
+    match = _LINE.fullmatch(line)
+    return match is not None and match[2] == name == name.strip() and is_directive(key, line)

@@ -155,25 +155,11 @@ def _row(text: Bytes, at: int, width: int, row: int, columns: Floats, tails: Int
 
 @kernel
 def scan(text: Bytes, state: Ints, columns: Floats, lines: Ints, tails: Ints) -> int:
-    """Read lines until the bytes or the rows end or a line needs a closer look.
+    """Read lines until the bytes or the rows end or a line needs a closer look: `END`, `FULL` or `LOOK`.
 
-    Parameters
-    ----------
-    text
-        Whole lines; the last byte is a newline.
-    state
-        `POSITION`, `ROW`, `LINE` and `WIDTH`; brought up to date.
-    columns
-        Shape (18, rows): filled from row `state[ROW]` on.
-    lines
-        Line number of each row.
-    tails
-        Shape (rows, 2): where in `text` the columns after the 18th start and end.
-
-    Returns
-    -------
-    int
-        `END`, `FULL` or `LOOK`.
+    ``text`` holds whole lines. ``state`` (`POSITION`, `ROW`, `LINE`, `WIDTH`) is updated; ``columns`` (18,
+    rows) and ``lines`` are filled from row `state[ROW]` on; ``tails`` (rows, 2) gets the places in `text` of
+    the columns after the 18th.
     """
     while state[POSITION] < text.size:
         row = state[ROW]

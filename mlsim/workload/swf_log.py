@@ -69,7 +69,7 @@ class SwfReader:
     path
         The log, compressed or not.
     lenient
-        Skip and count broken lines.
+        Skip broken lines, and count them in ``broken_lines``.
     extras
         Keep the columns after the 18th, as text.
     block_jobs
@@ -78,15 +78,8 @@ class SwfReader:
     Attributes
     ----------
     header : dict
-        Directives of the comment lines before the first job: str, or a list where a key came
-        repeatedly. Complete once the first block was yielded.
-    broken_lines : int
-        Broken lines skipped so far.
-
-    Raises
-    ------
-    InputError
-        From :meth:`blocks`: the file cannot be read, or a line is broken.
+        Directives of the comment lines before the first job: str, or a list of a repeated key. Complete
+        once the first block was yielded.
     """
 
     def __init__(
@@ -150,7 +143,7 @@ class SwfReader:
                 self._extras.append(_words(text[start:end]))
 
     def _look(self, text: bytes) -> None:
-        """Deal with the line at the position, which the kernel would not read."""
+        """Read the line at the position, which the kernel passed on."""
         state = self._state
         start = int(state[POSITION])
         end = text.index(b"\n", start)
@@ -228,7 +221,7 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def _problem(words: list[bytes], width: int) -> str | None:
-    """Say what is wrong with a line of these columns, or None."""
+    """Return the fault of a line of these columns, or None."""
     if len(words) < COLUMNS:
         return f"{len(words)} columns; expected at least {COLUMNS}"
     numbers = [float(word) if _NUMBER.fullmatch(word) else np.nan for word in words[:COLUMNS]]

@@ -48,7 +48,7 @@ def test_a_plugin_that_changes_the_directory(small: Path, mlsim, command: str) -
 def test_what_a_killed_command_leaves_is_removed_by_the_next_one(tmp_path: Path, name: str) -> None:
     code = (
         "import os, sys, signal\n"
-        "import mlsim.workload.named_columns as named\n"
+        "import mlsim.workload.workload_jobs as named\n"
         "def killed(block):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "named.log_of = killed\n"

@@ -13,15 +13,15 @@ from mlsim.errors import InputError
 from mlsim.record.table_reader import read_tables
 from mlsim.scenario import WorkloadConfig
 from mlsim.workload.log_conversion import convert
-from mlsim.workload.log_dependencies import (
+from mlsim.workload.log_formats import format_of_name
+from mlsim.workload.log_source import open_workload
+from mlsim.workload.workload_dependencies import (
     LogDependencies,
+    dependencies_of,
     join_dependencies,
     parse_dependencies,
     with_preceding_jobs,
 )
-from mlsim.workload.log_formats import format_of_name
-from mlsim.workload.log_source import open_workload
-from mlsim.workload.workload_dependencies import dependencies_of
 
 HEAD = "job_id,submit_time,run_time,walltime,processors,user,dependencies\n"
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.workload import JobBlock, fit, generate
+from mlsim.workload.derived_logs import SourceLog
 from mlsim.workload.models.accasim_generator import (
     DAY,
     N_COUNTS,
@@ -27,7 +28,6 @@ from mlsim.workload.models.accasim_generator import (
     weight_at,
 )
 from mlsim.workload.models.model_fit import calendar_counts
-from mlsim.workload.resampled_logs import SourceLog
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -22,9 +22,8 @@ from mlsim.workload.models.lublin_model import (
     _merged,
     arrival_weights,
 )
-from mlsim.workload.named_columns import log_of
 from mlsim.workload.swf_log import read_swf, write_swf, write_swf_blocks
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock, log_of
 from tests.reference.lublin import Job, jobs, slot_weights
 
 N = 20_000

@@ -20,7 +20,7 @@ from mlsim.workload import names_of
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_conversion import convert
 from mlsim.workload.log_formats import LogReader, format_of_name
-from mlsim.workload.log_names import directives_of
+from mlsim.workload.swf_fields import directives_of
 from tests.batch.builders import block, machine
 
 CSV = """job_id,submit_time,run_time,walltime,processors,user,group,executable,queue,partition,qos

@@ -16,7 +16,7 @@ from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import JobBlock, generate, resample
-from mlsim.workload.resampled_logs import WEEK
+from mlsim.workload.derived_logs import WEEK
 
 DAY = 86400
 POISSON = {"model": "poisson", "jobs": 3}
@@ -86,7 +86,7 @@ def test_the_mean_load_is_that_of_the_log(tmp_path: Path) -> None:
 
 def resample_whole(log: Path) -> JobBlock:
     """Return the jobs of the ten weeks of a log."""
-    from mlsim.workload.resampled_logs import SourceLog
+    from mlsim.workload.derived_logs import SourceLog
 
     jobs = SourceLog(log).jobs()
     return jobs.select(jobs.submit_time < 10 * WEEK)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.workload import JobBlock, generate, scale
-from mlsim.workload.resampled_logs import WEEK, SourceLog
+from mlsim.workload.derived_logs import WEEK, SourceLog
 
 PROCESSORS = 64
 

@@ -47,7 +47,7 @@ from mlsim.batch.view import Drains, FurtherColumns, Reject, RunningJobs, Start,
 from mlsim.errors import InputError, user_code_error
 from mlsim.platform import Machine
 from mlsim.plugins import shielded
-from mlsim.workload.log_names import OwnColumns, joined_own
+from mlsim.workload.workload_jobs import OwnColumns, joined_own
 
 
 def keys_of(title: str, policy: OwnPolicy, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import typer
 from mlsim.cli.workload.generation_commands import Out, write_made
 
 if TYPE_CHECKING:
-    from mlsim.workload.log_scaling import Scaled
+    from mlsim.workload.derived_logs import Scaled
 
 
 # As mlsim.workload has them: importing that takes longer than printing a help text may.
@@ -258,8 +258,7 @@ def scale(
 def _loads(made: Scaled) -> str:
     """Say the offered load before and after, where the machine is known."""
     from mlsim.errors import InputError
-    from mlsim.workload.log_scaling import machine_scaled
-    from mlsim.workload.resampled_logs import offered_load
+    from mlsim.workload.derived_logs import machine_scaled, offered_load
 
     try:
         before = made.processors

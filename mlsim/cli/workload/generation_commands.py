@@ -43,7 +43,7 @@ def write_made(out: Path, made: Made) -> int:
     """Write a workload to a file that is not there; return how many jobs it has."""
     from mlsim.cli.new_files import new_files
     from mlsim.cli.progress import working
-    from mlsim.workload.log_writers import check_format
+    from mlsim.workload.log_formats import check_format
 
     check_format(out)
     with new_files([out]) as (partial,), working(f"writing {out.name}"):
@@ -131,8 +131,8 @@ def generate(
     from mlsim.cli.progress import working
     from mlsim.errors import InputError
     from mlsim.workload.generated_jobs import generate as generated
-    from mlsim.workload.log_writers import check_format, write_blocks
-    from mlsim.workload.named_columns import log_of
+    from mlsim.workload.log_formats import check_format, write_blocks
+    from mlsim.workload.workload_jobs import log_of
 
     if processors is not None and nodes is not None:
         raise InputError("--processors and --nodes: given together; give one of them")

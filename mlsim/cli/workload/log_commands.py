@@ -231,7 +231,7 @@ def describe(
     with new_files([] if picture is None else [picture]) as partial:
         logs = [described(path, log_format=from_, lenient=lenient) for path in paths]
         if picture is not None:
-            from mlsim.workload.log_picture import draw_page
+            from mlsim.workload.log_facts import draw_page
 
             draw_page(partial[0], logs, picture.suffix.lower()[1:])
     if json_:

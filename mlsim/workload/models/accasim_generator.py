@@ -48,7 +48,7 @@ def month_of(day: int) -> int:
 
 @inner_kernel
 def _progress(time: float, jobs: int, counts: Ints, shares: Floats) -> float:
-    """Return by how much the hour, weekday and month of a time have more jobs so far than their shares."""
+    """Return the excess of jobs so far in the hour, weekday and month of a time over their shares."""
     day = int(time // DAY)
     places = (HOURS + int(time % DAY // 3600.0), WEEKDAYS + (day + 3) % 7, MONTHS + month_of(day))
     progress = 1.0
@@ -68,7 +68,7 @@ def _count(time: float, counts: Ints) -> None:
 
 @inner_kernel
 def _after(time: float, weight: float, weights: Floats) -> float:
-    """Return when an amount of weight has passed since a time."""
+    """Return the time at which an amount of weight has passed since a time."""
     begin = time - time % DAY
     passed = time - begin
     slot = int(passed // SLOT)
@@ -104,22 +104,12 @@ def weight_at(times: Floats, weights: Floats, found: Floats) -> None:
 def arrivals(
     drawn: Floats, most: float, weights: Floats, shares: Floats, counts: Ints, state: Floats, found: Floats
 ) -> None:
-    """Draw the next submit times.
+    """Draw the next submit times into ``found``.
 
-    Parameters
-    ----------
-    drawn
-        Weights between submissions, 0 to `most`, one for each job.
-    most
-        The largest weight between two submissions of the log (v_max).
-    weights, shares
-        Of the slots; and of hours, weekdays, months.
-    counts
-        Jobs so far by hour, weekday, month; updated.
-    state
-        The last submit time (s, local time since 1970), and jobs so far; updated.
-    found
-        Receives the times.
+    ``drawn``: weight between submissions per job, from 0 to ``most``, the largest one of the log (v_max).
+    ``weights``: of the slots; ``shares``: of hours, weekdays, months, as ``counts`` of the jobs so far.
+    ``state``: the last submit time (s, local time since 1970) and the jobs so far. ``counts`` and ``state``
+    are updated.
     """
     least = 1.0 / SLOTS
     for k in range(len(drawn)):
@@ -139,33 +129,13 @@ GIGA: Final = 1e9
 
 @dataclass(frozen=True)
 class LearnedModel:
-    """What was learned of a log.
+    """A model learned from a log.
 
-    Attributes
-    ----------
-    of
-        Name of the log.
-    jobs
-        How many it has.
-    start
-        When the first job was submitted: seconds since 1970 on the clocks of the log's time zone.
-    processors
-        Of the machine.
-    gflops
-        Speed of a processor [GFLOP/s].
-    slots
-        Share of the jobs in each half hour of the day.
-    shares
-        Share of the jobs by hour, weekday (Monday first) and month: 24 + 7 + 12 numbers.
-    intervals, flop
-        Quantiles of the weight between jobs, and of the work of jobs [FLOP], in equal steps from the least
-        to the largest.
-    serial
-        Share of jobs of one processor.
-    sizes, size_shares
-        Sizes of the parallel jobs, and their shares among them.
-    longest
-        Run time of the longest job [s].
+    ``start``: first submission, in seconds since 1970 on the clocks of the log's time zone. ``slots``: share
+    of the jobs in each half hour of the day; ``shares``: by hour, weekday (Monday first) and month (24 + 7 +
+    12 numbers). ``intervals`` and ``flop``: quantiles, in equal steps, of the weight between jobs and of the
+    work of jobs [FLOP]. ``serial``: share of jobs of one processor; ``sizes`` of the parallel jobs and their
+    shares; ``longest`` run time [s]; ``gflops``: speed of a processor [GFLOP/s].
     """
 
     of: str
@@ -193,13 +163,7 @@ def is_model_file(name: str) -> bool:
 
 
 def read_model(path: str | Path) -> LearnedModel:
-    """Read a model.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or is none.
-    """
+    """Read a model file; an InputError if it is none."""
     found = read_json(Path(path))
     try:
         if found["mlsim_model"] != VERSION:

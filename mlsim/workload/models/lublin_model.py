@@ -167,19 +167,9 @@ class Lublin:
         }
 
     def blocks(self, jobs: int | None = None, *, days: float | None = None) -> Iterator[JobBlock]:
-        """Yield the jobs in arrival order, in blocks of bounded size; the clock starts at midnight.
+        """Yield the jobs in arrival order, in blocks; the clock starts at midnight.
 
-        Parameters
-        ----------
-        jobs
-            How many; None: as many as there are in the time.
-        days
-            Jobs submitted before the end of so many days; None: until there are so many jobs.
-
-        Raises
-        ------
-        InputError
-            If neither is given, or one is not a number above 0 (jobs: at most 10^9).
+        At least one of ``jobs`` and ``days`` limits them.
         """
         return cut(self.stream(), jobs, None if days is None else days * DAY)
 
@@ -207,7 +197,7 @@ class Lublin:
 
 
 def moved(parameters: Parameters, processors: int) -> Parameters:
-    """Return parameters of a machine of 128 processors for one of so many."""
+    """Return parameters of a machine of 128 processors for another machine."""
     by = math.log2(processors) - _PUBLISHED_UHI
     return replace(parameters, umed=parameters.umed + by, uhi=parameters.uhi + by)
 
@@ -245,13 +235,7 @@ def _check(kind: JobKind, given: Parameters, processors: int) -> None:
 
 
 def arrival_weights(kind: JobKind, parameters: Parameters) -> Floats:
-    """Return how fast jobs come in each half hour of the day, from midnight on; 1 in the mean.
-
-    Raises
-    ------
-    InputError
-        If by the parameters no job comes at any time of the day.
-    """
+    """Return the arrival rate in each half hour of the day, from midnight on; 1 in the mean."""
     slots = np.arange(FIRST_SLOT, FIRST_SLOT + SLOTS)
     bounds = np.append(slots - 0.5, slots[-1] + 0.5)
     below = np.array([_gamma_below(x / parameters.bnum, parameters.anum) for x in bounds.tolist()])
@@ -297,7 +281,7 @@ def _submit_times(kind: JobKind, parameters: Parameters, rng: np.random.Generato
 
 
 def sizes_of(parameters: Parameters, rng: np.random.Generator, jobs: int) -> Ints:
-    """Draw the processors of so many jobs."""
+    """Draw the processors of ``jobs`` jobs."""
     sort, stage, place = rng.random((3, jobs))
     first = stage <= parameters.uprob
     low = np.where(first, parameters.ulow, parameters.umed)

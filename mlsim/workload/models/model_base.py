@@ -72,13 +72,7 @@ def model_record(word: WorkloadModel) -> ModelRecord:
 
 
 def check_length(jobs: int | None, end: float | None) -> None:
-    """Check how long a workload is to be.
-
-    Raises
-    ------
-    InputError
-        If neither is given, or one is not a number above 0 (jobs: at most 10^9).
-    """
+    """Check the length of a workload: ``jobs``, ``end`` [s] or both."""
     if jobs is None and end is None:
         raise InputError("jobs and days: neither is given; how many jobs are to be made?")
     if jobs is not None and not 1 <= jobs <= MOST_JOBS:
@@ -88,21 +82,8 @@ def check_length(jobs: int | None, end: float | None) -> None:
 
 
 def cut(stream: Iterator[JobBlock], jobs: int | None, end: float | None) -> Iterator[JobBlock]:
-    """Return the first jobs of a stream, numbered from 1 on.
-
-    Parameters
-    ----------
-    stream
-        Jobs in arrival order.
-    jobs
-        How many at most; None: as many as there are in the time.
-    end
-        Jobs submitted before this time [s]; None: until there are so many jobs.
-
-    Raises
-    ------
-    InputError
-        As :func:`check_length`.
+    """Return the jobs of a stream that are submitted before ``end`` [s], at most ``jobs``, numbered from 1
+    on.
     """
     check_length(jobs, end)
     return _cut(stream, MOST_JOBS if jobs is None else jobs, math.inf if end is None else end)
@@ -121,7 +102,7 @@ def _cut(stream: Iterator[JobBlock], jobs: int, end: float) -> Iterator[JobBlock
 
 
 def base_header(note: str, processors: int) -> Header:
-    """Return what the log of a model says of itself; its clock starts at midnight of a Thursday, UTC."""
+    """Return the header of a log of a model; its clock starts at midnight of a Thursday, UTC."""
     return {
         "Version": "2.2",
         "Note": f"made by mlsim {__version__} with {note}",
@@ -132,12 +113,12 @@ def base_header(note: str, processors: int) -> Header:
 
 
 def factor_words(factor: tuple[float, float]) -> str:
-    """Return what the header says of walltimes by a factor."""
+    """Return the header's words on walltimes by a factor."""
     return f"walltime {factor[0]!r} to {factor[1]!r} times the run time"
 
 
 def check_seed(seed: int) -> None:
-    """Check that a seed is none below 0."""
+    """Check that a seed is 0 or more."""
     if seed < 0:
         raise InputError(f"seed: {seed}; allowed: 0 or more")
 
@@ -157,16 +138,9 @@ def factored(run_time: Floats, factor: tuple[float, float], rng: np.random.Gener
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Which jobs of a stream a workload has, and by what its times are multiplied.
+    """The jobs of a stream that a workload has: at most ``jobs``, before ``end`` [s, time of the model].
 
-    Attributes
-    ----------
-    jobs
-        How many at most; None: as many as there are in the time.
-    end
-        Those that the model submits before this time [s]; None: until there are so many.
-    stretch
-        Factor of the submit times.
+    Their submit times are multiplied by ``stretch``.
     """
 
     jobs: int | None
@@ -179,23 +153,8 @@ def extent_of_load(
 ) -> Extent:
     """Return the jobs of a stream that offer a load, and the factor of their submit times.
 
-    Parameters
-    ----------
-    stream
-        Jobs in arrival order.
-    jobs
-        How many; with `end` of the first of them.
-    end
-        How long jobs are submitted in the result [s]; the load is over that time.
-    load
-        The offered load.
-    processors
-        Of the machine.
-
-    Raises
-    ------
-    InputError
-        If no factor leads to that load.
+    With ``end`` [s], the length of the result, the load is over that time; else until the last of ``jobs``
+    jobs.
     """
     if end is not None:
         return replace(_extent_of_time(stream, end, load, processors), jobs=jobs)

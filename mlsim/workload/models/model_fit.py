@@ -9,6 +9,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
+from mlsim.workload.derived_logs import SourceLog
 from mlsim.workload.log_times import local_times
 from mlsim.workload.models.accasim_generator import (
     DAY,
@@ -21,7 +22,6 @@ from mlsim.workload.models.accasim_generator import (
     LearnedModel,
     weight_at,
 )
-from mlsim.workload.resampled_logs import SourceLog
 from mlsim.workload.workload_jobs import JobBlock
 
 QUANTILES: Final = 2001

@@ -56,16 +56,10 @@ LEAST_LARGEST: Final = 2.0 * _HOUR
 
 
 def distribution(jobs: int, largest: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return the different walltimes, ascending [s], and how many jobs ask for each.
+    """Return the different walltimes, ascending [s], and the number of jobs of each.
 
-    Parameters
-    ----------
-    jobs
-        How many there are, at least :data:`FEWEST_JOBS`.
-    largest
-        The largest walltime that can be asked for [s], at least :data:`LEAST_LARGEST`.
-    rng
-        What the popularity of values is drawn from.
+    ``jobs`` is at least :data:`FEWEST_JOBS`, ``largest`` [s] at least :data:`LEAST_LARGEST`; ``rng`` draws
+    popularity.
     """
     head = _head_times(largest)
     ranks = _head_ranks(rng)
@@ -153,19 +147,9 @@ def _shared(jobs: int, percent: Sequence[float]) -> Ints:
 class Walltimes:
     """Deals out walltimes to the jobs of a workload.
 
-    Parameters
-    ----------
-    run_times
-        Number of jobs by run time, rounded up to whole seconds: ascending run times, and counts.
-    largest
-        The largest walltime that can be asked for [s]; None: the longest run time, rounded up to whole hours.
-    seed
-        Of what is drawn.
-
-    Raises
-    ------
-    InputError
-        If the jobs are too few, run too long, or so many run long that too few walltimes are that long.
+    ``run_times``: ascending run times, rounded up to whole seconds, and the number of jobs of each.
+    ``largest``: limit of walltimes [s]; None: the longest run time, rounded up to whole hours. An InputError
+    if the jobs are too few, run too long, or so many run long that too few walltimes are that long.
     """
 
     def __init__(self, run_times: tuple[Ints, Ints], largest: float | None, seed: int) -> None:

@@ -21,8 +21,7 @@ from mlsim.workload.models.model_base import (
     factor_words,
     factored,
 )
-from mlsim.workload.named_columns import IF_KNOWN
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import IF_KNOWN, JobBlock
 
 GENERATORS: Final = Family(
     "workload model",
@@ -39,43 +38,14 @@ _LARGEST = 2.0**53
 
 
 def check_model(name: str, execute: bool) -> None:
-    """Check a model of the user's own.
-
-    Parameters
-    ----------
-    name
-        With its file as it was found.
-    execute
-        Whether it is made; otherwise no code of its is executed.
-
-    Raises
-    ------
-    InputError
-        If it cannot be found, made or used.
-    """
+    """Check a user-defined model; its code is executed only if ``execute``."""
     check_plugin(GENERATORS, name, execute, entry_points)
 
 
 class OwnModel:
-    """A workload that code of the user's own draws.
+    """A workload that user code draws: ``path/file.py:model`` or an entry point, with its parameters.
 
-    Parameters
-    ----------
-    name
-        ``path/file.py:model``, the path seen from the current directory, or the name of an entry point;
-        with its parameters.
-    processors
-        Of the machine.
-    seed
-        Of the random numbers that the code is given.
-    estimate_factor
-        Least and largest of walltime / run time, drawn uniformly for each job; None: as the code says, and
-        where it does not the run time.
-
-    Raises
-    ------
-    InputError
-        If there is no such code, or an argument makes no sense.
+    ``estimate_factor`` None: walltimes as the code says, and where it does not the run times.
     """
 
     def __init__(
@@ -95,13 +65,7 @@ class OwnModel:
         self.header = base_header(note, processors)
 
     def stream(self) -> Iterator[JobBlock]:
-        """Yield the jobs, checked; the code is called anew with the same random numbers.
-
-        Raises
-        ------
-        InputError
-            If the code fails, or yields what are no jobs in arrival order.
-        """
+        """Yield the jobs, checked; the code is called anew with the same random numbers."""
         drawn, walltimes = (np.random.default_rng((self._seed, 4, k)) for k in range(2))
         made, now, names = 0, 0.0, None
         tables = self._tables(drawn)

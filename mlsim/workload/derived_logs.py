@@ -1,0 +1,395 @@
+"""Workloads derived from a log: weeks drawn anew, or the load or the machine scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlsim import __version__, _shared
+from mlsim._arrays import Floats, Ints
+from mlsim.errors import InputError
+from mlsim.scenario import MOST_RESAMPLED_WEEKS, ResampledBy, WorkloadConfig
+from mlsim.workload.generated_jobs import Made
+from mlsim.workload.log_conversion import ANY_SIZE, shifted_header
+from mlsim.workload.log_source import AS_LOGGED, open_workload
+from mlsim.workload.log_times import DAY
+from mlsim.workload.models.model_base import stretched
+from mlsim.workload.swf_fields import Header
+from mlsim.workload.workload_jobs import JobBlock
+
+
+class SourceLog:
+    """A log: its jobs cleaned, in arrival order, the first one submitted at time 0.
+
+    ``options``: other keys of the section ``workload`` on reading: ``format``, ``cleaning``, ``estimates``.
+    """
+
+    def __init__(self, path: str | Path, lenient: bool = False, **options: Any) -> None:
+        self.path = Path(path)
+        config = WorkloadConfig(path=str(path), lenient=lenient, dependencies=True, **options)
+        self._workload = open_workload(config, self.path, ANY_SIZE, AS_LOGGED)
+
+    def blocks(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order; every call reads them anew."""
+        return self._workload.blocks()
+
+    def jobs(self) -> JobBlock:
+        """Return all jobs at once."""
+        return JobBlock.concatenate(list(self.blocks()))
+
+    def header(self, note: str) -> Header:
+        """Return the header of a log derived from it; the note says how."""
+        header = self.start_header()
+        before = header.get("Note", [])
+        notes = [before] if isinstance(before, str) else list(before)
+        return header | {"Note": [*notes, f"{note}, of {self.path.name}, by mlsim {__version__}"]}
+
+    def start_header(self) -> Header:
+        """Return the log's header, with time 0 at the first job."""
+        return shifted_header(self._workload.header, self._workload.origin)
+
+    def processors(self) -> int:
+        """Return the processors of its machine, as its header says; an InputError if it does not."""
+        for key in ("MaxProcs", "MaxNodes"):
+            value = self._workload.header.get(key)
+            if isinstance(value, str) and value.isdecimal() and int(value) > 0:
+                return int(value)
+        raise InputError(f"{self.path}: its header does not say how many processors there are; say it")
+
+
+def offered_load(blocks: Iterator[JobBlock], processors: int) -> float:
+    """Return run time x processors of all jobs over those of the machine until the last submission."""
+    work = last = 0.0
+    for block in blocks:
+        work += float(np.sum(block.run_time * block.processors))
+        last = float(block.submit_time[-1])
+    return work / (processors * last) if last > 0 else np.nan
+
+
+WEEK: Final = 7 * DAY
+
+
+def whole_weeks(jobs: JobBlock) -> int:
+    """Return the number of whole weeks of a log; a last one that lacks less than a day counts as whole."""
+    return int((float(jobs.submit_time[-1]) + DAY) // WEEK)
+
+
+class Resampled(Made):
+    """A workload resampled from a log; see :func:`resample`."""
+
+    def __init__(self, log: SourceLog, weeks: int, by: ResampledBy, seed: int) -> None:
+        if not 1 <= weeks <= MOST_RESAMPLED_WEEKS:
+            raise InputError(f"weeks: {weeks}; allowed: 1 to {MOST_RESAMPLED_WEEKS:,}")
+        self.log, self.weeks, self.by, self.seed = log, weeks, by, seed
+
+    @property
+    def place(self) -> Path:
+        """The log."""
+        return self.log.path
+
+    @property
+    def identity(self) -> str | None:
+        """Key of these jobs; None where the log's file has no identity."""
+        identity = _shared.file_identity(self.log.path)
+        return None if identity is None else f"{identity}, {self.weeks} weeks by {self.by}, seed {self.seed}"
+
+    @cached_property
+    def _source(self) -> tuple[JobBlock, int]:
+        """The jobs of the whole weeks of the log, and the number of weeks."""
+        jobs = self.log.jobs()
+        weeks = whole_weeks(jobs)
+        if weeks < 1:
+            raise InputError(f"{self.log.path}: is shorter than a week, and weeks are what is resampled")
+        if self.by is ResampledBy.USER and not np.any(jobs.user >= 0):
+            raise InputError(
+                f"{self.log.path}: says nothing of users; try --by week (in a scenario by: week)"
+            )
+        return jobs.select(jobs.submit_time < weeks * WEEK), weeks
+
+    @property
+    def source_weeks(self) -> int:
+        """Number of weeks that are drawn from."""
+        return self._source[1]
+
+    @cached_property
+    def _sorted(self) -> tuple[Ints, Ints, int]:
+        """Rows by profile and week, the first row of each of these, and the number of profiles."""
+        jobs, weeks = self._source
+        profile = np.zeros(len(jobs), np.int64)
+        if self.by is ResampledBy.USER:
+            profile = np.unique(jobs.user, return_inverse=True)[1]
+        place = profile * weeks + (jobs.submit_time // WEEK).astype(np.int64)
+        rows = np.argsort(place, kind="stable")
+        profiles = int(profile.max()) + 1
+        return rows, np.searchsorted(place[rows], np.arange(profiles * weeks + 1)), profiles
+
+    @property
+    def header(self) -> Header:
+        """Header of a log of these jobs, which says how they were made."""
+        return self.log.header(f"{self.weeks} weeks resampled by {self.by}, seed {self.seed}")
+
+    @property
+    def length(self) -> int:
+        """Number of jobs in that many weeks of the log, about."""
+        source, weeks = self._source
+        return round(len(source) / weeks * self.weeks)
+
+    def blocks(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order, a week at a time."""
+        rows, begin, profiles = self._sorted
+        source, weeks = self._source
+        rng, made = np.random.default_rng(self.seed), 0
+        for week in range(self.weeks):
+            place = np.arange(profiles) * weeks + rng.integers(0, weeks, profiles)
+            counts = begin[place + 1] - begin[place]
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            jobs = source.select(rows[np.repeat(begin[place], counts) + within])
+            submit = jobs.submit_time % WEEK
+            order = np.argsort(submit, kind="stable")
+            ids = np.arange(made + 1, made + len(jobs) + 1)
+            made += len(jobs)
+            if len(jobs):
+                times = submit[order] + week * WEEK
+                yield replace(jobs.select(order), job_id=ids, submit_time=times, after=None)
+
+
+def resample(
+    log: str | Path, *, weeks: int, by: str = "user", seed: int = 0, lenient: bool = False
+) -> Resampled:
+    """Put a workload together from the weeks of a log.
+
+    Parameters
+    ----------
+    log
+        The file, as of :func:`mlsim.workload.open_workload`.
+    weeks
+        How many weeks the new workload has.
+    by
+        ``user``: a week of each user by itself (Zrigui 2021, Algorithm 2); ``week``: of all together.
+    seed
+        Of the draws.
+    lenient
+        Whether broken lines of the log are skipped.
+
+    Returns
+    -------
+    Resampled
+        With ``blocks()``, ``jobs()``, ``frame()``, ``write(path)``, ``header``.
+
+    Raises
+    ------
+    InputError
+        If the log cannot be read, is shorter than a week, or has no users where these are asked for.
+    """
+    try:
+        chosen = ResampledBy(by)
+    except ValueError:
+        raise InputError(f"by: {by!r}; allowed: {', '.join(ResampledBy)}") from None
+    return Resampled(SourceLog(log, lenient), weeks, chosen, seed)
+
+
+def resampled(config: WorkloadConfig, log: Path, seed: int) -> Resampled:
+    """Return the workload of a scenario's section ``workload`` with ``resample``."""
+    how = config.resample
+    assert how is not None
+    of = {name: getattr(config, name) for name in ("lenient", "format", "cleaning", "estimates")}
+    seed = seed if how.seed is None else how.seed
+    return Resampled(SourceLog(log, **of), how.weeks, how.by, seed)
+
+
+# Scaled logs
+
+MOST: Final = 1000.0
+"""The largest factor; its inverse is the smallest."""
+
+_MACHINE: Final = ("MaxProcs", "MaxNodes")
+
+
+class ScaledBy(StrEnum):
+    """The quantity that is multiplied."""
+
+    ARRIVALS = "arrivals"
+    RUN_TIMES = "run-times"
+    USERS = "users"
+    MACHINE = "machine"
+
+
+class Scaled(Made):
+    """A log that is scaled; see :func:`scale`."""
+
+    def __init__(
+        self,
+        log: SourceLog,
+        by: ScaledBy,
+        factor: float | None,
+        load: float | None,
+        processors: int | None,
+        seed: int,
+    ) -> None:
+        if (factor is None) == (load is None):
+            raise InputError("factor and load: give one of them")
+        for name, value in (("factor", factor), ("load", load)):
+            if value is not None and not 1 / MOST <= value <= MOST:
+                raise InputError(f"{name}: {value:g}; allowed: {1 / MOST:g} to {MOST:g}")
+        if load is not None and by is ScaledBy.MACHINE:
+            raise InputError("load: stays as it is by machine; give a factor")
+        if processors is not None and processors < 1:
+            raise InputError(f"processors: {processors}; allowed: 1 or more")
+        self.log, self.by, self.seed = log, by, seed
+        self._factor, self._load, self._processors = factor, load, processors
+
+    @cached_property
+    def processors(self) -> int:
+        """Processors of the log's machine."""
+        return self.log.processors() if self._processors is None else self._processors
+
+    @cached_property
+    def factor(self) -> float:
+        """The factor: as given, or the one that reaches the load."""
+        if self._factor is not None:
+            return self._factor
+        before = offered_load(self.log.blocks(), self.processors)
+        if not before > 0:
+            raise InputError(f"{self.log.path}: its jobs come at one time or have no work; give a factor")
+        assert self._load is not None
+        return self._load / before
+
+    @property
+    def header(self) -> Header:
+        """Header of a log of these jobs, which says how they were made."""
+        seed = f", seed {self.seed}" if self.by is ScaledBy.USERS else ""
+        header = self.log.header(f"{self.by} scaled by {self.factor!r}{seed}")
+        if self.by is ScaledBy.MACHINE:
+            for key in _MACHINE:
+                value = header.get(key)
+                if isinstance(value, str) and value.isdecimal():
+                    header[key] = str(machine_scaled(int(value), self.factor))
+        return header
+
+    def blocks(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order."""
+        factor = self.factor
+        match self.by:
+            case ScaledBy.ARRIVALS:
+                return stretched(self.log.blocks(), 1 / factor)
+            case ScaledBy.RUN_TIMES:
+                return (_longer(block, factor) for block in self.log.blocks())
+            case ScaledBy.MACHINE:
+                return (_larger(block, factor, self.log.path) for block in self.log.blocks())
+            case ScaledBy.USERS:
+                return iter([_more_users(self.log, factor, self.seed)])
+
+
+def scale(
+    log: str | Path,
+    *,
+    by: str = "arrivals",
+    factor: float | None = None,
+    load: float | None = None,
+    processors: int | None = None,
+    seed: int = 0,
+    lenient: bool = False,
+) -> Scaled:
+    """Scale a log.
+
+    Parameters
+    ----------
+    log
+        The file, as of :func:`mlsim.workload.open_workload`.
+    by
+        ``arrivals``, ``run-times``, ``users`` or ``machine``.
+    factor
+        By which the load is multiplied; by ``machine`` the machine and the sizes of jobs.
+    load
+        The offered load to reach, in place of a factor.
+    processors
+        Of the log's machine, where its header does not say or is wrong; read where there is a load.
+    seed
+        Of the draws of users.
+    lenient
+        Whether broken lines of the log are skipped.
+
+    Returns
+    -------
+    Scaled
+        With ``blocks()``, ``jobs()``, ``frame()``, ``write(path)``, ``header`` and ``factor``.
+
+    Raises
+    ------
+    InputError
+        If an argument makes no sense, or the log cannot be read.
+    """
+    try:
+        chosen = ScaledBy(by)
+    except ValueError:
+        raise InputError(f"by: {by!r}; allowed: {', '.join(ScaledBy)}") from None
+    return Scaled(SourceLog(log, lenient), chosen, factor, load, processors, seed)
+
+
+def _whole(seconds: Floats, factor: float) -> Floats:
+    """Return multiples of times in whole seconds; what lasts at all lasts a second at least."""
+    scaled: Floats = np.where(seconds > 0, np.maximum(np.rint(seconds * factor), 1.0), seconds)
+    return scaled
+
+
+def _longer(block: JobBlock, factor: float) -> JobBlock:
+    return replace(block, run_time=_whole(block.run_time, factor), walltime=_whole(block.walltime, factor))
+
+
+def _sizes(processors: Ints, factor: float) -> Ints:
+    scaled: Ints = np.maximum(np.rint(processors * factor), 1).astype(np.int64)
+    return scaled
+
+
+def machine_scaled(processors: int, factor: float) -> int:
+    """Return the processors of a scaled machine."""
+    return int(_sizes(np.array([processors]), factor)[0])
+
+
+def _larger(block: JobBlock, factor: float, path: Path) -> JobBlock:
+    if block.asked is not None:
+        raise InputError(f"{path}: its jobs ask for other resources too, which do not scale with a machine")
+    nodes = np.full(len(block), -1, np.int64)  # as many as the new sizes need
+    return replace(block, processors=_sizes(block.processors, factor), node_count=nodes)
+
+
+def _more_users(log: SourceLog, factor: float, seed: int) -> JobBlock:
+    """Return the jobs of a log with users copied or left out."""
+    jobs = log.jobs()
+    if not np.any(jobs.user >= 0):
+        raise InputError(f"{log.path}: says nothing of users; scale it by something else")
+    rng = np.random.default_rng(seed)
+    users, of = np.unique(jobs.user, return_inverse=True)
+    work: Floats = np.bincount(of, jobs.run_time * jobs.processors).astype(np.float64)
+    if factor <= 1:
+        drawn = _until(work, factor * work.sum(), rng.permutation(len(users)))
+        return replace(jobs.select(np.isin(of, drawn)), after=None)
+    rounds = int(np.ceil(factor)) + 1
+    order = np.concatenate([rng.permutation(len(users)) for _ in range(rounds)])
+    parts = [replace(jobs, after=None)]
+    for copy, user in enumerate(_until(work, (factor - 1) * work.sum(), order).tolist()):
+        parts.append(_copy(jobs.select(of == user), int(users[-1]) + 1 + copy, whole_weeks(jobs), rng))
+    everyone = JobBlock.concatenate(parts)
+    everyone = everyone.select(np.argsort(everyone.submit_time, kind="stable"))
+    return replace(everyone, job_id=np.arange(1, len(everyone) + 1))
+
+
+def _until(work: Floats, wanted: float, order: Ints) -> Ints:
+    """Return the users of an order up to the nearest amount of work."""
+    done = np.concatenate([[0.0], np.cumsum(work[order])])
+    return order[: int(np.argmin(np.abs(done - wanted)))]
+
+
+def _copy(jobs: JobBlock, user: int, weeks: int, rng: np.random.Generator) -> JobBlock:
+    """Return the jobs of a user as another user's, with whole weeks in another order."""
+    week = (jobs.submit_time // WEEK).astype(np.int64)
+    to = np.arange(max(weeks, int(week.max()) + 1))
+    to[:weeks] = rng.permutation(weeks)
+    submit = jobs.submit_time + (to[week] - week) * WEEK
+    return replace(jobs, user=np.full(len(jobs), user), submit_time=submit, after=None)
