@@ -1,19 +1,8 @@
 """Workloads of Batsim: a JSON object with ``nb_res``, ``jobs`` and ``profiles``.
 
-=============  ==========================================================================================
-job            meaning
-=============  ==========================================================================================
-``id``         whole number, or a text of one; if one job's is another text, all ids become 1, 2, ... in the
-               order of the file, and the header keeps the texts (``job_names``)
-``subtime``    submit time [s]
-``res``        resources asked for: processors
-``profile``    name of the profile that says what the job executes
-``walltime``   requested time [s]; missing or -1: unknown
-others         ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``,
-               ``qos``, ``loop_iterations``, ``loop_limit``, ``node_count``, ``preceding_job``,
-               ``think_time``, ``dependencies``, ``units``, ``request_<resource>`` as in CSV; anything
-               else is passed over
-=============  ==========================================================================================
+A job has an ``id`` (a whole number, or a text; if one is no number, all ids become 1, 2, ... in the order of
+the file, and the header keeps the texts as ``job_names``), a ``subtime`` [s], ``res`` (processors), a
+``profile`` and a ``walltime`` [s]. Keys with the names of CSV columns mean the same; all others are skipped.
 
 Profiles become run times. Batsim has renamed them over the years; all names are understood.
 
@@ -60,7 +49,7 @@ from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.log_times import SURE_DIGITS, Rates, check_distinct
 from mlsim.workload.resource_requests import is_request
-from mlsim.workload.swf_fields import Field, Header, is_header
+from mlsim.workload.swf_fields import Field, Header, is_header, machine_processors
 from mlsim.workload.workload_dependencies import DEPENDENCIES
 from mlsim.workload.workload_jobs import LogBlock, NamedColumns, number_words, other_directives
 
@@ -324,7 +313,9 @@ def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedC
                 if isinstance(column, list)
                 else number_words(column)
             )
-    file.write(f'{{\n"nb_res": {_nb_res(columns, header)},\n'.encode())
+    nb_res = machine_processors(header, ("nb_res", "MaxProcs", "MaxNodes"))
+    nb_res = nb_res or int(np.max(_numeric(columns["processors"]), initial=1))
+    file.write(f'{{\n"nb_res": {nb_res},\n'.encode())
     if others := other_directives(header):
         file.write(f'"header": {json.dumps(others, ensure_ascii=False)},\n'.encode())
     keys = [f'"{key}": ' for key in words]
@@ -349,14 +340,6 @@ def _numeric(column: Floats | NDArray[np.int64] | list[str]) -> Floats | NDArray
     if isinstance(column, list):
         raise TypeError("a column of numbers is needed")
     return column
-
-
-def _nb_res(columns: NamedColumns, header: Header) -> int:
-    for key in ("nb_res", "MaxProcs", "MaxNodes"):
-        value = header.get(key)
-        if isinstance(value, str) and value.isascii() and value.isdecimal():
-            return int(value)
-    return int(np.max(_numeric(columns["processors"]), initial=1))
 
 
 def check_jobs(log: LogBlock, source: Path) -> None:

@@ -44,7 +44,7 @@ from mlsim.workload.job_mix import (
 from mlsim.workload.log_times import HOUR
 from mlsim.workload.resource_requests import ResourceRequests
 from mlsim.workload.swf_fields import Header
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock, numbered_by_appearance
 
 _NUMBERED = 0.5
 _PAUSE = 120.0
@@ -159,21 +159,17 @@ def _block(
 
 
 def _by_arrival(jobs: JobBlock, names: Sequence[str], queues: Sequence[str]) -> SyntheticWorkload:
-    """Assign numbers from 1 to jobs and codes in the order in which they appear, as the CSV reader does."""
-    executable, executable_names = _codes(jobs.executable, names)
-    queue, queue_names = _codes(jobs.queue, queues)
-    user, _ = _codes(jobs.user, [])
+    """Assign numbers from 1 to jobs, users, executables and queues in the order in which they appear."""
+    executable, named = numbered_by_appearance(jobs.executable)
+    queue, queued = numbered_by_appearance(jobs.queue)
+    user, _ = numbered_by_appearance(jobs.user)
     job_id = np.arange(1, len(jobs) + 1)
     jobs = replace(jobs, job_id=job_id, user=user, executable=executable, queue=queue)
-    return SyntheticWorkload(jobs, {"executable_names": executable_names, "queue_names": queue_names})
-
-
-def _codes(codes: Ints, names: Sequence[str]) -> tuple[Ints, list[str]]:
-    present, first = np.unique(codes, return_index=True)
-    arrived = present[np.argsort(first)]
-    new = np.zeros(int(codes.max()) + 1, np.int64)
-    new[arrived] = np.arange(1, arrived.size + 1)
-    return new[codes], [names[code] for code in arrived.tolist()] if names else []
+    header: Header = {
+        "executable_names": [names[code] for code in named.tolist()],
+        "queue_names": [queues[code] for code in queued.tolist()],
+    }
+    return SyntheticWorkload(jobs, header)
 
 
 # Run times and walltimes

@@ -20,7 +20,7 @@ from mlsim.workload.log_conversion import ANY_SIZE, shifted_header
 from mlsim.workload.log_source import AS_LOGGED, open_workload
 from mlsim.workload.log_times import DAY
 from mlsim.workload.models.model_base import stretched
-from mlsim.workload.swf_fields import Header
+from mlsim.workload.swf_fields import Header, machine_processors
 from mlsim.workload.workload_jobs import JobBlock
 
 
@@ -56,10 +56,9 @@ class SourceLog:
 
     def processors(self) -> int:
         """Return the processors of its machine, as its header says; an InputError if it does not."""
-        for key in ("MaxProcs", "MaxNodes"):
-            value = self._workload.header.get(key)
-            if isinstance(value, str) and value.isdecimal() and int(value) > 0:
-                return int(value)
+        found = machine_processors(self._workload.header)
+        if found is not None:
+            return found
         raise InputError(f"{self.path}: its header does not say how many processors there are; say it")
 
 

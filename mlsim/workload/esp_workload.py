@@ -12,7 +12,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.published_data import read_rows
 from mlsim.workload.swf_fields import Header
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.workload_jobs import JobBlock, numbered_by_appearance
 
 TABLE_NODES = 256
 PIXELS = 512 * 512
@@ -115,7 +115,7 @@ def esp(
     _check(nodes, initial, interval, estimate_factor)
     row, submit = _arrivals(seed, initial, interval)
     run_time = _run_times(application, fixed_g, calibrate)[row]
-    codes, names = _executables(row)
+    codes, order = numbered_by_appearance(row)
     jobs = JobBlock(
         job_id=np.arange(1, row.size + 1),
         submit_time=submit,
@@ -128,7 +128,7 @@ def esp(
         if application is EspApplication.MANDELBROT
         else np.full(row.size, -1),
     )
-    return EspWorkload(jobs, {"executable_names": names})
+    return EspWorkload(jobs, {"executable_names": [CATEGORIES[k].code for k in order.tolist()]})
 
 
 def nodes_of(category: Category, nodes: int) -> int:
@@ -196,12 +196,3 @@ def _limits(fixed_g: bool) -> Ints:
 
 def _factors(seed: int, bounds: tuple[float, float], jobs: int) -> Floats:
     return np.random.default_rng((seed, 1)).uniform(*bounds, jobs)
-
-
-def _executables(row: Ints) -> tuple[Ints, list[str]]:
-    """Assign numbers from 1 to categories in the order in which they arrive, as the CSV reader does."""
-    present, first = np.unique(row, return_index=True)
-    arrived = present[np.argsort(first)]
-    codes = np.zeros(len(CATEGORIES), np.int64)
-    codes[arrived] = np.arange(1, arrived.size + 1)
-    return codes[row], [CATEGORIES[k].code for k in arrived.tolist()]

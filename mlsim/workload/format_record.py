@@ -7,7 +7,6 @@ polars (200 ms) inside the functions that need it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Final
 from mlsim._files import decode
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
+from mlsim.workload.log_times import clock_seconds
 
 if TYPE_CHECKING:
     from mlsim.workload.log_times import Rates
@@ -90,7 +90,6 @@ class Format:
 
 # Formats of one record of text per line
 
-_CLOCK = re.compile(r"(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,9})(?:\.\d+)?")
 
 Record = Mapping[str, str]
 
@@ -141,12 +140,9 @@ def whole_number(text: str, what: str) -> int:
     return int(text)
 
 
-def clock_seconds(text: str, what: str) -> str:
-    """Return the seconds of ``hours:minutes:seconds`` or of a number; nothing for nothing."""
-    if not text:
-        return ""
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+def seconds_cell(text: str, what: str) -> str:
+    """Return the seconds of a time such as 04:00:00, as a cell; empty for an empty text."""
+    seconds = clock_seconds(text)
+    if text and seconds is None:
         raise ValueError(f"{what} is {text!r:.60}; expected a time such as 04:00:00")
-    hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return str(3600 * hours + 60 * minutes + seconds)
+    return "" if seconds is None else str(seconds)

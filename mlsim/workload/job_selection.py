@@ -184,7 +184,7 @@ class WeekCut(NamedTuple):
 
 
 def week_cut(config: WeeksConfig, header: Header, path: Path) -> WeekCut:
-    """Return the rule of the section ``workload.weeks``; the header's ``UnixStartTime`` is time 0 of the log."""
+    """Return the rule of ``workload.weeks``; the header's ``UnixStartTime`` is time 0 of the log."""
     by_start, remove = config.by is WeekEvent.START, config.crossing is CrossingRule.REMOVE
     if config.begin is WeekBegin.FIRST_JOB:
         return WeekCut(by_start, remove, np.nan, config.phase)
@@ -305,7 +305,7 @@ def rows_in(span: Span, block: JobBlock) -> NDArray[np.intp]:
 
 
 def _counted(blocks: Iterable[JobBlock], selection: Selection, span: Span | None = None) -> Span:
-    """Count the jobs of a span, which follows from the selection if it is not given."""
+    """Count the jobs of a span; without one, the selection and the first job make it."""
     for block in _warm(blocks, selection.warm_up):
         if span is None:
             span = _stretch(selection, float(block.submit_time[0]))

@@ -23,12 +23,11 @@ _SHORTEST_TIME = 1.0
 
 
 class Cleaner:
-    """Turns jobs of a log into jobs of a workload, and counts in ``notes`` the jobs that met each rule and
-    fallback.
+    """Turns jobs of a log into jobs of a workload.
 
-    ``machine_processors`` is for the rule `oversize`; ``resources``: names beside cores that a job can ask
-    for, None for any of its log; ``by_nodes``: the size of a job is its number of nodes, where the log has it
-    (``mapping: node``).
+    ``notes`` counts the jobs that met each rule and fallback. ``machine_processors`` is for the rule
+    `oversize`; ``resources``: names beside cores that a job can ask for, None for any of its log;
+    ``by_nodes``: the size of a job is its number of nodes, where the log has it (``mapping: node``).
     """
 
     def __init__(
@@ -163,9 +162,7 @@ class Cleaner:
 
 
 def _never_ran(log: LogBlock) -> Mask:
-    """Return which jobs were cancelled while they waited: of run time 0 or unknown, and cancelled or
-    withdrawn.
-    """
+    """Return which jobs were cancelled while they waited: no run time, and cancelled or withdrawn."""
     never: Mask = (log.run_time <= 0) & ((log.status == _CANCELLED) | (log.withdraw_time >= 0))
     return never
 
@@ -183,9 +180,7 @@ def _marks(**conditions: Mask) -> NDArray[np.int64]:
 
 
 def count_marks(met: NDArray[np.int64]) -> dict[str, int]:
-    """Return the number of jobs that met each of the :data:`MARKS`, from the column ``met`` of a
-    :class:`JobBlock`.
-    """
+    """Return the number of jobs that met each of the :data:`MARKS`, from the column ``met`` of jobs."""
     return {name: int(np.count_nonzero(met >> bit & 1)) for bit, name in enumerate(MARKS)}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario.unit_types import nearest
-from mlsim.workload.log_times import exact_id
+from mlsim.workload.log_times import exact_id, unix_time
 from mlsim.workload.swf_fields import JOB_NAMES, ExtraField, Field, Header
 from mlsim.workload.workload_jobs import OwnColumns
 
@@ -51,7 +50,7 @@ KNOWN: dict[str, Field | ExtraField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED
 _SHOWN_NAMES, _SHOWN_LETTERS = 40, 60
 _NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_WHOLE = r"^[+-]?[0-9]{1,15}$"
+WHOLE = r"^[+-]?[0-9]{1,15}$"
 
 
 def check_names(place: str, names: Sequence[str]) -> None:
@@ -94,7 +93,7 @@ def text_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Ma
     """
     field = KNOWN[name]
     empty = (cells.is_null() | (cells == "").fill_null(True)).to_numpy()
-    if name in _NAMED and not (cells.str.contains(_WHOLE).fill_null(True).to_numpy() | empty).all():
+    if name in _NAMED and not (cells.str.contains(WHOLE).fill_null(True).to_numpy() | empty).all():
         return _codes(name, cells, header), np.ones(cells.len(), np.bool_)
     numeric = cells.str.contains(_NUMBER).fill_null(False).to_numpy()
     values = cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
@@ -164,7 +163,7 @@ def _of_texts(cells: pl.Series) -> NDArray[Any]:
     """Read texts: whole numbers if all that are there are, numbers if all are, else texts; empty is none."""
     empty = cells.is_null() | (cells == "").fill_null(True)
     if not empty.all():
-        if not empty.any() and cells.str.contains(_WHOLE).all():
+        if not empty.any() and cells.str.contains(WHOLE).all():
             return cells.cast(pl.Int64).to_numpy(writable=True)
         if (cells.str.contains(_NUMBER).fill_null(False) | empty).all():
             return cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy(writable=True)
@@ -317,7 +316,6 @@ def _moments(cells: pl.Series) -> pl.Series:
 
 def _moment(text: str | None) -> float | None:
     try:
-        moment = datetime.fromisoformat(text or "")
+        return unix_time(text or "")
     except ValueError:
         return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()

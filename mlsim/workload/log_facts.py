@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from mlsim.scenario import WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader
 from mlsim.workload.log_times import start_and_zone
-from mlsim.workload.swf_fields import Header
+from mlsim.workload.swf_fields import Header, machine_processors
 from mlsim.workload.workload_jobs import LogBlock
 
 _WAITING = 1 << 18
@@ -198,7 +198,7 @@ class _Gathering:
         if not self._jobs or not np.isfinite(self._begin):
             raise InputError(f"{path}: holds no job with a submit time; is it a workload log?")
         sizes = self._tallies["processors"].counted()[0]
-        processors = _machine(header) or (int(sizes[-1]) if sizes.size else 0)
+        processors = machine_processors(header) or (int(sizes[-1]) if sizes.size else 0)
         start, zone = self._start, self._zone
         span = self._end - self._begin
         users, jobs_of = self._user_jobs.counted()
@@ -209,7 +209,7 @@ class _Gathering:
             "broken_lines": broken,
             "users": int(users.size),
             "processors": processors,
-            "processors_from": "header" if _machine(header) else "largest job",
+            "processors_from": "header" if machine_processors(header) else "largest job",
             "first_submission": _date(start, zone, self._begin),
             "last_submission": _date(start, zone, self._end),
             "days": span / 86400,
@@ -261,17 +261,6 @@ class _Gathering:
             }
             for user, jobs in zip(users[:_MOST_USERS].tolist(), jobs_of.tolist(), strict=False)
         ]
-
-
-def _machine(header: Header) -> int | None:
-    """Return the processors that the header says the machine has."""
-    for key in ("MaxProcs", "MaxNodes"):
-        value = header.get(key)
-        words = [value] if isinstance(value, str) else value or []
-        numbers: Iterable[int] = (int(word) for word in words if word.strip().isdecimal())
-        if (found := max(numbers, default=0)) > 0:
-            return found
-    return None
 
 
 def _date(start: float | None, zone: datetime.tzinfo, seconds: float) -> str | None:

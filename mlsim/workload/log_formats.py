@@ -59,9 +59,7 @@ _UNREAD = {
 
 
 def format_of(path: str | Path) -> WorkloadFormat:
-    """Return the format of a log, by its first bytes after decompression: the first of the :data:`FORMATS`
-    that fits.
-    """
+    """Return the format of a log: the first of the :data:`FORMATS` that its decompressed begin fits."""
     head = b""
     for chunk in read_chunks(path):
         head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()

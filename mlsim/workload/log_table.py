@@ -16,7 +16,7 @@ from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
 from mlsim.scenario import MEMORY
 from mlsim.workload.format_record import Reading, WholeLog
-from mlsim.workload.log_columns import KNOWN, TIMES, Identifiers, check_own, own_columns, typed_column
+from mlsim.workload.log_columns import KNOWN, TIMES, WHOLE, Identifiers, check_own, own_columns, typed_column
 from mlsim.workload.resource_requests import MB, NODE_COUNT, REQUEST, ResourceRequests, is_request, sized
 from mlsim.workload.swf_fields import CODED, IDENTIFIERS, N_COLUMNS, Field, Header, directives_of, names_of
 from mlsim.workload.workload_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
@@ -25,7 +25,6 @@ from mlsim.workload.workload_jobs import LogBlock
 _MEMORY = f"{REQUEST}{MEMORY}"
 _EXPECTED = "a whole number, or nothing if unknown"
 _EXPECTED_MEMORY = f"{_EXPECTED} (MB of 10^6 B), or a size with its unit, such as 3174 MiB"
-_WHOLE = r"^[+-]?[0-9]{1,15}$"
 _LARGEST = 1e15
 _LARGEST_MEMORY = 1e12  # MB
 
@@ -205,7 +204,7 @@ def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:
     else:
         texts = cells.cast(pl.String).str.strip_chars()
         empty = (texts.is_null() | (texts == "").fill_null(True)).to_numpy()
-        whole = texts.str.contains(_WHOLE).fill_null(False).to_numpy()
+        whole = texts.str.contains(WHOLE).fill_null(False).to_numpy()
         values = texts.cast(pl.Int64, strict=False).fill_null(-1).to_numpy().astype(np.int64)
     fits: Mask = empty | (whole & ((values >= least) | (values == -1)))
     return values, fits

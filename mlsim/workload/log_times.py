@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import zoneinfo
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[f
             f"{path}: the header has no UnixStartTime, so that calendar dates mean nothing\n"
             "  select by workload.select.window or weeks instead"
         )
-    start, end = (None if text is None else _unix(text, zone) - zero for text in (dates.start, dates.end))
+    start, end = (None if text is None else unix_time(text, zone) - zero for text in (dates.start, dates.end))
     return -np.inf if start is None else start, np.inf if end is None else end
 
 
@@ -45,9 +46,22 @@ def start_and_zone(header: Header, path: Path) -> tuple[float | None, datetime.t
     return _number(header, "UnixStartTime", path), _zone(header, path)
 
 
-def _unix(text: str, zone: datetime.tzinfo) -> float:
+def unix_time(text: str, zone: datetime.tzinfo = datetime.UTC) -> float:
+    """Return seconds since 1970 of an ISO date, on the clocks of ``zone`` unless it names its own."""
     moment = datetime.datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+
+
+_CLOCK = re.compile(r"(?:(?:(?:(\d{1,9})-)?(\d{1,9}):)?(\d{1,9}):)?(\d{1,9})(?:\.\d+)?")
+
+
+def clock_seconds(text: str) -> int | None:
+    """Return the seconds of ``[[[days-]hours:]minutes:]seconds``, rounded down; None for other texts."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((24 * days + hours) * 60 + minutes) * 60 + seconds
 
 
 def _zone(header: Header, path: Path) -> datetime.tzinfo:

@@ -35,9 +35,7 @@ class JobSteps:
     period: Floats
 
     def rows_of(self, job_id: Ints) -> tuple[Ints, Ints]:
-        """Return the rows of the steps of some jobs, in order of (job, time), and the place of each row's
-        job.
-        """
+        """Return the rows of the steps of some jobs, by job and time, and the place of each row's job."""
         order = np.argsort(job_id, kind="stable")
         place = np.minimum(np.searchsorted(job_id[order], self.job_id), len(job_id) - 1)
         rows = np.flatnonzero(job_id[order][place] == self.job_id) if len(job_id) else np.empty(0, np.int64)

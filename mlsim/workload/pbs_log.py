@@ -2,24 +2,10 @@
 
 A record is ``date;E;job;key=value key=value ...``:
 
-==========================================  ==================================================================
-key, the first of these                     meaning
-==========================================  ==================================================================
-(of the record)                             job_id, without the name of the server
-``ctime``, ``qtime``, ``etime``             submit_time [s since 1970]
-``end`` - ``start``                         run_time
-``Resource_List.walltime``                  walltime
-``Resource_List.ncpus``, ``.nodes`` (sum    processors
-of nodes x ``ppn``), ``exec_host``,
-``Resource_List.nodect``
-``Resource_List.mem``, ``.ngpus``,          request_memory (kb, mb, gb: powers of 1024 B), request_gpu,
-``.nodect``                                 node_count: what the whole job asks for
-``Exit_status``                             status: 0 completed, others failed
-``user``, ``group``, ``jobname``,           names
-``queue``
-==========================================  ==================================================================
+:func:`_job` says which keys make a column of the log. Memory counts in powers of 1024 B, and requests are
+those of the whole job.
 
-Other records are passed over; jobs without a record E are counted (``unfinished_jobs``). A job that ran
+Other records are skipped; jobs without a record E are counted (``unfinished_jobs``). A job that ran
 several times has one record E for each run, and is as many jobs.
 
 Source: PBS Professional Reference Guide, "Accounting log".
@@ -37,9 +23,9 @@ from mlsim.workload.format_record import (
     Reading,
     Record,
     WholeLog,
-    clock_seconds,
     read_records,
     record_lines,
+    seconds_cell,
     whole_number,
 )
 from mlsim.workload.resource_requests import pbs_size
@@ -81,7 +67,7 @@ def _job(record: Record) -> dict[str, str]:
         "job_id": record["job"].partition(".")[0],
         "submit_time": str(whole_number(submit, "ctime")),
         "run_time": str(end - start),
-        "walltime": clock_seconds(record.get("Resource_List.walltime", ""), "Resource_List.walltime"),
+        "walltime": seconds_cell(record.get("Resource_List.walltime", ""), "Resource_List.walltime"),
         "processors": str(_processors(record)),
         "status": "1" if record.get("Exit_status") == "0" else "0",
         "user": record.get("user", ""),

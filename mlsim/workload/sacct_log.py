@@ -1,32 +1,14 @@
 """Reader of what Slurm's accounting prints: ``sacct --parsable2`` or ``sacct --json``.
 
-The text is one line of names, then one line a job; between cells stands a bar, or another delimiter. Of the
-columns of a row, the first one counts that is not empty in this job.
+The text is one line of names, then one line per job, with a bar or another delimiter between cells.
+:data:`_COLUMNS` says which of sacct's columns make a column of the log: the first of them that is not empty
+in the job. Steps (``17.batch``) are skipped, and so is the rest of an array that was cancelled
+(``17_[3-9]``). Other columns are skipped, unless ``workload.columns`` names them. Time 0 is the first
+submission.
 
-=====================================  ===============================================================
-column of sacct, the first of these    meaning
-=====================================  ===============================================================
-``JobIDRaw``, ``JobID``                job_id; lines of steps (``17.batch``) are passed over, and so is
-                                       what was left of an array when it was cancelled (``17_[3-9]``)
-``Submit``                             submit_time: a date and time, or seconds since 1970
-``ElapsedRaw``, ``Elapsed``            run_time: seconds, or ``[days-]hours:minutes:seconds``
-``TimelimitRaw``, ``Timelimit``        walltime: minutes, or as Elapsed; a word, such as UNLIMITED: unknown
-``ReqCPUS``, ``AllocCPUS``, ``NCPUS``  processors
-``State``                              status: COMPLETED 1, CANCELLED 5, others that end a job 0
-``End``                                withdraw_time, of a job that was cancelled before it ran
-``User``, ``JobName``, ``Partition``,  user, executable, partition, qos: names
-``QOS``
-``Group``, ``Account``                 group
-``ReqTRES``, ``AllocTRES``             request_memory (K, M, G, T: powers of 1024 B), request_gpu: what the
-                                       whole job asks for
-``ReqTRES``, ``AllocTRES``,            node_count: ``node=`` of what the job asked for; unknown where it got
-``NNodes``                             more nodes, as Slurm then chose them
-=====================================  ===============================================================
-
-The first five must be there. Other columns are passed over, unless they are asked for. Time 0 is the first
-submission. sacct prints times on the clocks of the cluster, without their zone; so does the log: its header
-counts them as if they were UTC, and an hour that clocks are set back by is there twice. What ``--json``
-prints is read as the same columns, with times that have no such hour.
+sacct prints times on the clocks of the cluster, without their zone, and the log keeps them: its header counts
+them as if they were UTC, and an hour that clocks are set back by is there twice. ``--json`` is read as the
+same columns, with times that have no such hour.
 
 Sources: the manual page of sacct, Slurm 24.05; output of ``--json`` by its data parsers 0.0.37 to 0.0.41. A
 file is held in memory as a whole.
@@ -38,7 +20,6 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,16 +27,15 @@ from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks, read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+from mlsim.workload.log_times import clock_seconds, unix_time
 from mlsim.workload.resource_requests import NODE_COUNT, slurm_size
 
 _ASK = (
     "sacct --parsable2 --allocations --format=JobIDRaw,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,State,User,"
     "End,Group,Partition,QOS,JobName,NNodes,ReqTRES,AllocTRES"
 )
-_SPAN = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?")
 _WHOLE = re.compile(r"\d{1,15}")
-_NOWHEN = ("", "None", "Unknown", "0")
-"""What stands for no time."""
+_NO_TIME = ("", "None", "Unknown", "0")
 _REST = re.compile(r"\d+_\[.*\]")
 _TRES = ("ReqTRES", "AllocTRES")
 _AMOUNT = re.compile(r"[\w/:.-]+=[^=]*")
@@ -68,7 +48,7 @@ _NODES = ("ReqTRES", "AllocTRES", "NNodes")
 
 
 class _Column(NamedTuple):
-    """What a column of the log is made of: the first of these columns, each with what reads its cells."""
+    """A column of the log: its sources in order of preference, each with the reader of its cells."""
 
     name: str
     sources: dict[str, Callable[[str], str]]
@@ -91,22 +71,20 @@ def _moment(cell: str) -> str:
     if _WHOLE.fullmatch(cell):
         return cell
     try:
-        moment = datetime.fromisoformat(cell)
+        return str(unix_time(cell))
     except ValueError:
         raise ValueError("a date and time such as 2024-03-01T12:00:00, or seconds since 1970") from None
-    return str(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
 
 
 def _end(cell: str) -> str:
-    return "" if cell in _NOWHEN else _moment(cell)
+    return "" if cell in _NO_TIME else _moment(cell)
 
 
 def _span(cell: str) -> str:
-    found = _SPAN.fullmatch(cell)
-    if found is None:
+    seconds = clock_seconds(cell) if ":" in cell else None
+    if seconds is None:
         raise ValueError("a time such as 1-02:30:00")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return str(((24 * days + hours) * 60 + minutes) * 60 + seconds)
+    return str(seconds)
 
 
 def _minutes(cell: str) -> str:
@@ -114,6 +92,7 @@ def _minutes(cell: str) -> str:
 
 
 def _limit(cell: str) -> str:
+    """Read a limit; a word such as UNLIMITED is unknown."""
     return "" if cell.isalpha() or "_" in cell else _span(cell) if cell else ""
 
 
@@ -144,15 +123,15 @@ def _memory(cell: str) -> str:
 def _gpus(cell: str) -> str:
     amounts = _tres(cell)
     typed = [amount for name, amount in amounts.items() if name.startswith("gres/gpu:")]
-    # Slurm names the total beside the types, if accounting is told of both.
+    # Slurm names the total beside the types, if accounting tracks both.
     total = [amounts["gres/gpu"]] if "gres/gpu" in amounts else typed
     return str(sum(int(_whole(amount)) for amount in total)) if total else ""
 
 
 def _node_count(by_name: dict[str, str]) -> str:
-    """Return the nodes that a job is bound to; nothing where that is not known.
+    """Return the nodes that a job is bound to; empty if unknown.
 
-    What is requested is the least number. Where the job got more, Slurm chose, and so does the allocator.
+    The requested number is the least one. Where the job got more, Slurm chose, and so does the allocator.
     """
     requested = _tres(by_name.get("ReqTRES", "")).get("node", "")
     got = _tres(by_name.get("AllocTRES", "")).get("node", "") or by_name.get("NNodes", "")
@@ -342,7 +321,7 @@ _FROM_JSON: dict[str, tuple[str, ...]] = {
     "AllocTRES": ("tres", "allocated"),
     "NNodes": ("allocation_nodes",),
 }
-"""Columns of sacct's text to where jobs have the same in JSON."""
+"""Columns of sacct's text, and the path of the same value in the JSON of a job."""
 
 
 def _inside(job: object, *keys: str) -> object:
@@ -352,7 +331,7 @@ def _inside(job: object, *keys: str) -> object:
 
 
 def _text(value: object) -> str:
-    """Return what a cell of sacct's text holds; empty for what is not set."""
+    """Return a value as a cell of sacct's text; empty if it is not set."""
     if isinstance(value, dict):  # a number that may be none
         known = value.get("set", True) and not value.get("infinite", False)
         return _text(value.get("number")) if known else ""

@@ -19,9 +19,9 @@ from mlsim.workload.format_record import (
     Reading,
     Record,
     WholeLog,
-    clock_seconds,
     read_records,
     record_lines,
+    seconds_cell,
     whole_number,
 )
 
@@ -56,7 +56,7 @@ def _job(fields: Record) -> dict[str, str]:
         "job_id": fields["5"] + (f"_{task}" if task not in ("", "0") else ""),
         "submit_time": str(submit),
         "run_time": str(end - start) if ran else "0",
-        "walltime": clock_seconds(limit[1], "h_rt") if limit else "",
+        "walltime": seconds_cell(limit[1], "h_rt") if limit else "",
         "processors": str(whole_number(fields["34"], "slots")),
         "status": "5" if not ran else "1" if fields["11"] == fields["12"] == "0" else "0",
         "user": fields["3"],

@@ -168,9 +168,7 @@ def add_directive(header: Header, comment: str) -> None:
 
 
 def header_lines(header: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
-    """Yield the comment lines that :func:`add_directive` reads back as `header`; a ValueError if there are
-    none.
-    """
+    """Yield the comment lines that :func:`add_directive` reads back as `header`; else a ValueError."""
     for key, values in header.items():
         if not is_directive(key, values):
             raise ValueError(f"{key!r}: {values!r} cannot be an SWF directive (one word, one line of text)")
@@ -189,6 +187,17 @@ def is_directive(key: str, values: str | Sequence[str]) -> bool:
 
 def _line(key: str, value: str) -> str:
     return f" {key}: {value}".rstrip()
+
+
+def machine_processors(header: Header, keys: Sequence[str] = ("MaxProcs", "MaxNodes")) -> int | None:
+    """Return the processors of the machine, by the first of these keys that has a number above 0."""
+    for key in keys:
+        value = header.get(key) or []
+        words = [value] if isinstance(value, str) else value
+        numbers = (int(word) for word in words if word.isascii() and word.strip().isdecimal())
+        if (found := max(numbers, default=0)) > 0:
+            return found
+    return None
 
 
 def header_of_json(text: str) -> Header | None:

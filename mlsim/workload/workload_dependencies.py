@@ -143,10 +143,9 @@ def with_preceding_jobs(preceding: Ints, think: Floats, more: LogDependencies | 
 def parse_dependencies(
     cells: Sequence[str | None], number: Callable[[str], int | None] = exact_id
 ) -> tuple[LogDependencies, Mask]:
-    """Read the column ``dependencies``; return the dependencies, and which cells make sense (others have
-    none).
+    """Read the column ``dependencies``; return the dependencies, and which cells make sense.
 
-    ``number`` returns the identifier in a text, None if it is none.
+    Other cells have none. ``number`` returns the identifier in a text, None if it is none.
     """
     edges: list[tuple[int, int, bool, float]] = []
     fits = np.ones(len(cells), np.bool_)
@@ -285,9 +284,7 @@ def _places(workload: Workload, wanted: Ints) -> tuple[Ints, Ints]:
 def _resolved(
     edges: Dependencies, wanted: Ints, ids: Ints, places: Ints, broken: _Broken, workload: Workload
 ) -> Dependencies:
-    """Find the predecessors; -1 for those that are not simulated. Dependencies that can never hold are left
-    out.
-    """
+    """Find the predecessors, -1 for those not simulated; dependencies that never hold are left out."""
     # An identifier that no job has, so that every search finds one.
     ids, places = np.append(ids, np.iinfo(np.int64).max), np.append(places, 0)
     low, high = np.searchsorted(ids, wanted, "left"), np.searchsorted(ids, wanted, "right")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class OwnColumns:
     """
 
     def select(self, rows: NDArray[Any] | slice) -> OwnColumns:
-        """Return the jobs that a mask, an index array or a slice names."""
+        """Return the jobs of a mask, an index array or a slice."""
         return OwnColumns({name: np.ascontiguousarray(values[rows]) for name, values in self.of.items()})
 
 
@@ -47,25 +47,26 @@ def joined_own(parts: Sequence[OwnColumns | None]) -> OwnColumns | None:
     return OwnColumns({name: np.concatenate([part.of[name] for part in known]) for name in known[0].of})
 
 
-class _Block(Protocol):
-    @property
-    def asked(self) -> ResourceRequests | None: ...
-    @property
-    def after(self) -> LogDependencies | None: ...
-    @property
-    def own(self) -> OwnColumns | None: ...
-    def __len__(self) -> int: ...
+_APART = ("asked", "after", "own")
+"""Parts of a block that are no plain columns."""
 
 
-def joined_columns(blocks: Sequence[_Block], names: Sequence[str]) -> dict[str, Any]:
+def joined_columns(blocks: Sequence[JobBlock] | Sequence[LogBlock], names: Sequence[str]) -> dict[str, Any]:
     """Return the columns of these names end to end, and ``asked``, ``after`` and ``own`` of all blocks."""
     sizes = list(map(len, blocks))
-    asked = join_requests([block.asked for block in blocks], sizes)
-    after = join_dependencies([block.after for block in blocks], sizes)
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(block, name) for block in blocks]) for name in names
     }
-    return columns | {"asked": asked, "after": after, "own": joined_own([block.own for block in blocks])}
+    return columns | {
+        "asked": join_requests([block.asked for block in blocks], sizes),
+        "after": join_dependencies([block.after for block in blocks], sizes),
+        "own": joined_own([block.own for block in blocks]),
+    }
+
+
+def _parts_of(block: JobBlock | LogBlock, rows: NDArray[Any] | slice) -> dict[str, Any]:
+    parts = {name: getattr(block, name) for name in _APART}
+    return {name: None if part is None else part.select(rows) for name, part in parts.items()}
 
 
 _TYPES: dict[str, type[np.generic]] = dict.fromkeys(
@@ -73,8 +74,12 @@ _TYPES: dict[str, type[np.generic]] = dict.fromkeys(
 )
 
 
-def _not_given() -> Ints:
+def _no_codes() -> Ints:
     return np.empty(0, np.int64)
+
+
+def _no_times() -> Floats:
+    return np.empty(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,69 +89,44 @@ class JobBlock:
     Every column is C-contiguous and of the same length. In a block that a workload yields, run
     times are at least 0, walltimes above 0 and processors at least 1. Columns after ``processors`` that are
     not given are not known: -1, and no rule is ``met``.
-
-    Attributes
-    ----------
-    job_id
-        Identifier in the log.
-    submit_time
-        When the job arrives [s from the scenario's start].
-    run_time
-        How long it ran in the log [s].
-    walltime
-        The run time that the user asked for [s]; what stands for it where the log has none
-        (:mod:`mlsim.workload.log_cleaning`).
-    processors
-        How many processors it asks for.
-    user, group, executable, queue, partition
-        Numbers as in the log, -1 if not known.
-    status
-        How the job ended in the log (1 completed, 0 failed, 5 cancelled, -1 not known).
-    met
-        Which cleaning rules and fallbacks the job met: bit k stands for
-        :data:`mlsim.workload.log_cleaning.MARKS` ``[k]``.
-    loop_iterations
-        Iterations of the loop that the job executes, -1 if the scenario decides.
-    loop_limit
-        Most steps of a pixel in its Mandelbrot image, -1 if the scenario decides.
-    log_wait
-        How long it waited in the log [s], -1 if not known, as it is where nothing is given.
-    qos
-        Number of the class of service, -1 if not known, as it is where nothing is given.
-    node_count
-        How many nodes it asks for, -1 if not known, as it is where nothing is given.
-    patience
-        How long it waits in the queue before it is withdrawn [s], -1 if it waits until it starts, as it does
-        where nothing is given.
-    asked
-        Units, memory and other resources; None where the scenario alone says what jobs ask for.
-    after
-        Which jobs they depend on; None where dependencies are off (``workload.dependencies: off``).
-    own
-        Further columns of the log; None where the scenario names none (``workload.columns``).
     """
 
     job_id: Ints
     submit_time: Floats
+    """Arrival [s from the scenario's start]."""
     run_time: Floats
+    """Run time in the log [s]."""
     walltime: Floats
+    """Requested run time [s]; its substitute where the log has none (:mod:`mlsim.workload.log_cleaning`)."""
     processors: Ints
-    user: Ints = field(default_factory=_not_given)
-    group: Ints = field(default_factory=_not_given)
-    executable: Ints = field(default_factory=_not_given)
-    queue: Ints = field(default_factory=_not_given)
-    partition: Ints = field(default_factory=_not_given)
-    status: Ints = field(default_factory=_not_given)
-    met: Ints = field(default_factory=_not_given)
-    loop_iterations: Ints = field(default_factory=_not_given)
-    loop_limit: Ints = field(default_factory=_not_given)
-    log_wait: Floats = field(default_factory=lambda: np.empty(0))
-    qos: Ints = field(default_factory=_not_given)
-    node_count: Ints = field(default_factory=_not_given)
-    patience: Floats = field(default_factory=lambda: np.empty(0))
+    """Requested processors."""
+    user: Ints = field(default_factory=_no_codes)
+    group: Ints = field(default_factory=_no_codes)
+    executable: Ints = field(default_factory=_no_codes)
+    queue: Ints = field(default_factory=_no_codes)
+    partition: Ints = field(default_factory=_no_codes)
+    status: Ints = field(default_factory=_no_codes)
+    """End in the log: 1 completed, 0 failed, 5 cancelled."""
+    met: Ints = field(default_factory=_no_codes)
+    """Cleaning rules and fallbacks that the job met: bit k is :data:`mlsim.workload.log_cleaning.MARKS`
+    [k]."""
+    loop_iterations: Ints = field(default_factory=_no_codes)
+    """Iterations of the loop that the job executes, -1 if the scenario decides."""
+    loop_limit: Ints = field(default_factory=_no_codes)
+    """Most steps of a pixel in its Mandelbrot image, -1 if the scenario decides."""
+    log_wait: Floats = field(default_factory=_no_times)
+    """Wait in the log [s]."""
+    qos: Ints = field(default_factory=_no_codes)
+    node_count: Ints = field(default_factory=_no_codes)
+    """Requested nodes."""
+    patience: Floats = field(default_factory=_no_times)
+    """Wait in the queue until the job is withdrawn [s], -1 if it waits until it starts."""
     asked: ResourceRequests | None = None
+    """Units, memory and other resources; None where the scenario alone decides them."""
     after: LogDependencies | None = None
+    """None where dependencies are off (``workload.dependencies: off``)."""
     own: OwnColumns | None = None
+    """Further columns of the log; None where the scenario names none (``workload.columns``)."""
 
     def __post_init__(self) -> None:
         for name in _NAMES[_NAMES.index("user") :]:
@@ -168,12 +148,9 @@ class JobBlock:
         return np.where(self.patience >= 0.0, self.submit_time + self.patience, np.inf)
 
     def select(self, rows: NDArray[Any] | slice) -> JobBlock:
-        """Return the jobs that a mask, an index array or a slice names, as a block of its own."""
-        asked = None if self.asked is None else self.asked.select(rows)
-        after = None if self.after is None else self.after.select(rows)
-        own = None if self.own is None else self.own.select(rows)
+        """Return the jobs of a mask, an index array or a slice, as a block of its own."""
         columns: dict[str, Any] = {name: np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES}
-        return JobBlock(**columns, asked=asked, after=after, own=own)
+        return JobBlock(**columns, **_parts_of(self, rows))
 
     def shifted(self, seconds: float) -> JobBlock:
         """Return the same jobs with `seconds` added to the submit times."""
@@ -209,16 +186,15 @@ class JobBlock:
         return JobBlock(**columns)
 
 
-_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in ("asked", "after", "own"))
+_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in _APART)
 
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """Some jobs in the order of the log; float64 but for identifiers (int64), -1 where the log does not know.
+    """Some jobs in the order of the log; float64 but for identifiers (int64), -1 for unknown.
 
-    The attributes are the columns of :class:`Field` and :class:`ExtraField`, under the same names. ``asked`` is what the log says of units
-    and resources; None where it says nothing; ``after`` is its column of dependencies, without those of
-    preceding jobs; ``own`` are further columns that the scenario names.
+    The attributes are the columns of :class:`Field` and :class:`ExtraField`, under the same names. ``after``
+    is the column of dependencies, without those of preceding jobs.
     """
 
     job_id: Ints
@@ -284,16 +260,22 @@ class LogBlock:
         return LogBlock(**joined_columns(blocks, _LOG_NAMES))
 
     def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
-        """Return the jobs that a slice or a mask names."""
-        asked = None if self.asked is None else self.asked.select(rows)
-        after = None if self.after is None else self.after.select(rows)
-        own = None if self.own is None else self.own.select(rows)
+        """Return the jobs of a slice or a mask."""
         columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in _LOG_NAMES}
-        return LogBlock(**columns, asked=asked, after=after, own=own)
+        return LogBlock(**columns, **_parts_of(self, rows))
 
 
-_LOG_NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in ("asked", "after", "own"))
+_LOG_NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in _APART)
 _PLACES = {field.name.lower(): field.value for field in (*Field, *ExtraField)}
+
+
+def numbered_by_appearance(codes: Ints) -> tuple[Ints, Ints]:
+    """Return codes numbered from 1 in the order of appearance, as readers do, and that order."""
+    present, first = np.unique(codes, return_index=True)
+    order = present[np.argsort(first)]
+    numbers = np.zeros(int(codes.max()) + 1, np.int64)
+    numbers[order] = np.arange(1, order.size + 1)
+    return numbers[codes], order
 
 
 # Columns by name
@@ -305,33 +287,17 @@ IF_KNOWN = (
     *("status", "user", "group", "executable", "queue", "partition"),
     *("qos", "loop_iterations", "loop_limit", "node_count"),
 )
-_APART = ("asked", "after", "own")
 _MADE_BY_READING = ("ignored_columns", "request_columns", "nb_res")
 
 
 def named_columns(
     jobs: JobBlock | LogBlock, header: Header | None = None, *, all_names: bool = False
 ) -> NamedColumns:
-    """Name the columns of jobs.
+    """Return jobs as columns under the names of CSV; columns of which nothing is known are left out.
 
-    Parameters
-    ----------
-    jobs
-        The jobs; columns of which nothing is known are left out. Processors of a log are the requested ones
-        where these are known, else the allocated ones.
-    header
-        Its ``<column>_names`` take the place of a column's codes.
-    all_names
-        Whether names that the header has in lines (``Queue: 3 night``) do so too, where every code of the
-        column has one of its own.
-
-    Returns
-    -------
-    dict
-        ``job_id``, ``submit_time`` (s), ``run_time`` (s), ``estimate`` (s), ``processors``; then those of
-        ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``, ``qos``,
-        ``loop_iterations``, ``loop_limit``, ``node_count`` that are known; ``units`` and
-        ``request_<resource>`` where the jobs say what they ask for.
+    Processors of a log are the requested ones where these are known, else the allocated ones. The header's
+    ``<column>_names`` take the place of codes; if ``all_names``, so do names that it has in lines (``Queue: 3
+    night``), where every code of the column has one of its own.
     """
     if isinstance(jobs, LogBlock):
         requested = jobs.requested_processors

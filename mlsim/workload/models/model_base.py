@@ -82,9 +82,7 @@ def check_length(jobs: int | None, end: float | None) -> None:
 
 
 def cut(stream: Iterator[JobBlock], jobs: int | None, end: float | None) -> Iterator[JobBlock]:
-    """Return the jobs of a stream that are submitted before ``end`` [s], at most ``jobs``, numbered from 1
-    on.
-    """
+    """Return at most ``jobs`` jobs of a stream, numbered from 1, all submitted before ``end`` [s]."""
     check_length(jobs, end)
     return _cut(stream, MOST_JOBS if jobs is None else jobs, math.inf if end is None else end)
 
