@@ -15,8 +15,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from mlsim._files import expanded, most_held, named, open_file, reason_of
 from mlsim._files.decoding import bounded_lines
@@ -42,14 +43,9 @@ class _Format:
     name: str
     magic: bytes
     suffix: str
-    read_bytes: int
     decompressor: Callable[[], Any]
     steps: _Steps
-    writer: Callable[[IO[bytes]], IO[bytes]]
-
-
-def _xz_decompressor() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+    writer: Callable[[IO[bytes]], Any]
 
 
 def _gzip_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
@@ -68,39 +64,26 @@ def _library_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
         yield decompressor.decompress(b"", _STEP_BYTES)
 
 
-def _gzip_writer(file: IO[bytes]) -> IO[bytes]:
-    # No name and no time in the header: the same content gives the same bytes.
-    return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
-
-
-def _bzip2_writer(file: IO[bytes]) -> IO[bytes]:
-    return bz2.BZ2File(file, "wb")
-
-
-def _xz_writer(file: IO[bytes]) -> IO[bytes]:
-    return lzma.LZMAFile(file, "wb")
-
-
-def _zstandard_writer(file: IO[bytes]) -> IO[bytes]:
-    return cast(IO[bytes], zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1}))
-
-
 _FORMATS = (
+    # No name and no time in gzip's header: the same content gives the same bytes.
     _Format(
-        *("gzip", b"\x1f\x8b", ".gz", _READ_BYTES),
-        *(lambda: zlib.decompressobj(wbits=31), _gzip_steps, _gzip_writer),
+        *("gzip", b"\x1f\x8b", ".gz"),
+        *(lambda: zlib.decompressobj(wbits=31), _gzip_steps),
+        lambda file: gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0),
     ),
     _Format(
-        *("bzip2", b"BZh", ".bz2", _READ_BYTES),
-        *(bz2.BZ2Decompressor, _library_steps, _bzip2_writer),
+        *("bzip2", b"BZh", ".bz2"),
+        *(bz2.BZ2Decompressor, _library_steps, lambda file: bz2.BZ2File(file, "wb")),
     ),
     _Format(
-        *("xz", b"\xfd7zXZ\x00", ".xz", _READ_BYTES),
-        *(_xz_decompressor, _library_steps, _xz_writer),
+        *("xz", b"\xfd7zXZ\x00", ".xz"),
+        *(lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), _library_steps),
+        partial(lzma.LZMAFile, mode="wb"),
     ),
     _Format(
-        *("Zstandard", b"\x28\xb5\x2f\xfd", ".zst", _READ_BYTES),
-        *(zstd.ZstdDecompressor, _library_steps, _zstandard_writer),
+        *("Zstandard", b"\x28\xb5\x2f\xfd", ".zst"),
+        *(zstd.ZstdDecompressor, _library_steps),
+        lambda file: zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1}),
     ),
 )
 
@@ -141,7 +124,7 @@ def read_chunks(path: str | Path, what: str = "workload") -> Iterator[bytes]:
         if known is None:
             yield from _pieces(path, file, _PLAIN_BYTES)
         else:
-            yield from _joined(_decompressed(path, _pieces(path, file, known.read_bytes), known))
+            yield from _joined(_decompressed(path, _pieces(path, file, _READ_BYTES), known))
 
 
 def read_whole(path: str | Path, *, lines: bool = False, what: str = "workload") -> bytes:

@@ -184,30 +184,24 @@ def count_marks(met: NDArray[np.int64]) -> dict[str, int]:
     return {name: int(np.count_nonzero(met >> bit & 1)) for bit, name in enumerate(MARKS)}
 
 
-def _patience(log: LogBlock) -> Floats:
-    leaves = log.withdraw_time
-    return np.where(leaves >= 0, np.maximum(leaves - log.submit_time, 0.0), -1.0)
+_CODES = (
+    *("user", "group", "executable", "queue", "partition", "status"),
+    *("loop_iterations", "loop_limit", "qos"),
+)
 
 
 def _as_jobs(
     log: LogBlock, run_time: Floats, walltime: Floats, processors: Floats, met: NDArray[np.int64]
 ) -> JobBlock:
+    leaves = log.withdraw_time
     return JobBlock(
         job_id=log.job_id.astype(np.int64),
         submit_time=log.submit_time,
         run_time=run_time,
         walltime=walltime,
         processors=processors.astype(np.int64),
-        user=log.user.astype(np.int64),
-        group=log.group.astype(np.int64),
-        executable=log.executable.astype(np.int64),
-        queue=log.queue.astype(np.int64),
-        partition=log.partition.astype(np.int64),
-        status=log.status.astype(np.int64),
         met=met,
-        loop_iterations=log.loop_iterations.astype(np.int64),
-        loop_limit=log.loop_limit.astype(np.int64),
         log_wait=log.wait_time,
-        qos=log.qos.astype(np.int64),
-        patience=_patience(log),
+        patience=np.where(leaves >= 0, np.maximum(leaves - log.submit_time, 0.0), -1.0),
+        **{name: getattr(log, name).astype(np.int64) for name in _CODES},
     )

@@ -66,11 +66,8 @@ def convert(
         header, notes = shifted_header(workload.header, workload.origin), workload.notes
     elif _is_swf(found) and _is_swf(to):  # further fields stay as they are
         header, block = read_swf(source, lenient=config.lenient, extras=True)
-        log, notes, extras = (
-            LogBlock.from_columns(block.columns, identifiers=block.identifiers()),
-            {},
-            block.extras,
-        )
+        log = LogBlock.from_columns(block.columns, identifiers=block.identifiers())
+        notes, extras = {}, block.extras
     else:
         reader = LogReader(source, found, Reading(lenient=config.lenient, rates=rates))
         log = LogBlock.concatenate(list(reader.blocks()))
@@ -108,14 +105,9 @@ def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
         kept = {*_directives(header), "request_columns"}
         kept |= {f"{column}_names" for column in names if names_of(lines).get(column) == names[column]}
         return lost + [key for key in header if key not in kept]
-    held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP, "node_count"}
-    held |= {
-        "withdraw_time",
-        "asked",
-        "after",
-        "own",
-        *(("preceding_job", "think_time") if np.any(log.preceding_job > 0) else ()),
-    }
+    held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP, "node_count", "withdraw_time"}
+    held |= {"asked", "after", "own"}
+    held |= {"preceding_job", "think_time"} if np.any(log.preceding_job > 0) else set()
     lost = [
         field.name
         for field in fields(LogBlock)

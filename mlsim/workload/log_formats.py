@@ -232,15 +232,21 @@ def write_blocks(path: Path, header: Header, blocks: Iterable[LogBlock]) -> int:
     65,536 jobs know something; a column that only later jobs know is an InputError.
     """
     found = check_format(path)
-    count = _Count()
-    counted = count.of(blocks)
-    if FORMATS[found].numbered:
-        write_swf_blocks(path, header, (block.numbered() for block in counted))
-        return count.jobs
+    jobs = 0
+
+    def counted() -> Iterator[LogBlock]:
+        nonlocal jobs
+        for block in blocks:
+            jobs += len(block)
+            yield block
+
     known = FORMATS[found]
-    named = (named_columns(b, header, all_names=not known.keeps_header) for b in _joined(counted))
-    write_columns(path, known, header, _aligned(path, named))
-    return count.jobs
+    if known.numbered:
+        write_swf_blocks(path, header, (block.numbered() for block in counted()))
+    else:
+        named = (named_columns(b, header, all_names=not known.keeps_header) for b in _joined(counted()))
+        write_columns(path, known, header, _aligned(path, named))
+    return jobs
 
 
 def write_columns(path: Path, to: Format, header: Header, blocks: Iterable[NamedColumns]) -> None:
@@ -248,18 +254,6 @@ def write_columns(path: Path, to: Format, header: Header, blocks: Iterable[Named
     assert to.writer is not None
     with new_file(path) as file:
         to.writer(file, header, blocks)
-
-
-class _Count:
-    """Counts jobs as they pass."""
-
-    def __init__(self) -> None:
-        self.jobs = 0
-
-    def of(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
-        for block in blocks:
-            self.jobs += len(block)
-            yield block
 
 
 def _joined(blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:

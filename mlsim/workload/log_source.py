@@ -103,22 +103,22 @@ class _Pass:
             config.never_ran,
         )
         self._resources = resources
-        self._reader: LogReader | MadeReader
+        self.reader: LogReader | MadeReader
         if isinstance(source, Path):
             own = config.columns or ()
             options = Reading(config.lenient, own, tuple(shared), rates)
-            self._reader = LogReader(source, config.format, options)
+            self.reader = LogReader(source, config.format, options)
         else:
-            self._reader = MadeReader(source)
+            self.reader = MadeReader(source)
         self._disorder = DisorderCount()
         self._duplicates = DuplicateCount()
 
     def blocks(self) -> Iterator[JobBlock]:
-        return map(self._cleaner.clean, map(self._checked, self._reader.blocks()))
+        return map(self._cleaner.clean, map(self._checked, self.reader.blocks()))
 
     def surveyed(self) -> Iterator[JobBlock]:
         """Yield the blocks, and count duplicates and disorder, which only a pass over the whole log shows."""
-        watched = self._duplicates.watch(self._disorder.watch(self._reader.blocks()))
+        watched = self._duplicates.watch(self._disorder.watch(self.reader.blocks()))
         return map(self._cleaner.clean, map(self._checked, watched))
 
     def _checked(self, block: LogBlock) -> LogBlock:
@@ -131,41 +131,30 @@ class _Pass:
             if name not in self._resources:
                 has = ", ".join(("cores", *self._resources))
                 raise InputError(
-                    f"{self._reader.path}: column request_{name}: the platform has no {name}; it has: {has}\n"
+                    f"{self.reader.path}: column request_{name}: the platform has no {name}; it has: {has}\n"
                     "  add it to platform.nodes (memory: 16 GB, or resources: {gpu: 2}), or to "
                     "platform.shared"
                 )
         return block
 
-    @property
-    def path(self) -> Path:
-        return self._reader.path
-
-    @property
-    def streams(self) -> bool:
-        return self._reader.streams
-
-    @property
-    def header(self) -> Header:
-        return self._reader.header
-
     def notes(self) -> dict[str, int]:
         counts = dict(self._cleaner.notes)
         counts["out_of_order"] = self._disorder.jobs
         counts["duplicate_ids"] = self._duplicates.jobs
-        counts["broken_lines"] = self._reader.broken_lines
-        counts.update(self._reader.counts)
+        counts["broken_lines"] = self.reader.broken_lines
+        counts.update(self.reader.counts)
         return {name: count for name, count in sorted(counts.items()) if count}
 
     def workload(self, span: Span, blocks: Callable[[], Iterator[JobBlock]]) -> Workload:
         if span.jobs == 0:
             raise NothingLeftError(self._nothing_left())
-        jobs, header = self._reader.jobs, self._reader.header
-        notes = self.notes()
-        return Workload(span.jobs, jobs, notes, header, span.origin, span.zero, blocks, self._duplicates)
+        jobs, header = self.reader.jobs, self.reader.header
+        return Workload(
+            span.jobs, jobs, self.notes(), header, span.origin, span.zero, blocks, self._duplicates
+        )
 
     def _nothing_left(self) -> str:
-        path, jobs = self._reader.path, self._reader.jobs
+        path, jobs = self.reader.path, self.reader.jobs
         met = ", ".join(f"{name} {count}" for name, count in self.notes().items())
         found = f"  found in the log: {met}\n" if met else ""
         if jobs == 0:
@@ -189,18 +178,17 @@ def open_workload(
     Parameters
     ----------
     config
-        The scenario's `workload` section; its `path`, `generate` and `resample` are not looked at.
+        The scenario's `workload` section; its `path`, `generate` and `resample` are ignored.
     source
-        The file that `config.path` was found to be, or what makes the jobs.
+        The file that `config.path` was found to be, or the workload that is made.
     machine_processors
         Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
     resources
-        Names of what jobs can ask for beside cores, or :data:`AS_LOGGED`; None passes over what the log says
-        of that.
+        Names of resources beside cores, or :data:`AS_LOGGED`; None ignores the requests of the log.
     rates
         Speed and bandwidth of a processor, for Batsim workloads that count operations and bytes.
     shared
-        Names of what jobs can ask of the machine as a whole.
+        Names of machine-wide resources.
 
     Raises
     ------
@@ -214,7 +202,7 @@ def open_workload(
 
     key = _shared_key(config, origin, machine_processors, resources, rates, shared)
     log = _read(new_pass, HELD_JOBS) if key is None else _shared.shared(key, lambda: _read_to_share(new_pass))
-    selection = _selection(config, log.survey.header, log.survey.path)
+    selection = _selection(config, log.survey.reader.header, log.survey.reader.path)
     return log.selected(selection, config.select.scale_load, new_pass)
 
 
@@ -254,7 +242,7 @@ class _Log:
             self.first = None
             try:
                 span = find_span(selection, lambda: next(walks))
-                path = self.survey.path
+                path = self.survey.reader.path
                 return self.survey.workload(span, lambda: _cut(span, walk(), factor, path))
             except TooDisorderedError:
                 self.survey = new_pass()
@@ -265,7 +253,7 @@ class _Log:
 def _read(new_pass: Callable[[], _Pass], limit: float) -> _Log:
     """Read a log; hold its jobs if they are not more than the limit, or its format is read as a whole."""
     survey = new_pass()
-    held, rest = _take(survey.surveyed(), limit if survey.streams else math.inf)
+    held, rest = _take(survey.surveyed(), limit if survey.reader.streams else math.inf)
     if rest is None:
         return _Log(survey, _ordered(held))
     return _Log(survey, None, in_order(chain(_drain(held), rest), LOOK_AHEAD))
@@ -332,7 +320,7 @@ def _ordered(blocks: list[JobBlock]) -> JobBlock:
 
 def _held_workload(survey: _Pass, jobs: JobBlock, selection: Selection, factor: float) -> Workload:
     span = find_span(selection, lambda: [jobs])
-    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor, survey.path)))
+    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor, survey.reader.path)))
 
     def again() -> Iterator[JobBlock]:
         return (taken.select(slice(at, at + BLOCK_JOBS)) for at in range(0, len(taken), BLOCK_JOBS))
