@@ -22,7 +22,6 @@ from mlsim.workload.models.accasim_generator import (
     N_COUNTS,
     SLOT,
     SLOTS,
-    Learned,
     arrivals,
     read_model,
     weight_at,
@@ -152,7 +151,6 @@ def test_the_same_seed_gives_the_same_jobs_and_a_smaller_machine_smaller_ones(mo
     assert not np.array_equal(drawn(seed=1).submit_time, drawn(seed=2).submit_time)
     assert np.array_equal(drawn(estimates=2.0).walltime, 2 * drawn().run_time)
     assert drawn(processors=8).processors.max() <= 8
-    assert len(Learned(read_model(model), processors=1).header) > 0
     assert set(generate(str(model), jobs=50, processors=1).jobs().processors.tolist()) == {1}
 
 

@@ -17,17 +17,15 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from mlsim.workload.csv_logs import write_csv
-from mlsim.workload.eurora import MACHINE as EURORA
-from mlsim.workload.eurora import eurora
-from mlsim.workload.forhlr2 import MACHINE as KIT
-from mlsim.workload.forhlr2 import kit
 from numpy.typing import NDArray
 
 import mlsim
 from mlsim.analysis.metrics import accuracy
 from mlsim.batch.predictors.offline import History, predictions, read_history
 from mlsim.scenario.scenario_text import parse_value_text
+from mlsim.workload.campaigns import machine_jobs
+from mlsim.workload.csv_log import write_csv
+from mlsim.workload.job_mix import read_mix
 
 Floats = NDArray[np.float64]
 GAIA = "UniLu-Gaia-2014-1.swf.gz"
@@ -64,13 +62,13 @@ def synthetic(machine: str, path: Path) -> Estimated:
 
 def logs_of(name: str, count: int, jobs: int, seed: int, out: Path) -> list[Estimated]:
     """Make logs of a machine and predict them."""
-    make, machine = {"Eurora-like": (eurora, EURORA), "KIT-like": (kit, KIT)}[name]
+    machine = {"Eurora-like": "eurora", "KIT-like": "forhlr2"}[name]
     found = []
     for number in range(seed, seed + count):
-        made = make(jobs, seed=number)
+        made = machine_jobs(machine, jobs, seed=number)
         path = out / f"{name}-{number}.csv"
         write_csv(path, made.jobs, made.header)
-        found.append(synthetic(machine, path))
+        found.append(synthetic(read_mix(machine).scenario, path))
         path.unlink()
     return found
 

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.workload import JobBlock, fit, generate
+from mlsim.workload.derived_logs import SourceLog
 from mlsim.workload.log_times import local_times
 from mlsim.workload.models.model_fit import calendar_counts, work_of
-from mlsim.workload.resampled_logs import SourceLog
 
 LOGS = {
     "Seth": ("HPC2N-2002-2.2-cln.swf.gz", 3.33),
