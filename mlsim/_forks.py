@@ -20,13 +20,7 @@ _threads = [False, False]
 
 
 def check_fork() -> None:
-    """Refuse to work in a process that lacks Polars' threads.
-
-    Raises
-    ------
-    InputError
-        If it is such a process; the message names what works.
-    """
+    """Refuse to work in a process that lacks Polars' threads."""
     if _threads[1]:
         raise InputError(
             f"this process ({os.getpid()}) was forked from one that has used Polars already, such as by "

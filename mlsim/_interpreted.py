@@ -82,13 +82,7 @@ def last_bit(word: int, place: int) -> int:
 
 
 def refuse_atomics(*_arguments: int) -> Any:
-    """Refuse: Python has no ordered reads and writes, and no addition, in memory that others change.
-
-    Raises
-    ------
-    InputError
-        Always; the message says how to compile kernels.
-    """
+    """Refuse: Python has no ordered reads and writes, and no addition, in memory that others change."""
     raise InputError(
         "real runs with memory that ranks share need compiled kernels; unset NUMBA_DISABLE_JIT and run again"
     )

@@ -9,16 +9,9 @@ from typing import Any
 
 
 def late(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
-    """Make the ``__getattr__`` of a package.
+    """Make the ``__getattr__`` of a package: its names, separated by spaces, per module that has them.
 
-    A name must not be that of a module of the package, which importing that module would put in its place.
-
-    Parameters
-    ----------
-    package
-        Its ``__name__``.
-    homes
-        The names, apart by spaces, by the module of the package that has them.
+    A name must not be that of a module of the package: importing the module would replace it.
     """
     home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
 

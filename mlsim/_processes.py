@@ -36,15 +36,7 @@ _DEATH_OF_PARENT = 1
 
 
 class Ended(NamedTuple):
-    """What a process left.
-
-    Attributes
-    ----------
-    code
-        Its exit code; below 0: the signal that ended it.
-    out, err
-        What it printed.
-    """
+    """Exit code (below 0: the signal that ended it) and output of a process."""
 
     code: int
     out: str
@@ -52,13 +44,7 @@ class Ended(NamedTuple):
 
 
 class HelperEndedError(Exception):
-    """A helper has ended.
-
-    Attributes
-    ----------
-    code
-        Its exit code; below 0: the signal that ended it.
-    """
+    """A helper has ended; ``code`` is its exit code, below 0 the signal that ended it."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -66,15 +52,7 @@ class HelperEndedError(Exception):
 
 
 def python(code: str, *words: str) -> list[str]:
-    """Return the command of a process of Python with this one's modules, and none of the current directory.
-
-    Parameters
-    ----------
-    code
-        What it executes.
-    *words
-        Its arguments, in ``sys.argv[1:]``.
-    """
+    """Return the command of a Python process with this one's modules, and none of the current directory."""
     path = [place for place in sys.path if isinstance(place, str) and place]
     own = str(Path(__file__).resolve().parents[1])
     path += [own] * (own not in path)  # where this package was found by "", the current directory
@@ -91,27 +69,10 @@ def start(
     keep: Sequence[int] = (),
     session: bool = False,
 ) -> Process[bytes]:
-    """Start a process that reads nothing.
+    """Start a process that reads nothing, with ``environment`` added to this one's variables.
 
-    Parameters
-    ----------
-    command
-        The program and its arguments.
-    environment
-        Variables beside those of this process.
-    directory
-        Where it begins; None: here.
-    out, err
-        Where its standard output and error go, as for :class:`subprocess.Popen`; None: where this one's do.
-    keep
-        Descriptors that it inherits.
-    session
-        Whether it has a session of its own, which the keys of a terminal do not reach.
-
-    Raises
-    ------
-    OSError
-        If it cannot be started.
+    ``keep``: descriptors that it inherits. ``session``: a session of its own, which the keys
+    of a terminal do not reach.
     """
     return subprocess.Popen(
         command,
@@ -133,22 +94,7 @@ def call(
     directory: Path | None = None,
     content: bytes | None = None,
 ) -> Ended:
-    """Execute a program to its end.
-
-    Parameters
-    ----------
-    command, environment, directory
-        As for :func:`start`.
-    seconds
-        How long it may take; then it is ended, with everything that it has started.
-    content
-        What it reads from standard input.
-
-    Raises
-    ------
-    OSError
-        If it cannot be started; a :class:`TimeoutError` if it takes too long.
-    """
+    """Execute a program to its end; after ``seconds`` it and all that it started are ended (TimeoutError)."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL if content is None else subprocess.PIPE,
@@ -210,19 +156,9 @@ def last_resort(kind: type[BaseException], error: BaseException, _: TracebackTyp
 
 
 class Helper:
-    """A process of Python that calls a function of mlsim's for each thing that it is sent.
+    """A Python process that calls a function (``module:name``) for each object it is sent.
 
     It ends with this process, however that ends, and leaves signals of a terminal to it.
-
-    Parameters
-    ----------
-    function
-        Module and name: ``mlsim.experiment.study.executor_worker:execute_all``.
-
-    Raises
-    ------
-    OSError
-        If no process can be started.
     """
 
     def __init__(self, function: str) -> None:
@@ -251,15 +187,7 @@ class Helper:
         return time.perf_counter() - self._began
 
     def receive(self) -> Any:
-        """Wait for what the function returns for the thing that was sent last.
-
-        Raises
-        ------
-        MlsimError
-            What the function raised; of errors that are none of mlsim's own, a sentence.
-        HelperEndedError
-            If the process has ended.
-        """
+        """Wait for the result of the object sent last; raise the function's error, or HelperEndedError."""
         try:
             answer = self.connection.recv()
         except (EOFError, OSError) as error:

@@ -11,21 +11,7 @@ Item = TypeVar("Item")
 
 
 class Stage:
-    """A part of the work.
-
-    Attributes
-    ----------
-    words
-        What is done.
-    total
-        Its size, in whatever is counted; None if that is not known.
-    done
-        How much of it is done.
-    share
-        Computes the share that is done, in place of these two.
-    began
-        When, in s of ``time.monotonic``.
-    """
+    """A part of the work: ``done`` of ``total`` (None: unknown), or a ``share`` that is computed."""
 
     def __init__(self, words: str, total: float | None, share: Callable[[], float] | None) -> None:
         self.words, self.total, self.share = words, total, share

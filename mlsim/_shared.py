@@ -44,14 +44,9 @@ def is_sharing() -> bool:
 
 
 def shared(key: Hashable, make: Callable[[], tuple[Kept, int]]) -> Kept:
-    """Return what is kept under a key, or make it.
+    """Return the object kept under a key; ``make`` returns a new one with its size in bytes.
 
-    Parameters
-    ----------
-    key
-        All that it depends on.
-    make
-        Makes it; returns it with its bytes. What has more than :data:`MOST_BYTES` is not kept.
+    Objects of more than :data:`MOST_BYTES` are not kept.
     """
     with _lock:
         if _depth == 0:

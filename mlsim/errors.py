@@ -57,13 +57,7 @@ class OutputError(MlsimError):
 
 
 class StoppedError(BaseException):
-    """A signal asked the command to stop; an exception, so that everything half-written is removed.
-
-    Attributes
-    ----------
-    number
-        The signal.
-    """
+    """A signal (``number``) asked the command to stop; an exception, so that unfinished files are removed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -83,21 +77,21 @@ def sentence_of(error: BaseException) -> str:
     """Return what went wrong where no message is foreseen."""
     if isinstance(error, MemoryError):
         return (
-            "there is not enough memory; nothing half-written is left. Try fewer jobs, nodes or iterations, "
+            "there is not enough memory; no partial files are left. Try fewer jobs, nodes or iterations, "
             "output.trace=none, or a machine with more memory."
         )
     if isinstance(error, OSError) and error.errno in _FULL:
         place = error.filename or "a file"
         return (
-            f"{place}: cannot be written: {error.strerror}; nothing half-written is left. "
+            f"{place}: cannot be written: {error.strerror}; no partial files are left. "
             "Free some space for results and for temporary files (TMPDIR)."
         )
     if isinstance(error, FileNotFoundError) and not _is_somewhere():
-        return "the current directory has been removed; change to another one. Nothing half-written is left."
+        return "the current directory has been removed; change to another one. No partial files are left."
     lines = str(error).strip().splitlines() or ["no message"]
     kind = type(error).__name__
     return (
-        f"internal error: {kind}: {lines[0][:_LONGEST]}; nothing half-written is left. Please report it to "
+        f"internal error: {kind}: {lines[0][:_LONGEST]}; no partial files are left. Please report it to "
         "the developers (CONTRIBUTING.md says how), with the command, its input, and the traceback that "
         f"`mlsim --debug` or {DEBUG}=1 shows."
     )
@@ -116,23 +110,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def user_code_error(place: str, error: BaseException) -> InputError:
-    """Return the error that says what the user's code raised.
+    """Return the error that reports what user-defined code raised; ``place`` names the code and the moment.
 
-    ``SystemExit`` and ``KeyboardInterrupt`` that the code raises are failures of the code like any other:
-    a plugin cannot end the simulation as if it were done.
-
-    Parameters
-    ----------
-    place
-        Whose code, and where it was: ``policy mine.py:Mine: failed at 3 s``.
-    error
-        What it raised.
-
-    Raises
-    ------
-    BaseException
-        ``error`` itself, where it is not the code's own: an :class:`InputError`, which says all there is to
-        say; a signal that asked the command to stop; Ctrl-C, where Python turns it into KeyboardInterrupt.
+    ``SystemExit`` and ``KeyboardInterrupt`` that the code raises are failures like any other: a plugin cannot
+    end the simulation as if it were complete. An :class:`InputError`, a signal, and Ctrl-C are raised again.
     """
     if isinstance(error, InputError | StoppedError) or _is_ctrl_c(error):
         raise error

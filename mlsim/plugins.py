@@ -66,36 +66,16 @@ class Family(NamedTuple):
 
 
 def load_plugin(family: Family, name: str, find: Find = entry_points) -> Any:
-    """Make the object that a scenario names.
+    """Make the object that a scenario names: ``path/file.py:Class``, or the name of an entry point.
 
-    Parameters
-    ----------
-    family
-        What it is to be.
-    name
-        ``path/file.py:Class``, the path seen from the current directory, or the name of an entry point. Its
-        parameters are given to the constructor by name.
-    find
-        Looks up entry points.
-
-    Raises
-    ------
-    InputError
-        If there is no such class, its name is taken, it does not take the parameters, it cannot be made, or
-        it lacks a method.
+    Its parameters are given to the constructor by name. ``find`` looks up entry points.
     """
     title = f"{family.name} {name}"
     return _made(family, title, name, _found(family, title, name, find))
 
 
 def make_callable(family: Family, name: str, find: Find = entry_points) -> Callable[..., Any]:
-    """Make the function that a scenario names, or the method of an object of the class that it names.
-
-    Raises
-    ------
-    InputError
-        As :func:`load_plugin`.
-    """
+    """Make the function that a scenario names, or the method of an object of the class that it names."""
     title = f"{family.name} {name}"
     code = _found(family, title, name, find)
     if isinstance(code, type):
@@ -136,29 +116,11 @@ def _made(family: Family, title: str, name: str, kind: Any) -> Any:
 def resolve_parameters(
     title: str, key: str, code: Callable[..., Any], parameters: Mapping[str, Any], arguments: int = 0
 ) -> dict[str, Any]:
-    """Check parameters against the signature that they are for, and return them with the types it declares.
+    """Check parameters against a signature, and return them with the types that it declares.
 
     The words on and off (yes and no, true and false) are booleans, as everywhere in a scenario, also in lists
     and mappings; but not where the signature declares a text: its annotation names str and not bool or,
-    without one, its default is a text.
-
-    Parameters
-    ----------
-    title
-        What messages begin with.
-    key
-        The scenario's key under which they stand.
-    code
-        A class or a function.
-    parameters
-        Names and values.
-    arguments
-        How many arguments it gets beside them, before them.
-
-    Raises
-    ------
-    InputError
-        If one is not known or missing, or no boolean where one is declared.
+    without one, its default is a text. ``arguments``: positional arguments that come before them.
     """
     try:
         signature = inspect.signature(code)
@@ -224,24 +186,9 @@ def _shown(parameter: inspect.Parameter) -> str:
 
 
 def check_plugin(family: Family, name: str, execute: bool, find: Find = entry_points) -> None:
-    """Check a plugin that a scenario names.
+    """Check a plugin that a scenario names; without ``execute``, none of its code is executed.
 
-    Parameters
-    ----------
-    family
-        What it is to be.
-    name
-        As for :func:`load_plugin`.
-    execute
-        Whether it is made. Otherwise no code of its is executed, and of an installed one it is checked that
-        its name can be used; for files see :func:`mlsim.scenario.check_code`.
-    find
-        Looks up entry points.
-
-    Raises
-    ------
-    InputError
-        If it cannot be made or used.
+    Of an installed one, its name is checked then; for files see :func:`mlsim.scenario.check_code`.
     """
     if execute and family.arguments:
         make_callable(family, name, find)

@@ -27,13 +27,7 @@ _DIGITS = re.compile(r"\d{400}")
 
 
 def decode(content: bytes, path: Path, what: str = "file") -> str:
-    """Read bytes as UTF-8, with or without a byte order mark.
-
-    Raises
-    ------
-    InputError
-        If they are not; the message names file, line and byte.
-    """
+    """Read bytes as UTF-8, with or without a byte order mark."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -55,20 +49,9 @@ def read_json(path: Path, what: str = "file", most: int | None = None) -> Any:
 
 
 def json_of(text: str, place: str) -> Any:
-    r"""Read JSON.
+    r"""Read one JSON value; an InputError begins with ``place``.
 
-    Parameters
-    ----------
-    text
-        One JSON value.
-    place
-        What messages begin with.
-
-    Raises
-    ------
-    InputError
-        If it is not JSON, is nested more than 64 levels deep, or has a number of hundreds of digits or a text
-        of half a letter (an escape such as ``\ud800`` alone).
+    Refused as well: more than 64 levels, numbers of hundreds of digits, half a letter (``\ud800`` alone).
     """
     try:
         value = json.loads(text)
@@ -130,13 +113,7 @@ _HEADERS = {
 
 
 def read_npy(path: Path, what: str = "column of numbers") -> NDArray[Any]:
-    """Read an array without Python objects.
-
-    Raises
-    ------
-    InputError
-        If the file is none, or does not hold as many values as its header says, or more than can be held.
-    """
+    """Read an array without Python objects."""
     with open_file(path, what) as file:
         try:
             return _array(path, file)
@@ -148,13 +125,7 @@ def read_npy(path: Path, what: str = "column of numbers") -> NDArray[Any]:
 
 
 def read_npz(path: Path, what: str = "columns") -> dict[str, NDArray[Any]]:
-    """Read all arrays of a file by their names, none of Python objects.
-
-    Raises
-    ------
-    InputError
-        If the file is none, or holds more than can be held.
-    """
+    """Read all arrays of a file by their names, none of Python objects."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_bytes(path, what))) as content:
             wanted = sum(entry.file_size for entry in content.infolist())
@@ -200,13 +171,7 @@ _SHOWN = 60
 
 
 def bounded_lines(path: Path, pieces: Iterable[bytes], what: str = "file") -> Iterator[bytes]:
-    """Yield the pieces of a text file as they are, unless a line goes on for more than :data:`LONGEST_LINE`.
-
-    Raises
-    ------
-    InputError
-        With the number of the line.
-    """
+    """Yield the pieces of a text file as they are; refuse a line longer than :data:`LONGEST_LINE`."""
     line, size, held = 1, 0, b""
     for piece in pieces:
         ends = [end for end in (piece.find(b"\n"), piece.find(b"\r")) if end >= 0]
@@ -225,12 +190,6 @@ def bounded_lines(path: Path, pieces: Iterable[bytes], what: str = "file") -> It
 
 
 def read_lines(path: Path, what: str = "file") -> list[str]:
-    """Read the lines of a text file as a whole, without their ends; see :func:`mlsim._files.read_text`.
-
-    Raises
-    ------
-    InputError
-        Also if a line is longer than :data:`LONGEST_LINE`.
-    """
+    """Read the lines of a text file as a whole, without their ends; see :func:`mlsim._files.read_text`."""
     content = read_bytes(path, what, checked=lambda pieces: bounded_lines(path, pieces, what))
     return decode(content, path, what).splitlines()

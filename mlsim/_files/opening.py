@@ -139,13 +139,7 @@ def named(path: str | Path) -> str:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with ``~`` and ``~user`` replaced by home directories.
-
-    Raises
-    ------
-    InputError
-        If there is no such user.
-    """
+    """Return a path with ``~`` and ``~user`` replaced by home directories."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -153,13 +147,7 @@ def expanded(path: str | Path) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """Return a path without symbolic links.
-
-    Raises
-    ------
-    InputError
-        If it cannot be any: a loop of links, a name that is too long.
-    """
+    """Return a path without symbolic links."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as error:
@@ -194,22 +182,10 @@ def most_held() -> int:
 
 
 def open_file(path: Path, what: str = "file", *, stream: bool = False) -> BufferedReader:
-    """Open a regular file; never waits for a pipe, nor reads a device without an end.
+    """Open a regular file, which messages call ``what``; never wait for a pipe or read an endless device.
 
-    Parameters
-    ----------
-    path
-        Where it is.
-    what
-        What the file should be, for messages: "workload".
-    stream
-        Whether this process' own standard input and descriptors (``/dev/stdin``, ``/dev/fd/3``) may be read
-        too, whatever they are.
-
-    Raises
-    ------
-    InputError
-        If there is none, or it is of another kind, or must not be read.
+    With ``stream``, standard input and descriptors of this process (``/dev/stdin``, ``/dev/fd/3``) may be
+    read, whatever they are.
     """
     descriptor = -1
     try:
@@ -265,21 +241,9 @@ def read_bytes(
     stream: bool = True,
     checked: Callable[[Iterator[bytes]], Iterator[bytes]] = iter,
 ) -> bytes:
-    """Read a file as a whole.
+    """Read a whole file of at most ``most`` bytes (default: :func:`most_held`); see :func:`open_file`.
 
-    Parameters
-    ----------
-    path, what, stream
-        As for :func:`open_file`.
-    most
-        Bytes it may have; by default :func:`most_held`.
-    checked
-        Looks at the pieces as they are read.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or is larger.
+    ``checked`` sees the pieces as they are read.
     """
     most = most_held() if most is None else most
     with open_file(path, what, stream=stream) as file:

@@ -47,20 +47,7 @@ for path in sys.argv[1:] or [io.BytesIO(sys.stdin.buffer.read())]:
 
 
 def check_apart(place: Path, *sources: Source) -> None:
-    """Read files to the end in a process of its own, which damage may end instead of this one.
-
-    Parameters
-    ----------
-    place
-        What they are called in the message.
-    *sources
-        Paths, or what one file holds.
-
-    Raises
-    ------
-    InputError
-        If that process was ended by a signal.
-    """
+    """Read files to the end in a separate process, which damaged files may crash; messages say ``place``."""
     paths = [str(source) for source in sources if isinstance(source, Path) and _has_end(source)]
     content = b"".join(source for source in sources if isinstance(source, bytes) and _has_end(source))
     if not paths and not content:
@@ -87,20 +74,7 @@ def _has_end(source: Source) -> bool:
 
 
 def read_schema(source: Source, place: Path) -> Mapping[str, Any]:
-    """Return the names and types of a file's columns.
-
-    Parameters
-    ----------
-    source
-        The file, or what it holds.
-    place
-        What messages begin with.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read as Parquet.
-    """
+    """Return the names and types of a Parquet file's columns."""
     return _read(source, place, pl.read_parquet_schema)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli.command_options import Json, Overrides
+
 if TYPE_CHECKING:
     from mlsim.experiment.advice import Advice
     from mlsim.experiment.recorded_loop import RecordedLoop, Unknown
@@ -34,7 +36,9 @@ def advise(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Models to try, with commas. Default: cca, dca and today's.", show_default=False),
+        typer.Option(
+            help="Models to try, with commas. Default: cca, dca, the current one.", show_default=False
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds, where anything is random.")] = 5,
     run_time: Annotated[
@@ -50,22 +54,20 @@ def advise(
             show_default=False,
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change keys of the loop.")
-    ] = None,
+    set_: Overrides = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Write advice.json, .csv and .png; must not exist."),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+    json_: Json = False,
 ) -> None:
-    """Simulate a loop under all techniques, and say which to take, what that saves, and how sure it is.
+    """Recommend a technique and a model for a loop, with the saving and its uncertainty, by simulation.
 
     A record of fewer than 20 chunks per PE allows no verdict: the command prints why, and what to do instead.
 
     mlsim advise runs/recorded --out advice
     """
-    from mlsim.cli.usage_errors import amount, listed, settings
+    from mlsim.cli.command_options import amount, listed, settings
     from mlsim.errors import InputError
     from mlsim.experiment.advice import advise as simulate
     from mlsim.experiment.advice import facts_of, write_advice
@@ -138,7 +140,7 @@ def _charge(
     """Return what handing out costs on a machine that was measured; nothing where none was."""
     if path is None:
         return lambda _technique, _model: {}
-    from mlsim.cli.usage_errors import amount
+    from mlsim.cli.command_options import amount
     from mlsim.cosim import loop_cost_sums
     from mlsim.mpi.validation.validate import keys_of, read_machine
     from mlsim.scenario.unit_types import TIME
@@ -197,7 +199,9 @@ def _print(advice: Advice, record: RecordedLoop | None) -> None:
 
 
 def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:
-    """Return what follows from the table."""
+    """Return the recommendation and its uncertainty, in sentences."""
+    from mlsim.analysis.single_loops import loop_seconds
+
     best, now = advice.best, advice.now
     many = len(advice.variations)
     factors = sorted({one.factor for one in advice.variations})
@@ -211,11 +215,16 @@ def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:
             f"simulated from what it shows {now.t_loop[0]:.6g} s ({error:+.1%})."
         )
     if best is now:
-        lines.append(f"Stay with {now.label}: none is better by more than 1 %.")
+        lines.append(f"Recommended: keep {now.label}; no choice is more than 1 % better.")
     else:
+        of_static = (
+            f", {1.0 - best.mean / advice.static.mean:.1%} less than {advice.static.label}"
+            if advice.static is not now
+            else ""
+        )
         lines.append(
-            f"Take {best.label}: {1.0 - best.mean / now.mean:.1%} less than {now.label}, today's choice, "
-            f"{1.0 - best.mean / advice.static.mean:.1%} less than {advice.static.label}."
+            f"Recommended: {best.label}, {loop_seconds(best.mean)} ({1.0 - best.mean / now.mean:.1%} less "
+            f"than the current {now.label}{of_static})."
         )
     spread = (
         f", costs of handing out x {', '.join(f'{one:g}' for one in factors)}" if len(factors) > 1 else ""
@@ -228,5 +237,5 @@ def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:
         lines.append(f"On this record it would have saved {record.t_loop - best.mean:.4g} s.")
     if advice.left_out:
         names = dict.fromkeys(label.split()[0] for label in advice.left_out)
-        lines.append(f"Left out, as they need more: {', '.join(names)}; --technique says what each needs.")
+        lines.append(f"Left out, as they need parameters: {', '.join(names)}; --technique NAME prints which.")
     return lines

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from mlsim.cli.usage_errors import Overrides, ScenarioFile
+from mlsim.cli.command_options import Json, Overrides, ScenarioFile
 
 
 class Promise(StrEnum):
@@ -32,7 +32,7 @@ def check(
             "--plugins", help="Execute the code that FILE names: make its classes, compile its techniques."
         ),
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print what was found in FILE as JSON.")] = False,
+    json_: Json = False,
     laws: Annotated[
         bool,
         typer.Option(
@@ -65,7 +65,7 @@ def check(
         return
     if laws:
         raise InputError(f"{file}: --laws judges runs; give the directory of one, which `mlsim run` writes")
-    from mlsim.cli.usage_errors import settings
+    from mlsim.cli.command_options import settings
     from mlsim.cosim import survey
     from mlsim.experiment.run_directory import check_writers
     from mlsim.scenario import dump, load, parse_overrides, plain
@@ -149,20 +149,10 @@ def schema(
 
 
 def check_laws(path: Path, promise: str | None) -> None:
-    """Judge the runs at a path by every law, and print each verdict.
+    """Judge the schedules of the runs at a path by every law, and print each verdict.
 
-    Parameters
-    ----------
-    path
-        The directory of a run, or one of such directories; their files have been compared with their
-        manifests.
-    promise
-        A promise of backfilling that is judged whatever dispatcher made the schedule.
-
-    Raises
-    ------
-    InputError
-        If a run breaks a law, or there is no run of jobs.
+    Their files have been compared with their manifests. ``promise``: a promise of backfilling to judge,
+    whatever the dispatcher was.
     """
     from mlsim.errors import InputError
 
@@ -223,20 +213,7 @@ def directories_of(path: Path) -> list[Path]:
 
 
 def check_results(path: Path, *, options: bool) -> None:
-    """Compare the files of results with their manifests, and print what is wrong.
-
-    Parameters
-    ----------
-    path
-        A directory of results, or one of such directories.
-    options
-        Whether options were given that are only for scenario files.
-
-    Raises
-    ------
-    InputError
-        If a file is damaged or missing.
-    """
+    """Compare the files of results with their manifests, and print what is damaged or missing."""
     from mlsim.errors import InputError
 
     if options:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli.command_options import Json
 from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def esp(
     ] = 0.68,
 ) -> None:
     """Run the ESP batch as MPI jobs of a trial cluster, RCA off and on, and simulate the same."""
-    from mlsim.cli.usage_errors import listed, word_of
+    from mlsim.cli.command_options import listed, word_of
     from mlsim.scenario.words import ExecutionModel, Technique
     from mlsim.slurm.esp import Plan, Work, run_trial
 
@@ -182,7 +183,7 @@ def up(
 @_cluster.command("status")
 def status(
     place: _Place = _PLACE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Tell which daemons run and how many nodes are idle."""
     from mlsim.slurm.trial_cluster import Cluster

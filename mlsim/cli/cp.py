@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlsim.cli.usage_errors import Commands, Overrides
+from mlsim.cli.command_options import Json, Overrides
+from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Instance
@@ -96,7 +97,7 @@ def replay(
         Path | None,
         typer.Option(metavar="DIR", help="Directory that keeps each solve; what it has is not done again."),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    json_: Json = False,
 ) -> None:
     """Solve saved instances with dispatchers and compare them, instance by instance."""
     from mlsim import _jit

@@ -10,11 +10,10 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from mlsim._processes import call
+from mlsim.cli.command_options import Json
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -40,9 +39,9 @@ _SLURM = ("sbatch", "srun", "sacct", "slurmctld")
 
 
 def doctor(
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    json_: Json = False,
 ) -> None:
-    """Say what is installed: packages and extras, MPI, kernels, OTF2 tools, directories of logs."""
+    """Show what is installed: packages and extras, MPI, kernels, OTF2 tools, directories of logs."""
     found = findings()
     if json_:
         import json

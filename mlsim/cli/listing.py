@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlsim.cli import terminal
+from mlsim.cli.command_options import Json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,10 +40,13 @@ class Listing(StrEnum):
 
 
 def list_(
-    what: Annotated[Listing | None, typer.Argument(help="What to list.", show_default=False)] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    what: Annotated[
+        Listing | None,
+        typer.Argument(help="What to list; without it, the lists that there are.", show_default=False),
+    ] = None,
+    json_: Json = False,
 ) -> None:
-    """List what a scenario can name: policies, techniques, models, topologies, options ..."""
+    """List available policies, techniques, models, options ..."""
     if json_:
         _print_json(what)
         return
@@ -141,19 +145,17 @@ def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tupl
     ]
 
 
-def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the titles of a list's columns, and its rows."""
-    from mlsim.application.execution_models import MODELS as EXECUTION_MODELS
-    from mlsim.application.profiles.profile_requests import PROFILES
+Lists = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""The titles of a list's columns, and its rows."""
+
+
+def _of_batch(what: Listing) -> Lists:
+    """List the choices of the batch level."""
     from mlsim.batch import batch_catalogue as batch
-    from mlsim.scenario import model_parameters, options
-    from mlsim.scenario.key_aliases import key_aliases
-    from mlsim.techniques import TECHNIQUES
 
     match what:
         case Listing.POLICIES:
-            titles = ("policy", "key (smaller first)", "meaning")
-            return titles, [
+            return ("policy", "key (smaller first)", "meaning"), [
                 *((entry.name, entry.key, entry.meaning) for entry in batch.POLICIES),
                 *((name, "", meaning) for name, meaning in _plugins("policy")),
             ]
@@ -172,51 +174,61 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *((str(name), meaning) for name, meaning in MEANINGS.items()),
                 *_plugins("dispatcher"),
             ]
-        case Listing.PREDICTORS:
-            from mlsim.batch.predictors import PREDICTORS
+    from mlsim.batch.predictors import PREDICTORS
 
-            return ("predictor", "predicts", "source"), [
-                *((entry.name, entry.meaning, entry.reference) for entry in PREDICTORS),
-                *((name, meaning, "") for name, meaning in _plugins("predictor")),
-            ]
-        case Listing.FORMATS:
-            from mlsim.scenario import WorkloadFormat
-            from mlsim.workload.log_formats import FORMATS, READERS
+    return ("predictor", "predicts", "source"), [
+        *((entry.name, entry.meaning, entry.reference) for entry in PREDICTORS),
+        *((name, meaning, "") for name, meaning in _plugins("predictor")),
+    ]
 
-            meanings = {word: known.meaning for word, known in FORMATS.items()}
-            return ("format", "meaning"), [
-                (WorkloadFormat.AUTO.value, "by the content of the log, after decompression"),
-                *((word.value, meanings[word]) for word in WorkloadFormat if word in meanings),
-                *_functions(READERS),
-            ]
-        case Listing.WORKLOADS:
-            from mlsim.scenario import WorkloadModel
-            from mlsim.workload.models.model_base import model_record
-            from mlsim.workload.models.user_models import GENERATORS
 
-            drawing = [(word.value, model_record(word)) for word in WorkloadModel]
+def _of_files(what: Listing) -> Lists:
+    """List formats of logs, models of workloads, and writers."""
+    if what is Listing.FORMATS:
+        from mlsim.scenario import WorkloadFormat
+        from mlsim.workload.log_formats import FORMATS, READERS
 
-            return ("model of workloads", "meaning", "source"), [
-                *((word, record.meaning, record.source) for word, record in drawing),
-                *((name, meaning, "") for name, meaning in _functions(GENERATORS)),
-            ]
-        case Listing.WRITERS:
-            from mlsim.experiment.run_directory import WRITERS
+        meanings = {word: known.meaning for word, known in FORMATS.items()}
+        return ("format", "meaning"), [
+            (WorkloadFormat.AUTO.value, "by the content of the log, after decompression"),
+            *((word.value, meanings[word]) for word in WorkloadFormat if word in meanings),
+            *_functions(READERS),
+        ]
+    if what is Listing.WORKLOADS:
+        from mlsim.scenario import WorkloadModel
+        from mlsim.workload.models.model_base import model_record
+        from mlsim.workload.models.user_models import GENERATORS
 
-            return ("writer", "meaning"), [*_functions(WRITERS)]
+        drawing = [(word.value, model_record(word)) for word in WorkloadModel]
+        return ("model of workloads", "meaning", "source"), [
+            *((word, record.meaning, record.source) for word, record in drawing),
+            *((name, meaning, "") for name, meaning in _functions(GENERATORS)),
+        ]
+    from mlsim.experiment.run_directory import WRITERS
+
+    return ("writer", "meaning"), [*_functions(WRITERS)]
+
+
+def _of_loops(what: Listing) -> Lists:
+    """List the choices of loops, and topologies."""
+    match what:
         case Listing.TECHNIQUES:
-            return (
+            from mlsim.techniques import TECHNIQUES
+
+            titles = (
                 "technique",
                 "meaning",
                 "chunk size (CCA)",
                 "from the step alone (DCA)",
                 "options",
                 "source",
-            ), [
+            )
+            return titles, [
                 (t.name, t.title, t.recursive, t.straightforward or "none", _short(t.options), t.reference)
                 for t in TECHNIQUES.values()
             ]
         case Listing.MODELS:
+            from mlsim.application.execution_models import MODELS as EXECUTION_MODELS
             from mlsim.application.user_model import MODELS
 
             return ("model", "meaning", "source"), [
@@ -224,38 +236,61 @@ def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *((name, meaning, "") for name, meaning in _functions(MODELS)),
             ]
         case Listing.PROFILES:
+            from mlsim.application.profiles.profile_requests import PROFILES
+
             return ("profile", "cost of an iteration", "parameters", "source"), [
                 (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in PROFILES
             ]
-        case Listing.TOPOLOGIES:
-            from mlsim.platform.topology_names import TOPOLOGIES
+    from mlsim.platform.topology_names import TOPOLOGIES
 
-            return ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source"), [
-                (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES
-            ]
-        case Listing.OPTIONS:
-            return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]
-        case Listing.PARAMETERS:
-            return ("parameter", "allowed", "default", "meaning"), [
-                tuple(row[:4]) for row in model_parameters()
-            ]
-        case Listing.ALIASES:
-            return ("other name", "key", "use"), [
-                (alias.name, alias.key, "earlier name" if alias.old else "the same")
-                for alias in key_aliases()
-            ]
-        case Listing.METRICS:
-            from mlsim.analysis.metric_definitions import LOOP, SUMMARY
+    return ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source"), [
+        (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES
+    ]
 
-            return ("metric", "definition", "unit", "source"), [
-                *((", ".join(m.keys), m.definition, m.unit, m.source) for m in SUMMARY),
-                *((f"of a loop alone: {', '.join(m.keys)}", m.definition, m.unit, m.source) for m in LOOP),
-            ]
-        case Listing.COLUMNS:
-            from mlsim.record.table_files import FILES, columns_of
 
-            return ("file", "column", "type", "unit", "meaning"), [
-                (file, column.name, column.kind, column.unit, column.meaning)
-                for file in FILES
-                for column in columns_of(file)
-            ]
+def _of_keys(what: Listing) -> Lists:
+    """List keys of scenarios, parameters, and other names of keys."""
+    from mlsim.scenario import model_parameters, options
+    from mlsim.scenario.key_aliases import key_aliases
+
+    if what is Listing.ALIASES:
+        return ("other name", "key", "use"), [
+            (alias.name, alias.key, "earlier name" if alias.old else "another word")
+            for alias in key_aliases()
+        ]
+    found = options() if what is Listing.OPTIONS else model_parameters()
+    first = "key" if what is Listing.OPTIONS else "parameter"
+    return (first, "allowed", "default", "meaning"), [tuple(row[:4]) for row in found]
+
+
+def _of_results(what: Listing) -> Lists:
+    """List metrics, or columns of tables."""
+    if what is Listing.METRICS:
+        from mlsim.analysis.metric_definitions import LOOP, SUMMARY
+
+        return ("metric", "definition", "unit", "source"), [
+            *((", ".join(m.keys), m.definition, m.unit, m.source) for m in SUMMARY),
+            *((f"of a loop alone: {', '.join(m.keys)}", m.definition, m.unit, m.source) for m in LOOP),
+        ]
+    from mlsim.record.table_files import FILES, columns_of
+
+    return ("file", "column", "type", "unit", "meaning"), [
+        (file, column.name, column.kind, column.unit, column.meaning)
+        for file in FILES
+        for column in columns_of(file)
+    ]
+
+
+def rows_of(what: Listing) -> Lists:
+    """Return the titles of a list's columns, and its rows."""
+    match what:
+        case Listing.OPTIONS | Listing.PARAMETERS | Listing.ALIASES:
+            return _of_keys(what)
+        case Listing.METRICS | Listing.COLUMNS:
+            return _of_results(what)
+        case Listing.TECHNIQUES | Listing.MODELS | Listing.PROFILES | Listing.TOPOLOGIES:
+            return _of_loops(what)
+        case Listing.FORMATS | Listing.WORKLOADS | Listing.WRITERS:
+            return _of_files(what)
+        case _:
+            return _of_batch(what)

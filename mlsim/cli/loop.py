@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlsim.cli import terminal
+from mlsim.cli.command_options import Overrides, amount, code_from_here, listed, settings
 from mlsim.cli.progress import working
-from mlsim.cli.usage_errors import amount, code_from_here, listed, settings
 
 if TYPE_CHECKING:
     from mlsim.experiment import LoopResult
@@ -106,11 +106,6 @@ Latency = Annotated[str | None, _flag("platform.network.latency", "TIME", "Betwe
 
 IntraNodeLatency = Annotated[
     str | None, _flag("platform.network.intra_node_latency", "TIME", "Within a node.", _COSTS)
-]
-
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set any other key of the scenario; may be repeated."),
 ]
 
 Out = Annotated[
@@ -252,7 +247,7 @@ def loop(
     break_after: BreakAfter = None,
     latency: Latency = None,
     intra_node_latency: IntraNodeLatency = None,
-    set_: Set = None,
+    set_: Overrides = None,
     out: Out = None,
     chunks: Chunks = True,
     otf2: Otf2 = False,

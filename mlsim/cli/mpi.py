@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.usage_errors import Commands, amount, listed, settings
+from mlsim.cli.command_options import Json, Overrides, amount, listed, settings
+from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
     from mlsim.mpi.validation.validate import Row
@@ -25,11 +26,6 @@ Launcher = Annotated[
         "this machine.",
         show_default=False,
     ),
-]
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the scenario; may be repeated."),
 ]
 
 
@@ -79,14 +75,14 @@ def run(
     ] = "compute",
     repetitions: Annotated[int, typer.Option(min=1, help="Number of executions of the loop.")] = 1,
     check: Annotated[bool, typer.Option("--check", help="Compare with a serial execution.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON, one object a repetition.")] = False,
-    set_: Settings = None,
+    json_: Json = False,
+    set_: Overrides = None,
 ) -> None:
     """Execute the loop of a scenario for real.
 
     mlsim mpi run scenarios/mpi/mandelbrot.yaml -- mpiexec -n 4
     """
-    from mlsim.cli.usage_errors import settings
+    from mlsim.cli.command_options import settings
     from mlsim.errors import InputError
     from mlsim.experiment import load_loop
     from mlsim.experiment.result_directories import check_target
@@ -194,7 +190,7 @@ def calibrate(
     ranks: Annotated[
         int | None, typer.Option("--ranks", "-n", min=1, help="Ranks. Default: 2.", show_default=False)
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+    json_: Json = False,
 ) -> None:
     """Measure what messages, atomics and chunk calculations cost here."""
     from mlsim.mpi.launch import launch, launcher_of
@@ -278,7 +274,7 @@ def validate(
             "--out", "-o", metavar="DIR", help="Write table.md, loops.json, loops.png; must not exist."
         ),
     ] = None,
-    set_: Settings = None,
+    set_: Overrides = None,
 ) -> None:
     """Execute loops for real, simulate them with measured costs, and compare."""
     import numpy as np

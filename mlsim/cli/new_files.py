@@ -16,26 +16,10 @@ from mlsim.errors import InputError, OutputError
 
 @contextmanager
 def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Yield temporary names for files, which are renamed to their own when the block ends without an error.
+    """Yield temporary names for new files, renamed to their own when the block ends without an error.
 
-    Parameters
-    ----------
-    paths
-        The files' own names.
-
-    Yields
-    ------
-    list of Path
-        A name for each, in the same directory and with the same suffix.
-
-    Raises
-    ------
-    InputError
-        If there is a file of that name before the block begins, no directory to write it in, or two of them
-        are the same.
-    OutputError
-        If a file cannot be written, and none is left then; or if one of that name has appeared meanwhile,
-        and they are kept under other names.
+    Nothing is overwritten (InputError). If a file of that name appears meanwhile, the new files get numbered
+    names (OutputError); if one cannot be written, none is left (OutputError).
     """
     from mlsim.experiment.manifest import Owner
 

@@ -27,23 +27,9 @@ _BETWEEN = 0.5
 def watched(
     scenario: Scenario, status: Path | None, live: bool, shown: bool
 ) -> Iterator[Callable[[Progress], None] | None]:
-    """Show a run, and keep its state in a file, while the block runs.
+    """Show a run while the block runs, and keep its state in the file ``status``; yield a listener.
 
-    Parameters
-    ----------
-    scenario
-        What is simulated.
-    status
-        The file; None for none.
-    live
-        Whether jobs and nodes are shown rather than a bar.
-    shown
-        False for nothing on the terminal.
-
-    Yields
-    ------
-    callable or None
-        To be called with each :class:`mlsim.experiment.Progress`.
+    ``live``: jobs and nodes instead of a bar. ``shown``: False for nothing on the terminal.
     """
     if status is None and not (live and shown):
         with progress_bar(scenario.name, shown) as bar:
@@ -97,20 +83,7 @@ def _live(scenario: Scenario) -> Iterator[Callable[[Progress], None] | None]:
 
 @contextmanager
 def progress_bar(name: str, shown: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """Show a progress bar on standard error while the block runs, if that is a terminal.
-
-    Parameters
-    ----------
-    name
-        What is being run.
-    shown
-        False for none at all.
-
-    Yields
-    ------
-    callable or None
-        To be called with each :class:`mlsim.experiment.Progress`.
-    """
+    """Show a progress bar on standard error while the block runs, if that is a terminal; yield a listener."""
     if not shown:
         yield None
         return
@@ -145,15 +118,7 @@ def _words(state: Progress) -> str:
 
 @contextmanager
 def working(words: str, total: float | None = None) -> Iterator[Stage]:
-    """Show how far work is that takes longer than some seconds, in a line on standard error, if a terminal.
-
-    Parameters
-    ----------
-    words
-        What is done.
-    total
-        Its size, in whatever the stage that is yielded counts; None if that is not known.
-    """
+    """Show the progress of work that takes longer than some seconds, in a line on standard error."""
     with stage(words, total) as own:
         if not sys.stderr.isatty():
             yield own

@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli.command_options import Json, Labels, Runs, Tau, Tolerance
+
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
     from mlsim.experiment.comparison import RunComparison
     from mlsim.experiment.stored_runs import RunMetrics
-
-_Labels = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,NAME,...", help="Names for the runs.", show_default="those of their directories"
-    ),
-]
 
 
 def compare(
@@ -34,7 +29,7 @@ def compare(
             show_default=False,
         ),
     ],
-    labels: _Labels = None,
+    labels: Labels = None,
     pictures: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Draw pictures (PNG and PDF) into DIR, which must not exist."),
@@ -48,11 +43,9 @@ def compare(
             help="Write tables, pairs of jobs and pictures into DIR, which must not exist.",
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    tau: Annotated[float, typer.Option(help="Bound of bounded slowdowns, in s.", min=1e-9)] = 10.0,
-    tolerance: Annotated[
-        float, typer.Option(help="Relative difference up to which no run is called better.", min=0.0)
-    ] = 0.01,
+    json_: Json = False,
+    tau: Tau = 10.0,
+    tolerance: Tolerance = 0.01,
 ) -> None:
     """Compare RUNs with the first: metrics with differences and which is better, jobs in pairs, pictures."""
     from mlsim.experiment.comparison import compare as compare_runs
@@ -107,22 +100,19 @@ class Grouping(StrEnum):
 
 
 def metrics(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Directories of runs (`mlsim run --out`).", show_default=False),
-    ],
+    runs: Runs,
     by: Annotated[
         Grouping | None,
         typer.Option(help="Break jobs down by this, instead of the overview.", show_default=False),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    json_: Json = False,
     csv: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="Also write CSV: one row a run, or one a group with --by; must not exist."
         ),
     ] = None,
-    tau: Annotated[float, typer.Option(help="Bound of bounded slowdowns, in s.", min=1e-9)] = 10.0,
+    tau: Tau = 10.0,
 ) -> None:
     """Print the metrics of RUNs: aggregates, slowdowns in bins, breakdowns, weeks, pass times."""
     from contextlib import ExitStack
@@ -201,7 +191,7 @@ def report(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="The page; must not exist.")
     ] = Path("report.html"),
-    labels: _Labels = None,
+    labels: Labels = None,
     most_runs: Annotated[
         int,
         typer.Option("--runs", metavar="N", help="So many runs are shown in full, others compared.", min=1),
@@ -214,9 +204,7 @@ def report(
             min=0,
         ),
     ] = 300_000,
-    tolerance: Annotated[
-        float, typer.Option(help="Relative difference up to which no run is called better.", min=0.0)
-    ] = 0.01,
+    tolerance: Tolerance = 0.01,
 ) -> None:
     """Write a page on RUNs: summary, jobs, Gantt chart, loops, utilization, waits, comparison; no network."""
     from mlsim.cli.new_files import new_files
@@ -262,7 +250,7 @@ def plot(
             show_default="KIND.pdf",
         ),
     ] = None,
-    labels: _Labels = None,
+    labels: Labels = None,
     width: Annotated[
         float, typer.Option(help="Width in mm; a column of a paper has 85.", min=30, max=500)
     ] = 85.0,
@@ -273,7 +261,7 @@ def plot(
         int | None,
         typer.Option(help="Whose loop is drawn.", show_default="the job whose PEs lost most time"),
     ] = None,
-    tau: Annotated[float, typer.Option(help="Bound of bounded slowdowns, in s.", min=1e-9)] = 10.0,
+    tau: Tau = 10.0,
 ) -> None:
     """Draw KIND of RUNs for a paper: PNG, SVG or PDF, legible at the width of a column."""
     from mlsim.analysis.plots.figure_kinds import KINDS, draw_kind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlsim.cli import terminal
-from mlsim.cli.usage_errors import Overrides, ScenarioFile
+from mlsim.cli.command_options import Json, Overrides, Quiet, ScenarioFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,10 +50,8 @@ def run(
             help="Run with RCA on, off, or both ways and explain the difference.", show_default=False
         ),
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
     status: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Keep how far the run is in FILE, as JSON, for scripts."),
@@ -68,8 +66,8 @@ def run(
 
     keep_little()
     with importing():
+        from mlsim.cli.command_options import settings
         from mlsim.cli.progress import watched
-        from mlsim.cli.usage_errors import settings
         from mlsim.errors import InputError
         from mlsim.experiment import run as run_scenario
         from mlsim.experiment.result_directories import NextFree

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlsim.cli import terminal
+from mlsim.cli.command_options import Json, Processes, Quiet
 from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
@@ -31,14 +32,14 @@ class _Study(Commands):
 study = typer.Typer(
     name="study",
     cls=_Study,
-    help="Do many runs, or loops, under varied keys; keep each; compare them in tables and pictures.\n\n"
-    "mlsim study DIR does the study of a directory, as mlsim study run DIR does.",
+    help="Run a parameter study: simulate all combinations, store and compare them.\n\n"
+    "mlsim study DIR is short for mlsim study run DIR.",
     no_args_is_help=True,
 )
 
 
 class ExecutorKind(StrEnum):
-    """Who does the runs."""
+    """Where runs execute."""
 
     PROCESSES = "processes"
     MPI = "mpi"
@@ -59,22 +60,13 @@ def run(
             "--out",
             "-o",
             metavar="DIR",
-            help="Directory for results and store; one that is there goes on.",
+            help="Directory for results and store; an existing one is continued.",
             show_default="runs/NAME",
         ),
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=1,
-            help="Processes that do runs at a time.",
-            show_default="as many as cores, 1 if all is done soon",
-        ),
-    ] = None,
+    jobs: Processes = None,
     executor: Annotated[
-        ExecutorKind, typer.Option(help="Who does the runs: processes of this machine, MPI's ranks, or Dask.")
+        ExecutorKind, typer.Option(help="Where runs execute: local processes, MPI ranks, or Dask workers.")
     ] = ExecutorKind.PROCESSES,
     scheduler: Annotated[
         str | None,
@@ -82,17 +74,13 @@ def run(
             metavar="ADDRESS|slurm", help="With --executor dask: its scheduler, or slurm.", show_default=False
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Do runs that are there once more.")] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Do runs that have failed once more.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Repeat stored runs.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Repeat failed runs.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and about how long it takes.")
+        bool, typer.Option("--dry-run", help="Print the runs to do and a time estimate.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the runs with their metrics as JSON instead of tables.")
-    ] = False,
+    quiet: Quiet = False,
+    json_: Json = False,
 ) -> None:
     """Simulate every combination that a study names, of loops or of whole runs; write tables and pictures.
 
@@ -101,12 +89,12 @@ def run(
     from mlsim.errors import InputError
 
     if json_ and dry_run:
-        raise InputError("--json: what runs have given; not with --dry-run, which does none")
+        raise InputError("--json prints results, and --dry-run has none; leave one of them out")
     quiet = quiet or json_
     if quiet:
         terminal.quiet()
     if (scheduler is None) == (executor is ExecutorKind.DASK):
-        raise InputError("--scheduler: goes with --executor dask, which needs it: its address, or slurm")
+        raise InputError("--scheduler: needed with --executor dask, and with no other: its address, or slurm")
     with _hands(executor, scheduler, jobs) as (is_first, hands):
         if not is_first:
             return
@@ -171,7 +159,7 @@ def _done(
 
 
 def _print_plan(chosen: Study, target: Path, *, force: bool, retry_failed: bool) -> None:
-    """Print what would be done, and how long it takes by what is there."""
+    """Print the runs to do, and a time estimate from the runs that are stored."""
     from mlsim.experiment.study.axes import words_of
     from mlsim.experiment.study.study_engine import missing_tasks, seconds_there, time_words
 
@@ -185,21 +173,18 @@ def _print_plan(chosen: Study, target: Path, *, force: bool, retry_failed: bool)
         total = max(chosen.search.most_runs, total)
         left = total - there
         print(
-            f"{target}: at most {total} runs, {there} are there, {len(tasks)} would be done next; what they "
-            f"give decides on the others, at most {left - len(tasks)}",
+            f"{target}: {there} of at most {total} runs done, {len(tasks)} to do next; their results decide "
+            f"on the others, at most {left - len(tasks)}",
             end="",
         )
     else:
-        print(f"{target}: {total} runs, {there} are there, {left} would be done", end="")
+        print(f"{target}: {there} of {total} runs done, {left} to do", end="")
     known = seconds_there(keys, store)
     if tasks and known:
         mean = sum(known) / len(known)
-        print(
-            f"; about {time_words(mean * left)} on one core (those there took {mean:.3g} s each)",
-            end="",
-        )
+        print(f"; about {time_words(mean * left)} on one core ({mean:.3g} s per run so far)", end="")
     elif tasks:
-        print("; how long it takes is known when some are there", end="")
+        print("; no time estimate yet", end="")
     print()
 
 
@@ -267,7 +252,7 @@ _MOST_FAILED = 20
 def status(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Results of a study.", show_default=False)],
 ) -> None:
-    """Say how far a study is, also while another process is doing it."""
+    """Show the progress of a study, also while another process works on it."""
     from mlsim.experiment.study.study_engine import status_of
 
     for line in status_of(directory):

@@ -170,7 +170,7 @@ _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _RESEND_SECONDS = 0.05
 _PATIENCE = 1.0
 """Seconds that compiled code may take to return to Python after a signal."""
-_INTERRUPTED = "mlsim: interrupted; nothing half-written is left"
+_INTERRUPTED = "mlsim: interrupted; no partial files are left"
 _ends_now = threading.Event()
 
 

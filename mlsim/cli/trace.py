@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli.command_options import Json
 from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _MOST_PROBLEMS = 100
 @trace.command("info")
 def info(
     path: _Trace,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    json_: Json = False,
     regions: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N longest regions.")] = 10,
 ) -> None:
     """Say what is in TRACE: events by kind, regions with their times, messages, locations, bytes."""
@@ -192,13 +193,7 @@ def _readable(path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _vouched(anchor: Path) -> bool:
-    """Return whether a run's manifest has checksums of the trace, which are right.
-
-    Raises
-    ------
-    InputError
-        If one is not.
-    """
+    """Whether a run's manifest has the checksums of the trace; InputError if one is wrong."""
     from mlsim.errors import InputError
     from mlsim.experiment.manifest import MANIFEST, verify
 

@@ -31,9 +31,9 @@ def watch(
     ],
     once: Annotated[bool, typer.Option("--once", help="Print the state once, and end.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the state once as JSON, and end.")] = False,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 1.0,
+    interval: Annotated[float, typer.Option(help="Seconds between updates.", min=0.1)] = 1.0,
 ) -> None:
-    """Show how far RUN is while it goes on: simulated time, jobs, queue, nodes, last messages."""
+    """Show the progress of a running simulation or study: time, jobs, queue, nodes, messages."""
     from rich.console import Console
 
     if _is_study(target):
@@ -82,8 +82,8 @@ def _view_or_words(target: Path) -> RenderableType:
     if state is not None:
         return state_view(state)
     if (target / "summary.json").is_file():
-        return f"{target}: has ended; mlsim metrics and mlsim report read it"
-    return f"{target}: has begun; its state is there after a second, and not while it reads or writes"
+        return f"{target}: completed; mlsim metrics and mlsim report read it"
+    return f"{target}: running; its state file exists after a second, and not while it reads or writes"
 
 
 def _watch_study(target: Path, once: bool, interval: float) -> None:
@@ -106,13 +106,7 @@ def _watch_study(target: Path, once: bool, interval: float) -> None:
 
 
 def state_view(state: dict[str, Any]) -> RenderableType:
-    """Lay out the state of a run for the terminal.
-
-    Parameters
-    ----------
-    state
-        As :func:`mlsim.experiment.run_status.read_status` gives it.
-    """
+    """Lay out the state of a run (:func:`mlsim.experiment.run_status.read_status`) for the terminal."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table

@@ -1,6 +1,6 @@
 """What to simulate: the scenario file, its sections as frozen models, and how it is read."""
 
-from mlsim.scenario.amount_types import Quantity
+from mlsim.scenario.amount_types import Quantity, node_ranges
 from mlsim.scenario.application_section import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.batch_section import (
     REPLAY_NEEDS,
@@ -20,13 +20,12 @@ from mlsim.scenario.costs_section import (
     learner_amid_loop,
 )
 from mlsim.scenario.cp_section import ClassifierConfig, CpConfig
-from mlsim.scenario.generate_section import GenerateConfig
-from mlsim.scenario.list_types import node_ranges
-from mlsim.scenario.network_section import EdgeConfig, NetworkConfig
 from mlsim.scenario.overrides import parse_override, parse_overrides
 from mlsim.scenario.platform_section import (
     DrainConfig,
+    EdgeConfig,
     FailureConfig,
+    NetworkConfig,
     NodeGroup,
     PerturbationConfig,
     PlatformConfig,
@@ -132,6 +131,7 @@ from mlsim.scenario.workload_section import MOST_WEEKS as MOST_RESAMPLED_WEEKS
 from mlsim.scenario.workload_section import (
     CleaningConfig,
     DatesConfig,
+    GenerateConfig,
     ResampleConfig,
     SelectConfig,
     WeeksConfig,

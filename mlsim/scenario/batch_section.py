@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario.amount_types import Duration, Seconds
+from mlsim.scenario.amount_types import Duration, NamedShares, NamedSharesKind, Seconds
 from mlsim.scenario.cp_section import (
     AllocatorName,
     ClassifierConfig,
@@ -17,7 +17,6 @@ from mlsim.scenario.cp_section import (
     PredictorName,
 )
 from mlsim.scenario.field_types import Count, Natural, Number, OneOf, Switch
-from mlsim.scenario.list_types import NamedShares, NamedSharesKind
 from mlsim.scenario.resources_section import PowerCaps
 from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.words import (

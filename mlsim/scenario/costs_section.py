@@ -229,10 +229,7 @@ def has_linear_costs(costs: CostsConfig, n: int) -> bool:
 class PortfolioKind(FieldType[tuple[str, ...]]):
     """Techniques to choose from, each once, two or more."""
 
-    @property
-    def allowed(self) -> str:
-        """What is accepted, in words."""
-        return "a list of two techniques or more, each once, such as [STATIC, GSS, AF]; not auto"
+    allowed = "a list of two techniques or more, each once, such as [STATIC, GSS, AF]; not auto"
 
     def parse(self, value: object) -> tuple[str, ...]:
         """Read the names; those of the catalogue in upper or lower case."""
@@ -340,15 +337,7 @@ class SelectionConfig(Section):
 
 
 def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Iterator[str]:
-    """Yield why a loop cannot stop for a choice amid it.
-
-    Parameters
-    ----------
-    model, lock, request_ahead
-        As in a scenario's ``application.execution``.
-    compat
-        As in its ``application.parameters``.
-    """
+    """Yield why a loop cannot stop for a choice amid it."""
     if model not in _STOPPING:
         yield (
             f"model {model} has several queues, or is your own, and only the rest of one can have another "

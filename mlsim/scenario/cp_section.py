@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any
 
-from mlsim.scenario.amount_types import Duration
-from mlsim.scenario.field_types import Count, FieldType, Natural, Number, OneOf, Switch
-from mlsim.scenario.list_types import Pairs, as_mapping
+from mlsim.scenario.amount_types import Duration, MappingType, Pairs
+from mlsim.scenario.field_types import Count, Natural, Number, OneOf, Switch
 from mlsim.scenario.plugin_names import PluginKind
 from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.unit_types import shown
@@ -26,32 +24,24 @@ _MOST_WORKERS = 10_000
 """CP-SAT takes no more."""
 
 
-class QueueWaits(Pairs[int, float]):
-    """Seconds by number of a submission queue; a mapping that can be hashed."""
+QueueWaits = Pairs[int, float]
+"""Seconds by number of a submission queue."""
 
 
-@dataclass(frozen=True)
-class QueueWaitsKind(FieldType[QueueWaits]):
+class QueueWaitsKind(MappingType):
     """Seconds by number of a submission queue."""
 
-    @property
-    def allowed(self) -> str:
-        """What is accepted, in words."""
-        return "numbers of queues with seconds, 0 or more, e.g. {1: 3600}"
+    allowed = "numbers of queues with seconds, 0 or more, e.g. {1: 3600}"
 
-    def parse(self, value: object) -> QueueWaits:
-        """Read a mapping."""
-        given = as_mapping(value, self.allowed)
-        pairs = []
-        for queue, wait in given.items():
-            try:
-                pair = (int(str(queue)), float(wait))
-            except (TypeError, ValueError, OverflowError) as error:
-                raise ValueError(f"{shown(queue)}: {shown(wait)}; allowed: {self.allowed}") from error
-            if not 0 <= pair[1] < math.inf:
-                raise ValueError(f"{queue}: {shown(wait)}; allowed: {self.allowed}")
-            pairs.append(pair)
-        return QueueWaits(tuple(pairs))
+    def pair(self, name: object, value: Any) -> tuple[int, float]:
+        """Read the number of a queue, and a time."""
+        try:
+            queue, wait = int(str(name)), float(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{shown(name)}: {shown(value)}; allowed: {self.allowed}") from error
+        if not 0 <= wait < math.inf:
+            raise ValueError(f"{name}: {shown(value)}; allowed: {self.allowed}")
+        return queue, wait
 
     def show(self, value: QueueWaits) -> object:
         """Return the mapping."""

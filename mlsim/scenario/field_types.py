@@ -171,10 +171,7 @@ class Text(FieldType[str]):
 class OnOff(FieldType[bool]):
     """A switch."""
 
-    @property
-    def allowed(self) -> str:
-        """What is accepted, in words."""
-        return "on, off (or true, false)"
+    allowed = "on, off (or true, false)"
 
     def parse(self, value: object) -> bool:
         """Read a YAML boolean, or one of the words that older YAML versions read as one."""

@@ -53,19 +53,9 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, object]:
 def apply_overrides(
     value: dict[str, Any], overrides: Mapping[str, object]
 ) -> tuple[dict[Path, str], list[Problem]]:
-    """Put values into a scenario's plain mappings, in the order given.
+    """Set dotted keys in a scenario's plain mappings, in order and in place; None resets to the default.
 
-    Parameters
-    ----------
-    value
-        What the file says; changed in place.
-    overrides
-        Dotted key to plain value; None resets the key to its default.
-
-    Returns
-    -------
-    tuple
-        The overridden keys, each with its text, and what could not be put in.
+    Return the overridden keys with their texts, and the problems.
     """
     given: dict[Path, str] = {}
     problems = []

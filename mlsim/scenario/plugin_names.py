@@ -73,20 +73,7 @@ def installed_names(group: str) -> tuple[str, ...]:
 
 
 def split_code(value: object, key: str) -> tuple[object, dict[str, Any]]:
-    """Split ``{class: NAME, parameters: {...}}``; whatever is no mapping is a name without parameters.
-
-    Parameters
-    ----------
-    value
-        What stands in the scenario.
-    key
-        ``class`` or ``function``: the key of the name.
-
-    Raises
-    ------
-    ValueError
-        If the mapping has other keys, or its parameters cannot be given to code.
-    """
+    """Split ``{class: NAME, parameters: {...}}`` (``key``: class or function); plain names have none."""
     if isinstance(value, str):
         return str(value), parameters_of(value)
     if not isinstance(value, Mapping):

@@ -10,9 +10,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario.amount_types import Amount, Power, Size
+from mlsim.scenario.amount_types import Amount, MappingType, Pairs, Power, Size
 from mlsim.scenario.field_types import Count, FieldType, OneOf, Whole, literal
-from mlsim.scenario.list_types import Pairs, as_mapping
 from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.unit_types import BANDWIDTH, POWER, SIZE, TIME, format_value, parse_value, shown
 from mlsim.scenario.words import MemorySource
@@ -37,13 +36,7 @@ def megabytes(size: float) -> int:
 
 
 def resource_name(name: object, allowed: str) -> str:
-    """Return the name of a resource, if it is one.
-
-    Raises
-    ------
-    ValueError
-        If it is not, or has a key of its own; the message ends with what is allowed.
-    """
+    """Return the name of a resource, if it is one."""
     if name in (CORES, MEMORY):
         raise ValueError(f"{name} has a key of its own; allowed here: {allowed}")
     if not isinstance(name, str) or not re.fullmatch(RESOURCE_NAME, name):
@@ -51,12 +44,10 @@ def resource_name(name: object, allowed: str) -> str:
     return name
 
 
-class Amounts(Pairs[str, int]):
-    """Amounts by name; a mapping that can be hashed."""
+Amounts = Pairs[str, int]
 
 
-@dataclass(frozen=True)
-class AmountsKind(FieldType[Amounts]):
+class AmountsKind(MappingType):
     """Amounts of resources by name."""
 
     @property
@@ -64,30 +55,26 @@ class AmountsKind(FieldType[Amounts]):
         """What is accepted, in words."""
         return f"names with amounts, e.g. {{gpu: 2}}; names in lower case, amounts {_AMOUNT.allowed}"
 
-    def parse(self, value: object) -> Amounts:
-        """Read a mapping."""
-        given = as_mapping(value, self.allowed)
-        return Amounts(
-            tuple((resource_name(name, self.allowed), self._amount(name, given[name])) for name in given)
-        )
-
-    def show(self, value: Amounts) -> object:
-        """Return the mapping."""
-        return dict(value)
-
-    def _amount(self, name: object, amount: object) -> int:
+    def pair(self, name: object, value: object) -> tuple[str, int]:
+        """Read the name of a resource, and an amount."""
+        resource = resource_name(name, self.allowed)
         try:
-            return _AMOUNT.parse(amount)
+            return resource, _AMOUNT.parse(value)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
 
     def json(self) -> dict[str, Any]:
         """Return the JSON schema of what is accepted."""
-        return {
-            "type": "object",
-            "propertyNames": {"pattern": f"^{RESOURCE_NAME}$"},
-            "additionalProperties": _AMOUNT.json(),
-        }
+        return _named(_AMOUNT.json())
+
+
+def _named(amount: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of amounts by names of resources."""
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{RESOURCE_NAME}$"},
+        "additionalProperties": amount,
+    }
 
 
 ResourceAmounts = Annotated[Amounts, AmountsKind()]
@@ -119,12 +106,10 @@ class Share(NamedTuple):
         return _COUNTED_IN[self.base]
 
 
-class SharedAmounts(Pairs[str, Share]):
-    """Amounts of what a machine has as a whole, by name; a mapping that can be hashed."""
+SharedAmounts = Pairs[str, Share]
 
 
-@dataclass(frozen=True)
-class SharedKind(FieldType[SharedAmounts]):
+class SharedKind(MappingType):
     """Amounts by name: numbers of things, sizes or bandwidths."""
 
     @property
@@ -135,12 +120,10 @@ class SharedKind(FieldType[SharedAmounts]):
             f"{_COUNT.allowed}, a size with its unit, or a bandwidth with its unit"
         )
 
-    def parse(self, value: object) -> SharedAmounts:
-        """Read a mapping."""
-        given = as_mapping(value, self.allowed)
-        return SharedAmounts(
-            tuple((resource_name(name, self.allowed), _amount(name, given[name])) for name in given)
-        )
+    def pair(self, name: object, value: object) -> tuple[str, Share]:
+        """Read the name of a resource, and an amount."""
+        resource = resource_name(name, self.allowed)
+        return resource, _amount(resource, value)
 
     def show(self, value: SharedAmounts) -> object:
         """Return the mapping as a scenario file would write it."""
@@ -150,12 +133,7 @@ class SharedKind(FieldType[SharedAmounts]):
         """Return the JSON schema of what is accepted."""
         spellings = [literal(word) for dimension in _DIMENSIONS.values() for word in dimension.spellings]
         pattern = rf"^\s*\+?[0-9.][0-9._]*([eE][+-]?[0-9]+)?\s*({'|'.join(spellings)})\s*$"
-        amount = {"anyOf": [_COUNT.json(), {"type": "string", "pattern": pattern}]}
-        return {
-            "type": "object",
-            "propertyNames": {"pattern": f"^{RESOURCE_NAME}$"},
-            "additionalProperties": amount,
-        }
+        return _named({"anyOf": [_COUNT.json(), {"type": "string", "pattern": pattern}]})
 
 
 def _amount(name: str, amount: object) -> Share:
@@ -231,10 +209,7 @@ class PowerConfig(Section):
 class PowerLevels(FieldType[tuple[tuple[float, float], ...]]):
     """A power, or a list of pairs: from a time on, that much."""
 
-    @property
-    def allowed(self) -> str:
-        """What is accepted, in words."""
-        return "a power (W, kW, MW), more than 0 W, or a list of [time, power], in order of time"
+    allowed = "a power (W, kW, MW), more than 0 W, or a list of [time, power], in order of time"
 
     def parse(self, value: object) -> tuple[tuple[float, float], ...]:
         """Read a power as one that always holds, or a list of pairs."""

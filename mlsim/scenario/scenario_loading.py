@@ -150,13 +150,7 @@ def from_mapping(
 
 
 def overridden(text: str, name: str, overrides: Mapping[str, object]) -> dict[str, Any]:
-    """Return the mapping of a scenario's text with overrides put in; nothing is checked, no default added.
-
-    Parameters
-    ----------
-    text, name, overrides
-        As for :func:`loads`, which finds what is wrong with them.
-    """
+    """Return the mapping of a scenario's text with overrides applied, unchecked and without defaults."""
     document = _parsed(text, name)
     if not isinstance(document.value, dict):
         return {}
@@ -267,13 +261,7 @@ def _to_change(value: dict[Any, Any], overrides: Mapping[str, object]) -> dict[A
 
 
 def _validated(value: dict[Any, Any]) -> Scenario:
-    """Validate a scenario; sections that were validated before, for other runs of a study, are taken over.
-
-    Raises
-    ------
-    ValidationError
-        As :meth:`Scenario.model_validate` does.
-    """
+    """Validate a scenario; sections validated before, for other runs of a study, are reused."""
     try:
         parts = {key: _section(key, part) if key in _SECTIONS else part for key, part in value.items()}
     except ValidationError:

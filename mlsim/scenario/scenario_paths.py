@@ -25,13 +25,7 @@ _EXECUTE = "mlsim check --plugins executes the file to see"
 
 
 def read_code(path: Path, title: str) -> bytes:
-    """Read a file of Python code, of bounded size.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or is too large to be code.
-    """
+    """Read a file of Python code, of bounded size."""
     try:
         return read_bytes(path, "file of Python code", _MOST_BYTES)
     except InputError as error:
@@ -39,23 +33,9 @@ def read_code(path: Path, title: str) -> bytes:
 
 
 def check_definition(path: Path, name: str, sort: Sort, title: str) -> None:
-    """Check that a file is Python and defines a class or a function, without executing it.
+    """Check that a file is Python and defines a class or function, without executing it.
 
-    Parameters
-    ----------
-    path
-        The file.
-    name
-        What it is to define.
-    sort
-        What that is to be. A name that is imported or assigned may be anything.
-    title
-        What messages begin with.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or parsed, or does not define it.
+    A name that is imported or assigned may be anything. ``title``: what messages begin with.
     """
     bound = dict(_bound(_parsed(path, title).body))
     if "*" in bound and name not in bound:
@@ -131,20 +111,6 @@ def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path
     An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, of
     an earlier run's scenario also where that run read it, in each directory of $MLSIM_TRACES, and in
     ./traces.
-
-    Parameters
-    ----------
-    scenario
-        Whose file it is.
-    path
-        As the scenario writes it.
-    key
-        The scenario's key that holds it, for the message.
-
-    Raises
-    ------
-    InputError
-        If it is nowhere; the message lists where it was looked up and files with a similar name.
     """
     wanted = expanded(path)
     places = list(_places(scenario, wanted))
@@ -161,11 +127,6 @@ def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
     An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, of
     an earlier run's scenario also where that run read it, and nowhere else: what is executed does not depend
     on where logs are kept, nor on the current directory.
-
-    Raises
-    ------
-    InputError
-        If it is not there.
     """
     wanted = expanded(path)
     places = list(_places(scenario, wanted))
@@ -185,20 +146,7 @@ def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
 
 
 def located_technique(scenario: Scenario, technique: str | None = None) -> str:
-    """Return the technique of a scenario's loops, files of techniques of the user as they were found.
-
-    Parameters
-    ----------
-    scenario
-        Where it is named.
-    technique
-        One of those that it names; None: that of its key.
-
-    Raises
-    ------
-    InputError
-        If such a file is nowhere.
-    """
+    """Return the technique of a scenario's loops (or one of its portfolio), with files of code located."""
     name = scenario.application.technique if technique is None else technique
     levels = []
     for level in split_technique(name):
@@ -216,58 +164,28 @@ def _technique_key(scenario: Scenario) -> str:
 
 
 def located_plugin(scenario: Scenario, key: str) -> str:
-    """Return the name at a key of the ``batch`` section, a file of the user's own as it was found.
-
-    Raises
-    ------
-    InputError
-        If that file is nowhere.
-    """
+    """Return the name at a key of the ``batch`` section, with files of code located."""
     return _located(scenario, getattr(scenario.batch, key), f"batch.{key}")
 
 
 def located_format(scenario: Scenario) -> str:
-    """Return the format of a scenario's workload, the file of a reader of the user's own as it was found.
-
-    Raises
-    ------
-    InputError
-        If that file is nowhere.
-    """
+    """Return the format of a scenario's workload, with files of code located."""
     return _located(scenario, scenario.workload.format, "workload.format")
 
 
 def located_generator(scenario: Scenario) -> str:
-    """Return the model that draws a scenario's jobs, the file of one of the user's own as it was found.
-
-    Raises
-    ------
-    InputError
-        If that file is nowhere.
-    """
+    """Return the model that draws a scenario's jobs, with files of code located."""
     assert scenario.workload.generate is not None
     return _located(scenario, scenario.workload.generate.model, "workload.generate.model")
 
 
 def located_model(scenario: Scenario) -> str:
-    """Return the execution model of a scenario's loops, the file of one of the user's own as it was found.
-
-    Raises
-    ------
-    InputError
-        If that file is nowhere.
-    """
+    """Return the execution model of a scenario's loops, with files of code located."""
     return _located(scenario, scenario.application.execution.model, "application.execution.model")
 
 
 def located_writers(scenario: Scenario) -> tuple[str, ...]:
-    """Return the writers of a scenario's output, files of the user's own as they were found.
-
-    Raises
-    ------
-    InputError
-        If one is nowhere.
-    """
+    """Return the writers of a scenario's output, with files of code located."""
     return tuple(
         _located(scenario, name, f"output.writers.{place}")
         for place, name in enumerate(scenario.output.writers or ())
@@ -283,13 +201,7 @@ def _located(scenario: Scenario, name: str, key: str) -> str:
 
 
 def check_code(scenario: Scenario) -> None:
-    """Check that files of the user's own code are there and define what is named, without executing them.
-
-    Raises
-    ------
-    InputError
-        If one is not, or does not.
-    """
+    """Check that files of user-defined code exist and define the names used, without executing them."""
     sorts: dict[str, tuple[str, Sort]] = {
         f"batch.{key}": (getattr(scenario.batch, key), "class") for key in PLUGIN_KEYS
     }

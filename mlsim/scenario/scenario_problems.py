@@ -115,11 +115,6 @@ def find_problems(value: dict[str, Any]) -> list[Problem]:
     Rules between keys are checked only when each key is right by itself. So that they are reported along
     with the rest, wrong keys are taken out (needed ones get an example value) and the check is repeated;
     a rule that reads such a key is left for the next time.
-
-    Parameters
-    ----------
-    value
-        The scenario as plain mappings.
     """
     problems: list[Problem] = []
     wrong: list[Path] = []

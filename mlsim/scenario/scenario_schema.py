@@ -10,10 +10,10 @@ from typing import Annotated
 from pydantic import Field, PrivateAttr
 
 from mlsim._files.opening import HeldFile
+from mlsim.scenario.amount_types import JobNumbers, TimeWindow
 from mlsim.scenario.application_section import ApplicationConfig
 from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig, replay_obstacle
 from mlsim.scenario.field_types import Name, Natural, OneOf, Paragraph, Switch
-from mlsim.scenario.list_types import JobNumbers, TimeWindow
 from mlsim.scenario.platform_section import PlatformConfig
 from mlsim.scenario.plugin_names import PluginList
 from mlsim.scenario.resources_section import CORES, MEMORY

@@ -14,8 +14,7 @@ from mlsim.errors import InputError
 from mlsim.scenario.application_section import ApplicationConfig
 from mlsim.scenario.batch_section import BatchConfig
 from mlsim.scenario.costs_section import PROFILE_KEYS, CostsConfig
-from mlsim.scenario.network_section import OWN_KEYS, TOPOLOGY_KEYS, NetworkConfig
-from mlsim.scenario.platform_section import NodeGroup
+from mlsim.scenario.platform_section import OWN_KEYS, TOPOLOGY_KEYS, NetworkConfig, NodeGroup
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.section_base import Section
 from mlsim.scenario.words import ApplicationModel
@@ -63,21 +62,9 @@ class Document:
 
 
 def parse_text(text: str, name: str, keeps_empty: Callable[[Path], bool] | None = None) -> Document:
-    """Read YAML.
+    """Read one YAML document; ``keeps_empty`` tells the keys whose empty value is kept, as None.
 
-    Parameters
-    ----------
-    text
-        One YAML document.
-    name
-        What messages call the text.
-    keeps_empty
-        Of which keys an empty value is kept, as None; of no other.
-
-    Raises
-    ------
-    InputError
-        If it is not YAML; the message has the line and the column.
+    Errors (InputError) name ``name``, the line and the column.
     """
     yaml = yaml_class()(typ="safe", pure=True)
     node = _compose(yaml, text, name)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from mlsim._files.opening import VARIABLE, memory_limit
 from mlsim.errors import InputError
+from mlsim.scenario.amount_types import node_ranges
 from mlsim.scenario.application_section import MOST_ITERATIONS, ApplicationConfig
 from mlsim.scenario.costs_section import has_linear_costs
-from mlsim.scenario.list_types import node_ranges
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.words import ApplicationModel, ExecutionModel, SelectionMethod, Topology
 
@@ -34,22 +34,7 @@ class Share(NamedTuple):
 
 
 def check_memory(place: str, shares: list[Share], what: str = "this simulation") -> None:
-    """Refuse what cannot be held.
-
-    Parameters
-    ----------
-    place
-        What the message begins with.
-    shares
-        Everything that takes memory.
-    what
-        Whom the memory is for.
-
-    Raises
-    ------
-    InputError
-        If all shares together are more than the memory; the message lists them, the largest first.
-    """
+    """Refuse what needs more memory than there is; the message lists the largest shares first."""
     total, limit = sum(share.size for share in shares), memory_limit()
     if total <= limit:
         return
@@ -65,13 +50,7 @@ def _gigabytes(size: float) -> str:
 
 
 def check_machine(scenario: Scenario) -> None:
-    """Refuse a machine that cannot be held, and a loop of so many iterations.
-
-    Raises
-    ------
-    InputError
-        With the keys that decide, what they take and what there is.
-    """
+    """Refuse a machine, or a loop of so many iterations, that does not fit in memory."""
     nodes = scenario.platform.n_nodes
     if nodes > _MOST_NODES:
         raise InputError(
@@ -83,13 +62,7 @@ def check_machine(scenario: Scenario) -> None:
 
 
 def check_pes(place: str, pes: int) -> None:
-    """Refuse a loop on more PEs than one is simulated on.
-
-    Raises
-    ------
-    InputError
-        With what it would take, and how to go on.
-    """
+    """Refuse a loop on more PEs than can be simulated."""
     if pes > MOST_PES:
         size = _gigabytes(pes * (_PE + _NODE))
         raise InputError(
@@ -160,22 +133,7 @@ def check_loop_alone(scenario: Scenario, held: int = 0) -> None:
 
 
 def check_loop(scenario: Scenario, pes: int, held: int = 0) -> None:
-    """Refuse a loop on so many PEs that cannot be held.
-
-    Parameters
-    ----------
-    scenario
-        Its application is read.
-    pes
-        PEs that execute the loop: of the whole machine, or of the largest job.
-    held
-        Other loops on as many PEs, whose results are held as well.
-
-    Raises
-    ------
-    InputError
-        With the keys that decide, what they take and what there is.
-    """
+    """Refuse a loop on so many PEs that does not fit in memory, with the results of ``held`` other loops."""
     check_pes(scenario.source, pes)
     chosen = scenario.application.iterations
     shares = [*_machine(scenario), Share("PEs", f"{pes:,} PEs of one loop", pes * _PE)]
@@ -191,21 +149,9 @@ def check_loop(scenario: Scenario, pes: int, held: int = 0) -> None:
 
 
 def check_workload(scenario: Scenario, largest: int, last: float) -> None:
-    """Refuse what only the workload shows to be too much: loops of its largest job, failures without end.
+    """Refuse what only the workload shows to be too much: loops of its largest job, endless failures.
 
-    Parameters
-    ----------
-    scenario
-        What is to be simulated.
-    largest
-        Processors of the largest job that fits on the machine.
-    last
-        When the last job is submitted [s].
-
-    Raises
-    ------
-    InputError
-        With the keys that decide, what they take and what there is.
+    ``largest``: processors of the largest job that fits on the machine. ``last``: last submission (s).
     """
     if scenario.application.model is ApplicationModel.LOOP:
         check_loop(scenario, largest)

@@ -335,16 +335,8 @@ def wrong_levels(
 ) -> Iterator[str]:
     """Yield why a model cannot run a technique, or two as X+Y.
 
-    Parameters
-    ----------
-    technique, model, nowait, global_p
-        As in a scenario.
-    properties
-        Of the model; None: those of its word. Of a model of the user's own nothing is known without them.
-    learners
-        Techniques of the user that are known to learn, by name: classes.
-    compat, request_ahead
-        As in a scenario's ``application.parameters`` and ``application.execution``.
+    ``properties``: of the model (default: those of its word; without, a user-defined model is not checked).
+    ``learners``: user-defined techniques that learn, by name.
 
     Examples
     --------

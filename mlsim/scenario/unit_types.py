@@ -155,24 +155,9 @@ def _named(unit: str) -> Decimal:
 
 
 def parse_value(value: object, *dimensions: Dimension) -> tuple[float, str]:
-    """Read a number or a text with a unit as a value in SI.
+    """Read a number, in the first dimension's base unit, or a text such as ``"1.5 ms"``, as a value in SI.
 
-    Parameters
-    ----------
-    value
-        A number, taken in the first dimension's base unit, or a text such as ``"1.5 ms"``.
-    dimensions
-        What it may be.
-
-    Returns
-    -------
-    tuple
-        The value and the base unit it is in.
-
-    Raises
-    ------
-    ValueError
-        If it is none of these, or not finite; the text says what is allowed.
+    Return the value and its base unit. The ValueError says what is allowed.
 
     Examples
     --------

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsim.cli.usage_errors import code_from_here, settings
+from mlsim.cli.command_options import code_from_here, settings
 
 POLICY = "class Mine:\n    def key(self, now, jobs):\n        return jobs.{key}\n"
 

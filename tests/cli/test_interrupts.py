@@ -54,7 +54,7 @@ def test_an_interrupt_that_was_dropped(then: str, name: str, code: int) -> None:
         preexec_fn=_terminal,
     )
     assert done.returncode == code, done.stderr
-    assert done.stderr == "mlsim: interrupted; nothing half-written is left\n"
+    assert done.stderr == "mlsim: interrupted; no partial files are left\n"
 
 
 def test_an_error_of_our_own_is_no_interrupt() -> None:
@@ -147,7 +147,7 @@ def test_compiled_code_that_goes_on_is_ended_without_a_trace(name: str, code: in
         check=False,
         preexec_fn=_terminal,
     )
-    assert (done.returncode, done.stderr) == (code, "mlsim: interrupted; nothing half-written is left\n")
+    assert (done.returncode, done.stderr) == (code, "mlsim: interrupted; no partial files are left\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -178,7 +178,7 @@ def test_a_command_says_how_far_it_is_and_ends_when_it_is_asked_to(
     out, _ = process.communicate(timeout=20)
     shown += os.read(parent, 65536)
     assert (process.returncode, out) == (130, b""), shown
-    assert b"interrupted; nothing half-written is left" in shown
+    assert b"interrupted; no partial files are left" in shown
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,7 +16,7 @@ from tests.cli.conftest import COMMAND, REPOSITORY
 
 pytest.importorskip("otf2")
 
-SAID = "mlsim: interrupted; nothing half-written is left\n"
+SAID = "mlsim: interrupted; no partial files are left\n"
 CODES = {"SIGINT": 130, "SIGTERM": 143}
 _IN_CALLBACK = """
 import os, signal, sys

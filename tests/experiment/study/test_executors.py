@@ -126,7 +126,7 @@ def test_what_would_be_done_on_the_command_line(place):
     command = ["study", "run", str(place), "--out", str(place / "out"), "--dry-run"]
     ended = CliRunner().invoke(app, command)
     assert "does: run, sign: -1" in ended.stdout
-    assert "4 runs, 0 are there, 4 would be done; how long" in ended.stdout
+    assert "0 of 4 runs done, 4 to do; no time estimate yet" in ended.stdout
     assert not (place / "out").exists()
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.workload.generation_commands import Out, write_made
+from mlsim.cli.command_options import Lenient, Log
+from mlsim.cli.generation_commands import Out, write_made
 
 if TYPE_CHECKING:
     from mlsim.workload.derived_logs import Scaled
@@ -64,8 +65,8 @@ def esp(
     ] = "1.0",
 ) -> None:
     """Write the ESP workload: 230 loops of PSIA or Mandelbrot (Wong et al. 2000; Eleliemy 2021, §6.3)."""
+    from mlsim.cli.generation_commands import read_factors
     from mlsim.cli.new_files import new_files
-    from mlsim.cli.workload.generation_commands import read_factors
     from mlsim.workload.csv_log import csv_text, write_csv
     from mlsim.workload.esp_workload import EspApplication, EspCalibration
     from mlsim.workload.esp_workload import esp as make
@@ -192,7 +193,7 @@ def _quoted(name: str) -> str:
 
 
 def resample(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="The workload to read.", show_default=False)],
+    log: Log,
     out: Out,
     weeks: Annotated[int, typer.Option(metavar="N", help="How many weeks.", show_default=False)],
     by: Annotated[
@@ -200,7 +201,7 @@ def resample(
         typer.Option(metavar="user|week", help="Whether every user has a week drawn, or all the same one."),
     ] = "user",
     seed: Annotated[int, typer.Option(help="Seed of the draws.", min=0)] = 0,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Skip broken lines.")] = False,
+    lenient: Lenient = False,
 ) -> None:
     """Make a workload of the weeks of LOG, drawn at random for each user (Zrigui 2021, Algorithm 2).
 
@@ -218,7 +219,7 @@ def resample(
 
 
 def scale(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="The workload to read.", show_default=False)],
+    log: Log,
     out: Out,
     by: Annotated[
         str,
@@ -242,7 +243,7 @@ def scale(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws of users.", min=0)] = 0,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Skip broken lines.")] = False,
+    lenient: Lenient = False,
 ) -> None:
     """Scale LOG to another load, or to another machine.
 

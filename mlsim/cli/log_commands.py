@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from mlsim.cli.command_options import Json, Lenient
+from mlsim.cli.cost_commands import profile
+from mlsim.cli.derived_commands import esp, eurora, kit, resample, scale
+from mlsim.cli.generation_commands import fit, generate
+from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,7 +45,7 @@ def convert(
     from_: Annotated[
         str, typer.Option("--from", metavar="FORMAT", help="Format of IN; auto: detected by content.")
     ] = "auto",
-    lenient: Annotated[bool, typer.Option("--lenient", help="Skip and count broken lines.")] = False,
+    lenient: Lenient = False,
     clean: Annotated[
         bool,
         typer.Option(
@@ -68,7 +74,7 @@ def convert(
     user: Annotated[list[str] | None, _part("USER", "Jobs of this user; may be repeated.")] = None,
     first: Annotated[str | None, _part("N", "The first so many jobs.")] = None,
     scale_load: Annotated[str | None, _part("F", "Divide the times between arrivals by this.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+    json_: Json = False,
 ) -> None:
     """Convert the workload IN into OUT: SWF, CSV, Parquet or Batsim JSON, compressed or not.
 
@@ -203,8 +209,8 @@ def describe(
     from_: Annotated[
         str, typer.Option("--from", metavar="FORMAT", help="Format of the logs; auto: detected by content.")
     ] = "auto",
-    lenient: Annotated[bool, typer.Option("--lenient", help="Skip and count broken lines.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print all facts as JSON.")] = False,
+    lenient: Lenient = False,
+    json_: Json = False,
     picture: Annotated[
         Path | None,
         typer.Option(
@@ -313,8 +319,8 @@ def predict(
             show_default="all",
         ),
     ] = None,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Skip broken lines.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print the table as JSON, times in seconds.")] = False,
+    lenient: Lenient = False,
+    json_: Json = False,
 ) -> None:
     """Compare predictors on the jobs of LOG as they were run: they learn when jobs ended there.
 
@@ -372,3 +378,26 @@ def _table(rows: dict[str, dict[str, Any]]) -> Table:
     from mlsim.analysis.terminal_summary import accuracy_table
 
     return accuracy_table(rows)
+
+
+workload = typer.Typer(
+    name="workload",
+    cls=Commands,
+    help="Generate, learn, resample, scale, convert and analyse workloads.",
+    no_args_is_help=True,
+)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "profile": profile,
+    "esp": esp,
+    "generate": generate,
+    "fit": fit,
+    "resample": resample,
+    "scale": scale,
+    "eurora": eurora,
+    "kit": kit,
+    "predict": predict,
+    "convert": convert,
+    "describe": describe,
+}
+for _name, _command in _COMMANDS.items():
+    workload.command(_name)(_command)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlsim import _matplotlib
-from mlsim.cli.usage_errors import amount
+from mlsim.cli.command_options import Json, amount
 
 if TYPE_CHECKING:
     import numpy as np
@@ -222,7 +222,7 @@ def profile(
         bool,
         typer.Option("--picture/--no-picture", help="Whether to draw the costs, into FILE's name with .png."),
     ] = True,
-    json_: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+    json_: Json = False,
 ) -> None:
     """Compute the costs of a loop's iterations, in seconds, and write them to a file.
 

@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        "-j",
-        min=1,
-        help="Processes at work at a time.",
-        show_default="as many as cores, 1 if all is done soon",
-    ),
-]
-
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -46,20 +35,7 @@ def read_by_methods(method: str, *, also: Mapping[str, tuple[bool, str]]) -> dic
 
 
 def check_read(context: typer.Context, readers: Mapping[str, tuple[bool, str]]) -> None:
-    """Check that no option is given that nothing reads.
-
-    Parameters
-    ----------
-    context
-        Of the command.
-    readers
-        Parameter to whether it is read, and with what it would be.
-
-    Raises
-    ------
-    InputError
-        If one is given.
-    """
+    """Refuse options that were given and that nothing reads: parameter -> (is it read, what it needs)."""
     from mlsim.errors import InputError
 
     for name, (read, needed) in readers.items():
@@ -70,13 +46,7 @@ def check_read(context: typer.Context, readers: Mapping[str, tuple[bool, str]]) 
 
 
 def weeks_of_option(name: str, text: str) -> tuple[int, int]:
-    """Return the first and the last week that an option names.
-
-    Raises
-    ------
-    InputError
-        If it names none.
-    """
+    """Return the first and the last week that an option names."""
     from mlsim.errors import InputError
     from mlsim.scenario.amount_types import WeeksKind
 
@@ -136,19 +106,9 @@ def show_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def results_of_others(path: Path, shown: Mapping[str, Collection[str]]) -> dict[tuple[str, str], str]:
-    """Return what others found, by the first two columns of a CSV file.
+    """Return published results by the first two columns of a CSV file; the third one has the values.
 
-    Parameters
-    ----------
-    path
-        The file.
-    shown
-        Names of these columns, and what results stand beside; the third column has values.
-
-    Raises
-    ------
-    InputError
-        If the file has other columns, a value is no number, or no row is of what is shown.
+    ``shown``: the names of the two columns, and the rows beside which results are printed.
     """
     import csv
     import math

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.learn.learn_options import Jobs, Out, check_read
+from mlsim.cli.command_options import Overrides, Processes
+from mlsim.cli.learn_options import Out, check_read
 
 if TYPE_CHECKING:
     from mlsim.experiment.weekly_runs import WholeLog
@@ -45,10 +46,8 @@ def classes(
             help="Gains that others found, to show beside: log, dispatcher (EASY++, FCFS-CI), a value.",
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
-    ] = None,
-    jobs: Jobs = None,
+    overrides: Overrides = None,
+    jobs: Processes = None,
     out: Out = None,
 ) -> None:
     """Predict which jobs are small, week by week, and simulate five variants (Zrigui 2021, ch. 6).
@@ -63,7 +62,7 @@ def classes(
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
     from mlsim.batch.weekly.weekly_forests import check_library
-    from mlsim.cli.learn.learn_options import results_of_others, show_rows
+    from mlsim.cli.learn_options import results_of_others, show_rows
     from mlsim.errors import InputError
     from mlsim.learning.class_features import Known
     from mlsim.learning.class_learning import (

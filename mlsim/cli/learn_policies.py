@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.learn.learn_options import Jobs, Out, check_read, read_by_methods, weeks_of_option
+from mlsim.cli.command_options import Overrides, Processes
+from mlsim.cli.learn_classes import classes, energy, profiles
+from mlsim.cli.learn_options import Out, check_read, read_by_methods, weeks_of_option
+from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
     from mlsim.learning.mixed_policies import Mixed
@@ -30,7 +34,7 @@ def policies(
             help="Results of others to show beside: log, policy, a ratio; policy premature for shares.",
         ),
     ] = None,
-    jobs: Jobs = None,
+    jobs: Processes = None,
     out: Out = None,
 ) -> None:
     """Say who is delayed by which policy, over the runs of a study (Zrigui 2021, §4.3).
@@ -45,7 +49,7 @@ def policies(
     """
     import polars as pl
 
-    from mlsim.cli.learn.learn_options import results_of_others, show_rows
+    from mlsim.cli.learn_options import results_of_others, show_rows
     from mlsim.errors import InputError
     from mlsim.experiment.study import load_study
     from mlsim.learning.learning_parts import parts_in, write_tables
@@ -141,10 +145,8 @@ def mixed(
             metavar="FILE.csv", help="Results of others to show beside: policy, part (train, test), a value."
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenario.")
-    ] = None,
-    jobs: Jobs = None,
+    overrides: Overrides = None,
+    jobs: Processes = None,
     out: Out = None,
 ) -> None:
     """Search weights of policy linear on weeks of a log, and test them on others (Zrigui 2021, ch. 5).
@@ -158,7 +160,7 @@ def mixed(
     """
     from dataclasses import replace
 
-    from mlsim.cli.learn.learn_options import results_of_others
+    from mlsim.cli.learn_options import results_of_others
     from mlsim.errors import InputError
     from mlsim.experiment.weekly_runs import weeks_of
     from mlsim.learning.learning_files import write_mixed, write_phases
@@ -206,7 +208,7 @@ def mixed(
 def _print_band(band: PhaseBand) -> None:
     from rich.table import Table
 
-    from mlsim.cli.learn.learn_options import show
+    from mlsim.cli.learn_options import show
 
     table = Table(title=f"The same over {len(band.phases)} phases of the cut: mean (least to most)")
     for title in ("policy", "train", "test", "test - SAF", "phases better than SAF"):
@@ -228,7 +230,7 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from mlsim.cli.learn.learn_options import cell, show
+    from mlsim.cli.learn_options import cell, show
     from mlsim.learning.weight_search import FEATURES
 
     table = Table(title="Sums of weekly mean bounded slowdowns")
@@ -278,9 +280,7 @@ def function(
     trials: Annotated[int, typer.Option(min=1, help="Random orders of a set.")] = 1024,
     keep: Annotated[int, typer.Option(min=1, max=484, help="Functions to keep, the nearest.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Of sets and orders.")] = 0,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenario.")
-    ] = None,
+    overrides: Overrides = None,
 ) -> None:
     """Find functions of a job that order the queue well, by regression over trials (SC 2017: F1 to F4).
 
@@ -290,7 +290,7 @@ def function(
 
     mlsim learn function scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 -o learned.py
     """
-    from mlsim.cli.learn.learn_options import weeks_done
+    from mlsim.cli.learn_options import weeks_done
     from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError
     from mlsim.experiment.weekly_runs import weeks_of
@@ -341,16 +341,14 @@ def transfer(
     points: Annotated[int, typer.Option(min=2, help="Values of a dimension, of grid.")] = 40,
     evaluations: Annotated[int, typer.Option(min=10, help="Vectors, of xnes and cma-es.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Of xnes and cma-es.")] = 0,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
-    ] = None,
+    overrides: Overrides = None,
     phases: Annotated[
         int,
         typer.Option(
             metavar="N", min=0, help="Show the band over N phases of the cut into weeks, each learned anew."
         ),
     ] = 0,
-    jobs: Jobs = None,
+    jobs: Processes = None,
     out: Out = None,
 ) -> None:
     """Learn a mixed policy on the first weeks of each log, and test all of them on the last weeks of each.
@@ -401,7 +399,7 @@ def transfer(
 def _print_band_transfer(band: TransferBand, count: int) -> None:
     from rich.table import Table
 
-    from mlsim.cli.learn.learn_options import show
+    from mlsim.cli.learn_options import show
 
     title = f"The same over {count} phases of the cut: mean (least to most) in %, phases better than"
     table = Table(title=f"{title} {_REFERENCE}")
@@ -422,7 +420,7 @@ def _print_band_transfer(band: TransferBand, count: int) -> None:
 def _print_transfer(found: Transfer) -> None:
     from rich.table import Table
 
-    from mlsim.cli.learn.learn_options import show
+    from mlsim.cli.learn_options import show
 
     table = Table(title=f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)")
     table.add_column("learned on")
@@ -437,3 +435,18 @@ def _print_transfer(found: Transfer) -> None:
             cells.append(f"{100 * spread.difference / base:+.1f}{' *' if sure else '  '}")
         table.add_row(learned, *cells, end_section=learned == list(found.weights)[-1])
     show(table)
+
+
+learn = typer.Typer(name="learn", cls=Commands, help="Learn policies from a log.", no_args_is_help=True)
+learn.callback()(lambda: None)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "mixed": mixed,
+    "policies": policies,
+    "classes": classes,
+    "energy": energy,
+    "profiles": profiles,
+    "function": function,
+    "transfer": transfer,
+}
+for _name, _command in _COMMANDS.items():
+    learn.command(_name)(_command)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli.command_options import Lenient, Log
+
 if TYPE_CHECKING:
     from mlsim.workload.generated_jobs import Generated, Made
     from mlsim.workload.workload_jobs import JobBlock
@@ -241,7 +243,7 @@ def _changes(model: str, texts: list[str]) -> dict[str, Any]:
 
 
 def fit(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="The workload to read.", show_default=False)],
+    log: Log,
     out: Annotated[
         Path,
         typer.Option(
@@ -255,7 +257,7 @@ def fit(
         int | None,
         typer.Option(metavar="P", help="Of the log's machine.", show_default="as its header says", min=1),
     ] = None,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Skip broken lines.")] = False,
+    lenient: Lenient = False,
 ) -> None:
     """Learn from LOG when jobs come, how large they are and how much they compute (AccaSim's generator).
 
