@@ -31,7 +31,7 @@ class NodePower:
     idle: Annotated[Floats, Column("power when no core is held; if known", "W", "power_idle")]
     busy: Annotated[Floats, Column("power when all cores are held; if known", "W", "power_busy")]
     off: Annotated[
-        Floats, Column("power when it is out of use and nobody holds it; if known", "W", "power_off")
+        Floats, Column("power when it is out of service and no job holds it; if known", "W", "power_off")
     ]
 
 
@@ -60,7 +60,7 @@ class Jobs:
         Floats, Column("when it started, at its last attempt; null for a job that never did", "s")
     ]
     end_time: Annotated[Floats, Column("when it ended; null for a job that never started", "s")]
-    walltime: Annotated[Floats, Column("what the user asked: the limit of the run time", "s")]
+    walltime: Annotated[Floats, Column("limit of the run time, requested by the user", "s")]
     prediction: Annotated[
         Floats,
         Column(
@@ -70,14 +70,14 @@ class Jobs:
     log_run_time: Annotated[
         Floats, Column("run time in the workload; differs from `run_time` where a loop was simulated", "s")
     ]
-    processors: Annotated[Ints, Column("processors asked for, after cleaning")]
+    processors: Annotated[Ints, Column("requested processors, after cleaning")]
     cores: Annotated[
         Ints, Column("cores held at the start; whole nodes count all their cores; 0 if rejected")
     ]
     working: Annotated[
         Ints, Column("those of them that its processors fill; all where a processor is a whole node")
     ]
-    state: Annotated[Codes, Column("how it ended", words=JobState)]
+    state: Annotated[Codes, Column("final state", words=JobState)]
     backfilled: Annotated[Flags, Column("whether it started ahead of the queue's order")]
     user: Annotated[Ints, Column("number from the workload; -1: unknown")]
     group: Annotated[Ints, Column("number from the workload; -1: unknown")]
@@ -87,7 +87,7 @@ class Jobs:
     dispatch_time: Annotated[
         Floats | None,
         Column(
-            "wall-clock time of the pass that started it, part of `wait_time` and of all that follows; "
+            "wall-clock time of the pass that started it, part of `wait_time` and derived times; "
             "only with `batch.count_dispatch_time`",
             "s",
         ),
@@ -102,14 +102,14 @@ class Jobs:
     ] = None
     withdraw_time: Annotated[
         Floats | None,
-        Column("when it left the queue, of a job that was withdrawn; only if one was", "s"),
+        Column("when a withdrawn job left the queue; only if there is one", "s"),
     ] = None
     qos: Annotated[
         Ints | None, Column("number of its class of service; -1: unknown; only if a job has one")
     ] = None
     taken_for_small: Annotated[
         Flags | None,
-        Column("whether it was taken for small at its submission; only with `batch.classifier`"),
+        Column("whether it was classified as small at its submission; only with `batch.classifier`"),
     ] = None
     divider: Annotated[
         Floats | None,
@@ -135,11 +135,11 @@ class Occupancy:
 
     job: Annotated[Ints, _OF_JOB]
     node: Annotated[Ints, Column("the first node")]
-    count: Annotated[Ints, Column("how many nodes, from the first on")]
+    count: Annotated[Ints, Column("number of nodes, from the first on")]
     cores: Annotated[Ints, Column("cores held on each of them")]
     start: Annotated[Floats, Column("when the stay began", "s", _START, always=True)]
     end: Annotated[Floats, Column("when it ended", "s", _END, always=True)]
-    released: Annotated[Flags, Column("given back before the job's end: out of work, or given up on request")]
+    released: Annotated[Flags, Column("released before the job's end: out of work, or on request")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Loops:
     job: Annotated[Ints, _OF_JOB]
     pes: Annotated[Ints, Column("PEs of the job")]
     iterations: Annotated[Ints, Column("iterations of its loop")]
-    steps: Annotated[Ints, Column("chunks handed out")]
+    steps: Annotated[Ints, Column("assigned chunks")]
     t_loop: Annotated[
         Floats, Column("parallel loop time: when the last PE finished its last chunk", "s", always=True)
     ]
@@ -163,7 +163,7 @@ class Loops:
     overhead: Annotated[
         Floats,
         Column(
-            "time between asking for a chunk and starting it, or learning that there is none",
+            "time from the request for a chunk to its start, or to the answer that there is none",
             "PE s",
             always=True,
         ),
@@ -190,8 +190,8 @@ class Chunks:
     pe: Annotated[Int32s, Column("PE that executed it")]
     step: Annotated[Ints, Column("scheduling step that sized it")]
     first: Annotated[Ints, Column("its first iteration")]
-    size: Annotated[Ints, Column("its iterations: those handed out, also where its end cut it short")]
-    requested: Annotated[Floats, Column("when the PE asked for it", "s", "request_time", always=True)]
+    size: Annotated[Ints, Column("its assigned iterations, also if its end interrupted it")]
+    requested: Annotated[Floats, Column("when the PE requested it", "s", "request_time", always=True)]
     start: Annotated[Floats, Column("when its execution began", "s", _START, always=True)]
     end: Annotated[
         Floats,
@@ -219,7 +219,7 @@ class PEs:
     latency: Annotated[
         Floats | None,
         Column(
-            "one-way time of a message between it and whom it asks for chunks, PE 0 or its node's first PE; "
+            "one-way time of a message between it and the PE that assigns its chunks, PE 0 or its node's first PE; "
             "only with `output.trace: messages`",
             "s",
         ),
@@ -227,7 +227,7 @@ class PEs:
     last_request: Annotated[
         Floats | None,
         Column(
-            "when it sent the request to which it was told so; null for masters, and where the loop was "
+            "when it sent the request with this answer; null for masters, and where the loop was "
             "ended before or its node had left; only with `output.trace: messages`",
             "s",
             "last_request_time",
@@ -243,19 +243,19 @@ class Messages:
     An acceptance has a row for each node.
     """
 
-    kind: Annotated[Codes, Column("what is said", words=MessageKind)]
+    kind: Annotated[Codes, Column("kind of message", words=MessageKind)]
     job: Annotated[Ints, Column("job whose application sends or receives it", file="job_id", job=True)]
     node: Annotated[Ints, Column("node it is about; null: about no single one", unknown=True)]
     sent: Annotated[Floats, Column("when it was sent", "s", "sent_time")]
     received: Annotated[Floats, Column("when it was received", "s", "received_time")]
     nodes: Annotated[
-        Ints, Column("how many nodes it is about; in a request, how many are asked for", after="node")
+        Ints, Column("number of nodes concerned; in a request, the requested number", after="node")
     ]
     for_job: Annotated[
-        Ints, Column("job that nodes are asked for; null in other messages", unknown=True, after="nodes")
+        Ints, Column("job that needs the nodes; null in other messages", unknown=True, after="nodes")
     ]
     remaining_iterations: Annotated[
-        Ints, Column("iterations that other PEs have in hand when a node is idle; 0 in other messages")
+        Ints, Column("unfinished iterations of other PEs when a node is idle; 0 in other messages")
     ]
     remaining_work: Annotated[
         Floats, Column("their work, at the reference speed; 0 in other messages", "PE s")
@@ -291,7 +291,7 @@ class Outages:
     """
 
     node: Annotated[Ints, Column("the node")]
-    kind: Annotated[Codes, Column("why it was out of use", words=OutageKind)]
+    kind: Annotated[Codes, Column("reason of the outage", words=OutageKind)]
     start: Annotated[Floats, Column("from when on", "s", _START)]
     end: Annotated[Floats, Column("until when; null: it did not come back", "s", _END)]
 
@@ -308,10 +308,10 @@ class Attempts:
     node: Annotated[Ints, Column("the node that failed; -1: none did, the safeguard ended it")]
     start: Annotated[Floats, Column("start of the attempt", "s", _START)]
     end: Annotated[Floats, Column("end of the attempt", "s", _END)]
-    kept: Annotated[Floats, Column("run time that later attempts need not do again", "s")]
+    kept: Annotated[Floats, Column("run time that later attempts need not repeat", "s")]
     lost: Annotated[
         Floats,
-        Column("held for nothing: cores · (end - start - kept), less what it gave back early", "core s"),
+        Column("lost: cores · (end - start - kept), less early releases", "core s"),
     ]
     busy: Annotated[Floats, Column("time that PEs computed", "PE s")]
 
@@ -341,18 +341,18 @@ class Solves:
     queued: Annotated[Ints, Column("jobs that waited")]
     considered: Annotated[Ints, Column("jobs in the model")]
     started: Annotated[Ints, Column("jobs that started")]
-    variables: Annotated[Ints, Column("variables of the model; 0 where none was made")]
-    constraints: Annotated[Ints, Column("constraints of the model; 0 where none was made")]
+    variables: Annotated[Ints, Column("variables of the model; 0 without a model")]
+    constraints: Annotated[Ints, Column("constraints of the model; 0 without a model")]
     branches: Annotated[Ints, Column("branches of the search")]
     conflicts: Annotated[Ints, Column("conflicts of the search")]
     extensions: Annotated[Ints, Column("how often its time limit was doubled")]
-    status: Annotated[Codes, Column("what is known of the plan", words=SolveStatus)]
+    status: Annotated[Codes, Column("status of the plan", words=SolveStatus)]
     objective: Annotated[
         Floats,
-        Column("sum of what is made small over the plan (slowdown, or its goal); null if there is none", "1"),
+        Column("objective summed over the plan (slowdown, or its goal); null if there is none", "1"),
     ]
     bound: Annotated[Floats, Column("proved bound on it; null if there is none", "1")]
-    build_seconds: Annotated[Floats, Column("wall-clock time of making the model", "s")]
+    build_seconds: Annotated[Floats, Column("wall-clock time of building the model", "s")]
     solve_seconds: Annotated[Floats, Column("wall-clock time of the rest of the pass", "s")]
     fallback: Annotated[Flags, Column("whether EASY decided")]
     unplaced: Annotated[Ints, Column("jobs that were to start and found no nodes")]
@@ -370,9 +370,9 @@ class Shared:
     What each job asked of it, and held from start to end, is the column ``request_<name>`` of the jobs.
     """
 
-    name: Annotated[list[str], Column("what it is, in the scenario's words")]
-    unit: Annotated[list[str], Column("what it is counted in: `MB`, `Mbit/s`, or empty for things")]
-    capacity: Annotated[Ints, Column("how much of it there is")]
+    name: Annotated[list[str], Column("its name in the scenario")]
+    unit: Annotated[list[str], Column("its unit: `MB`, `Mbit/s`, or empty for a number")]
+    capacity: Annotated[Ints, Column("its total amount")]
 
 
 @dataclass(frozen=True, slots=True)
