@@ -219,8 +219,8 @@ class PEs:
     latency: Annotated[
         Floats | None,
         Column(
-            "one-way time of a message between it and the PE that assigns its chunks, PE 0 or its node's first PE; "
-            "only with `output.trace: messages`",
+            "one-way time of a message between it and the PE that assigns its chunks, PE 0 or its node's "
+            "first PE; only with `output.trace: messages`",
             "s",
         ),
     ] = None
