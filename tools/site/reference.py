@@ -188,7 +188,9 @@ def _choices() -> str:
 def _api() -> str:
     import mlsim
 
-    parts = ["# Python\n\nThe public interface of `import mlsim`. For its use, see [as a library](runs.md#as-a-library).\n"]
+    parts = [
+        "# Python\n\nThe public interface of `import mlsim`. For its use, see [as a library](runs.md#as-a-library).\n"
+    ]
     parts += [f"::: mlsim.{name}\n" for name in mlsim.__all__]
     parts.append("## Studies\n")
     parts += [f"::: mlsim.experiment.{name}\n" for name in ("load_study", "run_study", "read_study")]
