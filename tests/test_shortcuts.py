@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
+from numba import objmode
 
-from mlsim._jit import INTERPRETED, in_python, inlined, kernel
+from mlsim._jit import INTERPRETED, inlined, kernel
 
 pytestmark = pytest.mark.skipif(INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 
@@ -148,7 +149,7 @@ def test_python_runs_statements_of_a_kernel() -> None:
 
     @kernel(cache=False)
     def told(value: int) -> bool:
-        with in_python.objmode(answer="boolean"):
+        with objmode(answer="boolean"):
             seen.append(value)
             answer = value > 3
         return answer or value == 1
@@ -159,11 +160,12 @@ def test_python_runs_statements_of_a_kernel() -> None:
 
 PROGRAM = """
 import sys
-from mlsim._jit import compile_seconds, in_python, kernel
+from numba import objmode
+from mlsim._jit import compile_seconds, kernel
 
 @kernel(nogil=False)
 def told(value):
-    with in_python.objmode(answer="boolean"):
+    with objmode(answer="boolean"):
         answer = len(str(value)) > 1
     return answer
 

@@ -29,7 +29,7 @@ from mlsim._jit.kernel_store import (
     while_elsewhere,
 )
 from mlsim._jit.kernels import apart_kernel, inlined, inner_kernel, kernel, leaf_kernel
-from mlsim._jit.mode import INTERPRETED, in_python
+from mlsim._jit.mode import INTERPRETED, require_numba
 from mlsim._jit.object_cache import by_numba
 
 __all__ = [
@@ -44,7 +44,6 @@ __all__ = [
     "compiling",
     "exchange",
     "fetch_add",
-    "in_python",
     "inlined",
     "inner_kernel",
     "is_compiled",
@@ -55,6 +54,7 @@ __all__ = [
     "next_bit",
     "no_longer_elsewhere",
     "quiet",
+    "require_numba",
     "shared",
     "store_release",
     "unpacker",

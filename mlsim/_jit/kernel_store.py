@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from mlsim._jit import kernel_library
 from mlsim._jit.kernel_identity import digest_of
 from mlsim._jit.mode import INTERPRETED, is_usual
 from mlsim._places import user_cache
@@ -174,6 +175,13 @@ def _read(path: Path) -> bytes:
         return file.read()
 
 
+def kept_files(suffix: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of all files of a kind that can be used, in the order of their names."""
+    for path in sorted(_directory().glob(f"*.{suffix}")):
+        if (kept := read(path.name)) is not None:
+            yield path.name, kept
+
+
 def write(name: str, content: bytes) -> None:
     """Write a file so that it is there whole or not at all, also after a loss of power.
 
@@ -275,12 +283,15 @@ _waits: dict[str, Callable[[], object]] = {}
 def is_compiled(room: str, kernel: str) -> bool:
     """Whether a kernel of a room (``FOLDERS.MODULE.NAME`` in it) need not be compiled ahead.
 
-    It is on disk, or this process would not look for it there.
+    The library has it, it is on disk, or this process would not look for it there.
     """
     if INTERPRETED or not is_usual() or not is_shared():
         return True
     module, _, name = f"mlsim.{room}.{kernel}".rpartition(".")
-    key = getattr(import_module(module), name).key
+    found = getattr(import_module(module), name)
+    if kernel_library.has_kernel(found):
+        return True
+    key = found.key
     return key is None or is_kept(module, name, key)
 
 

@@ -9,7 +9,8 @@ from typing import Any, TypeVar, cast, overload
 from mlsim import _interpreted
 from mlsim._jit import object_cache
 from mlsim._jit.kernel_identity import key_of
-from mlsim._jit.mode import INTERPRETED
+from mlsim._jit.kernel_library import name_of
+from mlsim._jit.mode import INTERPRETED, require_numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +39,7 @@ class Kernel:
     def dispatcher(self) -> Any:
         """Numba's object for it."""
         if self._dispatcher is None:
+            require_numba(f"kernel {name_of(self)}")
             from mlsim._jit.numba_compiler import dispatcher_of
 
             self._dispatcher = dispatcher_of(self, self.inner)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from mlsim.errors import InputError
 
 HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_DISABLE_JIT"}
 """Settings of Numba that do not change what it compiles."""
@@ -33,6 +36,21 @@ def _is_interpreted() -> bool:
 
 INTERPRETED = _is_interpreted()
 """Whether kernels run as Python functions, for ``NUMBA_DISABLE_JIT=1``."""
+
+
+def require_numba(what: str) -> None:
+    """Refuse to compile what only Numba can.
+
+    Raises
+    ------
+    InputError
+        If Numba is not installed.
+    """
+    if find_spec("numba") is None:
+        raise InputError(
+            f"{what}: is not in mlsim's library of built kernels and has to be compiled by Numba, which is "
+            "not installed; pip install 'mlsim[jit]'"
+        )
 
 
 class Late:
@@ -81,24 +99,3 @@ def for_kernels(name: str, in_python: Callable[..., Any], *given: Any) -> Any:
         return import_module(_COMPILER).type_of_intrinsic(typed(*given) if given else typed)
 
     return Late(register, name, *given)
-
-
-class _InPython:
-    """Stands for the module numba in a kernel, ``with in_python.objmode(answer="boolean"): ...``."""
-
-    @property
-    def _numba_type_(self) -> Any:
-        import numba
-
-        return numba.types.Module(numba)
-
-    @property
-    def objmode(self) -> Any:
-        """What marks statements of a kernel that Python runs, and names the types of what they set."""
-        import numba
-
-        return numba.objmode
-
-
-in_python = _InPython()
-"""Marks statements of a kernel that Python runs: ``with in_python.objmode(answer="boolean")``."""

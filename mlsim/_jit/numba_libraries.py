@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, cast
 from weakref import WeakValueDictionary
 
@@ -96,6 +98,33 @@ def _generate(context: Any, library: Any, described: Any, symbol: str, parts: li
             words.place += 1
     builder.ret(ir.IntType(32)(0))
     library.add_ir_module(module)
+
+
+def without_python() -> None:
+    """Compile kernels from now on for calls with words alone: their code names nothing of Python."""
+    _Lower.for_python = False
+
+
+def signature_of(kinds: Sequence[str]) -> tuple[Any, ...]:
+    """Return the types of arguments whose kinds are named as in the manifest of kernels."""
+    left = list(kinds)
+    found = []
+    while left:
+        found.append(_type_of(left))
+    return tuple(found)
+
+
+def _type_of(kinds: list[str]) -> Any:
+    """Return the type of the first kind, and drop what it takes from the list."""
+    kind = kinds.pop(0)
+    if of_tuple := re.fullmatch(r"([\w.]+)\.(\w+)\((\d+)\)", kind):
+        cls = getattr(import_module(of_tuple[1]), of_tuple[2])
+        return types.BaseTuple.from_types([_type_of(kinds) for _ in range(int(of_tuple[3]))], cls)
+    element, _, rest = kind.partition("[")
+    number = types.boolean if element == "bool" else getattr(types, element)
+    if not rest:
+        return number
+    return types.Array(number, int(rest.partition("]")[0]), "C", readonly=kind.endswith(" read-only"))
 
 
 class _Words:
@@ -370,9 +399,12 @@ class _OuterLibrary(_Library):
 class _Lower(Lower):
     """Numba's code generator, which adds how a kernel is called without numba."""
 
+    for_python: ClassVar[bool] = True
+
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
         self.context = self.context.subtarget(enable_nrt=True)  # arrays of Python's are counted
-        super().create_cpython_wrapper(release_gil)
+        if self.for_python:
+            super().create_cpython_wrapper(release_gil)
         self.library.draft = draft(self.context, self.library, self.fndesc)
 
 

@@ -7,7 +7,7 @@ import json
 import pickle
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -20,8 +20,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlsim._jit import kernel_library
 from mlsim._jit.kernel_identity import named_tuple, stamp
-from mlsim._jit.kernel_store import file_name, read, room_of, wait_for_room, write
+from mlsim._jit.kernel_library import BuiltKernel
+from mlsim._jit.kernel_store import file_name, kept_files, read, room_of, wait_for_room, write
 from mlsim._jit.mode import is_usual
 
 MISSING: Final = object()
@@ -92,7 +94,7 @@ def tuple_kind(kind: type, length: int) -> str:
 
 
 class _Budget:
-    """How many words may still be handed on without numba."""
+    """How many words may still be handed on without numba, to kernels that numba would call faster."""
 
     left = _MOST_WORDS
 
@@ -111,8 +113,6 @@ class Entries:
 
     def call(self, arguments: tuple[Any, ...]) -> Any:
         """Run the kernel; return :data:`MISSING` if there is no entry for these arguments."""
-        if _Budget.left <= 0:
-            return MISSING
         kinds: list[Any] = []
         words: list[Any] = []
         try:
@@ -121,7 +121,7 @@ class Entries:
             if key not in self._loaded:
                 self._loaded[key] = _load(self._kernel, arguments)
             loaded = self._loaded[key]
-            if loaded is None:
+            if loaded is None or (_Budget.left <= 0 and not loaded.is_built):
                 return MISSING
             packed = loaded.packed(words)
         except (_UnfitError, struct_error):  # or a whole number of more than 64 bits
@@ -186,7 +186,9 @@ def _named(arguments: Sequence[Any]) -> tuple[list[str], str]:
 class _Loaded:
     """An entry that can be called."""
 
-    def __init__(self, entry: Entry, address: int, layout: str) -> None:
+    def __init__(self, entry: Entry | BuiltKernel, address: int, layout: str) -> None:
+        self.is_built = isinstance(entry, BuiltKernel)
+        self._release = kernel_library.release if self.is_built else _release
         self._layout = Struct(layout)
         self._function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
         self._returns, self._together = entry.returns, entry.together
@@ -207,7 +209,7 @@ class _Loaded:
         if not self._returns:
             return () if self._together else None
         found = iter(self._results.unpack_from(words, self._begin))
-        values = [_value(kind, found) for kind in self._returns]
+        values = [_value(kind, found, self._release) for kind in self._returns]
         return tuple(values) if self._together else values[0]
 
 
@@ -221,7 +223,7 @@ def _dimensions(kind: str) -> int:
     return int(kind[kind.index("[") + 1 : -1])
 
 
-def _value(kind: str, words: Any) -> Any:
+def _value(kind: str, words: Any, release: Callable[[int], None]) -> Any:
     if not kind.endswith("]"):
         word = next(words)
         return bool(word) if kind == "bool" else word
@@ -229,7 +231,7 @@ def _value(kind: str, words: Any) -> Any:
     shape = tuple(islice(words, _dimensions(kind)))
     array = np.empty(shape, kind[: kind.index("[")])
     ctypes.memmove(array.ctypes.data, address, array.nbytes)
-    _release(owner)
+    release(owner)
     return array
 
 
@@ -247,8 +249,6 @@ class _Raised(ctypes.Structure):
 
 def _raise(address: int) -> None:
     """Raise the exception of a kernel, such as that there is no memory."""
-    import numba  # noqa: F401 - it knows how to unpickle what it has pickled
-
     raised = _Raised.from_address(address)
     kind, arguments, _ = pickle.loads(ctypes.string_at(raised.pickled, raised.size))
     raise kind(*arguments)
@@ -266,6 +266,7 @@ def save(kernel: Any, entry: Entry) -> None:
     if key is None or not is_usual():
         return
     about = {
+        "kernel": kernel_library.name_of(kernel),
         "kinds": entry.kinds,
         "symbol": entry.symbol,
         "returns": entry.returns,
@@ -273,6 +274,18 @@ def save(kernel: Any, entry: Entry) -> None:
         "needs": entry.needs,
     }
     write(_name(kernel, key, entry.kinds), json.dumps(about).encode() + b"\n" + entry.code)
+
+
+def kept_entries() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the files of entries on disk, the names of their kernels, and the kinds of their arguments."""
+    for name, content in kept_files("entry"):
+        about = json.loads(content.split(b"\n", 1)[0])
+        yield name, about.get("kernel", ""), tuple(about["kinds"])
+
+
+def entry_file(kernel: Any, kinds: Sequence[str]) -> str:
+    """Return the name of the file of a kernel's entry; nothing if it cannot be kept."""
+    return "" if kernel.key is None else _name(kernel, kernel.key, kinds)
 
 
 def _name(kernel: Any, key: str, kinds: Sequence[str]) -> str:
@@ -299,6 +312,9 @@ def _load(kernel: Any, arguments: tuple[Any, ...]) -> _Loaded | None:
     """Load the entry for arguments of these types, if there is one that can be used."""
     kinds, layout = _named(arguments)
     with _lock:
+        for some in (kinds, *_reading(kinds)) if is_usual() else ():
+            if (ready := kernel_library.built(kernel, tuple(some))) is not None:
+                return _Loaded(ready, ready.address, layout)
         if not _is_known():
             return None
         key = kernel.key

@@ -42,7 +42,9 @@ MICRO: Final = 1e6
 DRAINS, POWER_BACK = range(11, 13)
 # Whether the demand for scarce resources is learned from arrivals.
 LEARNS: Final = 13
-N_SETTINGS: Final = 14
+# Address of the C function that asks an allocator of the user's own.
+ASKED: Final = 14
+N_SETTINGS: Final = 15
 
 MOST_REFUSED: Final = 16
 """Requests that a pass remembers not to fit."""

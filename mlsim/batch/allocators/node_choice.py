@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Final
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import by_numba, in_python, inner_kernel, kernel, leaf_kernel, zeros
+from mlsim._jit import c_function, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.batch.allocators.node_arrays import (
     ALLOCATOR,
+    ASKED,
     BEST_FIT,
     CONTIGUOUS,
     DEMAND,
@@ -81,6 +84,7 @@ def pop(n: int, keys: Floats, nodes: Ints) -> int:
 Answer = Callable[[int, int, Ints, Ints, Ints, Ints], bool]
 
 _current: list[Answer] = []
+_call_answer = c_function("int32", *["int64"] * 4, *["intp"] * 4)
 
 
 @contextmanager
@@ -89,7 +93,6 @@ def asked_in_kernels(allocator: Answer | None) -> Iterator[None]:
     if allocator is None:
         yield
         return
-    by_numba()  # kernels that are called without it cannot ask Python
     _current.append(allocator)
     try:
         yield
@@ -97,9 +100,24 @@ def asked_in_kernels(allocator: Answer | None) -> Iterator[None]:
         _current.pop()
 
 
-def answer(number: int, units: int, request: Ints, free: Ints, capacity: Ints, placed: Ints) -> bool:
-    """Put units on nodes of ``placed``; give whether there was room for all."""
-    return _current[-1](number, units, request, free, capacity, placed)
+@cache
+def answer_address() -> int:
+    """Return the address of the C function by which kernels ask the current allocator."""
+    return ctypes.cast(_answer, ctypes.c_void_p).value or 0
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 4)
+def _answer(number: int, units: int, n: int, resources: int, *places: int) -> int:
+    """Put units on nodes of ``placed``; whether there was room for all.
+
+    Arrays come by address: request [resources], free and capacity [n, resources], placed [n].
+    """
+    shapes = ((resources,), (n, resources), (n, resources), (n,))
+    return _current[-1](number, units, *(_array_at(*each) for each in zip(places, shapes, strict=True)))
+
+
+def _array_at(address: int, shape: tuple[int, ...]) -> Ints:
+    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)), shape)
 
 
 _CLASSES: Final = 256
@@ -441,8 +459,17 @@ def _own(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) ->
     number, units = columns.ints[NUMBER, slot], columns.ints[UNITS, slot]
     free = _of_each(free, starts)
     request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.room
-    with in_python.objmode(found="boolean"):
-        found = answer(number, units, request, free, capacity, placed)
+    found = _call_answer(
+        nodes.settings[ASKED],
+        number,
+        units,
+        free.shape[0],
+        free.shape[1],
+        request.ctypes.data,
+        free.ctypes.data,
+        capacity.ctypes.data,
+        placed.ctypes.data,
+    )
     if found:
         place_on_each(placed, nodes)
-    return bool(found)
+    return found != 0

@@ -27,6 +27,7 @@ from mlsim.batch.allocators.node_arrays import (
     free_of_each,
     kept_words,
 )
+from mlsim.batch.allocators.node_choice import answer_address
 from mlsim.batch.allocators.node_fit import sorts_of
 from mlsim.batch.columns.job_columns import EARLY, FREE, QUEUED, RUNNING, pack_pointers
 from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, HELD, START, UNITS
@@ -127,6 +128,7 @@ class NodesRoom:
         self._settings[ALLOCATOR] = at.CODES.get(config.allocator, at.OWN)
         self._settings[STRICT] = config.contiguity is Contiguity.STRICT
         self._settings[SEED] = seed
+        self._settings[at.ASKED] = answer_address()
         self._settings[LEARNS] = config.demand is None
         # A job is kept off nodes that are drained, and not off others.
         self._settings[POOLED] = not (announced or config.names_nodes) and self._is_pool()

@@ -1,0 +1,211 @@
+"""The build of the kernel library: every kernel of the manifest, compiled for each level of the processor.
+
+Numba compiles for a baseline in place of this machine's processor, and for callers other than Python. The C
+compiler links the object code, each kernel's symbols its own, with ``runtime.c`` to one shared library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from mlsim import __version__
+from mlsim._jit import object_cache
+from mlsim._jit.kernel_identity import digest_of
+from mlsim._jit.kernel_library import (
+    FOLDER,
+    FORMAT,
+    INDEX,
+    LIBRARY,
+    PACKAGE,
+    key_of_call,
+    name_of,
+    source_digest,
+)
+
+MANIFEST = Path(__file__).with_name("manifest.txt")
+_RUNTIME = Path(__file__).with_name("runtime.c")
+_BASELINES = {"x86_64": {3: "x86-64-v3", 2: "x86-64-v2"}, "aarch64": {1: "generic"}}
+"""Numba's names of processors, by level: the highest that a processor has is called."""
+_LINES = "lines"
+_CODE = "from mlsim._jit.library_build import compile_share; compile_share(*sys.argv[1:])"
+
+
+def manifest() -> list[str]:
+    """Return the lines of the manifest: a kernel's name, and the kinds of its arguments."""
+    return [line for line in MANIFEST.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def line_of(kernel: Any, kinds: Sequence[str]) -> str:
+    """Return the line of a kernel in the manifest: of tuples it has no fields, which their class knows."""
+    short = [re.sub(r"\([^()]*\)(?=\(\d+\)$)", "", kind) for kind in kinds]
+    return f"{name_of(kernel)}: {', '.join(short)}"
+
+
+def recorded() -> list[str]:
+    """Return the lines of the manifest for the entries on disk of kernels as they are now.
+
+    Entries that only tests and users need are left out: a kernel, or a class of tuples, is not of mlsim.
+    """
+    found = set()
+    for file, name, kinds in object_cache.kept_entries():
+        try:
+            kernel = kernel_named(name)
+        except (ImportError, AttributeError):  # of another package, or of an older mlsim
+            continue
+        foreign = [
+            kind for kind in kinds if "(" in kind and not kind.startswith(("mlsim.", "builtins.tuple"))
+        ]
+        if not foreign and object_cache.entry_file(kernel, kinds) == file:
+            found.add(line_of(kernel, kinds))
+    return sorted(found)
+
+
+def parsed(line: str) -> tuple[str, list[str]]:
+    """Return the kernel's name and the kinds of its arguments of a line of the manifest."""
+    name, _, kinds = line.partition(":")
+    return name, [kind.strip() for kind in kinds.split(",") if kind.strip()]
+
+
+def build(lines: Sequence[str] | None = None, folder: Path = FOLDER) -> Path:
+    """Build the library of the manifest's kernels, and its index, on all cores; return the library's file.
+
+    Parameters
+    ----------
+    lines
+        Lines of the manifest; by default all.
+    folder
+        Where the library and its index are written.
+
+    Raises
+    ------
+    RuntimeError
+        If a kernel cannot be compiled or linked.
+    """
+    levels = _BASELINES.get(platform.machine())
+    if levels is None:
+        raise RuntimeError(f"kernels cannot be built for {platform.machine()}: {', '.join(_BASELINES)} only")
+    jobs = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory(prefix="mlsim-build-") as name:
+        place = Path(name)
+        (place / _LINES).write_text("\n".join(manifest() if lines is None else lines))
+        shares = [(level, part) for level in levels for part in range(jobs)]
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(lambda share: _compile(place, levels[share[0]], *share, jobs), shares))
+        kernels: dict[str, Any] = {}
+        for part in sorted(place.glob("*.json")):
+            kernels |= json.loads(part.read_text())
+        folder.mkdir(exist_ok=True)
+        _link(place, place / LIBRARY)
+        content = (place / LIBRARY).read_bytes()
+        index = {
+            "format": FORMAT,
+            "version": __version__,
+            "levels": list(levels),
+            "glibc": _least_glibc(place / LIBRARY),
+            "digest": digest_of(content),
+            "modules": {name: source_digest(path) for name, path in _sources()},
+            "kernels": kernels,
+        }
+        _replace(folder / LIBRARY, content)
+        _replace(folder / INDEX, json.dumps(index, indent=0).encode())
+    return folder / LIBRARY
+
+
+def _sources() -> Iterator[tuple[str, Path]]:
+    """Yield the package's modules, and their files."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def _replace(path: Path, content: bytes) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+def _compile(place: Path, processor: str, level: int, part: int, parts: int) -> None:
+    """Compile a share of the kernels for a level, in a process whose Numba knows of no other processor."""
+    settings = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": ""}
+    settings["NUMBA_CACHE_DIR"] = str(place / "cache")
+    words = [str(place), str(level), str(part), str(parts)]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {_CODE}", *words],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"kernels for {processor} cannot be compiled:\n{done.stderr}")
+
+
+def compile_share(place: str, level: str, part: str, parts: str) -> None:
+    """Compile every ``parts``-th kernel of the manifest, in a process of :func:`build`."""
+    from mlsim._jit import numba_libraries
+
+    numba_libraries.without_python()
+    found: dict[str, Any] = {}
+    for number, line in enumerate((Path(place) / _LINES).read_text().splitlines()):
+        if number % int(parts) != int(part):
+            continue
+        name, kinds = parsed(line)
+        kernel = kernel_named(name)
+        signature = numba_libraries.signature_of(kinds)
+        kernel.dispatcher.compile(signature)
+        entry = kernel.dispatcher.overloads[signature].library.entry
+        if entry is None:
+            raise RuntimeError(f"{line}: words cannot hold what it takes or returns")
+        symbol = f"mlsim_{number}"
+        path = Path(place) / f"{symbol}_{level}.o"
+        path.write_bytes(entry.code)
+        renamed = ["--redefine-sym", f"{entry.symbol}={symbol}_{level}"]
+        _do(["objcopy", *renamed, "--keep-global-symbol", f"{symbol}_{level}", str(path)])
+        found[key_of_call(name, entry.kinds)] = {
+            "symbol": symbol,
+            "returns": entry.returns,
+            "together": entry.together,
+        }
+    (Path(place) / f"{level}-{part}.json").write_text(json.dumps(found))
+
+
+def kernel_named(name: str) -> Any:
+    """Return the kernel of a name as :func:`.kernel_library.name_of` gives it."""
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(f"mlsim.{module}"), function)
+
+
+def _link(place: Path, library: Path) -> None:
+    objects = [str(path) for path in sorted(place.glob("*.o"))]
+    (place / "objects").write_text("\n".join(objects))
+    compiler = os.environ.get("CC", "cc")
+    options = ["-O2", "-shared", "-fPIC", "-s", "-Wl,-z,defs", "-Wl,-z,noexecstack"]
+    _do([compiler, *options, "-o", str(library), str(_RUNTIME), f"@{place / 'objects'}", "-lm"])
+
+
+def _least_glibc(library: Path) -> str:
+    """Return the least version of the C library that has all that a library needs."""
+    needed = _do(["objdump", "-T", str(library)])
+    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", needed)
+    return ".".join(map(str, max((int(major), int(minor)) for major, minor in versions)))
+
+
+def _do(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise RuntimeError(f"{command[0]} is missing: a C compiler with binutils builds kernels") from None
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)[:300]} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return done.stdout

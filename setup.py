@@ -1,0 +1,49 @@
+"""The wheel: for one platform where it has the kernel library, for any where Numba has to compile.
+
+``python -m mlsim._jit build`` builds the library beforehand, where there are Numba and a C compiler.
+"""
+
+import hashlib
+import json
+import platform
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+
+INDEX = Path(__file__).with_name("mlsim") / "_jit" / "built" / "kernels.json"
+
+
+def is_of_these_sources() -> bool:
+    """Whether the built library is that of the sources beside it."""
+    modules = json.loads(INDEX.read_text())["modules"]
+    for name, digest in modules.items():
+        place = INDEX.parents[3].joinpath(*name.split("."))
+        path = next(
+            (path for path in (place.with_suffix(".py"), place / "__init__.py") if path.exists()), None
+        )
+        if path is None or hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() != digest:
+            return False
+    return True
+
+
+class Wheel(bdist_wheel):
+    """A wheel that names the platform of the library in it."""
+
+    def finalize_options(self) -> None:
+        """Refuse a library of other sources."""
+        super().finalize_options()
+        self.root_is_pure = not INDEX.exists()
+        if INDEX.exists() and not is_of_these_sources():
+            sys.exit("the kernel library is not of these sources; build it anew: python -m mlsim._jit build")
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return for which Pythons, interfaces and platforms the wheel is."""
+        if not INDEX.exists():
+            return super().get_tag()
+        glibc = json.loads(INDEX.read_text())["glibc"].replace(".", "_")
+        return "py3", "none", f"manylinux_{glibc}_{platform.machine()}"
+
+
+setup(cmdclass={"bdist_wheel": Wheel})
