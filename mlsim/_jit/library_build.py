@@ -99,9 +99,9 @@ def build(lines: Sequence[str] | None = None, folder: Path = FOLDER) -> Path:
     with tempfile.TemporaryDirectory(prefix="mlsim-build-") as name:
         place = Path(name)
         (place / _LINES).write_text("\n".join(manifest() if lines is None else lines))
-        shares = [(level, part) for level in levels for part in range(jobs)]
+        shares = [(processor, level, part) for level, processor in levels.items() for part in range(jobs)]
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(lambda share: _compile(place, levels[share[0]], *share, jobs), shares))
+            list(pool.map(lambda share: _compile(place, share, jobs), shares))
         kernels: dict[str, Any] = {}
         for part in sorted(place.glob("*.json")):
             kernels |= json.loads(part.read_text())
@@ -135,11 +135,12 @@ def _replace(path: Path, content: bytes) -> None:
     partial.replace(path)
 
 
-def _compile(place: Path, processor: str, level: int, part: int, parts: int) -> None:
+def _compile(place: Path, share: tuple[str, int, int], shares: int) -> None:
     """Compile a share of the kernels for a level, in a process whose Numba knows of no other processor."""
+    processor, level, part = share
     settings = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": ""}
     settings["NUMBA_CACHE_DIR"] = str(place / "cache")
-    words = [str(place), str(level), str(part), str(parts)]
+    words = [str(place), str(level), str(part), str(shares)]
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; {_CODE}", *words],
         env=os.environ | settings,

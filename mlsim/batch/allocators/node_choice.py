@@ -103,10 +103,9 @@ def asked_in_kernels(allocator: Answer | None) -> Iterator[None]:
 @cache
 def answer_address() -> int:
     """Return the address of the C function by which kernels ask the current allocator."""
-    return ctypes.cast(_answer, ctypes.c_void_p).value or 0
+    return ctypes.cast(_ANSWER, ctypes.c_void_p).value or 0
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 4)
 def _answer(number: int, units: int, n: int, resources: int, *places: int) -> int:
     """Put units on nodes of ``placed``; whether there was room for all.
 
@@ -114,6 +113,9 @@ def _answer(number: int, units: int, n: int, resources: int, *places: int) -> in
     """
     shapes = ((resources,), (n, resources), (n, resources), (n,))
     return _current[-1](number, units, *(_array_at(*each) for each in zip(places, shapes, strict=True)))
+
+
+_ANSWER = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 4)(_answer)
 
 
 def _array_at(address: int, shape: tuple[int, ...]) -> Ints:
