@@ -11,7 +11,7 @@ _MISSING = "-"
 
 
 def duration(seconds: float | None) -> str:
-    """Write a duration in its two largest units.
+    """Format a duration in its two largest units.
 
     Examples
     --------

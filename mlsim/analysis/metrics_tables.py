@@ -1,4 +1,4 @@
-"""The metrics of a run in full, for the terminal: aggregates, histogram, groups of jobs, weeks, passes."""
+"""The full metrics of a run, for the terminal: aggregates, histogram, groups of jobs, weeks, passes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,10 @@ _LONGEST_LABEL = 24
 
 
 def metrics_table(summary: Summary, by_class: pl.DataFrame, pass_times: pl.DataFrame) -> RenderableType:
-    """Lay out the metrics that the summary on one screen omits.
+    """Lay out the metrics that the one-screen summary omits.
 
-    Parameters
-    ----------
-    summary
-        What :func:`mlsim.analysis.summarize` returned, with ``self`` of the run.
-    by_class
-        Jobs by class, from :func:`mlsim.analysis.metrics.breakdown`.
-    pass_times
-        From :func:`mlsim.analysis.metrics.pass_time_by_queue_length`; empty where no passes were recorded.
+    ``summary`` has the key ``self`` of the run; ``by_class`` and ``pass_times`` are of
+    :func:`mlsim.analysis.metrics.breakdown` and :func:`~mlsim.analysis.metrics.pass_time_by_queue_length`.
     """
     blocks = [_further_aggregates(summary), _facts(summary), _histogram(summary)]
     if by_class.height:
@@ -70,7 +64,7 @@ def _further_aggregates(summary: Summary) -> RenderableType:
 
 
 def _pass_time(summary: Summary) -> dict[str, Any]:
-    """Return the metrics of passes; empty where there were none."""
+    """Return the metrics of passes; empty without passes."""
     found: dict[str, Any] = summary["self"].get("pass_time", {})
     return found if found.get("count") else {}
 
@@ -105,14 +99,9 @@ def pass_time_table(pass_times: pl.DataFrame) -> RenderableType:
 
 
 def breakdown_table(table: pl.DataFrame, by: str) -> RenderableType:
-    """Lay out jobs by group.
+    """Lay out jobs by group, from :func:`mlsim.analysis.metrics.breakdown`.
 
-    Parameters
-    ----------
-    table
-        From :func:`mlsim.analysis.metrics.breakdown`.
-    by
-        What it is grouped by. Of users, queues and the like those with most jobs are shown.
+    Of users and the like the largest.
     """
     if by == "week":
         words = "so far: mean over all jobs ended by then; p10, p90: of the means of the weeks so far"

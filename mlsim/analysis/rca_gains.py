@@ -25,18 +25,7 @@ _SAME = 1e-6
 def started_on_released_nodes(
     occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None
 ) -> NDArray[np.bool_]:
-    """Return which jobs started on a node while a job that had released it was still running.
-
-    Parameters
-    ----------
-    occupancy, jobs, attempts
-        Of a run with RCA; attempts that failures ended, if there were any.
-
-    Returns
-    -------
-    ndarray of bool
-        One a job.
-    """
+    """Return, per job, whether it started on a node while a job that had released it was still running."""
     fed = np.zeros(len(jobs.job_id), np.bool_)
     by_node: dict[int, list[tuple[float, float, int]]] = {}
     until = away_until(occupancy, jobs, attempts)
@@ -59,14 +48,10 @@ def _nodes(occupancy: Occupancy, row: int) -> range:
 
 
 def gain_frame(off: Records, on: Records) -> pl.DataFrame:
-    """Put every job's times without and with RCA side by side.
+    """Join every job's times without and with RCA.
 
-    Returns
-    -------
-    polars.DataFrame
-        ``job_id``, ``processors``; ``start_off``, ``start_on``, ``end_off``, ``end_on`` (s);
-        ``wait_gain``, ``response_gain`` (s, without minus with: positive is better with RCA);
-        ``on_released_nodes``: it started on a node that another running job had released.
+    ``wait_gain`` and ``response_gain`` are in s, without minus with: positive is better with RCA.
+    ``on_released_nodes``: the job started on a node that another running job had released.
     """
     return pl.DataFrame(
         {
@@ -85,22 +70,7 @@ def gain_frame(off: Records, on: Records) -> pl.DataFrame:
 
 
 def explain_gains(off: Records, on: Records, most: int = 5) -> dict[str, Any]:
-    """Sum up what RCA changed, and where it came from.
-
-    Parameters
-    ----------
-    off, on
-        The same scenario without and with RCA.
-    most
-        How many of the jobs that gained and lost most are named.
-
-    Returns
-    -------
-    dict
-        ``makespan``, ``busy``, ``mean_wait``: {off, on}; ``released_node_hours``; ``jobs``: {earlier,
-        later, same, on_released_nodes, earlier_on_released_nodes}; ``gained`` and ``lost``: job id and
-        seconds of response time of the jobs that gained or lost most.
-    """
+    """Summarize the changes by RCA, and their causes; ``most`` jobs that gained and lost most are listed."""
     frame = gain_frame(off, on)
     gain = frame["wait_gain"].fill_null(0.0).to_numpy()
     fed = frame["on_released_nodes"].to_numpy()

@@ -77,23 +77,13 @@ COMPARED: tuple[Compared, ...] = (
 
 
 def compare_metrics(summaries: Sequence[Summary], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
-    """Put metrics side by side, with their differences from the first run.
+    """Compare the metrics of two or more summaries with those of the first.
 
-    Parameters
-    ----------
-    summaries
-        Of two runs or more, from :func:`mlsim.analysis.summarize`.
-    tolerance
-        Share of the first run's value up to which another value is not called better or worse.
-
-    Returns
-    -------
-    list of dict
-        One a metric of :data:`COMPARED`: ``metric`` (key), ``title``, ``better`` (``less``, ``more`` or
-        None), ``values`` of all runs, and for all but the first run ``differences`` (value - first),
-        ``percent`` of the first and ``verdicts``: ``better``, ``worse``, ``similar`` (another value within
-        the tolerance), ``same``, or None where no side is better. Where a run has no value, or the first is
-        0, what follows from it is None.
+    One dict per metric of :data:`COMPARED`: ``metric`` (key), ``title``, ``better`` (``less``, ``more`` or
+    None), ``values`` of all runs, and for all but the first run ``differences`` (value - first), ``percent``
+    of the first and ``verdicts``: ``better``, ``worse``, ``similar`` (within the tolerance, a share of the
+    first value), ``same``, or None if neither direction is better. If a run has no value, or the first is 0,
+    the derived entries are None.
     """
     rows = []
     for metric in COMPARED:
@@ -137,18 +127,13 @@ def _verdict(first: float | None, by: float | None, better: str, tolerance: floa
 
 
 def pair_jobs(first: Jobs, other: Jobs) -> pl.DataFrame:
-    """Put the jobs of two runs side by side by their identifiers.
+    """Pair the jobs of two runs by job id, equal ids in order of submission.
 
-    Jobs of one identifier are paired in order of submission.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row a job of either run, in the order of the first run and then of the other: ``job_id``;
-        ``in_first``, ``in_other``; ``same_job``: both have it with the same submission (from the run's first
-        on), processors and run time in the workload; ``start_first``, ``start_other`` (s), null where it
-        did not start; ``earlier``: by how many seconds it starts earlier after its submission in the other
-        run, null unless it is the same job and started in both.
+    One row per job of either run, in the order of the first run and then of the other: ``in_first``,
+    ``in_other``; ``same_job``: both have it with the same submission (relative to the run's first),
+    processors and run time; ``start_first``, ``start_other`` (s), null if it did not start; ``earlier``: by
+    how many seconds it starts earlier after its submission in the other run, null unless it is the same job
+    and started in both.
     """
     keys = ["job_id", "occurrence"]
     left, right = (_job_columns(jobs) for jobs in (first, other))
@@ -188,21 +173,11 @@ def _job_columns(jobs: Jobs) -> pl.DataFrame:
 
 
 def pair_summary(pairs: pl.DataFrame) -> dict[str, Any]:
-    """Count which jobs start earlier in the other run, which later, and sum up by how much.
+    """Count the jobs that start earlier and later in the other run, and sum their seconds.
 
-    Parameters
-    ----------
-    pairs
-        From :func:`pair_jobs`.
-
-    Returns
-    -------
-    dict
-        ``paired``: jobs that are the same in both runs and started in both; of these ``earlier``, ``later``,
-        ``same``; ``seconds_earlier``, ``seconds_later`` (sums, both positive), ``mean_earlier`` (s, over all
-        pairs; positive where jobs start earlier in the other run). ``only_in_first``, ``only_in_other``,
-        ``changed`` (another submission, size or run time), ``started_in_one``: jobs that are not paired.
-        ``same_workload``: whether the runs have the same jobs.
+    ``seconds_earlier``, ``seconds_later`` are sums, both positive; ``mean_earlier`` (s) is over all pairs and
+    positive if jobs start earlier in the other run; ``changed`` jobs have another submission, size or
+    run time.
     """
     gain = pairs["earlier"].drop_nulls().to_numpy()
     both = pairs.filter("in_first", "in_other")
@@ -242,16 +217,9 @@ _MOST_KEYS = 12
 def comparison_table(
     labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], tolerance: float = TOLERANCE
 ) -> RenderableType:
-    """Lay out metrics: all runs beside each other if there are more than two, then each against the first.
+    """Lay out metrics: if there are more than two runs, all side by side, then each against the first.
 
-    Parameters
-    ----------
-    labels
-        Names of the runs.
-    metrics
-        From :func:`compare_metrics`. Those that no run has, or that are 0 in all, are left out.
-    tolerance
-        With which they were made.
+    Metrics that no run has, or that are 0 in all, are left out.
     """
     shown = [metric for metric in metrics if any(metric["values"])]
     blocks: list[RenderableType] = []
@@ -336,15 +304,7 @@ def _table(first: str, labels: Sequence[str]) -> Table:
 
 
 def pairs_table(labels: Sequence[str], pairs: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Lay out how many jobs start earlier and later than in the first run, and by how many hours in all.
-
-    Parameters
-    ----------
-    labels
-        Names of the runs.
-    pairs
-        From :func:`mlsim.analysis.run_comparison.pair_summary`, for all runs but the first.
-    """
+    """Lay out how many jobs start earlier and later than in the first run, and by how many hours in total."""
     table = _table("jobs", ("paired", "earlier", "hours", "later", "hours", "same"))
     for label, pair in zip(labels[1:], pairs, strict=True):
         table.add_row(

@@ -55,27 +55,27 @@ def summarize(
     """Compute every metric of a run.
 
     Times are in seconds, throughput in jobs per hour, utilization in shares of 1. Aggregates are over the
-    jobs that started. A metric that is undefined is None; there is no NaN and no infinity.
+    jobs that started. An undefined metric is None; there is no NaN and no infinity.
 
     Parameters
     ----------
     records
-        What happened.
+        The records of the run.
     scenario, seed
         The scenario's name and seed.
     technique
-        The run's technique; None if jobs ran no loop.
+        The run's technique; None if jobs executed no loop.
     predictor
-        What predicted run times for the dispatcher; None if nothing did.
+        The predictor of run times; None without one.
     tau
         The bound of bounded slowdowns, in seconds.
     measured
-        What the tool measured about itself; becomes the key ``self``.
+        Measurements of mlsim itself; becomes the key ``self``.
 
     Returns
     -------
     dict
-        JSON-safe; see the page of this package for each key with formula, unit and source.
+        JSON-safe; the page on metrics has each key with formula, unit and source.
     """
     jobs = records.jobs
     summary: dict[str, Any] = json_safe(

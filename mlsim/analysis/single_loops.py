@@ -1,4 +1,4 @@
-"""Metrics of loops that were simulated alone."""
+"""Metrics of single loops."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
     Parameters
     ----------
     records
-        What happened.
+        The records of the run.
     technique, model
-        The loop's technique and execution model, to be named among the facts.
+        The loop's technique and execution model, which become facts.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
         JSON-safe: ``technique``, ``model``, ``nodes``, ``pes``, ``iterations``, ``steps``; ``t_loop``,
         ``mean_finish`` (s); ``cov``, ``imbalance`` (percent), ``max_over_mean`` of the PEs' finish times;
         ``busy``, ``overhead``, ``idle`` (PE-seconds); ``efficiency``, the share of the PEs' time up to
-        ``t_loop`` in which they executed iterations. Where techniques were chosen also ``selected``, how
+        ``t_loop`` in which they executed iterations. If techniques were selected also ``selected``, how
         often each, and ``selection_time`` (s).
     """
     loops = records.loops
@@ -77,16 +77,10 @@ def best_loop(loops: Sequence[Facts]) -> int:
 
 
 def loop_table(loops: Sequence[Facts]) -> Table:
-    """Lay out loops side by side for the terminal, one a row, the shortest marked with a star.
+    """Lay out loops for the terminal, one per row, the shortest marked with a star.
 
-    Overhead is its share of the PEs' time from the loop's start until the last of them was told that
-    there is no more work.
-
-    Parameters
-    ----------
-    loops
-        What :func:`loop_facts` gave of each, in the order of the rows; a rule is drawn where the
-        technique changes.
+    Overhead is its share of the PEs' time from the loop's start until the last PE learns that there is no
+    more work. Expects facts of :func:`loop_facts`; a rule separates techniques.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
     table.add_column("technique", style="cyan", no_wrap=True)
@@ -121,7 +115,7 @@ def _cells(facts: Facts, best: bool) -> list[Text]:
 
 
 def loop_seconds(seconds: float) -> str:
-    """Write a loop's time with four digits, so that loops can be compared."""
+    """Format a loop's time with four digits, so that loops can be compared."""
     if seconds and seconds < 1e-3:
         return f"{seconds * 1e6:.4g} µs"
     if seconds and seconds < 1.0:

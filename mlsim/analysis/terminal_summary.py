@@ -1,4 +1,4 @@
-"""The summary of a run as one screen in the terminal."""
+"""The one-screen summary of a run in the terminal."""
 
 from __future__ import annotations
 
@@ -18,12 +18,9 @@ Summary = Mapping[str, Any]
 
 
 def summary_table(summary: Summary) -> RenderableType:
-    """Lay out a summary for the terminal.
+    """Lay out a summary of :func:`mlsim.analysis.summarize`.
 
-    Parameters
-    ----------
-    summary
-        What :func:`mlsim.analysis.summarize` returned. Loops and coordination appear where there were any.
+    Loops and coordination appear if there are any.
     """
     blocks: list[RenderableType] = [_title(summary), _facts(_system_facts(summary)), _job_aggregates(summary)]
     estimates = summary["estimates"]
@@ -74,7 +71,7 @@ def _system_facts(summary: Summary) -> dict[str, str]:
 
 
 def _shared_facts(shared: Mapping[str, Summary]) -> dict[str, str]:
-    """Write how much of what the machine has as a whole was held."""
+    """Describe the use of machine-wide resources."""
     return {
         f"  {name}": f"{share(used['utilization'])} held, at most {used['max']:,} of {used['capacity']:,} "
         f"{used['unit']}".rstrip()
@@ -94,7 +91,7 @@ def _plan_facts(cp: Summary) -> dict[str, str]:
 
 
 def _job_words(jobs: Mapping[str, int]) -> str:
-    """Write counts of jobs; how they ended only where that happened."""
+    """Describe counts of jobs, without outcomes that did not occur."""
     ends = [f"{jobs[end]:,} {end}" for end in ENDS if jobs.get(end)]
     return ", ".join([f"{jobs['submitted']:,} submitted", f"{jobs['completed']:,} completed", *ends])
 
@@ -110,14 +107,10 @@ def _job_aggregates(summary: Summary) -> Table:
 
 
 def accuracy_table(rows: Mapping[str, Summary]) -> Table:
-    """Lay out how near estimates came to run times, one row an estimate.
+    """Lay out the accuracy of estimates, one row per estimate of :func:`~mlsim.analysis.metrics.accuracy`.
 
-    Parameters
-    ----------
-    rows
-        What :func:`mlsim.analysis.metrics.job_metrics` gives, by the name of the estimate. Estimates that are
-        too short and too long have their shares, and the mean by how much; the last column is the share
-        whose A = run time / estimate is within 25 % of 1.
+    Estimates that are too short and too long have their shares and mean errors; the last column is the share
+    whose A = run time / estimate is within 25 % of 1.
     """
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     table.add_column("estimate", style="cyan", no_wrap=True)
@@ -215,6 +208,6 @@ def _add(
 
 
 def _exact(seconds: float | None) -> str:
-    """Write a duration for a person, with its seconds."""
+    """Format a duration for a reader, with its seconds."""
     short = duration(seconds)
     return short if seconds is None or seconds < 60 else f"{short} ({seconds:,.0f} s)"

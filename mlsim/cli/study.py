@@ -17,7 +17,7 @@ from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
     from mlsim.experiment.study import Study, StudyRow
-    from mlsim.experiment.study.executor_worker import Executor
+    from mlsim.experiment.study.study_executors import Executor
 
 
 class _Study(Commands):
@@ -122,12 +122,12 @@ def _hands(
 ) -> Iterator[tuple[bool, Executor | None]]:
     """Yield whether this process is the first, and what hands out runs; None: processes of this machine."""
     if kind is ExecutorKind.MPI:
-        from mlsim.experiment.study.remote_executors import over_ranks
+        from mlsim.experiment.study.cluster_executors import over_ranks
 
         with over_ranks() as ranks:
             yield ranks is not None, ranks
     elif kind is ExecutorKind.DASK:
-        from mlsim.experiment.study.remote_executors import on_cluster
+        from mlsim.experiment.study.cluster_executors import on_cluster
 
         with on_cluster(scheduler or "", jobs) as cluster:
             yield True, cluster
@@ -145,8 +145,8 @@ def _done(
     force: bool,
     retry_failed: bool,
 ) -> list[StudyRow]:
-    from mlsim.experiment.study.local_executors import Processes
     from mlsim.experiment.study.study_engine import Watching, run_study
+    from mlsim.experiment.study.study_executors import Processes
 
     return run_study(
         chosen,
@@ -197,7 +197,7 @@ def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None
     if chosen.search is None:
         from mlsim.experiment.study.study_tables import study_tables as tables_of
     else:
-        from mlsim.experiment.study.search.search_results import search_tables as tables_of
+        from mlsim.experiment.study.search_results import search_tables as tables_of
 
     console = Console()
     for title, (titles, lines) in tables_of(chosen, rows).items():

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from mlsim.experiment.comparison import RunComparison, compare
     from mlsim.experiment.loops import LoopResult, choices, load_loop, loop_from_mapping, run_loop, run_loops
     from mlsim.experiment.result import Result
-    from mlsim.experiment.runner import Comparison, Progress, run, run_both
+    from mlsim.experiment.run_status import Progress
+    from mlsim.experiment.runner import Comparison, run, run_both
     from mlsim.experiment.study import Study, StudyRow, load_study, read_study, run_study
 
 __all__ = [
@@ -40,7 +41,8 @@ __getattr__ = late(
         "comparison": "compare RunComparison",
         "loops": "choices load_loop loop_from_mapping LoopResult run_loop run_loops",
         "result": "Result",
-        "runner": "Comparison Progress run run_both",
+        "run_status": "Progress",
+        "runner": "Comparison run run_both",
         "study": "load_study read_study run_study Study StudyRow",
     },
 )

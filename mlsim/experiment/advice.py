@@ -1,4 +1,4 @@
-"""Advice on technique and execution model for a loop, and its files."""
+"""Recommend a technique and an execution model for a loop; its files."""
 
 from __future__ import annotations
 
@@ -40,19 +40,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A technique under an execution model.
-
-    Attributes
-    ----------
-    technique, model
-        As a scenario names them.
-    t_loop
-        What the loop takes [s], one a variation.
-    chunks
-        Chunks, in the first variation.
-    as_good
-        Share of the variations in which it is as good as the best choice.
-    """
+    """A technique under an execution model, with one loop time per variation."""
 
     technique: str
     model: str
@@ -62,7 +50,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Technique and model, in short."""
+        """Technique and model."""
         return f"{self.technique} {self.model}"
 
     @property
@@ -73,21 +61,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Advice:
-    """What is known about the choices.
-
-    Attributes
-    ----------
-    choices
-        All that were simulated, best first.
-    now
-        Today's.
-    static
-        STATIC under today's model.
-    variations
-        What each was simulated with.
-    left_out
-        Techniques, and why they were not simulated.
-    """
+    """All candidates, best first, and what they are compared with."""
 
     choices: list[Candidate]
     now: Candidate
@@ -97,7 +71,7 @@ class Advice:
 
     @property
     def best(self) -> Candidate:
-        """The one to take: today's, if it is as good as the best in the mean."""
+        """The recommended candidate: the current one if its mean is as good as the best."""
         first = self.choices[0]
         return self.now if self.now.mean <= first.mean * (1.0 + NEARLY) else first
 
@@ -117,29 +91,11 @@ def advise(
     charge: Callable[[str, str], Mapping[str, object]] = lambda _technique, _model: {},
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Advice:
-    """Simulate a loop under every technique and model.
+    """Simulate a loop under every technique and model, and rank them.
 
-    Parameters
-    ----------
-    make
-        Makes the loop with keys changed; today's choice is what it has without any.
-    techniques, models
-        What is tried, besides today's choice and STATIC.
-    named
-        Whether the user has named the techniques: one that cannot be used is an error then, else left out.
-    seeds
-        How many seeds, where anything is random.
-    run_time
-        Seconds that costs made from a job's run time are made from.
-    charge
-        Returns further keys for a technique and a model: what handing out costs, where that was measured.
-    tell
-        Is told how many simulations of how many are done.
-
-    Raises
-    ------
-    InputError
-        If a choice cannot be simulated.
+    ``make`` builds the loop with some keys changed. With ``named``, a technique that cannot be used is an
+    error, as the user asked for it; otherwise it is left out. ``charge`` returns further keys of a technique
+    and a model, such as measured costs of requests. ``tell`` is called with finished and total simulations.
     """
     base = make({})
     today = str(base.application.technique), str(base.application.execution.model)
@@ -175,7 +131,10 @@ def advise(
 def _variations(
     make: Make, base: Scenario, seeds: int, run_time: float | None, pairs: int
 ) -> list[Variation]:
-    """Return the seeds, if anything is random, with all factors, if anything is charged; 1 first."""
+    """Return the variations.
+
+    Seeds, if costs are random, times factors, if overheads are charged; factor 1 first.
+    """
     random = bool(base.platform.perturbations) or _has_random_costs(make, base, run_time)
     chosen = range(base.seed, base.seed + (seeds if random else 1))
     factors = _SPREAD if _charges(base, 2.0) else _SPREAD[:1]
@@ -200,7 +159,7 @@ def _has_random_costs(make: Make, base: Scenario, run_time: float | None) -> boo
 
 
 def _charges(base: Scenario, factor: float) -> dict[str, object]:
-    """Return the keys by which all costs of handing out are multiplied."""
+    """Return the keys that multiply all scheduling costs and latencies by a factor."""
     execution, network = base.application.execution, base.platform.network
     keys: dict[str, object] = {}
     for name in _COSTS:
@@ -219,7 +178,7 @@ def _simulate(
     variation: Variation,
     run_time: float | None,
 ) -> tuple[float, int]:
-    """Return what a loop takes [s], and its chunks."""
+    """Return the loop time [s] and the number of chunks."""
     technique, model = pair
     changes: dict[str, object] = {
         **charged,
@@ -257,7 +216,7 @@ def facts_of(advice: Advice, record: RecordedLoop | None) -> dict[str, Any]:
 
 
 def facts_of_unknown(unknown: Unknown, record: RecordedLoop) -> dict[str, Any]:
-    """Return as plain values that a record allows no verdict; ``best`` is null."""
+    """Return a record that allows no recommendation as plain values; ``best`` is null."""
     return {
         "best": None,
         "reason": unknown.reason,
@@ -277,7 +236,7 @@ def _facts_of_record(record: RecordedLoop) -> dict[str, Any]:
 
 
 def write_unknown(place: Place, unknown: Unknown, record: RecordedLoop) -> None:
-    """Write ``advice.json`` alone into a reserved directory: that a record allows no verdict."""
+    """Write ``advice.json`` of a record that allows no recommendation."""
     write_summary(place.partial / "advice.json", facts_of_unknown(unknown, record))
 
 
@@ -318,6 +277,6 @@ def write_advice(place: Place, advice: Advice, record: RecordedLoop | None, titl
 
 
 def _shown(advice: Advice) -> list[Candidate]:
-    """Return the best ones, with today's choice and STATIC wherever they stand."""
+    """Return the best candidates, and the current one and STATIC in any case."""
     first = advice.choices[:_MOST_SHOWN]
     return [*first, *(choice for choice in (advice.now, advice.static) if choice not in first)]

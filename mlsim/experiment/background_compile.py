@@ -1,4 +1,4 @@
-"""Kernels compiled in processes beside a run."""
+"""Compile kernels in other processes while a run starts."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ _LONGEST = 300.0
 
 @contextmanager
 def compiled_beside(scenario: Scenario) -> Iterator[None]:
-    """Meanwhile have other processes compile the kernels of this scenario's loops and traces.
+    """Compile the kernels of the scenario's loops and trace in other processes while the block runs.
 
-    There are none where the kernels are on disk, on a machine of one core, or in a process that is itself one
-    of several.
+    Nothing is started if the kernels are on disk, on a single core, or in a child process.
     """
     rooms = list(_missing(scenario)) if _may_start() else []
     started = {room: process for room in rooms if (process := _start(room, scenario)) is not None}
@@ -61,7 +60,7 @@ def _may_start() -> bool:
 
 
 def _missing(scenario: Scenario) -> Iterator[str]:
-    """Yield the rooms to compile."""
+    """Yield the rooms whose kernels are not on disk."""
     application = scenario.application
     model = application.execution.model
     if application.model is not ApplicationModel.LOOP or not isinstance(model, ExecutionModel):
@@ -76,7 +75,7 @@ def _missing(scenario: Scenario) -> Iterator[str]:
 
 
 def _start(room: str, scenario: Scenario) -> Process[bytes] | None:
-    """Start a process that compiles a room; None if there can be none."""
+    """Start a process that compiles a room; None if it cannot be started."""
     try:
         process = start(_command(room, scenario), out=DEVNULL, err=DEVNULL)
     except OSError:
@@ -86,7 +85,7 @@ def _start(room: str, scenario: Scenario) -> Process[bytes] | None:
 
 
 def _command(room: str, scenario: Scenario) -> list[str]:
-    """Return what compiles a room."""
+    """Return the command that compiles a room."""
     return python(_CODE, room, json.dumps(_small(scenario)))
 
 
@@ -122,7 +121,7 @@ def _small(scenario: Scenario) -> dict[str, Any]:
 
 
 def compile_room(room: str, small: dict[str, Any]) -> None:
-    """Compile a room, with a scenario as :func:`_small` gives it, in the process that was started for it."""
+    """Compile the kernels of a room by running a scenario of :func:`_small`."""
     scenario = from_mapping(small)
     if room == "application":
         from mlsim.cosim.single_loop import simulate_loop
@@ -133,7 +132,7 @@ def compile_room(room: str, small: dict[str, Any]) -> None:
 
 
 def _write_imagined(scenario: Scenario) -> None:
-    """Write the trace of a loop with one chunk on each PE."""
+    """Write the trace of an imaginary loop with one chunk per PE."""
     from mlsim.application.application_simulator import records_alone
     from mlsim.application.loop_outcome import LoopOutcome
     from mlsim.application.loop_recorder import LoopRecorder

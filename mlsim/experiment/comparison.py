@@ -90,7 +90,7 @@ class RunComparison:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What makes runs less comparable than they look, one sentence each."""
+        """Reasons why the runs are less comparable than they look, one sentence each."""
         notes = [f"{run.note}." for run in self.runs if run.note]
         for run, pair in zip(self.runs[1:], self.pairs, strict=True):
             if not pair["same_workload"]:
@@ -150,10 +150,7 @@ class RunComparison:
     def write(self, directory: str | Path) -> None:
         """Write ``comparison.json``, ``table.csv``, ``jobs-1.parquet`` … with paired jobs, and the pictures.
 
-        Parameters
-        ----------
-        directory
-            Must not exist.
+        The directory must not exist.
         """
         from mlsim.experiment.result_directories import complete_or_gone
         from mlsim.experiment.run_directory import write_json
@@ -177,9 +174,9 @@ class RunComparison:
 
     def _repr_html_(self) -> str:
         """Show the tables in a notebook."""
-        from mlsim.experiment.result import html_of_comparison
+        from mlsim.experiment.notebook_support import comparison_html
 
-        return html_of_comparison(self)
+        return comparison_html(self.labels, self.metrics, self.tolerance, self.differences)
 
 
 def _workload_note(first: str, other: str, pair: dict[str, Any]) -> str:

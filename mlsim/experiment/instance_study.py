@@ -1,4 +1,4 @@
-"""Instances of CP dispatchers solved again by processes."""
+"""Solve recorded instances of CP dispatchers again, in several processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlsim.batch.cp.instance_replay import Replayed, instance_in, read_lines, so
 from mlsim.batch.cp.planners.planner import Solve
 from mlsim.batch.cp.solver.cp_solve import Status
 from mlsim.errors import OutputError
-from mlsim.experiment.study.local_executors import cores
+from mlsim.experiment.study.study_executors import cores
 from mlsim.experiment.study.study_plan import tool
 from mlsim.experiment.study.study_store import Entries, Memory, Store, disk_error, locked
 from mlsim.scenario import CpConfig, Dispatcher
@@ -23,7 +23,7 @@ from mlsim.scenario import CpConfig, Dispatcher
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """One instance to be solved by one dispatcher; can be sent to another process."""
+    """One instance and the dispatcher that solves it; sent to worker processes."""
 
     key: str
     number: int
@@ -44,33 +44,11 @@ def replay_instances(
     store: Path | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Replayed]:
-    """Solve the instances of a file with each of some dispatchers.
+    """Solve each instance of a file from ``mlsim cp dump`` with each dispatcher; in this order.
 
-    Parameters
-    ----------
-    file
-        What ``mlsim cp dump`` wrote.
-    dispatchers, config, seed
-        Who solves, with what options, and the seed of the solver.
-    jobs
-        How many processes; None: as many as there are cores. With one, all is done in this process: times
-        of solves side by side are those of a machine that does other work.
-    store
-        A directory that keeps each solve. What it has is not done again.
-    progress
-        Called with how many solves there are, whenever one is done.
-
-    Returns
-    -------
-    list of Replayed
-        In order of instances, then dispatchers.
-
-    Raises
-    ------
-    InputError
-        If the file is no file of instances, or the store is another's.
-    OutputError
-        If a solve cannot be kept, or a process ends; what was kept stays.
+    With one job everything runs in this process, as solve times of concurrent processes disturb each other.
+    ``store`` is a directory that keeps every solve: what it has is not solved again. ``progress`` is called
+    with the number of finished solves. A killed process raises an OutputError; stored solves remain.
     """
     kept = None if store is None else Store.open(store, "cp replay", "instances")
     with nullcontext() if kept is None else locked(kept):
@@ -93,7 +71,7 @@ def _orders(file: Path, dispatchers: Sequence[Dispatcher], config: CpConfig, see
 
 
 def _rows(orders: Iterator[_Order], kept: Entries, jobs: int, store: Path | None) -> Iterator[Replayed]:
-    """Yield all solves as they are there: those that were kept, and those that are done now."""
+    """Yield all solves as they become available: stored ones, and those that are solved now."""
 
     def keep(order: _Order, content: dict[str, Any]) -> Replayed:
         try:
@@ -115,7 +93,7 @@ def _rows(orders: Iterator[_Order], kept: Entries, jobs: int, store: Path | None
 
 
 class _Missing:
-    """The orders of which nothing is kept; the others are put aside."""
+    """Iterates over the orders that are not stored yet, and collects the rows of the others."""
 
     def __init__(self, orders: Iterator[_Order], kept: Entries) -> None:
         self._orders, self._kept = orders, kept
@@ -130,13 +108,13 @@ class _Missing:
                 self._there.append(_row(order, content))
 
     def there(self) -> list[Replayed]:
-        """Return those that were kept and have been passed since the last call."""
+        """Return the stored rows that were passed since the last call."""
         there, self._there = self._there, []
         return there
 
 
 def _side_by_side(orders: Iterator[_Order], jobs: int) -> Iterator[tuple[_Order, dict[str, Any]]]:
-    """Yield what is solved, as it is there; each process holds one order, so that no file is held whole."""
+    """Yield solves as they finish; each process holds one order, so that the file is never held whole."""
     busy: dict[Helper, _Order] = {}
     idle: list[Helper] = []
     try:
@@ -163,7 +141,7 @@ def _started() -> Helper:
 
 
 def _done(helper: Helper, busy: dict[Helper, _Order], idle: list[Helper]) -> tuple[_Order, dict[str, Any]]:
-    """Return what a helper has done, which may do something else then."""
+    """Return the answer of a helper, which is idle then."""
     try:
         content = helper.receive()
     except HelperEndedError as error:
@@ -176,7 +154,7 @@ def _done(helper: Helper, busy: dict[Helper, _Order], idle: list[Helper]) -> tup
 
 
 def _solve(order: _Order) -> dict[str, Any]:
-    """Solve one instance, and return what is kept of it."""
+    """Solve one instance; return the content to be stored."""
     instance = instance_in(order.line, order.place)
     row = solve_one(order.number, instance, order.dispatcher, order.config, order.seed)
     return {"solve": asdict(row.solve), "wrong": list(row.wrong)}

@@ -1,4 +1,4 @@
-"""Loops alone, for one or many techniques and models, on a machine in a few words."""
+"""Single loops, for one or many techniques and models, on a machine described in a few words."""
 
 from __future__ import annotations
 
@@ -92,25 +92,25 @@ class LoopResult:
 
     def _repr_html_(self) -> str:
         """Show the metrics in a notebook."""
-        from mlsim.experiment.result import html_of_loop
+        from mlsim.experiment.notebook_support import loop_html
 
-        return html_of_loop(self)
+        return loop_html(self.facts)
 
 
 def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
-    """Read a loop from a scenario file, whose other sections are left aside.
+    """Read a loop from a scenario file; sections that a loop does not use are ignored.
 
     Parameters
     ----------
     path
-        A scenario file; it may lack the sections that a loop alone does not read.
+        A scenario file; it may lack ``workload``, ``batch`` and ``coordination``.
     overrides
         As for :func:`mlsim.load`.
 
     Raises
     ------
     InputError
-        As for :func:`mlsim.load`; also for an override of a section that is not read.
+        As for :func:`mlsim.load`; also for an override of an ignored section.
     """
     return _checked(load(path, _as_loop(overrides)))
 
@@ -141,7 +141,7 @@ def _as_loop(overrides: Mapping[str, object] | None) -> dict[str, object]:
 
 
 def _checked(scenario: Scenario) -> Scenario:
-    """Refuse keys of a file that a loop alone would ignore without a message."""
+    """Refuse keys of a file that a single loop would silently ignore."""
     for key, reason in _REFUSED.items():
         section, name = key.split(".")
         if getattr(getattr(scenario, section), name):
@@ -167,12 +167,9 @@ def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:
 
 
 def choices(techniques: Sequence[str], models: Sequence[str]) -> list[dict[str, object]]:
-    """Return the overrides of every combination of techniques and models; without names, those of the file.
+    """Return the overrides of every combination of techniques and models, as words of a scenario file.
 
-    Parameters
-    ----------
-    techniques, models
-        Words of a scenario file.
+    An empty list keeps the choice of the file.
     """
     keys = {"application.technique": techniques, "application.execution.model": models}
     named = {key: words for key, words in keys.items() if words}
@@ -224,7 +221,7 @@ def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool 
 
 
 def write_loop(place: Place, directory: Path, result: LoopResult) -> None:
-    """Write a loop into a directory, as ``mlsim loop`` does; its chunks are those that were kept."""
+    """Write the directory of a loop, as ``mlsim loop`` does, with the chunks that were kept."""
     _write(place, directory, result, chunks=True)
 
 

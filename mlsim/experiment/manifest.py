@@ -26,15 +26,7 @@ _MOST_BYTES = 64_000_000
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is wrong with a directory of results.
-
-    Attributes
-    ----------
-    whole
-        How many files are as they were written.
-    damaged, missing, foreign
-        Paths in the directory; foreign: not of the run.
-    """
+    """The files of a directory of results, checked against their checksums; foreign: not of the run."""
 
     whole: int
     damaged: tuple[str, ...]
@@ -60,13 +52,7 @@ def write_summary(path: Path, summary: dict[str, Any]) -> None:
 
 
 def write_manifest(directory: Path) -> None:
-    """Write the manifest of all that is in a directory; anew if there is one.
-
-    Raises
-    ------
-    DamagedError
-        If there is a ``summary.json`` that is none.
-    """
+    """Write the checksums of all files of a directory; raise DamagedError if its ``summary.json`` is none."""
     files = {name: _checksum(directory / name) for name in _files(directory) if name != MANIFEST}
     content: dict[str, Any] = {"schema_version": _VERSION, "algorithm": _ALGORITHM, "files": files}
     content["checksum"] = _digest(json_text(content))
@@ -75,13 +61,7 @@ def write_manifest(directory: Path) -> None:
 
 
 def verify(directory: Path) -> Findings:
-    """Compare every file of a directory with its manifest.
-
-    Raises
-    ------
-    InputError
-        If there is no manifest, or it is damaged itself.
-    """
+    """Compare every file of a directory with its manifest."""
     recorded = _recorded(directory)
     if recorded is None:
         raise InputError(f"{directory / MANIFEST}: is missing, so its files cannot be verified")
@@ -104,26 +84,10 @@ def verify(directory: Path) -> Findings:
 
 
 def check_read(directory: Path, leaving: Collection[str] = (), scenario: str = "scenario.yaml") -> str:
-    """Verify the files of a run that are about to be read, and no others: summary, scenario and tables.
+    """Verify the files of a run that are about to be read: summary, scenario and tables not in ``leaving``.
 
-    Parameters
-    ----------
-    directory
-        Of the run.
-    leaving
-        Tables that are not read.
-    scenario
-        The file of the scenario; a loop alone has ``loop.yaml``.
-
-    Returns
-    -------
-    str
-        A note for the user if nothing could be verified; empty otherwise.
-
-    Raises
-    ------
-    InputError
-        If one is not what the run wrote, is missing, or is not of the run.
+    Returns a note for the user if nothing could be verified, else "". Raises InputError if a file is damaged,
+    missing, or not of the run.
     """
     recorded = _recorded(directory)
     if recorded is None:
@@ -261,17 +225,10 @@ _ENDED = ("Z", "X")
 
 
 class Owner(NamedTuple):
-    """A process.
+    """A process that may still run: machine, boot, PID namespace (containers have their own), PID and start.
 
-    Attributes
-    ----------
-    host
-        Name of its machine, for messages.
-    machine, boot, space
-        Fingerprints of the machine, of its last start, and of the name space of process numbers (containers
-        have their own).
-    pid, start
-        Its number, and when it began, in ticks since the machine's start; 0 where that is unknown.
+    ``machine``, ``boot`` and ``space`` are fingerprints; ``start`` is in ticks since the machine's boot, 0 if
+    unknown; ``host`` is for messages.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""A loop as a run has recorded it."""
+"""A loop reconstructed from the chunks that a run has recorded."""
 
 from __future__ import annotations
 
@@ -34,24 +34,18 @@ _NETWORK = ("bandwidth", "latency", "intra_node_latency")
 
 @dataclass(frozen=True)
 class RecordedLoop:
-    """A loop that was recorded.
+    """A recorded loop: its scenario without costs, and the costs derived from its chunks.
 
     Attributes
     ----------
-    content
-        The loop as a scenario, but for its costs, which are ``costs``.
     costs
-        float64[N]: what each iteration costs [s on a PE of the reference speed].
-    technique, model
-        By which it was executed.
+        float64[N]: cost of each iteration [s on a PE of the reference speed].
     t_loop
-        What it took [s], the mean of its time steps.
-    chunks
-        How many chunks it had.
-    parts, pes
-        Chunks that begin at different iterations, and PEs.
+        Loop time [s], the mean of its time steps.
+    parts
+        Number of chunks that begin at different iterations.
     measured
-        Whether real ranks executed it.
+        Whether real ranks executed the loop.
     overhead
         Median time from a request to the start of the chunk [s].
     """
@@ -73,19 +67,9 @@ _ITERATION = 48
 
 
 def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
-    """Read the loop of a job from a run's directory, simulated or real, that has chunks.
+    """Read the loop of a job from the directory of a run, simulated or real, that has chunks.
 
-    Parameters
-    ----------
-    directory
-        Of the run.
-    job
-        Identifier of the job; None where there is one loop alone.
-
-    Raises
-    ------
-    InputError
-        If there is no such loop, its chunks were not kept, or something cannot be read.
+    ``job`` is a job id; None if the run has only one loop.
     """
     file = "loop.yaml" if is_file(directory / "loop.yaml") else "scenario.yaml"
     check_read(directory, scenario=file)
@@ -130,7 +114,7 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
 
 
 def _check_scenario(path: Path, scenario: Mapping[str, Any]) -> None:
-    """Check those keys of a stored scenario that nothing checks after this."""
+    """Check the keys of a stored scenario that nothing else checks later."""
     for key, (allowed, fits) in _READ.items():
         value: Any = scenario
         for name in key.split("."):
@@ -159,7 +143,7 @@ _READ: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 
 @dataclass(frozen=True)
 class Unknown:
-    """Why a record allows no verdict, and what to do instead."""
+    """The reason why a record allows no recommendation, and an alternative."""
 
     reason: str
     instead: str
@@ -168,8 +152,8 @@ class Unknown:
 def unknown_of(record: RecordedLoop, source: Path) -> Unknown | None:
     """Return why a record allows no verdict on other techniques; None if it does.
 
-    The time of a chunk is shared evenly by its iterations. With few chunks per PE, the imbalance that another
-    technique would meet is hidden in them, and all techniques but the recorded one look better than they are.
+    The time of a chunk is divided evenly among its iterations. With few chunks per PE, this hides the
+    imbalance that another technique would meet, and all techniques but the recorded one look too good.
     """
     if record.parts >= LEAST_CHUNKS * record.pes:
         return None
@@ -196,7 +180,7 @@ def unknown_of(record: RecordedLoop, source: Path) -> Unknown | None:
 
 @contextmanager
 def maker_of(record: RecordedLoop) -> Iterator[Callable[[Mapping[str, object]], Scenario]]:
-    """Give, for the block, what makes the loop with some keys changed; its costs are in a file meanwhile."""
+    """Yield a function that builds the loop with some keys changed; its costs are in a temporary file."""
     with TemporaryDirectory(prefix="mlsim-") as directory:
         path = Path(directory) / "costs.npy"
         np.save(path, record.costs)
@@ -206,7 +190,7 @@ def maker_of(record: RecordedLoop) -> Iterator[Callable[[Mapping[str, object]], 
 
 
 def _row_of(directory: Path, records: Records, job: int | None) -> int:
-    """Return the row of the job whose loop is meant."""
+    """Return the row of the job whose loop is requested."""
     with_loops = records.loops.job
     if not len(with_loops):
         raise InputError(f"{directory}: no job of it executed a loop")
@@ -257,7 +241,10 @@ def _costs(path: Path, chunks: Chunks, speed: Floats) -> Floats:
 def _content(
     scenario: Mapping[str, Any], records: Records, cores: Ints, speed: Floats, waits: Waits | None
 ) -> dict[str, Any]:
-    """Return the loop alone, on the nodes that the job had; ``waits``: of real chunks' requests."""
+    """Return the scenario of the loop on the nodes that its job had.
+
+    ``waits``: of the requests of real chunks.
+    """
     application = {key: value for key, value in scenario["application"].items() if key not in _OF_THE_RUN}
     platform: dict[str, Any] = {"nodes": _groups(cores, speed), "reference_speed": "1 GFLOP/s"}
     network = scenario["platform"].get("network") or {}

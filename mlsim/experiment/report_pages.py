@@ -37,25 +37,11 @@ def make_page(
     most_chunks: int = 300_000,
     tolerance: float = 0.01,
 ) -> str:
-    """Return the page on runs, loops and studies as text.
+    """Return the report page on runs, loops and studies as text.
 
-    Parameters
-    ----------
-    paths
-        Directories of runs, of loops (``mlsim loop``), of studies, or of directories of runs.
-    labels
-        Names for the runs; by default those of their directories.
-    most_runs
-        So many are shown in full; further ones are compared alone.
-    most_chunks
-        So many chunks of each run go into the page: those of the jobs whose PEs lost most time.
-    tolerance
-        Share of the first run's value up to which another is not called better or worse.
-
-    Raises
-    ------
-    InputError
-        If a directory holds none, something of it is damaged, or names do not fit.
+    Runs beyond ``most_runs`` appear only in the comparison. Of each run at most ``most_chunks`` chunks are
+    included: those of the jobs whose PEs lost the most time. Differences up to ``tolerance``, a share of the
+    first run's value, are not marked.
     """
     from mlsim import __version__
     from mlsim.analysis.page import page_text
@@ -134,16 +120,9 @@ def _scenario_file(directory: Path) -> Path:
 
 
 def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None = None) -> PageLoops:
-    """Read chunks and PEs of some jobs of a run, in their last attempts.
+    """Read at most ``most_chunks`` chunks, and the PEs, of jobs of a run in their last attempts.
 
-    Parameters
-    ----------
-    stored
-        The run.
-    most_chunks
-        How many chunks at most.
-    jobs
-        Rows of the jobs; by default those whose PEs lost most time.
+    Without ``jobs`` (rows), the jobs whose PEs lost the most time are read.
     """
     import numpy as np
 
@@ -166,13 +145,7 @@ def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None =
 
 
 def read_loop_or_run(directory: Path, label: str) -> StoredRun:
-    """Read a run of jobs, or a loop alone (``mlsim loop``) as a run of one job.
-
-    Raises
-    ------
-    InputError
-        As of :func:`mlsim.experiment.stored_runs.read_run`.
-    """
+    """Read a run of jobs, or a single loop (``mlsim loop``) as a run of one job."""
     summary = read_summary(directory / _SUMMARY)
     if "jobs" in summary or not is_file(directory / _JOBS):
         return read_run(directory, label)
@@ -194,21 +167,9 @@ def read_loop_or_run(directory: Path, label: str) -> StoredRun:
 def read_for_plot(
     paths: Sequence[str | Path], labels: Sequence[str] | None, *, of_loops: bool, job: int | None = None
 ) -> dict[str, Records]:
-    """Read runs for a figure: their records by name, with chunks and PEs of one loop where it is of loops.
+    """Read the records of runs for a figure, by name; with chunks and PEs of one loop if ``of_loops``.
 
-    Parameters
-    ----------
-    paths, labels
-        As of :func:`make_page`.
-    of_loops
-        Whether chunks and PEs are wanted.
-    job
-        Identifier of the job whose loop is wanted; by default that whose PEs lost most time.
-
-    Raises
-    ------
-    InputError
-        If a directory holds no run, has no chunks of the job, or no such job.
+    ``job`` is the id of the job whose loop is read; by default the job whose PEs lost the most time.
     """
     _, directories = _found(paths)
     if not directories:

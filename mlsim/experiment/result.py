@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import io
-from base64 import b64encode
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from mlsim._files import read_bytes
 from mlsim.record import Records
 from mlsim.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas
     import polars as pl
-    from rich.console import RenderableType
-
-    from mlsim.experiment.comparison import RunComparison
-    from mlsim.experiment.loops import LoopResult
 
 
 @dataclass(frozen=True)
@@ -149,7 +141,7 @@ class Result:
         InputError
             If there is no such table, or pandas or pyarrow is not installed.
         """
-        from mlsim.experiment.pandas_compat import to_pandas
+        from mlsim.experiment.notebook_support import to_pandas
 
         return to_pandas(self.table(name))
 
@@ -179,64 +171,12 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Show the summary and the utilization in a notebook."""
-        return html_of_run(self)
+        from mlsim.experiment.notebook_support import run_html
+
+        return run_html(self.summary, self.records, self.scenario.name)
 
 
 def technique_of(scenario: Scenario) -> str | None:
     """Name the loop technique of a scenario; None if its jobs execute no loops."""
     application = scenario.application
     return str(application.technique) if application.model.value == "loop" else None
-
-
-_COLUMNS = 100
-_TEXT = '<pre style="white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace">{code}</pre>'
-
-
-def html_of_run(result: Result) -> str:
-    """Return the summary of a run, as the command line prints it, and its utilization over time."""
-    from mlsim.analysis import summary_table
-
-    return _html_of(summary_table(result.summary)) + _picture(result)
-
-
-def html_of_loop(result: LoopResult) -> str:
-    """Return the metrics of a loop, as the command line prints them."""
-    from mlsim.analysis.single_loops import loop_table
-
-    return _html_of(loop_table([result.facts]))
-
-
-def html_of_comparison(comparison: RunComparison) -> str:
-    """Return the tables of a comparison, as the command line prints them."""
-    from rich.console import Group
-
-    from mlsim.analysis.run_comparison import comparison_table, differences_table
-
-    labels = comparison.labels
-    parts = [comparison_table(labels, comparison.metrics, comparison.tolerance)]
-    if comparison.differences:
-        parts.insert(0, differences_table(labels, comparison.differences))
-    return _html_of(Group(*parts))
-
-
-def _html_of(shown: RenderableType) -> str:
-    from rich.console import Console
-
-    console = Console(record=True, file=io.StringIO(), width=_COLUMNS)
-    console.print(shown)
-    return console.export_html(inline_styles=True, code_format=_TEXT)
-
-
-def _picture(result: Result) -> str:
-    """Return the picture of the utilization, inside the page; nothing where no job ran."""
-    if not len(result.records.occupancy.job):
-        return ""
-    from mlsim import _matplotlib
-
-    _matplotlib.load()
-    from mlsim.analysis.plots import draw_utilization
-
-    with TemporaryDirectory(prefix="mlsim-") as directory:
-        path = draw_utilization(Path(directory, "utilization.png"), result.records, result.scenario.name)
-        data = b64encode(read_bytes(path)).decode()
-    return f'<img alt="utilization over time" style="max-width:100%" src="data:image/png;base64,{data}">'

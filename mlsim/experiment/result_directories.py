@@ -1,4 +1,4 @@
-"""Directories of results: reserved before the work begins, and complete or absent."""
+"""Directories of results: reserved before the simulation starts, and complete or absent."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ from mlsim.experiment.manifest import Owner, write_manifest
 
 
 def are_there() -> bool:
-    """Whether this system has them: Windows has others."""
+    """Whether this system has file locks of POSIX; Windows has not."""
     return importlib.util.find_spec("fcntl") is not None
 
 
 def take(descriptor: int, *, shared: bool = False) -> None:
-    """Take the lock of an open file at once.
+    """Lock an open file without waiting.
 
-    Raises
-    ------
-    OSError
-        If another process has it (EWOULDBLOCK), or there are no such locks here (ENOTSUP).
+    Raise OSError EWOULDBLOCK if another process has the lock, else ENOTSUP.
     """
     if not are_there():
         raise OSError(errno.ENOTSUP, "no locks of files here")
@@ -55,7 +52,7 @@ _log = logging.getLogger("mlsim")
 
 
 class KeptError(OutputError):
-    """Not all is as it was asked for, but results are kept; the message says where, and what is missing."""
+    """The results are kept, but not all as requested; the message says where, and what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +73,11 @@ class Place:
     Attributes
     ----------
     partial
-        Where to write.
+        The hidden directory to write to.
     directory
-        What it is going to be called; once it is kept, what it is called.
+        The intended name; after :meth:`keep` the final name.
     missing
-        What could not be written, and why, by path in the directory.
+        Files that could not be written, with the reason, by path in the directory.
     """
 
     def __init__(self, out: Path | NextFree, directory: Path, partial: Path, made: list[Path]) -> None:
@@ -95,7 +92,7 @@ class Place:
 
     @contextmanager
     def extra(self, path: Path) -> Iterator[Path]:
-        """Write something that the rest can do without, such as a picture: if it fails, all else is kept."""
+        """Write an optional file, such as a picture; if that fails, all other files are kept."""
         try:
             yield path
         except (StoppedError, KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -107,20 +104,10 @@ class Place:
             self.missing[path.relative_to(self.partial).as_posix()] = kind + reason
 
     def keep(self, *, manifest: bool = True) -> None:
-        """Rename the finished directory to its own name.
+        """Rename the finished directory to its final name, by default with checksums of its files.
 
-        Parameters
-        ----------
-        manifest
-            Whether checksums of the files are written; pictures alone need none.
-
-        Raises
-        ------
-        KeptError
-            If the name was taken in the meantime, and the directory has another one; or if something is
-            missing.
-        OSError
-            If it cannot be written.
+        Raises KeptError if the name is taken meanwhile, so that the directory gets another one, or if a file
+        is missing; OSError if it cannot be written.
         """
         if manifest:
             write_manifest(self.partial)
@@ -172,14 +159,10 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def reserved(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Place]:
-    """Reserve a directory while the block runs; it is gone afterwards unless the block keeps it.
+    """Reserve a directory while the block runs; it is removed afterwards unless the block keeps it.
 
-    Parameters are those of :func:`complete_or_gone`.
-
-    Raises
-    ------
-    InputError
-        If there is one already, another process is writing it, or it cannot be written.
+    Raises InputError if the directory exists, another process is writing it, or it cannot be written; see
+    :func:`complete_or_gone`.
     """
     place = _reserve(out if isinstance(out, NextFree) else Path(out), done)
     try:
@@ -191,21 +174,10 @@ def reserved(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Plac
 
 @contextmanager
 def complete_or_gone(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Place]:
-    """Reserve a directory, and keep it when the block has ended well.
+    """Reserve a directory, and keep it if the block succeeds.
 
-    Parameters
-    ----------
-    out
-        Which.
-    done
-        Whether the work is done already, so that a directory in the way is no reason to lose it.
-
-    Raises
-    ------
-    InputError
-        As for :func:`reserved`.
-    OutputError
-        If it cannot be written; nothing is left then, unless the message says where.
+    With ``done`` the simulation has been done already, so that an existing directory is no reason to lose it.
+    Raises OutputError if it cannot be written; nothing is left then, unless the message says where.
     """
     with reserved(out, done=done) as place, writing(place.directory, place.partial):
         yield place
@@ -213,19 +185,10 @@ def complete_or_gone(out: str | Path | NextFree, *, done: bool = False) -> Itera
 
 
 def write_and_keep(place: Place, write: Callable[[Place], None]) -> None:
-    """Write and keep what is finished; where that fails, in the directory of temporary files.
+    """Write and keep finished results; if that fails, in the directory of temporary files.
 
-    Parameters
-    ----------
-    place
-        Where.
-    write
-        Writes everything into the place it is given; it may be called twice.
-
-    Raises
-    ------
-    OutputError
-        If not all could be written there; the message says what was kept, and where.
+    ``write`` writes everything into the place that it is given; it may be called twice. Raises OutputError if
+    not all could be written there; the message says what is kept, and where.
     """
     try:
         with writing(place.directory, place.partial):
@@ -255,15 +218,7 @@ def _written_elsewhere(out: NextFree, write: Callable[[Place], None]) -> str:
 
 @contextmanager
 def writing(directory: Path, partial: Path | None = None) -> Iterator[None]:
-    """Turn failures to write into errors that say that nothing was kept, and name what was to be there.
-
-    Parameters
-    ----------
-    directory
-        Of the results.
-    partial
-        Where they are written meanwhile.
-    """
+    """Raise failures to write as errors that say that nothing was kept, and name the intended directory."""
     try:
         yield
     except KeptError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlsim.experiment.loops import LEFT_ASIDE
 from mlsim.experiment.study.axes import ALL_WEEKS, SAMPLES, SCALES
-from mlsim.experiment.study.search.search_file import NOT_WITH_SEARCH, search_schema
+from mlsim.experiment.study.search_file import NOT_WITH_SEARCH, search_schema
 from mlsim.experiment.study.study_file import KEYS
 from mlsim.experiment.study.study_model import FORMATS, PICTURE_KEYS
 from mlsim.experiment.study.study_store import KEEP

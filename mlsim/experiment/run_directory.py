@@ -49,20 +49,8 @@ def write_trace(
 ) -> None:
     """Write the OTF2 trace of records, at the level that their scenario asks for.
 
-    Parameters
-    ----------
-    directory
-        Where to.
-    records
-        What happened.
-    scenario
-        What was simulated.
-    workload_name
-        The file of jobs; empty where there is none.
-    exclusive_nodes
-        Whether a node has one job at a time.
-    ranks
-        Of a real run.
+    ``workload_name`` is empty if there is no file of jobs; with ``exclusive_nodes`` a node has one job at a
+    time; ``ranks`` are those of a real run.
     """
     from mlsim.record.otf2 import Level, Selection, write_otf2
 
@@ -104,7 +92,7 @@ _TOGETHER = {
 
 
 def service_of(scenario: Scenario) -> Service:
-    """Return how the PEs of a scenario's loops get their chunks."""
+    """Return how the PEs of a scenario's loops obtain their chunks."""
     from mlsim.application.user_model import properties_of_model
     from mlsim.record.otf2 import Service
 
@@ -130,36 +118,13 @@ WRITERS: Final = Family(
 
 
 def check_writers(scenario: Scenario, execute: bool = True) -> None:
-    """Check the writers that a scenario names.
-
-    Parameters
-    ----------
-    scenario
-        Which.
-    execute
-        Whether each is made; otherwise no code of theirs is executed.
-
-    Raises
-    ------
-    InputError
-        If one cannot be found, made or used.
-    """
+    """Check the user-defined writers of a scenario; without ``execute`` none of their code is executed."""
     for name in located_writers(scenario):
         check_plugin(WRITERS, name, execute, entry_points)
 
 
 def write_by_user(place: Place, directory: Path, result: Result) -> None:
-    """Have every writer of the scenario write; if one fails, all the rest is kept.
-
-    Parameters
-    ----------
-    place
-        Notes what could not be written.
-    directory
-        The run's; each writer gets one in it, which has its name.
-    result
-        The run.
-    """
+    """Call every user-defined writer, each with a directory of its own; if one fails, all others are kept."""
     for own, title, write in _writers(result.scenario):
         with place.extra(directory / own) as path:
             path.mkdir()
@@ -170,7 +135,7 @@ def write_by_user(place: Place, directory: Path, result: Result) -> None:
 
 
 def _writers(scenario: Scenario) -> Iterator[tuple[str, str, Callable[..., Any]]]:
-    """Yield each writer's directory, what messages call it, and what is to be called."""
+    """Yield each writer's directory, its name in messages, and its function."""
     taken: dict[str, int] = {"trace": 1}
     for name in located_writers(scenario):
         file = user_function(name)
@@ -184,13 +149,7 @@ _LIBRARIES = ("matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pyd
 
 
 def check_needs(scenario: Scenario) -> None:
-    """Look, before any work is done, whether there is what writing a run takes: libraries, writers.
-
-    Raises
-    ------
-    InputError
-        If one is missing or does not work; the message names the key that asks for it.
-    """
+    """Check, before the simulation, that the libraries and writers that the output needs are usable."""
     output = scenario.output
     if output.pictures and find_spec("matplotlib") is None:
         raise InputError(
@@ -208,7 +167,7 @@ def check_needs(scenario: Scenario) -> None:
 
 
 def write_start(directory: Path, scenario: Scenario) -> None:
-    """Write what is known before a run begins; a directory that cannot be written shows at once."""
+    """Write scenario and versions before a run starts; a directory that cannot be written fails at once."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "scenario.yaml").write_text(_text_of(scenario), encoding="utf-8")
     if scenario.jobs_file is not None:
@@ -217,9 +176,9 @@ def write_start(directory: Path, scenario: Scenario) -> None:
 
 
 def _text_of(scenario: Scenario) -> str:
-    """Return the text of a scenario file; jobs that were given as a table are beside it.
+    """Return the text of a scenario file; a workload that was passed as a table is beside it.
 
-    A run writes it when it begins and when it ends; the last text is kept, as making it takes long.
+    A run writes it at its start and at its end. The last text is cached, as making it takes long.
     """
     if not _written or _written[0]() is not scenario:
         given = scenario
@@ -241,20 +200,10 @@ def write_files(
     before_summary: Callable[[], None] | None = None,
     ranks: Ranks | None = None,
 ) -> None:
-    """Write everything a run leaves; if a picture or the trace fails, all the rest.
+    """Write all files of a run; a picture or trace that fails is noted in ``place``, and the rest is kept.
 
-    Parameters
-    ----------
-    place
-        Notes what could not be written.
-    directory
-        Where: the place's, or one in it. It is made.
-    result
-        The run.
-    before_summary
-        Called when all but the summary is written, so that the summary can hold the time it took.
-    ranks
-        Of a real run, for its trace.
+    ``before_summary`` is called when all files but the summary are written, so that the summary can contain
+    the time that this took. ``ranks`` are those of a real run, for its trace.
     """
     from mlsim.record.table_writer import write_tables
 
@@ -273,12 +222,12 @@ def write_files(
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a dictionary of plain values; there must be no NaN in it."""
+    """Write a dictionary of plain values without NaN."""
     path.write_text(json_text(content), encoding="utf-8")
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, mlsim and its libraries; "unknown" where there is none."""
+    """Return the versions of Python, mlsim and its libraries; "unknown" without metadata."""
     found = {"python": platform.python_version(), "mlsim": __version__}
     return found | {name: _version(name) for name in _LIBRARIES}
 
@@ -305,14 +254,14 @@ def _draw(place: Place, directory: Path, result: Result) -> None:
 
 
 def _tidy(records: Records) -> None:
-    """Free memory of the last step that the next one does not need."""
+    """Free the memory of the last step that the next one does not need."""
     let_go_of_table(records.jobs)
     let_go_of_table(records.occupancy)
     give_back(is_large(records))
 
 
 def _is_worth_drawing(records: Records) -> bool:
-    """Whether there is anything in a picture; empty ones of very many jobs would take much memory."""
+    """Whether a picture would show anything; empty ones of very many jobs would take much memory."""
     return bool(len(records.occupancy.job)) or not is_long(records.jobs)
 
 

@@ -1,4 +1,4 @@
-"""Progress of a run, in a file that others read."""
+"""Progress of a run, in a file that other processes read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from mlsim._files import expanded, is_directory, is_file, named, read_json
 from mlsim.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from mlsim.experiment.runner import Progress
     from mlsim.scenario import Scenario
 
 
@@ -28,15 +28,32 @@ _MOST_BYTES = 64_000_000
 _LETTERS = {"free": ".", "held": "#", "down": "x"}
 
 
-class StateOf:
-    """Makes plain values of how far a run is, at most once a second.
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Progress of a run."""
 
-    Parameters
-    ----------
-    scenario
-        What is simulated.
-    at_once
-        Whether the first state is due when it comes, and not after a second.
+    time: float
+    """Simulated seconds."""
+    done: int
+    """Jobs that have ended."""
+    total: int
+    """Jobs of the workload."""
+    waiting: int
+    """Jobs in the queue."""
+    running: int = 0
+    """Jobs that run."""
+    free_units: int = 0
+    """Nodes or cores that no job holds: what the dispatcher counts."""
+    nodes: Callable[[], str] = str
+    """Gives a letter a node, if called before the run goes on: ``.`` free, ``x`` out of use, ``#`` held."""
+    messages: Callable[[], list[dict[str, Any]]] = list
+    """Gives the last coordination messages, the latest last, if called before the run goes on."""
+
+
+class StateOf:
+    """Converts the progress of a run to plain values, at most once per second.
+
+    With ``at_once`` the first state is due immediately, otherwise after a second.
     """
 
     def __init__(self, scenario: Scenario, *, at_once: bool = True) -> None:
@@ -94,13 +111,9 @@ class StatusFile:
         self._writes = True
 
     def begin(self) -> None:
-        """Write that the run has begun.
+        """Write the first state.
 
-        Raises
-        ------
-        OutputError
-            If the file cannot be written. Later on that is no reason to lose a run: it is told, and no more
-            is written.
+        Raise OutputError if that fails. Later failures only warn and end the writing.
         """
         try:
             self._write({**self._state.last, "state": "running", "pid": os.getpid(), "updated": time.time()})
@@ -146,17 +159,9 @@ def status_kept(directory: Path | None, scenario: Scenario) -> Iterator[Callable
 
 
 def find_status(path: str | Path) -> Path | None:
-    """Return the file with the state of a run; None if the run has ended, or is too young to have one.
+    """Return the status file of a run; None if the run has ended or has not written one yet.
 
-    Parameters
-    ----------
-    path
-        The file itself, or the directory that the run will be in.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, and no run of that name, neither in progress nor ended.
+    ``path`` is the file itself, or the future directory of the run.
     """
     place = expanded(path)
     if is_file(place):
@@ -176,13 +181,7 @@ def find_status(path: str | Path) -> Path | None:
 
 
 def read_status(path: Path) -> dict[str, Any] | None:
-    """Return the state in a file; None if the run ended and took it away meanwhile.
-
-    Raises
-    ------
-    InputError
-        If it is no state of a run.
-    """
+    """Return the state in a file; None if the run has ended and removed it meanwhile."""
     try:
         content = read_json(path, "status", _MOST_BYTES)
     except InputError:

@@ -20,7 +20,7 @@ from mlsim.experiment.manifest import write_manifest
 from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.result_directories import NextFree, Place, reserved, write_and_keep, writing
 from mlsim.experiment.run_directory import check_needs, write_files, write_json, write_start
-from mlsim.experiment.run_status import status_kept
+from mlsim.experiment.run_status import Progress, status_kept
 from mlsim.record.table_blocks import is_large
 from mlsim.scenario import ApplicationModel, CoordinationConfig, Scenario, from_mapping, load
 
@@ -32,22 +32,10 @@ def scenario_from(
     overrides: Mapping[str, Any] | None = None,
     workload: Any = None,
 ) -> Scenario:
-    """Return the scenario that is meant.
+    """Return the scenario of a file, of a mapping shaped like one, or a scenario already loaded.
 
-    Parameters
-    ----------
-    scenario
-        A scenario file; a mapping shaped like one, whose ``workload``, or the ``path`` in it, may be a table;
-        or a scenario already loaded.
-    overrides
-        Values to set on top, by dotted key; of a file or a mapping.
-    workload
-        A table of jobs (a data frame of polars or pandas) in place of the scenario's log.
-
-    Raises
-    ------
-    InputError
-        If it is none of these, or cannot be used.
+    ``overrides`` are values by dotted key. A table of jobs, ``workload``, replaces the log of the scenario;
+    in a mapping it may also stand for ``workload`` or for its ``path``.
     """
     check_fork()
     if isinstance(scenario, Scenario):
@@ -72,7 +60,7 @@ def scenario_from(
 
 
 def _without_table(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Take a table of jobs out of a mapping; None if there is none in it."""
+    """Remove a table of jobs from a mapping; None if there is none in it."""
     section = scenario.get("workload")
     if _is_table(section):
         return {**scenario, "workload": {}}, section
@@ -87,34 +75,12 @@ def _is_table(value: object) -> bool:
 
 
 def _held(table: Any) -> HeldFile:
-    """Write a table of jobs to a file that readers of workloads read."""
-    from mlsim.experiment.pandas_compat import polars_of
+    """Write a table of jobs to a temporary file for the readers of workloads."""
+    from mlsim.experiment.notebook_support import polars_of
 
     held = HeldFile(_JOBS)
     polars_of(table).write_parquet(held.path)
     return held
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run has come."""
-
-    time: float
-    """Simulated seconds."""
-    done: int
-    """Jobs that have ended."""
-    total: int
-    """Jobs of the workload."""
-    waiting: int
-    """Jobs in the queue."""
-    running: int = 0
-    """Jobs that run."""
-    free_units: int = 0
-    """Nodes or cores that no job holds: what the dispatcher counts."""
-    nodes: Callable[[], str] = str
-    """Gives a letter a node, if called before the run goes on: ``.`` free, ``x`` out of use, ``#`` held."""
-    messages: Callable[[], list[dict[str, Any]]] = list
-    """Gives the last coordination messages, the latest last, if called before the run goes on."""
 
 
 def run(
@@ -130,19 +96,19 @@ def run(
     Parameters
     ----------
     scenario
-        A scenario file; a mapping that is shaped like one; or a scenario already loaded.
+        A scenario file; a mapping shaped like one; or a scenario already loaded.
     overrides
         Values to set on top of the file or mapping, by dotted key: ``{"batch.policy": "SAF"}``.
     workload
-        A table of jobs in place of the scenario's log: a data frame of polars, or of pandas (extra
+        A table of jobs that replaces the scenario's log: a data frame of Polars, or of pandas (extra
         ``pandas``), with the columns of a workload in Parquet. In a mapping it may also stand for the whole
-        section ``workload``, or for the ``path`` in it. A run that is written keeps it as
+        section ``workload``, or for the ``path`` in it. A run that is written stores it as
         ``workload.parquet``, which its ``scenario.yaml`` reads.
     out
-        Directory to write the run into; it must not exist, and is reserved before the simulation begins.
-        Nothing is written without it.
+        Directory of the run; it must not exist, and is reserved before the simulation starts. Without it
+        nothing is written.
     progress
-        Called now and then while the simulation goes on.
+        Called repeatedly during the simulation.
 
     Returns
     -------
@@ -152,10 +118,10 @@ def run(
     Raises
     ------
     InputError
-        If the scenario or a file it names cannot be used, or overrides come with a loaded scenario.
+        If the scenario or a file it names cannot be used, or overrides are combined with a loaded scenario.
     OutputError
-        If not all of the results can be written; the message says what was kept, and where. Nothing is left
-        half-written.
+        If not all results can be written; the message says what was kept, and where. No partial results
+        are left.
 
     Examples
     --------
@@ -190,7 +156,7 @@ def run(
 def _run(
     scenario: Scenario, began: float, place: Place | None, progress: Callable[[Progress], None] | None
 ) -> Result:
-    """Simulate, and write where it was asked for."""
+    """Simulate, and write the results if there is a place for them."""
     from mlsim import cosim
 
     with status_kept(None if place is None else place.partial, scenario) as keep:
@@ -224,7 +190,7 @@ def _run(
 
 
 def _reporter(*listeners: Callable[[Progress], None] | None) -> Any:
-    """Return what tells all who listen how far the run is; None if nobody does."""
+    """Return the function that reports progress to all listeners; None without any."""
     known = [listener for listener in listeners if listener is not None]
 
     def tell(state: Any, total: int) -> None:
@@ -245,7 +211,7 @@ def _reporter(*listeners: Callable[[Progress], None] | None) -> Any:
 
 
 def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
-    """Return measurements of the tool itself: wall-clock seconds and memory."""
+    """Return measurements of mlsim itself: wall-clock seconds and memory."""
     from mlsim._jit import compile_seconds
 
     now = time.perf_counter()
@@ -262,7 +228,7 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
 
 
 def _pass_time(outcome: Any) -> dict[str, Any]:
-    """Return the wall-clock seconds of passes; of replay only their sum, with its events."""
+    """Return the wall-clock seconds of passes; of compiled replay, only their sum with that of its events."""
     from mlsim.analysis.metrics.streamed_metrics import aggregate_values, total
 
     seconds: np.ndarray[Any, np.dtype[np.float64]] = outcome.pass_seconds
@@ -285,14 +251,7 @@ def _peak_memory_mb() -> float | None:
 class Comparison:
     """The same scenario without and with RCA.
 
-    Attributes
-    ----------
-    off, on
-        The two runs.
-    gains
-        What changed and why, as :func:`mlsim.analysis.rca_gains.explain_gains` returns it.
-    directory
-        Where they were written; None if they were not.
+    Gains are those of :func:`mlsim.analysis.rca_gains.explain_gains`.
     """
 
     off: Result

@@ -30,19 +30,10 @@ _SAID = ("scenario", "seed")
 
 
 def read_summary(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
-    """Read the summary of a run of jobs, or of loops alone, which have no ``jobs``.
+    """Read the summary of a run of jobs, or of single loops, which have no ``jobs``.
 
-    Parameters
-    ----------
-    path
-        Where it is.
-    needed
-        Dotted keys of numbers that must be there.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is of another version, or holds what no run writes; the message names the key.
+    ``needed`` are dotted keys that must be numbers. Raises InputError, naming the key, if the file cannot be
+    read, is of another version, or has values that no run writes.
     """
     from mlsim.analysis import SCHEMA_VERSION
 
@@ -137,12 +128,9 @@ class StoredRun:
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the directories of runs; a directory of runs (``--rca both`` leaves one) stands for those in it.
+    """Return the directories of runs; a directory of runs (as of ``--rca both``) stands for those in it.
 
-    Raises
-    ------
-    InputError
-        If a path holds no run; the message says what it is instead, and what to try.
+    Raises InputError if a path has no run; the message says what it is instead, and what to try.
     """
     found: list[Path] = []
     for path in map(expanded, paths):
@@ -202,19 +190,19 @@ def name_runs(directories: Sequence[Path]) -> list[str]:
 
 
 def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
-    """Read a run back.
+    """Read a run from the directory that ``mlsim run --out`` wrote.
 
     Parameters
     ----------
     directory
-        Where ``mlsim run --out`` wrote it.
+        Of the run.
     label
         Its name; by default the directory's.
 
     Raises
     ------
     InputError
-        If the directory holds no run of jobs, or something of it cannot be read.
+        If the directory has no run of jobs, or a file of it cannot be read.
     """
     from mlsim._files.parquet import check_apart
     from mlsim.record.table_reader import read_tables
@@ -301,18 +289,8 @@ def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 class RunMetrics:
     """The metrics of a run's records.
 
-    Attributes
-    ----------
-    run
-        The run.
-    summary
-        In the shape of ``summary.json``, computed anew from the records.
-    by_class
-        Jobs by class.
-    pass_times
-        Wall time of passes by queue length; empty where the run recorded none.
-    by, groups
-        What else jobs were asked to be grouped by, and the groups; None and None for nothing.
+    ``summary`` is computed anew, in the shape of ``summary.json``; ``by_class`` are jobs by class;
+    ``pass_times`` are empty if the run recorded no passes; ``groups`` are of the grouping ``by``, if any.
     """
 
     run: StoredRun
@@ -351,19 +329,9 @@ class RunMetrics:
 
 
 def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
-    """Compute the summary of a run anew from its records.
+    """Compute the summary of a run anew from its records, with a τ [s] for bounded slowdowns.
 
-    Parameters
-    ----------
-    run
-        The run.
-    tau
-        The bound of bounded slowdowns, in seconds.
-
-    Returns
-    -------
-    dict
-        In the shape of ``summary.json``; what records do not hold (``self``, ``workload``) is as stored.
+    ``self`` and ``workload``, which records do not contain, are as stored.
     """
     from mlsim.analysis import summarize
 
@@ -386,9 +354,9 @@ def measure_run(run: StoredRun, by: str | None = None, tau: float = TAU) -> RunM
     Parameters
     ----------
     run
-        The run.
+        From :func:`read_run`.
     by
-        What to group jobs by besides their class: one of :data:`mlsim.analysis.metrics.GROUPINGS`.
+        Further grouping of jobs: one of :data:`mlsim.analysis.metrics.GROUPINGS`.
     tau
         The bound of bounded slowdowns, in seconds.
     """

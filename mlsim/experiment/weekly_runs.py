@@ -1,4 +1,4 @@
-"""Weeks of a log, each simulated alone (Zrigui 2021, §5.2)."""
+"""Weeks of a log, each simulated separately (Zrigui 2021, §5.2)."""
 
 from __future__ import annotations
 
@@ -47,13 +47,7 @@ class LogWeeks:
 
 
 def check_weekly(scenario: Scenario) -> None:
-    """Check that weeks of a scenario can be simulated by compiled replay, each alone.
-
-    Raises
-    ------
-    InputError
-        If a key stands against it, or the log is not cut into weeks.
-    """
+    """Check that compiled replay can simulate each week of a scenario separately; raise InputError if not."""
     place = scenario.source
     if scenario.workload.weeks is None:
         raise InputError(f"{place}: workload.weeks: missing; weekly results need it, e.g. {{begin: Monday}}")
@@ -64,7 +58,7 @@ def check_weekly(scenario: Scenario) -> None:
 
 
 def _check_replay(scenario: Scenario, what: str) -> None:
-    """Check that compiled replay on a pool of units simulates a scenario."""
+    """Check that compiled replay on a pool of units can simulate a scenario."""
     place = scenario.source
     found = replay_obstacle(scenario)
     if found is not None:
@@ -75,12 +69,9 @@ def _check_replay(scenario: Scenario, what: str) -> None:
 
 
 def weeks_of(scenario: Scenario) -> LogWeeks:
-    """Return the weeks of a scenario's log: those of ``select.weeks``, or all whole ones.
+    """Return the weeks of a scenario's log.
 
-    Raises
-    ------
-    InputError
-        If they cannot be simulated by compiled replay, each alone; see :func:`check_weekly`.
+    Those of ``select.weeks``, or all whole ones; see check_weekly.
     """
     check_weekly(scenario)
     config = scenario.workload
@@ -95,12 +86,12 @@ def weeks_of(scenario: Scenario) -> LogWeeks:
 
 
 def _on_log_clock(workload: Workload, jobs: JobBlock, factor: float) -> JobBlock:
-    """Return the jobs of a workload with submit times on the log's own clock, whatever its load became."""
+    """Return the jobs of a workload with submit times on the log's own clock, undoing its load factor."""
     return replace(jobs, submit_time=jobs.submit_time * factor + workload.origin)
 
 
 def _one_unit_each(scenario: Scenario) -> tuple[Workload, JobBlock, int]:
-    """Return the workload, its jobs, and units of the machine, of which each processor is one."""
+    """Return the workload, its jobs, and the machine's capacity in units, one per processor."""
     config = scenario.workload
     requests = Requests.on(machine_of(scenario), config.mapping, config.request)
     workload = workload_of(scenario)
@@ -129,10 +120,7 @@ class WholeLog:
 def whole_log(scenario: Scenario) -> WholeLog:
     """Return all jobs of a scenario, for compiled replay on a pool of units.
 
-    Raises
-    ------
-    InputError
-        If compiled replay does not simulate it.
+    Raise InputError if that cannot be.
     """
     _check_replay(scenario, "the log is")
     workload, jobs, units = _one_unit_each(scenario)
@@ -141,18 +129,10 @@ def whole_log(scenario: Scenario) -> WholeLog:
 
 
 def run_weekly(scenario: Scenario) -> dict[str, Any]:
-    """Simulate the weeks of a scenario's log, each alone, and measure them.
+    """Simulate the weeks of a scenario's log, each separately, and measure them.
 
-    Returns
-    -------
-    dict
-        ``weeks.{count,jobs,first,last}``; for each metric of a job and for ``backfilled`` (jobs of a week)
-        the sum, mean, median, least and largest of the weekly values.
-
-    Raises
-    ------
-    InputError
-        If it cannot be simulated so.
+    The summary has ``weeks.{count,jobs,first,last}``; for each metric of a job, and for ``backfilled`` (jobs
+    per week), the sum, mean, median, minimum and maximum of the weekly values.
     """
     weeks = weeks_of(scenario)
     blocks = list(weeks.blocks.values())
@@ -178,7 +158,7 @@ def run_weekly(scenario: Scenario) -> dict[str, Any]:
 
 
 def empty_weekly() -> dict[str, Any]:
-    """Return the summary of no weeks: its keys."""
+    """Return the summary of no weeks, for its keys."""
     metrics = {key: _aggregates(np.empty(0)) for key in (*JOB_METRICS, "backfilled")}
     return {
         "scenario": "",
@@ -188,7 +168,7 @@ def empty_weekly() -> dict[str, Any]:
 
 
 def _jobs(block: JobBlock, found: Replays, k: int, kills: bool) -> Jobs:
-    """Return the jobs of a week that ran, as their record."""
+    """Return the record of the jobs of a week that ran."""
     starts = found.starts[k][0]
     ran = ~np.isnan(starts)
     times = zip(starts.tolist(), block.run_time.tolist(), block.walltime.tolist(), strict=True)

@@ -18,9 +18,8 @@ from mlsim._files import expanded
 from mlsim._shared import bytes_of, forget, shared
 from mlsim.errors import MlsimError, OutputError
 from mlsim.experiment.study.axes import words_of
-from mlsim.experiment.study.executor_worker import Executor
-from mlsim.experiment.study.local_executors import Processes, Serial
 from mlsim.experiment.study.study_engine import Watching
+from mlsim.experiment.study.study_executors import Executor, Processes, Serial
 from mlsim.experiment.study.study_model import Task
 from mlsim.experiment.study.study_plan import Digests
 from mlsim.experiment.study.study_store import Entries, Memory, Store, disk_error, locked, write_whole

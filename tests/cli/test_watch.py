@@ -19,7 +19,7 @@ from mlsim.cli.main import app
 from mlsim.cli.watch import state_view
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import run_status
-from mlsim.experiment.runner import Progress
+from mlsim.experiment.run_status import Progress
 from mlsim.record import MessageKind
 from mlsim.scenario import Scenario, from_mapping
 

@@ -1,4 +1,4 @@
-"""The metrics of a run: each one function of the records, with its formula and source."""
+"""The metrics of a run: each a function of the records, with its formula and source."""
 
 from __future__ import annotations
 

@@ -19,27 +19,12 @@ _HOUR = 3600.0
 def breakdown(
     jobs: Jobs, by: str, tau: float = TAU, names: Mapping[str, Mapping[int, str]] | None = None
 ) -> pl.DataFrame:
-    """Aggregate the metrics of the started jobs of each group.
+    """Aggregate the metrics of the started jobs of each group of :func:`group_jobs`; one row per group.
 
-    Parameters
-    ----------
-    jobs
-        Of a run.
-    by
-        One of :data:`GROUPINGS`; see :func:`group_jobs`.
-    tau
-        The bound of bounded slowdowns, in seconds.
-    names
-        Those of :class:`~mlsim.record.Names`, by which users, queues ... are called.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row a group, in order: its name in the column ``by``; ``jobs`` that started, their ``share`` of
-        all that did, how many were ``backfilled``, ``core_hours`` (Σ cores at the start · p); for each metric
-        of :data:`JOB_METRICS` ``metric.mean``, ``.std``, ``.median``, ``.p90``, ``.p99``, ``.max``, ``.sum``.
-        By week, every week from the first to the last in which a job ended has a row, and there are also
-        ``metric.cumulative_mean``, ``.band_low`` and ``.band_high``; see :class:`Weekly`.
+    Columns: the group's name, ``by``; ``jobs`` that started, their ``share`` of all, ``backfilled``,
+    ``core_hours`` (Σ cores at the start · p); for each metric of :data:`JOB_METRICS` ``metric.mean``,
+    ``.std``, ``.median``, ``.p90``, ``.p99``, ``.max``, ``.sum``. Weeks, of which none is left out, also have
+    ``metric.cumulative_mean``, ``.band_low`` and ``.band_high``; see :class:`Weekly`.
     """
     groups = group_jobs(jobs, by, (names or {}).get(by))
     table = _counts(jobs, groups)
@@ -102,19 +87,8 @@ def _every_week(table: pl.DataFrame, jobs: Jobs, tau: float) -> pl.DataFrame:
 def pass_time_by_queue_length(passes: Passes, per_doubling: int = 1) -> pl.DataFrame:
     """Aggregate the wall time of passes by queue length (Galleguillos et al. 2020, Fig. 13).
 
-    Parameters
-    ----------
-    passes
-        Of a run.
-    per_doubling
-        Into how many parts the lengths between two powers of two are cut.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row a range of queue lengths that some pass met, in order: ``low`` to ``high`` (jobs),
-        ``passes``, ``mean``, ``median``, ``p90``, ``p99`` and ``max`` of the wall time (s). The ranges are 0,
-        1, 2, 3-4, 5-8 … or parts of them.
+    One row per range of lengths, ``low`` to ``high``, that a pass met: 0, 1, 2, 3-4, 5-8 … or, with
+    ``per_doubling``, equal parts of them.
     """
     length = passes.queue_length
     edges = _edges(int(length.max(initial=0)), per_doubling)

@@ -34,19 +34,11 @@ class Groups:
 
 
 def group_jobs(jobs: Jobs, by: str, names: Mapping[int, str] | None = None) -> Groups:
-    """Put the jobs that started into groups.
+    """Group the started jobs.
 
-    Parameters
-    ----------
-    jobs
-        Of a run.
-    by
-        ``class``: see :data:`CLASSES`. ``size``: processors q between powers of two: 1, 2, 3-4, 5-8 …
-        ``week``: in which it ended, from 1, counted from the scenario's start. ``user`` and the others of
-        :data:`CODED`: as in the workload.
-    names
-        Names of the numbers that users, or what else jobs are grouped by, have in the workload; a group is
-        called by its name if it has one, with the number if another number has it too, else by the number.
+    ``by`` is ``class``: see :data:`CLASSES`; ``size``: processors q between powers of two: 1, 2, 3-4, 5-8 …;
+    ``week`` of the end, from 1, counted from the scenario's start; or one of :data:`CODED`, whose numbers
+    ``names`` maps to names. Two numbers with one name keep the number as well.
     """
     started = np.flatnonzero(~np.isnan(jobs.start_time))
     numbers, name = _RULES[by](jobs) if by in _RULES else (_codes(jobs, by), _namer(names or {}))
@@ -108,18 +100,10 @@ GROUPINGS = ("class", "size", *CODED, "week")
 
 
 def class_quality(truth: Mask, said: Mask) -> dict[str, float]:
-    """Compare what jobs were taken for with what they were; small is the positive class.
+    """Compare predicted with true classes of jobs; small is the positive class.
 
-    Parameters
-    ----------
-    truth, said : ndarray of bool
-        Whether each job was small, and was taken for it.
-
-    Returns
-    -------
-    dict
-        ``accuracy``, ``precision``, ``recall`` (Zrigui 2021, Eqs. 6.1 to 6.3); ``false_small``,
-        ``false_large``: shares of all jobs. NaN where undefined.
+    ``accuracy``, ``precision``, ``recall`` (Zrigui 2021, Eqs. 6.1 to 6.3); ``false_small``, ``false_large``:
+    shares of all jobs. NaN if undefined.
     """
 
     def share(part: Mask, of: int) -> float:
@@ -136,21 +120,10 @@ def class_quality(truth: Mask, said: Mask) -> dict[str, float]:
 
 
 def class_metrics(records: Records, tau: float) -> dict[str, Any]:
-    """Measure classes over the jobs that ran and had a divider.
+    """Measure the classes of a run with a classifier, over the jobs that ran and had a divider.
 
-    Parameters
-    ----------
-    records
-        Of a run with a classifier.
-    tau
-        The bound of bounded slowdowns, in seconds.
-
-    Returns
-    -------
-    dict
-        ``jobs``, ``small`` (of them), what :func:`class_quality` says; ``bounded_slowdown_small`` and
-        ``bounded_slowdown_large``, means of both true classes; ``killed``: attempts that the safeguard ended;
-        ``lost_core_seconds``: what these held.
+    Means of bounded slowdown (bound ``tau`` [s]) are of both true classes; ``killed`` attempts are those that
+    the safeguard ended.
     """
     jobs, attempts = records.jobs, records.attempts
     assert jobs.divider is not None
@@ -176,21 +149,19 @@ def _mean(values: Floats) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Weekly:
-    """One metric of jobs, week by week; one row a week, from the first to the last in which a job ended.
+    """One metric of jobs per week, from the first to the last week in which a job ended.
 
     Attributes
     ----------
     week
-        The week's number; week 1 is the first of the scenario.
+        Number of the week, from 1 at the scenario's start.
     count, total
-        How many jobs that have the metric ended in it, and the sum of their values.
-    mean
-        total / count; NaN where no such job ended in it.
+        Number of jobs with the metric that ended in the week, and the sum of their values.
     cumulative_mean
         Mean over all jobs that ended by its end: Σ total / Σ count (Zrigui 2021, Fig. 4.1).
     band_low, band_high
-        10th and 90th percentile, interpolated linearly, of ``mean`` over the weeks up to it: how much weeks
-        differ. The source's band is over resampled workloads; one run has its weeks for samples.
+        10th and 90th percentile, interpolated linearly, of ``mean`` over the weeks so far. The source's band
+        is over resampled workloads; a single run has its weeks as samples.
     """
 
     week: NDArray[np.int64]
@@ -203,15 +174,7 @@ class Weekly:
 
 
 def weekly(jobs: Jobs, values: Floats) -> Weekly:
-    """Gather a metric by the weeks in which jobs ended.
-
-    Parameters
-    ----------
-    jobs
-        Of a run.
-    values
-        One value a job; NaN where the metric is undefined.
-    """
+    """Aggregate a metric, one value per job and NaN if undefined, by the weeks in which jobs ended."""
     ended = np.flatnonzero(~np.isnan(jobs.end_time))
     weeks = np.floor(jobs.end_time[ended] / WEEK).astype(np.int64)
     first, n = (int(weeks.min()), int(np.ptp(weeks)) + 1) if len(weeks) else (0, 0)

@@ -65,12 +65,7 @@ PERCENTILES = (50.0, 90.0, 99.0)
 def aggregate(values: ArrayLike) -> Aggregate:
     """Return mean, population standard deviation, median, 90th and 99th percentile and maximum.
 
-    Percentiles interpolate linearly between the two nearest values.
-
-    Parameters
-    ----------
-    values
-        Numbers; NaN stands for an undefined value and is left out.
+    Percentiles interpolate linearly between the two nearest values; NaN is left out.
     """
     numbers = np.asarray(values, np.float64)
     defined = numbers[~np.isnan(numbers)]
@@ -86,18 +81,7 @@ SLOWDOWN_BINS = ("1", "(1,10]", "(10,100]", ">100")
 
 
 def slowdown_histogram(values: NDArray[np.float64]) -> dict[str, int]:
-    """Count the jobs whose slowdown is 1, in (1, 10], in (10, 100], above 100.
-
-    Parameters
-    ----------
-    values
-        Slowdowns, bounded or not, all at least 1; NaN stands for an undefined one and is in no bin.
-
-    Returns
-    -------
-    dict
-        Bin of :data:`SLOWDOWN_BINS` to number of jobs.
-    """
+    """Count the jobs whose slowdown is 1, in (1, 10], in (10, 100], above 100; NaN is in no bin."""
     defined = values[~np.isnan(values)]
     places = np.searchsorted([1.0, 10.0, 100.0], defined, side="left")
     return dict(zip(SLOWDOWN_BINS, np.bincount(places, minlength=4).tolist(), strict=True))
@@ -108,20 +92,11 @@ WITHIN = 0.25
 
 
 def accuracy(predicted: Floats, actual: Floats) -> dict[str, Any]:
-    """Compare estimates with run times.
+    """Compare estimates, above 0, with run times [s], one value per job each.
 
-    Parameters
-    ----------
-    predicted, actual
-        One value a job [s]; ``predicted`` above 0.
-
-    Returns
-    -------
-    dict
-        ``jobs``; ``mae``, the mean of abs(predicted - actual) [s]; ``under`` and ``over``: ``share`` of the
-        jobs whose estimate is too short or too long, and the ``mean`` [s] by how much, over these; ``exact``:
-        share of the others; ``within_25``: share of the jobs with 0.75 <= A <= 1.25, where A = actual /
-        predicted (Galleguillos 2020, §4.1.2). None where there is no job to take a share or mean of.
+    ``mae`` is the mean of abs(predicted - actual) [s]; ``under`` and ``over`` have the ``share`` of estimates
+    that are too short or too long, and their ``mean`` error [s]; ``within_25``: share of the jobs with
+    0.75 <= A <= 1.25, where A = actual / predicted (Galleguillos 2020, §4.1.2). None without jobs.
     """
     errors = _Errors()
     errors.add(predicted, actual)

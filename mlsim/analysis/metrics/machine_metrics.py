@@ -149,17 +149,11 @@ def out_of_use_seconds(outages: Outages, begin: float, end: float) -> float:
 
 
 def failure_metrics(records: Records) -> dict[str, Any]:
-    """Count failures, drains and restarts, and sum up lost work and downtime; not those of the safeguard.
+    """Count failures, drains and restarts, and sum lost work and downtime; without those of the safeguard.
 
-    Returns
-    -------
-    dict
-        ``node_failures``, ``node_drains``: outages that began before the last job ended, of either kind;
-        announced drains are drains.
-        ``restarts``: how often jobs started again, in sum; ``jobs_restarted``: how many jobs did.
-        ``lost_core_seconds``: see :func:`mlsim.record.derived_times.lost_core_seconds`.
-        ``node_downtime``: node-seconds out of use, from the first submission to the last end of a job.
-        ``availability``: 1 - downtime / (nodes · that time); None where that has no length.
+    Outages count if they began before the last job ended; announced drains are drains. The downtime
+    [node-seconds] is from the first submission to the last end of a job; availability is None without a
+    duration.
     """
     records = replace(records, attempts=rows_of(records.attempts, np.flatnonzero(records.attempts.node >= 0)))
     outages, attempts = records.outages, records.attempts
@@ -179,16 +173,10 @@ def failure_metrics(records: Records) -> dict[str, Any]:
 
 
 def energy_metrics(records: Records) -> dict[str, Any] | None:
-    """Return energy [J] by use, and power [W]; None where the power of nodes is unknown.
+    """Return energy [J] by use, and power [W]; None if the power of nodes is unknown.
 
-    Returns
-    -------
-    dict
-        ``total``, ``jobs``, ``idle``, ``off`` (J): see :class:`~mlsim.record.run_energy.Energy`.
-        ``mean_power``:
-        total / (last end - first submission), and ``max_power`` in that time (W; None where no job ran).
-        ``per_job``: aggregate of the energy of the jobs that started (J). ``measured_jobs``: how many jobs'
-        power over time is their own.
+    The mean and maximum power are from the first submission to the last end; ``measured_jobs`` have a
+    recorded power over time. See :class:`~mlsim.record.run_energy.Energy`.
     """
     energy, of_jobs = run_energy(records), job_energy(records)
     if energy is None or of_jobs is None:
@@ -261,14 +249,7 @@ def released_seconds(
 
 
 def coordination_metrics(records: Records) -> dict[str, Any]:
-    """Return the metrics of coordination: messages, releases, released node-seconds.
-
-    Returns
-    -------
-    dict
-        ``messages``, ``releases`` (nodes given back early), ``jobs_releasing`` (jobs that gave back at
-        least one), ``released_node_seconds``, ``released_core_seconds``.
-    """
+    """Return the metrics of coordination: messages, releases, released node-seconds and core-seconds."""
     occupancy = records.occupancy
     node_seconds, core_seconds = released_seconds(occupancy, records.jobs, records.attempts)
     return {
@@ -296,15 +277,7 @@ def max_over_mean(loops: Loops) -> Floats:
 
 
 def loop_metrics(loops: Loops) -> dict[str, Any]:
-    """Sum counts and PE-seconds over all loops, and aggregate what each loop has one value of.
-
-    Returns
-    -------
-    dict
-        ``count``, ``iterations``, ``steps``: loops, their iterations, the chunks handed out.
-        ``t_loop`` (s), ``cov``, ``imbalance`` (percent), ``max_over_mean``: aggregates over the loops.
-        ``busy``, ``overhead``, ``idle``: PE-seconds, summed over the loops.
-    """
+    """Sum counts and PE-seconds over all loops, and aggregate the metrics that each loop has."""
     return {
         "count": len(loops.job),
         "iterations": int(loops.iterations.sum()),
@@ -320,13 +293,9 @@ def loop_metrics(loops: Loops) -> dict[str, Any]:
 
 
 def selection_metrics(selections: Selections) -> dict[str, Any]:
-    """Count which techniques were chosen; empty where none were.
+    """Count selected techniques, the most frequent first, and sum the selection time [s].
 
-    Returns
-    -------
-    dict
-        ``selected``: technique -> how often it was chosen, the most frequent first; ``selection_time``: what
-        the choices took, summed (s).
+    Empty without any.
     """
     counts = Counter(selections.technique)
     if not counts:
@@ -341,19 +310,10 @@ def _ratio(above: Floats, below: Floats) -> Floats:
 
 
 def dependency_metrics(jobs: Jobs) -> dict[str, Any]:
-    """Count the jobs that were held by dependencies, and aggregate for how long.
+    """Count the jobs that dependencies held, and aggregate for how long.
 
-    Parameters
-    ----------
-    jobs
-        With the times at which they became eligible.
-
-    Returns
-    -------
-    dict
-        ``held``: jobs that came to the queue at another time than they were submitted; ``held_time``:
-        aggregate of eligible - submit over these, in s (below 0 where feedback let them come earlier than in
-        the log); ``never``: jobs that never came to it.
+    ``held_time`` [s] is eligible - submit of jobs for which they differ, below 0 if feedback let a job arrive
+    earlier than in the log; ``never``: jobs that never became eligible.
     """
     assert jobs.eligible_time is not None
     later = jobs.eligible_time - jobs.submit_time

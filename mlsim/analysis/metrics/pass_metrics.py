@@ -44,18 +44,7 @@ def queue_length(jobs: Jobs, attempts: Attempts | None = None) -> Aggregate:
 
 
 def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
-    """Return the share of the time with 0, 1, 2 … waiting jobs, up to the most; they add up to 1.
-
-    Parameters
-    ----------
-    jobs, attempts
-        Of a run.
-
-    Returns
-    -------
-    float64 or None
-        Shape (largest length + 1,); None where no job started.
-    """
+    """Return the share of the time with 0, 1, 2 … waiting jobs, up to the maximum; None if no job started."""
     attempts = empty(Attempts) if attempts is None else attempts
     span = _time_of_queues(jobs)
     if span is None:
@@ -144,14 +133,9 @@ def queue_length_at_passes(passes: Passes) -> Aggregate:
 
 
 def pass_metrics(passes: Passes) -> dict[str, Any] | None:
-    """Count passes and aggregate the queue length that they met.
+    """Count passes and aggregate the queue length that they met; None without recorded passes.
 
-    Their wall time is not among it: it differs from run to run, and is in the key ``self`` of the summary.
-
-    Returns
-    -------
-    dict or None
-        ``count``; ``queue_length``: the aggregate over passes. None where the run recorded none.
+    Their wall time differs from run to run, and is in the key ``self`` of the summary.
     """
     if not len(passes.time):
         return None
@@ -161,13 +145,8 @@ def pass_metrics(passes: Passes) -> dict[str, Any] | None:
 def solve_counts(solves: Solves) -> dict[str, Any]:
     """Count passes by the status of their plans, and average their solve time.
 
-    Returns
-    -------
-    dict
-        ``passes``; ``status``: passes by word of :class:`SolveStatus`; ``fallbacks``: passes in which EASY
-        decided; ``unplaced`` jobs; ``solved``: passes with a model; ``variables``, ``constraints`` and
-        ``branches``, means over those; ``build_ms``, ``solve_ms``: means over all passes. Means of nothing
-        are None.
+    ``fallbacks`` are passes in which EASY decided; ``variables``, ``constraints`` and ``branches`` are means
+    over passes with a model, times means over all passes. Means of nothing are None.
     """
     modelled = solves.variables > 0
     return {

@@ -40,12 +40,9 @@ def total(values: Floats) -> float:
 
 
 def streamed_aggregate(walk: Walk) -> Aggregate:
-    """Aggregate values as :func:`mlsim.analysis.metrics.job_metrics.aggregate` does.
+    """Aggregate values as :func:`mlsim.analysis.metrics.aggregate` does, over blocks that ``walk`` yields.
 
-    Parameters
-    ----------
-    walk
-        Starts a walk over all values, in blocks; there are up to six.
+    ``walk`` is called up to six times.
     """
     count, total, largest = 0, 0.0, -np.inf
     for values in _defined(walk):

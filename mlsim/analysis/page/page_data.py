@@ -74,15 +74,7 @@ class PageLoops:
 
 
 def wanted_jobs(loops: Loops, most_chunks: int) -> Ints:
-    """Return rows of the jobs whose chunks go into a page: those whose PEs lost most time first.
-
-    Parameters
-    ----------
-    loops
-        Of a run.
-    most_chunks
-        How many chunks there is room for.
-    """
+    """Return the rows of the jobs whose chunks go into a page, those whose PEs lost the most time first."""
     lost = loops.overhead + loops.idle
     order = np.lexsort((np.arange(len(lost)), -lost))
     fits = np.cumsum(loops.steps[order]) <= most_chunks
@@ -175,16 +167,9 @@ class _Drawn:
 
 
 def run_data(records: Records, loops: PageLoops, most_boxes: int = MOST_BOXES) -> dict[str, Any]:
-    """Return what the page's script reads of a run, as plain values.
+    """Return the data of a run for the page's script, as plain values.
 
-    Parameters
-    ----------
-    records
-        Of the run.
-    loops
-        Chunks and PEs of the jobs whose loops can be looked at.
-    most_boxes
-        Of more rectangles the largest are kept, and the page says how many are left out.
+    Beyond ``most_boxes`` rectangles the largest are kept, and the page says how many are left out.
     """
     axis, nodes = time_axis(records.jobs), records.nodes
     drawn = _boxes(records, most_boxes)

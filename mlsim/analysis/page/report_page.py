@@ -26,18 +26,9 @@ if TYPE_CHECKING:
 
 
 def inline_picture(figure: Figure, name: str, words: str, wide: bool = False) -> str:
-    """Return a figure element with a picture.
+    """Return a figure element with a picture; ``words`` are its caption and text alternative.
 
-    Parameters
-    ----------
-    figure
-        The picture.
-    name
-        Unlike that of any other picture of the page: keeps the names inside of it apart.
-    words
-        What it shows: caption and text alternative.
-    wide
-        Whether it takes the whole width.
+    ``name`` must be unique on the page: it separates the ids inside the pictures.
     """
     buffer = io.StringIO()
     with paper_style():
@@ -91,22 +82,11 @@ def page_text(
     most_boxes: int = MOST_BOXES,
     version: str = "",
 ) -> str:
-    """Return the page as text: HTML with style, script and data in it. The same records give the same text.
+    """Return the page as text: HTML with style, script and data. The same records give the same text.
 
-    Parameters
-    ----------
-    runs
-        Those that are shown in full.
-    studies
-        Whose results are shown as tables.
-    others
-        Names and summaries of further runs, which are in the comparison alone.
-    tolerance
-        Share of the first run's value up to which no run is called better or worse.
-    most_boxes
-        Rectangles of a run's Gantt chart; of more the largest are kept, and the page says so.
-    version
-        Of mlsim; part of the subtitle.
+    ``others`` are names and summaries of runs that appear only in the comparison. Differences up to
+    ``tolerance``, a share of the first run's value, are not marked. A Gantt chart has at most ``most_boxes``
+    rectangles, the largest ones, and says so.
     """
     names = [run.label for run in runs] + [name for name, _ in others]
     summaries = [run.summary for run in runs] + [summary for _, summary in others]

@@ -1,4 +1,4 @@
-"""Style that all pictures share: sizes, fonts, colours, axes, legends, and thinning of curves."""
+"""Style that all pictures share: sizes, fonts, colours, axes, legends, thinning of curves."""
 
 from __future__ import annotations
 
@@ -160,23 +160,10 @@ def write_picture(
     dpi: float = DPI,
     style: Callable[[], AbstractContextManager[None]] = picture_style,
 ) -> Path:
-    """Write a picture as PDF or SVG if the file's name says so, else PNG.
+    """Write a picture as PDF or SVG by the file's suffix, else PNG; the same picture gives the same bytes.
 
-    The same picture gives the same bytes.
-
-    Parameters
-    ----------
-    figure, path
-        The picture and its file.
-    dpi
-        Of what is not drawn as lines.
-    style
-        Settings that it was drawn under.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written; the message names it.
+    ``dpi`` is of rasterized parts, ``style`` the settings under which it was drawn. Raises OutputError if the
+    file cannot be written.
     """
     try:
         with style():
@@ -269,15 +256,7 @@ _PER_DECADE = 400
 
 
 class Thinned:
-    """Points of a curve of chunks, the first of those that look the same.
-
-    Parameters
-    ----------
-    n
-        How many chunks there are.
-    columns
-        Steps are told apart down to this part of the axis.
-    """
+    """Points of a curve of n chunks: the first of those that look the same in ``columns`` of the axis."""
 
     def __init__(self, n: int, columns: int) -> None:
         self._n, self._columns = max(n, 1), min(n, columns)
@@ -328,14 +307,9 @@ def are_new(steps: Ints, seen: NDArray[np.uint8]) -> bool:
 
 
 class Pixels(Artist):
-    """Draws bytes without resampling: exact, and in a tenth of the memory that ``imshow`` takes.
+    """Draws RGB bytes (height, width, 3), from the top, without resampling; lower left corner in pixels.
 
-    Parameters
-    ----------
-    image
-        RGB bytes, (height, width, 3), from the top.
-    left, bottom
-        Where in the picture its lower left corner is, in pixels.
+    It is exact, and takes a tenth of the memory of ``imshow``.
     """
 
     def __init__(self, image: NDArray[np.uint8], left: float, bottom: float) -> None:

@@ -40,22 +40,9 @@ _BINS = 160
 
 
 def draw_comparison(directory: Path, runs: Runs, tau: float) -> list[Path]:
-    """Write all pictures that compare runs, as PNG and PDF.
+    """Write all pictures that compare runs, by name, as PNG and PDF into an existing directory.
 
-    Parameters
-    ----------
-    directory
-        Where; exists.
-    runs
-        Name to records.
-    tau
-        The bound of bounded slowdowns, in seconds.
-
-    Returns
-    -------
-    list of Path
-        ``slowdown``, ``queue-length``, ``utilization``; ``weekly`` where a run is longer than a week, and
-        ``pass-time`` where all runs recorded passes.
+    ``weekly`` if a run is longer than a week, ``pass-time`` if all runs recorded passes.
     """
     figures: dict[str, Callable[[], Figure]] = {
         "slowdown": lambda: slowdown_boxes(runs, tau),

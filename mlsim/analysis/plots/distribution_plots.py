@@ -43,16 +43,9 @@ _BOX = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def slowdown_ecdf(runs: Runs, width: float, height: float = 55.0, tau: float = TAU) -> Figure:
-    """Draw the share of started jobs whose bounded slowdown is at most x; one line a run.
+    """Draw the share of started jobs whose bounded slowdown is at most x; one line per run.
 
-    Parameters
-    ----------
-    runs
-        Name to records.
-    width, height
-        Of the figure, in mm.
-    tau
-        The bound of bounded slowdowns, in seconds.
+    ``width`` and ``height`` are in mm, ``tau`` in s, here and in the other figures.
     """
     metric = JOB_METRICS["bounded_slowdown"]
     values = {label: metric.values(run.jobs, tau) for label, run in runs.items()}
@@ -250,13 +243,6 @@ def slowdown_boxes(runs: Runs, tau: float) -> Figure:
 
     A box spans the quartiles with a line at the median, whiskers the 5th to the 95th percentile; a diamond is
     the mean, a dash the 99th percentile (as Galleguillos et al. 2020, Fig. 10, but for single jobs).
-
-    Parameters
-    ----------
-    runs
-        Name to records.
-    tau
-        The bound of bounded slowdowns, in seconds.
     """
     panels = {}
     for name in ("slowdown", "bounded_slowdown", "per_processor_bounded_slowdown"):
@@ -285,16 +271,10 @@ def queue_boxes(runs: Runs) -> Figure:
 def value_boxes(
     panels: Mapping[str, Mapping[str, Floats]], title: str, y: str, scale: Literal["linear", "log"]
 ) -> Figure:
-    """Draw distributions of any values, boxes as in :func:`slowdown_boxes`.
+    """Draw distributions of any values, with boxes as in :func:`slowdown_boxes`.
 
-    Parameters
-    ----------
-    panels
-        Name of a panel to names and values of its boxes, the same names in all.
-    title, y
-        Of the picture, and of its common axis.
-    scale
-        Of that axis; ``log`` from 1 up.
+    ``panels`` maps the name of a panel to names and values of its boxes, the same names in all. ``y`` is the
+    label of the common axis, whose scale ``log`` is from 1 up.
     """
     boxes = {
         panel: {name: _Box.of(values) for name, values in named.items()} for panel, named in panels.items()

@@ -87,20 +87,10 @@ _DPI = 300.0
 def draw_kind(
     kind: str, runs: Mapping[str, Records], path: Path, width: float, height: float | None, tau: float
 ) -> None:
-    """Draw a figure into a file; its name says whether as PNG, SVG or PDF.
+    """Draw a figure of :data:`KINDS` into a PNG, SVG or PDF file, by its suffix.
 
-    Parameters
-    ----------
-    kind
-        A key of :data:`KINDS`.
-    runs
-        Name to records; for loops, with the chunks and PEs of one loop.
-    path
-        The file.
-    width, height
-        In mm; None: a height that suits.
-    tau
-        The bound of bounded slowdowns, in s.
+    Figures of loops need the chunks and PEs of one loop per run. ``width`` and ``height`` are in mm; without
+    a height a suitable one is used. ``tau`` is in s.
     """
     from mlsim.analysis.plots.paper_runs import paper_style
 
@@ -112,24 +102,7 @@ def draw_kind(
 
 
 def draw_gantt(path: Path, records: Records, title: str) -> Path:
-    """Write the nodes over time, coloured by job, as PNG; see :func:`gantt`.
-
-    The same records give the same bytes.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-    records
-        What happened.
-    title
-        The picture's title: the scenario's name.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written; the message names it.
-    """
+    """Write the nodes over time, coloured by job, as PNG; see :func:`gantt`. Same records, same bytes."""
     return write_picture(gantt(records, title), path)
 
 
@@ -150,22 +123,7 @@ def draw_pes(path: Path, records: Records, title: str) -> Path:
 
 
 def draw_chunk_sizes(path: Path, curves: Sequence[Curve], title: str) -> Path:
-    """Write chunk sizes over scheduling steps as PNG; see :func:`chunk_sizes`.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-    curves
-        One a loop.
-    title
-        The picture's title.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written; the message names it.
-    """
+    """Write chunk sizes over scheduling steps as PNG; see :func:`chunk_sizes`."""
     return write_picture(chunk_sizes(curves, title), path)
 
 
@@ -176,12 +134,7 @@ Runs = Mapping[str, Records]
 def paper_chunk_sizes(runs: Runs, width: float, height: float | None = None) -> Figure:
     """Draw chunk sizes over scheduling steps, on a logarithmic scale (as Eleliemy 2021, Fig. 2.1).
 
-    Parameters
-    ----------
-    runs
-        Name to records, with the chunks of one loop each.
-    width, height
-        Of the figure, in mm.
+    Each run has the chunks of one loop; ``width`` and ``height`` are in mm.
     """
     curves = [chunk_curve(run.chunks, label) for label, run in runs.items()]
     steps = max(curve.steps for curve in curves)

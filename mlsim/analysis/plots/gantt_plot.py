@@ -49,13 +49,8 @@ class Boxes:
 def boxes(records: Records, by_core: bool) -> Boxes:
     """Lay out the occupancy rows.
 
-    Parameters
-    ----------
-    records
-        What happened.
-    by_core
-        Where jobs share nodes, show each core that a job held (lowest free cores first) rather than the
-        share of the node. Takes memory in proportion to the cores held by all rows.
+    With ``by_core``, jobs that share nodes show each core that they held (lowest free cores first) rather
+    than their share of the node. Memory is proportional to the cores held by all rows.
     """
     shared = _held_share(records) < 1.0
     return _core_boxes(records) if by_core and np.any(shared) else _node_boxes(records)
@@ -110,16 +105,11 @@ SEPARATED = 4.0
 
 
 class Raster:
-    """Rectangles painted on white.
+    """Rectangles painted on white, for ``shape`` (height, width) in pixels.
 
-    A pixel takes the colour of the rectangle that covers most of it, fainter the less of it is covered by
-    all of them together. Rectangles of at least 4 by 4 pixels keep half a pixel clear at the right and below,
-    so that neighbours of one colour can be told apart.
-
-    Parameters
-    ----------
-    shape
-        Height and width in pixels.
+    A pixel has the colour of the rectangle that covers most of it, fainter the less of it all of them
+    cover. Rectangles of at least 4 by 4 pixels leave half a pixel clear at the right and below, so that
+    neighbours of one colour are distinguishable.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -136,16 +126,9 @@ class Raster:
         weight: Floats,
         colour: NDArray[np.int64],
     ) -> None:
-        """Add rectangles.
+        """Add rectangles: edges in pixels from the upper left corner, clipped to the picture.
 
-        Parameters
-        ----------
-        left, right, top, bottom
-            Edges in pixels from the upper left corner; what lies outside is cut off.
-        weight
-            Share of its area that a rectangle covers, in (0, 1].
-        colour
-            Row of the palette.
+        ``weight`` is the share of its area that a rectangle covers, in (0, 1]; ``colour`` a row of the palette.
         """
         _paint(left, right, top, bottom, weight, colour, self._covered, self._most, self._winner)
 
@@ -234,22 +217,13 @@ _MARK = 6
 
 
 def gantt(records: Records, title: str, span: tuple[float, float] | None = None) -> Figure:
-    """Draw which job held which node when.
+    """Draw the nodes that each job held over time.
 
-    A node is a band, in allocation order from the top; where jobs share nodes it is divided among its
-    cores. A job keeps its colour, which depends on its identifier only. White is idle. Where several
-    jobs or nodes fall on one pixel, it has the colour of the job with the largest part in it, and is
-    fainter the less of it was in use. A triangle marks a node given back before its job's end. What was
-    out of use is hatched.
-
-    Parameters
-    ----------
-    records
-        What happened.
-    title
-        The picture's title.
-    span
-        Part of the time shown, in s; None: all of it.
+    A node is a band, in allocation order from the top; if jobs share nodes it is divided among its cores. The
+    colour of a job depends only on its identifier. White is idle. If several jobs or nodes share a pixel, it
+    has the colour of the job with the largest part in it, and is fainter the less of it was in use. A
+    triangle marks a node released before its job's end. Outages are hatched. ``span`` is the time range in s;
+    None: all of it.
     """
     axis, nodes = time_axis(records.jobs) if span is None else part_axis(*span), records.nodes
     height = _height(len(nodes.name))

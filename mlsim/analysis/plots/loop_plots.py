@@ -40,16 +40,9 @@ _FINEST = 1500
 
 
 class Curve(NamedTuple):
-    """The chunks of one loop, thinned to what a picture can show.
+    """The chunks of one loop, thinned to the resolution of a picture.
 
-    Attributes
-    ----------
-    label
-        Name of the loop.
-    steps
-        How many chunks it had.
-    step, size
-        Points of the curve: scheduling step from 0, iterations.
+    ``steps`` is the number of chunks; ``step`` (from 0) and ``size`` (iterations) are points of the curve.
     """
 
     label: str
@@ -61,13 +54,7 @@ class Curve(NamedTuple):
 def chunk_curve(chunks: Chunks, label: str) -> Curve:
     """Thin the chunks of one loop to points that differ in the picture.
 
-    Parameters
-    ----------
-    chunks
-        Of one loop. Where two chunks have the same step, as where nodes count their own, they are numbered
-        in order of start instead.
-    label
-        Name of the loop.
+    If two chunks have the same step, as with counters per node, they are numbered in order of start instead.
     """
     from mlsim.analysis.plots.chart_style import Thinned, are_new
 
@@ -91,15 +78,7 @@ def chunk_curve(chunks: Chunks, label: str) -> Curve:
 def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
     """Draw chunk sizes over scheduling steps (as Eleliemy 2021, Fig. 2.1).
 
-    Every loop has a panel of its own, with its own steps across and the same logarithmic scale of sizes
-    upwards.
-
-    Parameters
-    ----------
-    curves
-        From :func:`chunk_curve`, in the order of the panels.
-    title
-        The picture's title.
+    Every loop has a panel, with its own steps across and a common logarithmic scale of sizes.
     """
     letters = max((len(curve.label) for curve in curves), default=1)
     across = max(min(len(curves), _MOST_ACROSS, (WIDTH - _LEFT) // (_LETTER * letters + _GAP)), 1)
@@ -211,19 +190,10 @@ def cost_bins(costs: Floats) -> tuple[Floats, bool]:
 def iteration_costs(
     costs: Floats, title: str, unit: str | None = None, image: Extent | None = None
 ) -> Figure:
-    """Draw costs over the iterations, their histogram and, of the pixels of an image, the image.
+    """Draw costs over the iterations and their histogram, and the image if they are those of pixels.
 
-    Parameters
-    ----------
-    costs
-        float64[N], N at least 1.
-    title
-        The picture's title.
-    unit
-        What costs are counted in; None for s.
-    image
-        The costs are those of a square image's pixels, column by column from the lower left: the least and
-        the largest real part, and imaginary part, that it shows.
+    ``costs`` is float64[N], N at least 1; ``unit`` None is s. ``image`` are the limits of the real and of the
+    imaginary part of a square image, whose pixels are column by column from the lower left.
     """
     if unit is None:
         axis = span_axis(float(costs.max()))

@@ -36,18 +36,18 @@ class LinePanel:
 
 @dataclass(frozen=True)
 class Look:
-    """How curves are drawn.
+    """Style of curves.
 
     Attributes
     ----------
     across
-        Most panels beside each other.
+        Largest number of panels side by side.
     dots, joined
-        Whether points are marked, and whether there are lines between them.
+        Whether points are marked, and whether lines join them.
     percent
-        Whether values are shares of 1, from 0 to 1, written in percent.
+        Whether values are shares of 1, written in percent.
     ticks
-        Places and names along the x axis, where it is not a scale.
+        Positions and names along the x axis, if it has no scale.
     own_scales
         Whether each panel has limits of its own, for values that differ much between panels.
     """
@@ -61,19 +61,7 @@ class Look:
 
 
 def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | None = None) -> Figure:
-    """Draw curves.
-
-    Parameters
-    ----------
-    panels
-        In reading order; a name has one colour in all of them.
-    title
-        The picture's title.
-    x, y
-        Labels of the axes, with units.
-    look
-        How; plain lines by default.
-    """
+    """Draw curves in panels, in reading order; a name has one colour in all panels."""
     look = look or Look()
     across = min(len(panels), look.across) or 1
     down = max(math.ceil(len(panels) / across), 1)
@@ -199,17 +187,7 @@ class Panel:
 
 
 def bars(panels: Sequence[Panel], title: str, label: str) -> Figure:
-    """Draw panels of grouped bars, two beside each other.
-
-    Parameters
-    ----------
-    panels
-        In reading order, one or more.
-    title
-        The picture's title.
-    label
-        What the bars show, with its unit.
-    """
+    """Draw panels of grouped bars, two side by side; ``label`` names the value, with its unit."""
     across = min(len(panels), _ACROSS)
     down = math.ceil(len(panels) / across)
     width = (WIDTH - _BARS_LEFT - _BARS_RIGHT - (across - 1) * _BARS_GAP) // across

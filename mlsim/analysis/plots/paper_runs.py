@@ -93,20 +93,9 @@ def paper_style() -> Iterator[None]:
 def paper_figure(
     width: float, height: float, rows: int = 1, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of so many mm and its axes, one below the other with a common x axis.
+    """Create a figure, in mm, with axes one below the other and a common x axis.
 
-    Parameters
-    ----------
-    width, height
-        In mm.
-    rows
-        How many axes.
-    ratios
-        Of their heights; all alike by default.
-
-    Returns
-    -------
-    figure, list of axes
+    ``ratios`` of their heights.
     """
     figure = Figure(figsize=(width / _MM, height / _MM), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
@@ -153,15 +142,7 @@ _LABELLED = 150
 
 
 def gantt(runs: Runs, width: float, height: float | None = None) -> Figure:
-    """Draw which job held which node when, as :func:`mlsim.analysis.plots.gantt_plot.gantt` does; of one run.
-
-    Parameters
-    ----------
-    runs
-        Name to records; one.
-    width, height
-        Of the figure, in mm.
-    """
+    """Draw the nodes of one run over time, as :func:`mlsim.analysis.plots.gantt_plot.gantt` does."""
     (records,) = runs.values()
     nodes, axis = records.nodes, time_axis(records.jobs)
     tall = height or min(max(18.0 + 3.2 * len(nodes.name), 35.0), 75.0)
@@ -379,13 +360,7 @@ def weekly_lines(runs: Runs, width: float, height: float | None = None, tau: flo
 
 
 def energy(runs: Runs, width: float, height: float | None = None) -> Figure:
-    """Draw the power of the machine over time, averaged over equal parts of it; see :func:`gantt`.
-
-    Raises
-    ------
-    InputError
-        If the power of the nodes of a run is not known.
-    """
+    """Draw the power of the machine over time, averaged over bins; raise InputError if it is unknown."""
     for label, records in runs.items():
         if records.nodes.power is None:
             raise InputError(

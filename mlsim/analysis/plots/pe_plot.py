@@ -29,17 +29,10 @@ from mlsim.record.table_blocks import chunk_blocks, size_range
 
 
 class Bands:
-    """Bands of equal height that are painted as by :class:`~mlsim.analysis.plots.gantt_plot.Raster`.
+    """Bands of equal height, painted as by :class:`~mlsim.analysis.plots.gantt_plot.Raster`.
 
-    All rows of pixels of a band are alike, but for the last one, which separates bars: so two are painted,
-    whatever the height.
-
-    Parameters
-    ----------
-    shape
-        Height and width in pixels.
-    bands
-        How many; they divide the height.
+    All rows of pixels of a band are alike except the last one, which separates bars: so two are painted,
+    whatever the height. ``shape`` is (height, width) in pixels.
     """
 
     def __init__(self, shape: tuple[int, int], bands: int) -> None:
@@ -60,16 +53,9 @@ class Bands:
         least: int,
         colours: NDArray[np.uint8],
     ) -> None:
-        """Add bars.
+        """Add bars, clipped to the picture, with ``across`` pixels per unit of time.
 
-        Parameters
-        ----------
-        band, start, end
-            Where each is, and from when to when; what lies outside of the picture is cut off.
-        across
-            Pixels for a unit of time.
-        value, least, colours
-            A bar has the colour, a row of the palette, in place ``value - least``.
+        The colour of a bar is the row ``value - least`` of ``colours``, which has rows of the palette.
         """
         image = self._covered, self._most, self._winner
         _paint(band, start, end, across, value, least, colours, self._separated, *image)
@@ -122,19 +108,11 @@ _NODE_BAND = 12
 
 
 def pe_timeline(records: Records, title: str) -> Figure:
-    """Draw which PE executed chunks when, coloured by chunk size.
+    """Draw the chunks that each PE executed over time, coloured by chunk size.
 
-    A PE is a band, PE 0 at the top. White is time in which it executed nothing: it waited for a chunk, or
-    there was none left. Where several chunks or PEs fall on one pixel it has the colour of the chunk with
-    the largest part in it, and is fainter the less of it was in use. Where there is room, thin lines part
-    the nodes.
-
-    Parameters
-    ----------
-    records
-        A run that is one loop, with chunks.
-    title
-        The picture's title.
+    A PE is a band, PE 0 at the top. White is time without a chunk: waiting for one, or none was left. If
+    several chunks or PEs share a pixel, it has the colour of the chunk with the largest part in it, and is
+    fainter the less of it was in use. If there is space, thin lines separate the nodes.
     """
     pes = int(records.loops.pes[0])
     height = _height(pes)

@@ -39,21 +39,11 @@ from mlsim.record.timelines import out_of_use_spans
 
 
 def draw_area(axes: Axes, values: Floats, edges: Floats, baseline: ArrayLike = 0.0, **style: Any) -> None:
-    """Fill the area between a step function and a baseline.
+    """Fill the area between a baseline and a step function.
 
-    Matplotlib's own ``stairs`` looks for the limits of what it draws as if the steps were curves, one after
-    the other, which takes longer than everything else in a picture. Here the caller sets both limits.
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    values, edges
-        The function: ``values[k]`` from ``edges[k]`` to ``edges[k + 1]``, in the units of the axes.
-    baseline
-        Lower bound of the area: one number, or one a value.
-    **style
-        Properties of a patch, as matplotlib names them.
+    ``values[k]`` holds from ``edges[k]`` to ``edges[k + 1]``. Matplotlib's ``stairs`` searches for the limits
+    of its patch as if the steps were curves, which takes longer than the rest of a picture. Here the caller
+    sets the limits.
     """
     below: Any = np.broadcast_to(np.asarray(baseline, np.float64), values.shape)
     axes.add_artist(StepPatch(values, edges, baseline=below, fill=True, **style))
@@ -72,21 +62,10 @@ _SLICE = 1 << 16
 def binned_average(
     begin: Floats, end: Floats, weight: ArrayLike, span: tuple[float, float], bins: int
 ) -> Floats:
-    """Sum the weights of the intervals that are open, averaged over each of some equal bins.
+    """Sum the weights of open intervals, averaged over each of some equal bins of ``span``.
 
-    Exact: an interval counts in a bin by the part of it that lies inside. Takes time in proportion to
-    intervals and bins, and no sorting.
-
-    Parameters
-    ----------
-    begin, end
-        Interval bounds in seconds; those with a NaN bound count nowhere.
-    weight
-        What an open interval adds: one number for all, or one an interval.
-    span
-        The first bin's begin and the last bin's end.
-    bins
-        How many bins.
+    Exact: an interval counts in a bin by the part of it inside; NaN bounds count nowhere. Takes time
+    proportional to intervals and bins, without sorting.
     """
     weights = np.broadcast_to(np.asarray(weight, np.float64), begin.shape)
     width = (span[1] - span[0]) / bins
@@ -115,18 +94,10 @@ _LINES = (VERMILION, GREEN, PURPLE, YELLOW)
 
 
 def utilization_over_time(records: Records, title: str) -> Figure:
-    """Draw the allocated and the busy share of the machine's cores, and below the queue length.
+    """Draw the allocated and the busy share of the machine's cores, and the queue length below.
 
-    Every column of pixels shows the average over its time. Where nodes were out of use, a line shows the
-    share of the cores that were in use; jobs that held drained nodes may reach above it. What the machine has
-    as a whole has a line each.
-
-    Parameters
-    ----------
-    records
-        What happened.
-    title
-        The picture's title.
+    Every column of pixels shows the average over its time. If nodes were out of use, a line shows the share
+    of the cores in use; jobs that held drained nodes may exceed it. Each machine-wide resource has a line.
     """
     axis = time_axis(records.jobs)
     with picture_style():

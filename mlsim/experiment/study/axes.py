@@ -1,4 +1,4 @@
-"""What a study varies: axes, choices, sampled values, and their combinations."""
+"""The axes of a study: choices, samples of ranges, and their combinations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Range:
     unit: str
 
     def at(self, shares: Floats) -> list[object]:
-        """Return the values at shares of the range, from 0 to below 1."""
+        """Return the values at shares of the range, in [0, 1)."""
         whole, log = self.scale.endswith("integer"), self.scale.startswith("log")
         low, high = self.low, self.high + 1.0 if whole else self.high
         values = low * (high / low) ** shares if log else low + (high - low) * shares
@@ -52,32 +52,16 @@ class _Range:
 
 
 def is_sample(points: object) -> bool:
-    """Return whether what an axis is given as is drawn from ranges."""
+    """Whether the points of an axis are sampled from ranges."""
     return isinstance(points, Mapping) and isinstance(points.get("sample"), str)
 
 
 def drawn(name: str, points: Mapping[str, Any], place: str) -> list[dict[str, object]]:
-    """Draw the values of an axis.
+    """Sample the values of an axis; return keys with values, to six significant digits.
 
-    Parameters
-    ----------
-    name
-        Of the axis: the key that is drawn, where ``of`` names none.
-    points
-        ``sample`` (a word of :data:`SAMPLES`), ``count``, ``seed`` (default 0), and either a range (``from``,
-        ``to``, ``scale``, ``unit``) or, for several keys that are drawn together, ``of``: keys with ranges.
-    place
-        What messages begin with.
-
-    Returns
-    -------
-    list of dict
-        Keys with values, to six significant digits.
-
-    Raises
-    ------
-    InputError
-        If it has another shape, or SciPy is needed and not there.
+    ``points`` has ``sample`` (a word of :data:`SAMPLES`), ``count``, ``seed`` (default 0), and either a range
+    (``from``, ``to``, ``scale``, ``unit``) of the key ``name``, or ``of``: several keys with ranges that are
+    sampled together. Messages begin with ``place``.
     """
     joint = "of" in points
     _known(points, _KEYS if joint else (*_KEYS[:3], *_RANGE_KEYS), place)
@@ -94,7 +78,7 @@ def drawn(name: str, points: Mapping[str, Any], place: str) -> list[dict[str, ob
 
 
 def _shares(sample: str, count: int, seed: int, dimensions: int, place: str) -> Floats:
-    """Return points in the unit cube, one a row."""
+    """Return points in the unit cube, one per row."""
     if sample == "random":
         return np.random.default_rng(seed).random((count, dimensions))
     try:
@@ -180,24 +164,11 @@ class Axis:
 
 
 def axes_of(vary: object, place: str, directory: Path = Path()) -> list[Axis]:
-    """Read the axes of a study.
+    """Read the axes of a study: name to points; relative paths are looked up in ``directory`` first.
 
-    Parameters
-    ----------
-    vary
-        Name to points. A list holds values of the dotted key that the name is; a mapping holds labels, each
-        with a mapping of dotted keys to values. A text makes one axis of the others that it names. Files
-        (``{files: "*.swf"}``), samples (``{sample: random, ...}``), ``seeds``, ``weeks`` and ``cases`` are
-        short for such.
-    place
-        What messages call it.
-    directory
-        Where relative paths are looked up first.
-
-    Raises
-    ------
-    InputError
-        If it has another shape.
+    A list has values of the dotted key that is the name; a mapping has labels, each with a mapping of dotted
+    keys to values. A text joins the axes that it names. Files (``{files: "*.swf"}``), samples
+    (``{sample: random, ...}``), ``seeds``, ``weeks`` and ``cases`` are short forms.
     """
     if not isinstance(vary, dict) or not vary:
         raise InputError(
@@ -213,14 +184,10 @@ def axes_of(vary: object, place: str, directory: Path = Path()) -> list[Axis]:
 
 
 def with_joined(axes: Sequence[Axis], templates: Mapping[str, str], place: str) -> list[Axis]:
-    """Put axes in the place of others that texts name: every combination of those, labelled by the text.
+    """Replace axes that a text names by one axis: every combination of them, labelled by the text.
 
-    Where one of them is that of all weeks, whose labels are not known yet, the axis waits with its text.
-
-    Raises
-    ------
-    InputError
-        If a text names no axis, or two axes have the same name.
+    If one of them is that of all weeks, whose labels are unknown before the log is read, the axis keeps its
+    text as a template.
     """
     axes = list(axes)
     for name, template in templates.items():
@@ -235,13 +202,7 @@ def with_joined(axes: Sequence[Axis], templates: Mapping[str, str], place: str) 
 
 
 def check_combinations(axes: Sequence[Axis], place: str = "vary") -> None:
-    """Refuse axes of more combinations than a study can hold.
-
-    Raises
-    ------
-    InputError
-        With what each axis has.
-    """
+    """Refuse axes with more combinations than a study can hold."""
     combinations = prod(len(axis.points) for axis in axes)
     if combinations > _MOST_COMBINATIONS:
         found = " x ".join(f"{axis.name} {len(axis.points):,}" for axis in axes)
@@ -282,7 +243,7 @@ def _labelled(name: str, points: object, place: str) -> Axis:
 
 
 def _cases(points: object, place: str) -> Axis:
-    """Return the axis of keys that are taken together: labelled, or labelled by their values."""
+    """Return the axis of keys that vary together: labelled, or labelled by their values."""
     if not isinstance(points, list):
         return _labelled("case", points, place)
     if not points or not all(isinstance(keys, dict) and keys for keys in points):
@@ -297,7 +258,7 @@ def _cases(points: object, place: str) -> Axis:
 
 
 def _files(name: str, points: Mapping[str, Any], place: str, directory: Path) -> Axis:
-    """Return the axis of the files of a pattern, sorted: of a dotted key, or of the workload's path."""
+    """Return the axis of the sorted files of a pattern: of a dotted key, or of the workload's path."""
     if set(points) != {"files"}:
         other = next(key for key in points if key != "files")
         raise InputError(f"{place}: {other!r:.80}: unknown beside files; allowed: files, a pattern")
@@ -327,7 +288,7 @@ def _matching(folder: Path, pattern: str) -> list[str]:
 
 
 def _stem(path: str) -> str:
-    """Return the name of a file without what says of which format it is."""
+    """Return the name of a file without the suffixes of its format."""
     name = Path(path)
     if name.suffix in _COMPRESSED:
         name = name.with_suffix("")
@@ -351,12 +312,12 @@ def _sampled(name: str, points: Mapping[str, Any], place: str) -> Axis:
 
 
 def _joins(points: object) -> bool:
-    """Return whether an axis is made of others: a text with their names in braces."""
+    """Whether an axis joins others: a text with their names in braces."""
     return isinstance(points, str) and "{" in points
 
 
 def _joined(name: str, template: str, axes: Sequence[Axis], place: str) -> list[Axis]:
-    """Put one axis in the place of those that a text names: every combination of them, labelled by it."""
+    """Replace the axes that a text names by one axis of all their combinations."""
     known = {axis.name: axis for axis in axes}
     try:
         names = [key for _, key, _, _ in Formatter().parse(template) if key is not None]
@@ -415,7 +376,7 @@ def _shape(value: object) -> str:
 
 
 def label_of(value: object) -> str:
-    """Return how a value is written in tables."""
+    """Return a value as tables show it."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -433,12 +394,12 @@ class Point:
 
     @property
     def words(self) -> Labels:
-        """All labels, those of axes that others were made of as well."""
+        """All labels, including those of joined axes."""
         return {**self.labels, **self.parts}
 
 
 def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
-    """Yield every combination, the last axis fastest, but those that an entry of ``without`` matches."""
+    """Yield every combination, the last axis fastest, except those that an entry of ``without`` matches."""
     check_combinations(axes)
     for labels in product(*(axis.points for axis in axes)):
         named = dict(zip([axis.name for axis in axes], labels, strict=True))
@@ -453,7 +414,7 @@ def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterat
 
 
 def matches(labels: Labels, entry: Mapping[str, Any]) -> bool:
-    """Return whether labels are among those of an entry: axis to a label or a list of labels."""
+    """Whether labels are among those of an entry: axis to a label or a list of labels."""
     return all(
         labels[name] in [label_of(label) for label in (wanted if isinstance(wanted, list) else [wanted])]
         for name, wanted in entry.items()
@@ -463,21 +424,10 @@ def matches(labels: Labels, entry: Mapping[str, Any]) -> bool:
 def filled(
     common: Mapping[str, object], labels: Labels, values: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Return keys of all runs for one of them: ``{name}`` in a text becomes the run's label.
+    """Return common keys with placeholders substituted for one run: ``{name}`` becomes the run's label.
 
-    Parameters
-    ----------
-    common
-        Keys with their values.
-    labels
-        Of the run.
-    values
-        Those that are numbers and no texts: ``"{name}"`` alone becomes the number.
-
-    Raises
-    ------
-    KeyError, ValueError, IndexError
-        If what is in braces is no label.
+    ``"{name}"`` alone becomes the value of ``values``, if there is one, so that numbers stay numbers. Raises
+    KeyError, ValueError or IndexError if a placeholder is no label.
     """
     numbers = {f"{{{name}}}": value for name, value in (values or {}).items()}
     return {
@@ -491,5 +441,5 @@ def filled(
 
 
 def words_of(labels: Labels) -> str:
-    """Write the labels of a combination for a message; empty ones are left out."""
+    """Format the labels of a combination for a message, without empty ones."""
     return ", ".join(f"{name}: {label}" for name, label in labels.items() if label)

@@ -1,4 +1,4 @@
-"""Run a study and write its results; its progress."""
+"""Run a study and write its results."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from mlsim._forks import check_fork
 from mlsim._shared import forget
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import words_of
-from mlsim.experiment.study.executor_worker import Executor
-from mlsim.experiment.study.local_executors import Processes, Serial
+from mlsim.experiment.study.study_executors import Executor, Processes, Serial
 from mlsim.experiment.study.study_model import Done, Study, Task
 from mlsim.experiment.study.study_plan import StudyRow
-from mlsim.experiment.study.study_results import Results, check_complete, write_results
-from mlsim.experiment.study.study_runner import Doing, Watcher
-from mlsim.experiment.study.study_store import Memory, Store, disk_error, holder, locked, write_whole
+from mlsim.experiment.study.study_results import check_complete, write_results
+from mlsim.experiment.study.study_runner import StudyRunner, Watcher
+from mlsim.experiment.study.study_store import Memory, Results, Store, disk_error, holder, locked, write_whole
 
 
 def default_directory(study: Study) -> Path:
-    """Return where the results of a study go if nothing else is said."""
+    """Return the default directory for the results of a study."""
     return Path("runs") / study.name
 
 
@@ -40,53 +39,51 @@ def run_study(
     retry_failed: bool = False,
     watch: Watcher | None = None,
 ) -> list[StudyRow]:
-    """Do a study: simulate every combination that its store lacks, and write tables and pictures.
+    """Run a study: simulate every combination that its store lacks, and write tables and pictures.
 
     Parameters
     ----------
     study
         From :func:`load_study`.
     out
-        Directory for the results and the store of all runs. One that is there is taken up again: what it
-        has is not simulated once more. Nothing is written without it.
+        Directory for the results and the store of all runs. An existing one is resumed: runs that it has are
+        not simulated again. Without it nothing is written.
     progress
-        Called with each row, when its run is done, and how many rows there will be (of a search: at most).
+        Called with each row when its run is done, and the number of rows (of a search: the largest number).
     jobs
-        How many processes do runs; 1: this one, unless the study has a timeout, or stays in memory alone.
-        None: as many as are worth it.
+        Number of processes; 1: this one, unless the study has a timeout. None: as many as are worthwhile.
     executor
-        What hands out runs in place of processes of this machine.
+        Executes the runs instead of processes of this machine.
     force
-        Do runs that are there once more.
+        Repeat all runs.
     retry_failed
-        Do runs that have failed once more.
+        Repeat runs that have failed.
     watch
-        Is told how far the study is.
+        Is notified of the progress of the study.
 
     Returns
     -------
     list of StudyRow
-        One for each combination, in order; of a search, for each run of each candidate. Those of runs that
-        have failed say why.
+        One per combination, in order; of a search, one per run of each candidate; with failures.
 
     Raises
     ------
     InputError
-        If a file that a scenario names cannot be used, or the directory is no store of this study, or another
-        process is doing the study; or if no candidate of a search can be judged.
+        If a file that a scenario names cannot be used, the directory is no store of this study, another
+        process is running the study, or no candidate of a search can be evaluated.
     OutputError
-        If results cannot be written. All runs that were finished are kept.
+        If results cannot be written. All finished runs are kept.
     """
     check_fork()
     hands = executor or _executor(study, jobs)
     expected = None if study.search is None else study.search.most_runs
     if out is None:
-        doing = Doing(study, Memory(), None, hands, progress=progress, watch=watch, expected=expected)
-        return _rows(study, doing, hands)
+        runner = StudyRunner(study, Memory(), None, hands, progress=progress, watch=watch, expected=expected)
+        return _rows(study, runner, hands)
     store = Store.open(Path(out), study.name, study.subject.kind)
     with locked(store):
         store.clear_unfinished()
-        doing = Doing(
+        runner = StudyRunner(
             study,
             store,
             store,
@@ -97,7 +94,7 @@ def run_study(
             retry_failed=retry_failed,
             expected=expected,
         )
-        rows = _rows(study, doing, hands)
+        rows = _rows(study, runner, hands)
         with _disk(store):
             results = _written(store, study, rows)
     check_complete(results)
@@ -107,27 +104,23 @@ def run_study(
 def missing_tasks(
     study: Study, out: Path, *, force: bool = False, retry_failed: bool = False
 ) -> tuple[Sequence[str], list[Task], Store]:
-    """Return the keys of a study's runs, and what would be done, by what is in its store; nothing is written.
+    """Return the keys of a study's runs, the tasks that its store lacks, and the store; nothing is written.
 
-    Of a search these are the runs of the first generation that is not there, and the keys up to it: which
-    runs come later depends on what comes out of it.
-
-    Raises
-    ------
-    InputError
-        As for :func:`run_study`.
+    Of a search these are the first generation that is missing, and the keys up to it.
     """
     from mlsim.experiment.study.study_store import check_store
 
     check_store(out, study.name, study.subject.kind)
     store = Store(out)
     if study.search is not None:
-        from mlsim.experiment.study.search.search_run import Rehearsal, rehearsed
+        from mlsim.experiment.study.search_run import Rehearsal, rehearsed
 
-        doing = Doing(study, store, store, Rehearsal(), force=force, retry_failed=retry_failed)
-        tasks = rehearsed(study, doing)
-        return doing.keys, tasks, store
-    plan, tasks = Doing(study, store, store, Serial(), force=force, retry_failed=retry_failed).plan(study)
+        runner = StudyRunner(study, store, store, Rehearsal(), force=force, retry_failed=retry_failed)
+        tasks = rehearsed(study, runner)
+        return runner.keys, tasks, store
+    plan, tasks = StudyRunner(study, store, store, Serial(), force=force, retry_failed=retry_failed).plan(
+        study
+    )
     plan.check_files(tasks)
     return plan.keys, tasks, store
 
@@ -136,33 +129,36 @@ def _executor(study: Study, jobs: int | None) -> Executor:
     return Serial() if jobs == 1 and study.timeout is None else Processes(jobs)
 
 
-def _rows(study: Study, doing: Doing, executor: Executor) -> list[StudyRow]:
-    """Have all runs done."""
+def _rows(study: Study, runner: StudyRunner, executor: Executor) -> list[StudyRow]:
+    """Execute all missing runs."""
     try:
         if study.search is None:
-            return doing.rows(study)
-        from mlsim.experiment.study.search.search_run import search_rows
+            return runner.rows(study)
+        from mlsim.experiment.study.search_run import search_rows
 
         with executor.kept() if isinstance(executor, Processes) else nullcontext():
-            rows = search_rows(study, doing)
-        doing.all_known()
+            rows = search_rows(study, runner)
+        runner.all_known()
         return rows
     finally:
         forget()
-        doing.end()
+        runner.end()
 
 
 def _written(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
     if study.search is None:
         return write_results(store, study, rows)
-    from mlsim.experiment.study.search.search_results import write_search
+    from mlsim import _matplotlib
+
+    _matplotlib.load()
+    from mlsim.experiment.study.search_results import write_search
 
     return write_search(store, study, rows)
 
 
 @contextmanager
 def _disk(store: Store) -> Iterator[None]:
-    """Turn failures to write results into errors that say that no run is lost."""
+    """Raise failures to write results as errors that say that no run is lost."""
     try:
         yield
     except OSError as error:
@@ -178,17 +174,7 @@ _SHOWN = 8
 
 
 class Watching:
-    """Shows on standard error how far a study is: a bar on a terminal, otherwise a line for each event.
-
-    Parameters
-    ----------
-    name
-        Of the study.
-    shown
-        False for nothing at all.
-    things
-        What is done, in words.
-    """
+    """Shows the progress of a study on standard error: a bar on a terminal, otherwise a line per event."""
 
     def __init__(self, name: str, *, shown: bool, things: str = _RUNS) -> None:
         self._name, self._shown, self._things = name, shown, things
@@ -200,7 +186,7 @@ class Watching:
         self._task: Any = None
 
     def begin(self, total: int, there: int, store: Store | None) -> None:
-        """Show that so many runs are to be there in the end, and are there already."""
+        """Show how many runs there are in total, and how many exist already."""
         again = self._began > 0.0
         self._total, self._there, self._store = total, there, store
         self._began = self._began or time.time()
@@ -218,7 +204,7 @@ class Watching:
             self._say(f"{total} {self._things}, {there} are there, {total - there} to be done")
 
     def started(self, task: Task) -> None:
-        """Show that a run is begun."""
+        """Show that a run has started."""
         self._running[task.key] = words_of(task.labels)
         self._keep()
         self._update()
@@ -236,14 +222,14 @@ class Watching:
             self._say(f"{place}/{self._total} {words_of(task.labels)}: {ended}")
 
     def note(self, words: str) -> None:
-        """Show what has been found so far."""
+        """Show an intermediate result."""
         if self._bar is not None:
             self._bar.console.print(f"{self._name}: {words}", highlight=False)
         elif self._shown:
             self._say(words)
 
     def end(self) -> None:
-        """Show that no run is going on any more."""
+        """Show that no run is in progress any more."""
         self._running.clear()
         self._keep(now=True)
         if self._bar is not None:
@@ -261,7 +247,7 @@ class Watching:
         self._bar.update(self._task, completed=self._there + self._done, total=self._total, state=state)
 
     def _keep(self, *, now: bool = False) -> None:
-        """Keep the state for other processes; they can do without it."""
+        """Write the state for other processes; failures do not matter."""
         at = time.time()
         if self._store is None or (not now and at - self._kept < _BETWEEN):
             return
@@ -295,13 +281,7 @@ def _bar() -> Any:
 
 
 def status_of(directory: str | Path) -> Iterator[str]:
-    """Say how far a study is, line by line.
-
-    Raises
-    ------
-    InputError
-        If there is no store of a study.
-    """
+    """Describe the progress of a study, line by line; raise InputError if there is no store of one."""
     store = Store(expanded(directory))
     try:
         state = json.loads(read_bytes(store.inner(_STATE)))
@@ -327,13 +307,13 @@ def status_of(directory: str | Path) -> Iterator[str]:
 
 
 def seconds_there(keys: Iterable[str], store: Store) -> list[float]:
-    """Return how long those of some runs took that a study's store has."""
+    """Return the durations of the runs that a study's store has."""
     found = (store.get(key) for key in dict.fromkeys(keys))
     return [content["seconds"] for content in found if content is not None]
 
 
 def time_words(seconds: float) -> str:
-    """Write a time as people say it."""
+    """Format a duration in its natural unit."""
     for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"

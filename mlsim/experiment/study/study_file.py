@@ -37,13 +37,7 @@ def file_of(path: str | Path) -> Path:
 
 
 def file_text(file: Path) -> str:
-    """Read a file that belongs to a study.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
-    """
+    """Read a file that belongs to a study."""
     try:
         return read_text(file, "study")
     except InputError as error:
@@ -53,23 +47,12 @@ def file_text(file: Path) -> str:
 
 
 def _is_varied_key(key: tuple[str | int, ...]) -> bool:
-    """Return whether it is a key of the scenario, below a label: an empty one has its default."""
+    """Whether it is a key of the scenario below a label of ``vary``: an empty one has its default."""
     return len(key) == 4 and key[0] == "vary"
 
 
 def mapping(text: str, file: Path) -> dict[str, Any]:
-    """Read the keys of a study; ``of`` is among them then.
-
-    Parameters
-    ----------
-    text, file
-        The study file, and its name.
-
-    Raises
-    ------
-    InputError
-        If it is no mapping, has other keys, or lacks one; the message names the line.
-    """
+    """Read the keys of a study file, with ``of``; errors name the line."""
     document = parse_text(text, str(file), _is_varied_key)
     for problem in document.problems:
         place = f"{file}:{problem.line}" if problem.line else str(file)
@@ -100,21 +83,7 @@ def mapping(text: str, file: Path) -> dict[str, Any]:
 def entries(value: object, axes: Sequence[Axis], place: str, *, parts: bool = False) -> list[dict[str, Any]]:
     """Read a list of combinations, each a mapping of axes to a label or a list of labels.
 
-    Parameters
-    ----------
-    value
-        Of the key.
-    axes
-        Of the study.
-    place
-        What messages begin with.
-    parts
-        Whether axes that others were made of may be named too.
-
-    Raises
-    ------
-    InputError
-        If it has another shape, or an axis or a label does not exist; the message begins with ``place``.
+    With ``parts``, axes that others were joined of may be named too. Messages begin with ``place``.
     """
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise InputError(f"{place}: {value!r}; allowed: a list of mappings, e.g. [{{technique: SS}}]")
@@ -131,13 +100,7 @@ def entries(value: object, axes: Sequence[Axis], place: str, *, parts: bool = Fa
 
 
 def one_of(word: object, allowed: Sequence[str], place: str) -> str:
-    """Return a word after checking that it is among those allowed.
-
-    Raises
-    ------
-    InputError
-        If it is not; the message begins with ``place`` and names a near one.
-    """
+    """Return a word that must be allowed; the message begins with ``place`` and suggests a similar one."""
     if word not in allowed:
         hint = nearest(str(word), list(allowed))
         raise InputError(f"{place}: {word!r} is not known;{hint} allowed: {', '.join(allowed)}")
@@ -156,9 +119,9 @@ def check_name(name: object, place: str) -> str:
 
 
 def side_by_side(columns: object, repetitions: str | None, axes: Sequence[Axis], place: str) -> str:
-    """Return the axis that stands side by side: the one that is asked for, or the last of those compared.
+    """Return the axis of the columns: the requested one, or the last one that is compared.
 
-    Tables show the mean over repetitions, so that there are no columns of them.
+    Tables show the mean over repetitions, which therefore cannot be columns.
     """
     compared = [axis.name for axis in axes if axis.name != repetitions]
     if not compared:
@@ -174,14 +137,14 @@ def side_by_side(columns: object, repetitions: str | None, axes: Sequence[Axis],
 
 
 def check_titles(titles: Iterable[str], place: str) -> None:
-    """Refuse titles of columns that stand for two things."""
+    """Refuse duplicate titles of columns."""
     for title, times in Counter(titles).items():
         if times > 1:
             raise InputError(f"{place}: {title}: names {times} columns of the table; allowed: each name once")
 
 
 def check_files(names: Iterable[str], place: str) -> None:
-    """Refuse pictures and tables whose files cannot be written, or would be written over."""
+    """Refuse file names of pictures and tables that are too long or collide."""
     for name, times in Counter(names).items():
         if times > 1:
             raise InputError(
@@ -193,16 +156,9 @@ def check_files(names: Iterable[str], place: str) -> None:
 
 
 def check_metric(key: str, summary: Mapping[str, Any], place: str) -> None:
-    """Refuse a key that no summary has, or that is no number in it.
+    """Refuse a dotted key that no summary has, or that is no number; with ``?``, summaries may lack it.
 
-    Parameters
-    ----------
-    key
-        Dotted; with ``?``, summaries may lack it.
-    summary
-        Of a run without jobs; a part of it that is empty or None may hold anything.
-    place
-        What the message begins with.
+    ``summary`` is of a run without jobs; parts of it that are empty or None may hold anything.
     """
     value: Any = summary
     for part in key.removesuffix("?").split("."):
@@ -222,7 +178,7 @@ def check_metric(key: str, summary: Mapping[str, Any], place: str) -> None:
 
 
 def some_points(points: Iterable[Point], place: str) -> list[Point]:
-    """Return the combinations of a study, of which there must be one."""
+    """Return the combinations of a study, at least one."""
     found = list(points)
     if not found:
         raise InputError(f"{place}: leaves no combination; take an entry away")

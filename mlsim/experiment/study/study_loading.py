@@ -1,9 +1,10 @@
-"""Read a study and every scenario that it makes."""
+"""Read a study, and make every scenario that it names."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 from mlsim._files import is_directory, is_there
 from mlsim._files.decoding import read_lines
-from mlsim.errors import InputError
+from mlsim._shared import forget, sharing
+from mlsim.errors import InputError, NothingLeftError
 from mlsim.experiment.study.axes import (
     MOST_SEEDS,
     Axis,
@@ -20,6 +22,7 @@ from mlsim.experiment.study.axes import (
     check_combinations,
     filled,
     points,
+    week_axis,
     with_joined,
     words_of,
 )
@@ -47,15 +50,14 @@ from mlsim.experiment.study.study_model import (
 )
 from mlsim.experiment.study.study_store import KEEP
 from mlsim.experiment.study.study_tables import INTERVALS, t_quantile
-from mlsim.experiment.study.subjects import SUBJECTS, Base
-from mlsim.experiment.study.week_axis import Weeks, all_weeks
-from mlsim.scenario import ApplicationModel, Scenario, load
+from mlsim.experiment.study.subjects import SUBJECTS, Base, Subject
+from mlsim.scenario import ApplicationModel, Scenario, SelectConfig, load
 from mlsim.scenario.amount_types import Amount
 from mlsim.scenario.unit_types import TIME
 
 
 def load_study(path: str | Path) -> Study:
-    """Read a study and every scenario it makes.
+    """Read a study and every scenario it makes, without simulating.
 
     Parameters
     ----------
@@ -65,7 +67,7 @@ def load_study(path: str | Path) -> Study:
     Raises
     ------
     InputError
-        If a file cannot be read, or a combination is nothing that can be simulated; nothing was simulated.
+        If a file cannot be read, or a combination cannot be simulated.
     """
     file = file_of(path)
     text = file_text(file)
@@ -82,7 +84,7 @@ def load_study(path: str | Path) -> Study:
 
 
 class _Content:
-    """A study file as it was read, with what varies."""
+    """A study file as read, with its axes."""
 
     def __init__(self, file: Path, content: Mapping[str, Any]) -> None:
         self.file, self.content = file, content
@@ -91,7 +93,7 @@ class _Content:
         self.axes, self.has = self._axes()
 
     def _axes(self) -> tuple[list[Axis], Weeks]:
-        """Return what varies, and what tells which combinations there are."""
+        """Return the axes, and a predicate for the combinations that exist."""
         place = self.place("vary")
         if "vary" not in self.content:  # a search without repetitions
             return [], lambda _: True
@@ -110,11 +112,11 @@ class _Content:
         return with_joined(found, templates, place), has
 
     def place(self, key: str) -> str:
-        """Return how messages name a key."""
+        """Return the name of a key in messages."""
         return f"{self.file}: {key}"
 
     def listed(self, key: str) -> list[Any]:
-        """Return a list, which is empty where there is none."""
+        """Return a list; empty if the key is missing."""
         value = self.content.get(key, [])
         if not isinstance(value, list):
             raise InputError(f"{self.place(key)}: {value!r}; allowed: a list")
@@ -162,10 +164,9 @@ def _study(read: _Content, text: str) -> Study:
 
 
 def _search_study(file: Path, content: Mapping[str, Any], text: str) -> Study:
-    """Read a study that searches, and make scenarios from all over what it searches."""
-    from mlsim.experiment.study.search.search_file import NOT_WITH_SEARCH, read_search
-    from mlsim.experiment.study.search.search_results import check_columns
-    from mlsim.experiment.study.search.search_run import part_of, probe_points
+    """Read a study with a search, and check scenarios all over its ranges."""
+    from mlsim.experiment.study.search_file import NOT_WITH_SEARCH, check_columns, read_search
+    from mlsim.experiment.study.search_run import part_of, probe_points
 
     for key in NOT_WITH_SEARCH:
         if key in content:
@@ -202,7 +203,7 @@ def _search_study(file: Path, content: Mapping[str, Any], text: str) -> Study:
 
 
 def _with_shown(read: _Content, study: Study) -> Study:
-    """Add what is shown beside the runs: what others found, and pictures."""
+    """Add reference values and pictures."""
     reference = read.content.get("reference")
     compared = [axis for axis in study.axes if axis.name != study.repetitions]
     place = read.place("pictures")
@@ -224,7 +225,7 @@ def _base(read: _Content) -> Base:
 
 
 def _with_common_keys(read: _Content, point: Point) -> Point:
-    """Add the keys of all runs to those of one, its labels filled in."""
+    """Add the keys of all runs to those of one, with placeholders substituted."""
     common = read.content.get("set", {})
     if not isinstance(common, dict):
         raise InputError(f"{read.place('set')}: {common!r}; allowed: a mapping of keys to values")
@@ -237,7 +238,7 @@ def _with_common_keys(read: _Content, point: Point) -> Point:
 
 
 def _several(names: Sequence[object]) -> str:
-    """Return what the axis of repetitions is called that is made of several."""
+    """Return the name of the axis that joins several axes of repetitions."""
     return ", ".join(dict.fromkeys(map(str, names)))
 
 
@@ -274,7 +275,7 @@ def _formats(value: object, place: str) -> tuple[str, ...]:
 
 
 def _trim(content: Mapping[str, Any], repetitions: str | None, axes: Sequence[Axis], place: str) -> int:
-    """Read how many repetitions are left out at either end; two at least must be left."""
+    """Read how many repetitions are trimmed at either end; at least two must remain."""
     value = content.get("trim", 0)
     n = next((len(axis.points) for axis in axes if axis.name == repetitions), 1)
     most = max((n - 2) // 2, 0)
@@ -299,9 +300,9 @@ def _interval(content: Mapping[str, Any], place: str) -> str:
 def _reference(
     file: Path, axes: Sequence[Axis], metrics: Mapping[str, str]
 ) -> dict[tuple[str, ...], dict[str, float]]:
-    """Read what others found: a column an axis, and some by the title or the key of a metric.
+    """Read reference values: one column per axis, and columns by title or key of a metric.
 
-    Further columns are for readers, and cells may be empty.
+    Further columns are ignored, and cells may be empty.
     """
     found: dict[tuple[str, ...], dict[str, float]] = {}
     names = [axis.name for axis in axes]
@@ -339,7 +340,7 @@ def _check_titles(study: Study) -> None:
 
 
 def _check_runs(study: Study) -> list[Point]:
-    """Make every scenario; refuse metrics that some cannot have; return those whose jobs have no loops."""
+    """Make every scenario; refuse metrics that some lack; return the combinations without loops."""
     empty = study.subject.empty()
     for key in study.metrics.values():
         check_metric(key, empty, f"{study.source}: metrics")
@@ -363,14 +364,14 @@ def _check_runs(study: Study) -> list[Point]:
 
 
 def _but_for_seed(point: Point) -> str:
-    """Return what decides whether the scenario of a combination is one: all but a seed that is right."""
+    """Return the overrides that decide whether a scenario is valid: all but a valid seed."""
     seed = point.overrides.get("seed")
     right = type(seed) is int and 0 <= seed <= MOST_SEEDS
     return repr([item for item in point.overrides.items() if not (right and item[0] == "seed")])
 
 
 def _scenario(study: Study, place: int) -> Scenario:
-    """Make the scenario of a combination; one of a search is no text of the user's, and is told."""
+    """Make the scenario of a combination; errors of a search name it, as the user did not write it."""
     try:
         return study.cases[place][1]
     except InputError as error:
@@ -380,8 +381,8 @@ def _scenario(study: Study, place: int) -> Scenario:
 
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
-    """Refuse what would fail after the runs: pictures of what there is not."""
-    from mlsim.experiment.study.study_pictures import picture_files
+    """Refuse pictures that could not be drawn after the runs."""
+    from mlsim.experiment.study.study_tables import picture_files
 
     place = f"{study.source}: pictures"
     files: list[str] = []
@@ -410,3 +411,67 @@ def _check_picture(study: Study, picture: PictureSpec, place: str, files: Sequen
         one_of(picture.metric, list(study.metrics), f"{place}: metric")
     if picture.relative and not study.relative:
         raise InputError(f"{place}: relative: the study has no combination to divide by; give relative: too")
+
+
+_WEEK = 7 * 86_400.0
+
+Weeks = Callable[[Mapping[str, str]], bool]
+"""Returns whether the log of a combination has the week that its labels name."""
+
+
+def all_weeks(
+    axes: Sequence[Axis], base: Base, subject: Subject, filled: Callable[[Point], Point], place: str
+) -> tuple[list[Axis], Weeks]:
+    """Replace the axis of all weeks by the weeks in which the logs have jobs.
+
+    Returns the axes, and a predicate for the combinations that exist: logs need not have the same weeks.
+    ``filled`` adds the keys of all runs to a combination.
+    """
+    if not any(axis.every_week for axis in axes):
+        return list(axes), lambda _: True
+    if subject.kind == "loops":
+        raise InputError(f"{place}: weeks: are those of a log, and this study is of loops; give of: runs")
+    others = [axis for axis in axes if not axis.every_week]
+    known: dict[str, set[int]] = {}
+    found: dict[tuple[str, ...], set[int]] = {}
+    with sharing():
+        for point in points(others, []):
+            overrides = filled(replace(point, labels={**point.labels, "week": "1"})).overrides
+            given = subject.given(base, overrides)
+            key = json.dumps([given.get("workload"), given.get("platform")], default=str)
+            if key not in known:
+                known[key] = _weeks_of(subject.scenario(base, overrides))
+            found[tuple(point.labels.values())] = known[key]
+    forget()
+    names = [axis.name for axis in others]
+
+    def has(labels: Mapping[str, str]) -> bool:
+        return int(labels["week"]) in found[tuple(labels[name] for name in names)]
+
+    weeks = sorted(set().union(*known.values()))
+    if not weeks:
+        raise InputError(f"{place}: weeks: no week of the log has a job")
+    return [week_axis(weeks) if axis.every_week else axis for axis in axes], has
+
+
+def _weeks_of(scenario: Scenario) -> set[int]:
+    """Return the weeks of a scenario's log in which its selection leaves jobs."""
+    from mlsim.cosim import workload_of
+
+    select = scenario.workload.select
+
+    def selected(other: SelectConfig) -> Scenario:
+        return scenario.model_copy(
+            update={"workload": scenario.workload.model_copy(update={"select": other})}
+        )
+
+    *_, last = workload_of(selected(SelectConfig(warm_up=select.warm_up))).blocks()
+    weeks = set()
+    cut = scenario.workload.weeks is not None
+    for week in range(0 if cut else 1, int(last.submit_time[-1] // _WEEK) + 2):
+        try:
+            workload_of(selected(select.model_copy(update={"weeks": (week, week)})))
+        except NothingLeftError:
+            continue
+        weeks.add(week)
+    return weeks

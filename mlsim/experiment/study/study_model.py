@@ -1,4 +1,4 @@
-"""A study as read, its tasks, and the pictures that it asks for."""
+"""A study as read: its axes, its tasks and its pictures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mlsim.record import Records
 from mlsim.scenario import Scenario
 
 if TYPE_CHECKING:
-    from mlsim.experiment.study.search.search_model import Search
+    from mlsim.experiment.study.search_methods import Search
 
 
 @dataclass(frozen=True)
 class OwnPicture:
-    """A picture of one run alone, which is drawn when it has been simulated."""
+    """A picture of a single run, drawn when it has been simulated."""
 
     kind: str
     """``gantt``: nodes over time; ``timeline``: PEs over time."""
@@ -36,7 +36,7 @@ class OwnPicture:
 
 @dataclass(frozen=True)
 class Task:
-    """A run to be done. It can be sent to another process."""
+    """A run to be executed; can be sent to another process."""
 
     key: str
     """Digest of what its results depend on."""
@@ -62,7 +62,7 @@ class Task:
 
     @property
     def shows(self) -> dict[str, str]:
-        """What an entry must have for pictures: names, each with what it shows."""
+        """The pictures, curves and balances that an entry must have: names, each with its content."""
         shows = {name: repr(picture) for name, picture in self.pictures.items()}
         flags = {"curve": self.curve, "balance": self.balance}
         return shows | {name: "" for name, wanted in flags.items() if wanted}
@@ -70,7 +70,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """A task that has come to its end."""
+    """The end of a task."""
 
     key: str
     failed: str = ""
@@ -104,15 +104,15 @@ class PictureSpec:
         ``utilization``: busy share of the machine over time. ``balance``: max/mean of finishing times of
         each job's loop. ``metric``: a metric along an axis. ``gantt``: nodes over time.
     lines, panels, along
-        Axes: a curve a label, a panel a label, and what is along the x axis.
+        Axes: one curve per label, one panel per label, and the x axis.
     where
-        Labels that the picture is about.
+        Labels of the runs that the picture shows.
     relative
-        Whether the metric is the first one relative to the study's combination.
+        Whether it shows the first metric relative to the study's combination.
     metric
         Title of the metric; empty: the first.
     span
-        Part of the time shown (s), for ``gantt``; None: all.
+        Time range (s) of ``gantt``; None: all.
     """
 
     kind: str
@@ -125,12 +125,12 @@ class PictureSpec:
     span: tuple[float, float] | None = None
 
     def shows(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a run is in the picture."""
+        """Whether a run is in the picture."""
         return matches(labels, self.where)
 
 
 class Balance(NamedTuple):
-    """Each loop of a run: its job, the name of the job's executable, and max/mean of finishing times."""
+    """Each loop of a run: its job, the name of its executable, and max/mean of finishing times."""
 
     job_id: NDArray[np.int64]
     executable: list[str]
@@ -138,13 +138,7 @@ class Balance(NamedTuple):
 
 
 def picture_of(value: object, axes: Sequence[Axis], place: str) -> PictureSpec:
-    """Read one entry of a study's pictures.
-
-    Raises
-    ------
-    InputError
-        If it has another shape; the message begins with ``place``.
-    """
+    """Read one entry of a study's pictures."""
     if not isinstance(value, dict) or "kind" not in value:
         raise InputError(f"{place}: {value!r}; allowed: mappings with kind, one of {', '.join(PICTURE_KEYS)}")
     kind = one_of(value["kind"], list(PICTURE_KEYS), f"{place}: kind")
@@ -179,7 +173,7 @@ def _span(value: object, place: str) -> tuple[float, float]:
 
 
 def busy_curve(records: Records) -> tuple[Floats, Floats]:
-    """Return the busy share of the machine in equal bins of a run: centres (s) and shares."""
+    """Return the busy share of the machine in equal bins of time: centres (s) and shares."""
     from mlsim.analysis.plots.chart_style import time_axis
     from mlsim.analysis.plots.utilization_plot import busy_share
 
@@ -206,7 +200,7 @@ Keep = str
 
 @dataclass(frozen=True)
 class Cases(Sequence[tuple[Point, Scenario]]):
-    """Every combination with its scenario, which is made anew each time: many would not fit into memory."""
+    """Every combination with its scenario, which is built on each access: many would not fit into memory."""
 
     points: Sequence[Point]
     base: Base
@@ -231,7 +225,7 @@ class Cases(Sequence[tuple[Point, Scenario]]):
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared with what."""
+    """A study as its file declares it, with all combinations."""
 
     name: str
     """From the file."""
@@ -275,7 +269,7 @@ class Study:
     """What is searched for; then ``cases`` are a few of those that may be tried, and ``axes`` repetitions."""
 
     def drawn(self, point: Point) -> bool:
-        """Return whether the PEs of a combination are drawn over time."""
+        """Whether the PEs of a combination are drawn over time."""
         return any(matches(point.labels, entry) for entry in self.timelines)
 
     @property
@@ -289,7 +283,7 @@ MEANS = " (means with their 95 % intervals)"
 
 
 def own_pictures(study: Study, point: Point) -> dict[str, OwnPicture]:
-    """Return the pictures of one combination alone, by the names of their files."""
+    """Return the pictures of a single combination, by file name."""
     found = {
         gantt_file(picture, point.labels): OwnPicture(
             "gantt", picture_title(study.name, point.labels), picture.span
@@ -308,23 +302,23 @@ def own_pictures(study: Study, point: Point) -> dict[str, OwnPicture]:
 
 
 def gantt_file(picture: PictureSpec, labels: Mapping[str, str]) -> str:
-    """Return the name of the file that shows the nodes of one run over time."""
+    """Return the file name of the Gantt chart of a run."""
     part = [] if picture.span is None else [f"{second:g}" for second in picture.span]
     return f"{file_name('gantt', *labels.values(), *part)}.png"
 
 
 def timeline_file(point: Point) -> str:
-    """Return the name of the file that shows the PEs of one combination over time."""
+    """Return the file name of the PE timeline of a combination."""
     words = re.sub(r"[^\w+.-]+", "-", ", ".join(point.labels.values()))
     return f"pes-{words.strip('-.')}.png"
 
 
 def picture_title(study: str, labels: Mapping[str, str]) -> str:
-    """Return the title of a picture of what has some labels in common."""
+    """Return the title of a picture of runs with some labels in common."""
     words = ", ".join(f"{name} {label}" for name, label in labels.items())
     return f"{study}: {words}" if words else study
 
 
 def file_name(*words: str) -> str:
-    """Return words as the name of a file, without suffix."""
+    """Return words as a file name without suffix."""
     return re.sub(r"[^\w+.-]+", "-", " ".join(words)).strip("-.")

@@ -1,61 +1,36 @@
-"""The picture files of a study, and the bars of loop times."""
+"""Draw the pictures of a study: curves of runs, and bars of loop times."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import product
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.experiment.study.study_model import MEANS, PictureSpec, file_name, gantt_file
-from mlsim.experiment.study.study_tables import mean_interval, relative_title
+from mlsim.analysis import plots
+from mlsim.experiment.study.study_model import (
+    MEANS,
+    Balance,
+    PictureSpec,
+    file_name,
+    picture_title,
+)
+from mlsim.experiment.study.study_tables import (
+    labels_of,
+    mean_interval,
+    pictures_of,
+    relative_title,
+    relative_to,
+)
 
 if TYPE_CHECKING:
-    from mlsim.analysis.plots import Panel
-    from mlsim.experiment.study.axes import Point
+    import polars as pl
+
     from mlsim.experiment.study.study_model import Study
     from mlsim.experiment.study.study_plan import StudyRow
-    from mlsim.experiment.study.study_results import Results
-
-
-Labelled = TypeVar("Labelled", "StudyRow", "Point")
-
-
-def picture_files(study: Study, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:
-    """Yield each picture entry of a study with the names of its files."""
-    for picture in study.pictures:
-        if picture.kind == "gantt":
-            shown = [point for point in points if picture.shows(point.labels)]
-            yield picture, [gantt_file(picture, point.labels) for point in shown]
-            continue
-        first = picture.kind
-        if picture.kind == "metric":
-            first = relative_title(study) if picture.relative else picture.metric or next(iter(study.metrics))
-        yield (
-            picture,
-            [
-                f"{file_name(first, *labels.values())}.{study.formats[0]}"
-                for labels, _ in pictures_of(study, picture, points)
-            ],
-        )
-
-
-def pictures_of(
-    study: Study, picture: PictureSpec, rows: Sequence[Labelled]
-) -> Iterator[tuple[dict[str, str], list[Labelled]]]:
-    """Yield the pictures of one entry: labels in common, and what is in them, of some runs or points."""
-    inside = {picture.lines, picture.panels, picture.along}
-    if picture.kind == "metric":
-        inside.add(study.repetitions or "")
-    axes = [axis for axis in study.axes if axis.name not in inside]
-    for labels in product(*(axis.points for axis in axes)):
-        common = dict(zip([axis.name for axis in axes], labels, strict=True))
-        part = [row for row in rows if picture.shows(row.labels) and common.items() <= row.labels.items()]
-        if part:
-            yield common, part
+    from mlsim.experiment.study.study_store import Results
 
 
 _NAN = float("nan")
@@ -64,9 +39,7 @@ _MOST_PANELS = 60
 
 
 def draw_bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
-    """Draw one panel for each combination of all axes but repetitions, the columns and the last other one."""
-    from mlsim.analysis.plots import bars
-
+    """Draw one panel per combination of all axes except repetitions, the columns and the last other one."""
     others = [axis.name for axis in study.axes if axis.name not in (study.columns, study.repetitions)]
     parts: dict[tuple[str, ...], list[StudyRow]] = {}
     for row in rows:
@@ -77,13 +50,12 @@ def draw_bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     title, key = next(iter(study.metrics.items()))
     name = "t-loop" if key == "t_loop" else file_name(title)
     shown = study.name if study.repetitions is None else f"{study.name}{MEANS}"
-    results.picture(name, bars(panels, shown, title))
+    results.picture(name, plots.bars(panels, shown, title))
 
 
-def _panel(title: str, rows: Sequence[StudyRow], study: Study, along: Sequence[str]) -> Panel:
-    """Return one panel; ``along`` is the axis of its groups, or nothing where only the columns vary."""
+def _panel(title: str, rows: Sequence[StudyRow], study: Study, along: Sequence[str]) -> plots.Panel:
+    """Return one panel; ``along`` is the axis of its groups, or empty if only the columns vary."""
     columns = study.columns
-    from mlsim.analysis.plots import Panel
 
     def group(row: StudyRow) -> str:
         return "".join(row.labels[name] for name in along)
@@ -93,7 +65,7 @@ def _panel(title: str, rows: Sequence[StudyRow], study: Study, along: Sequence[s
         table.setdefault((row.labels[columns], group(row)), []).append(row)
     groups = list(dict.fromkeys(map(group, rows)))
     series = list(dict.fromkeys(row.labels[columns] for row in rows))
-    return Panel(
+    return plots.Panel(
         title,
         groups,
         {name: [_mean(table.get((name, place), [])) for place in groups] for name in series},
@@ -120,3 +92,161 @@ def _values(rows: Sequence[StudyRow]) -> Floats:
 def _reference(rows: Sequence[StudyRow]) -> float:
     found = [row.reference for row in rows if row.reference is not None]
     return found[0] if found else _NAN
+
+
+Points = tuple[Floats, Floats]
+
+
+class _Drawing(NamedTuple):
+    """A picture of curves: panels, labels of the axes, look, and the first words of its file name."""
+
+    panels: list[plots.LinePanel]
+    x: str
+    y: str
+    look: plots.Look
+    name: str
+
+
+def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
+    """Draw all pictures of several runs; those of single runs were drawn when these ended."""
+    ratios = relative_to(study, rows) if study.relative else {}
+    done = [row for row in rows if not row.failed]
+    for picture in study.pictures:
+        if picture.kind == "gantt":
+            continue
+        for labels, part in pictures_of(study, picture, done):
+            if picture.kind == "utilization":
+                drawing = _utilization(picture, part)
+            elif picture.kind == "balance":
+                drawing = _balance(picture, part)
+                results.table(f"{file_name('balance', *labels.values())}.csv", _balance_table(part))
+            else:
+                drawing = _metric(study, picture, part, ratios)
+            title = picture_title(study.name, labels)
+            if picture.kind == "metric" and study.repetitions is not None:
+                title += MEANS
+            figure = plots.lines(drawing.panels, title, drawing.x, drawing.y, drawing.look)
+            results.picture(file_name(drawing.name, *labels.values()), figure)
+
+
+def _panels(
+    picture: PictureSpec,
+    rows: Sequence[StudyRow],
+    points: Callable[[Sequence[StudyRow]], Points],
+    ends: Callable[[Sequence[StudyRow]], Points] | None = None,
+) -> list[plots.LinePanel]:
+    """Group runs by panel and curve; of some runs, ``points`` returns the curve, ``ends`` its intervals."""
+    groups: dict[str, dict[str, list[StudyRow]]] = {}
+    for row in rows:
+        panel = f"{picture.panels}: {row.labels[picture.panels]}" if picture.panels else ""
+        groups.setdefault(panel, {}).setdefault(row.labels[picture.lines], []).append(row)
+    return [
+        plots.LinePanel(
+            title,
+            {name: points(part) for name, part in series.items()},
+            {} if ends is None else {name: ends(part) for name, part in series.items()},
+        )
+        for title, series in groups.items()
+    ]
+
+
+def _utilization(picture: PictureSpec, rows: Sequence[StudyRow]) -> _Drawing:
+    def points(part: Sequence[StudyRow]) -> Points:
+        curve = part[0].curve
+        assert curve is not None, "kept for the runs of such a picture"
+        return curve
+
+    panels = _panels(picture, rows, points)
+    return _Drawing(panels, "time (s)", "busy share of the machine", plots.Look(percent=True), "utilization")
+
+
+def _balance(picture: PictureSpec, rows: Sequence[StudyRow]) -> _Drawing:
+    names = sorted({name for row in rows for name in _balance_of(row).executable})
+    places = {name: float(place) for place, name in enumerate(names)}
+
+    def points(part: Sequence[StudyRow]) -> Points:
+        """Spread the jobs of an executable over the room around its place."""
+        balance = _balance_of(part[0])
+        x = np.array([places[name] for name in balance.executable])
+        for place in places.values():
+            of = np.flatnonzero(x == place)
+            x[of] += (np.arange(len(of)) + 0.5) / max(len(of), 1) * 0.8 - 0.4
+        return x, balance.max_over_mean
+
+    look = plots.Look(
+        dots=True, joined=False, ticks={place: name for name, place in places.items()}, across=1
+    )
+    panels = _panels(picture, rows, points)
+    return _Drawing(panels, "job, by executable", "max / mean of finishing times", look, "balance")
+
+
+def _balance_of(row: StudyRow) -> Balance:
+    balance = row.balance
+    assert balance is not None, "kept for the runs of such a picture"
+    return balance
+
+
+def _balance_table(rows: Sequence[StudyRow]) -> pl.DataFrame:
+    """Return the balance of every job of some runs."""
+    import polars as pl
+
+    frames = [
+        pl.DataFrame(_balance_of(row)._asdict()).with_columns(
+            *(pl.lit(label).alias(name) for name, label in row.labels.items())
+        )
+        for row in rows
+    ]
+    return pl.concat(frames).select(*rows[0].labels, *Balance._fields)
+
+
+def _metric(
+    study: Study,
+    picture: PictureSpec,
+    rows: Sequence[StudyRow],
+    ratios: Mapping[tuple[str, ...], float],
+) -> _Drawing:
+    labels = next(list(axis.points) for axis in study.axes if axis.name == picture.along)
+    numbers = _numbers(labels)
+    places = list(map(float, range(len(labels)))) if numbers is None else numbers
+    title = picture.metric or next(iter(study.metrics))
+    curves = list(dict.fromkeys(row.labels[picture.lines] for row in rows))
+    # Categories are not joined, and stand beside each other, so that their intervals can be told apart.
+    beside = {name: _BESIDE * ((n + 0.5) / len(curves) - 0.5) for n, name in enumerate(curves)}
+
+    def values_of(part: Sequence[StudyRow]) -> dict[str, Floats]:
+        """Return the values of the repetitions at each position."""
+        values: dict[str, list[float]] = {}
+        for row in part:
+            value = ratios.get(labels_of(row), math.nan) if picture.relative else row.metrics[title]
+            values.setdefault(row.labels[picture.along], []).append(value)
+        known = {label: np.array(found)[np.isfinite(found)] for label, found in values.items()}
+        return {label: known[label] for label in labels if label in known}
+
+    def points(part: Sequence[StudyRow]) -> Points:
+        values = values_of(part)
+        shift = 0.0 if numbers is not None else beside[part[0].labels[picture.lines]]
+        x = [place + shift for label, place in zip(labels, places, strict=True) if label in values]
+        return np.array(x), np.array([found.mean() if len(found) else math.nan for found in values.values()])
+
+    def ends(part: Sequence[StudyRow]) -> Points:
+        found = np.array([mean_interval(values, study.interval) for values in values_of(part).values()])
+        return found[:, 0], found[:, 1]
+
+    name = relative_title(study) if picture.relative else title
+    ticks = dict(zip(places, labels, strict=True))
+    look = plots.Look(dots=True, joined=numbers is not None, ticks=ticks, across=3)
+    panels = _panels(picture, rows, points, None if study.repetitions is None else ends)
+    return _Drawing(panels, picture.along, name, look, name)
+
+
+_BESIDE = 0.5
+"""Share of the room between two categories that the curves take."""
+
+
+def _numbers(labels: Sequence[str]) -> list[float] | None:
+    """Return the labels of an axis as numbers; None if one is not."""
+    try:
+        numbers = [float(label) for label in labels]
+    except ValueError:
+        return None
+    return numbers if all(map(math.isfinite, numbers)) else None

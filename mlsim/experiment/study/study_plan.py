@@ -34,18 +34,11 @@ _LONGEST_PATH = 4096
 
 
 class Digests:
-    """Makes the digests of the runs of one study.
+    """Computes the digests of the runs of one study.
 
-    A digest is of the keys that are given (without name and description, and what is only about output),
-    of the contents of all files that they name, and of mlsim: version, sources, and installed plugins.
-    Files are read once, so that what changes while a study is done is of no account.
-
-    Parameters
-    ----------
-    kind
-        What the study is of.
-    directory
-        Where relative paths are looked up first.
+    A digest covers the given keys (without name, description and output-only keys), the contents of all files
+    that they name, and mlsim: version, sources, and installed plugins. Files are read once, so that changes
+    during the study do not matter.
     """
 
     def __init__(self, kind: str, directory: Path) -> None:
@@ -54,7 +47,7 @@ class Digests:
         self._files: dict[str, str] = {}
 
     def of(self, given: Mapping[str, Any]) -> str:
-        """Return the digest of a run, by the keys of its scenario that are given."""
+        """Return the digest of a run, by the given keys of its scenario."""
         kept = {key: value for key, value in given.items() if key not in ("name", "description")}
         if isinstance(kept.get("output"), Mapping):
             kept["output"] = {key: value for key, value in kept["output"].items() if key not in _SHOWN}
@@ -65,13 +58,13 @@ class Digests:
         return hashlib.sha256(data.encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
     def output(self, given: Mapping[str, Any]) -> str:
-        """Return a digest of what is only about output."""
+        """Return the digest of the output-only keys."""
         output = given.get("output")
         data = json.dumps([given.get("name"), output], sort_keys=True, default=str)
         return hashlib.sha256(data.encode()).hexdigest()[:16]
 
     def _file(self, text: str) -> str:
-        """Return the checksum of what a text names: a file, or code in one; "" if it names none."""
+        """Return the checksum of the file, or file of code, that a text names; "" if it names none."""
         found = self._files.get(text)
         if found is None:
             found = self._files[text] = "".join(self._checksums(text))
@@ -89,7 +82,7 @@ class Digests:
 
 
 def located(given: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """Return the keys of a scenario, files that they name by their whole paths, so that it may lie anywhere.
+    """Return the keys of a scenario with absolute paths of files, so that it may be stored anywhere.
 
     Files are at keys called ``path``, and before the colon of ``./file.py:Name``.
     """
@@ -115,7 +108,7 @@ def _located(key: str, value: Any, directory: Path) -> Any:
 
 
 def _found(name: str, directory: Path) -> Path | None:
-    """Return the file that a name stands for, where scenarios look for files."""
+    """Return the file of a name, where scenarios look for files."""
     try:
         wanted = expanded(name)
         variable = os.environ.get(VARIABLE, "").split(os.pathsep)
@@ -126,7 +119,7 @@ def _found(name: str, directory: Path) -> Path | None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in mappings and lists, of values alone."""
+    """Yield every text among the values of mappings and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -138,7 +131,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _siblings(path: Path) -> Iterator[Path]:
-    """Yield the modules beside a file of code that it imports, and that they import."""
+    """Yield the modules beside a file of code that it imports, recursively."""
     seen, left = {path}, [path]
     while left:
         file = left.pop()
@@ -176,7 +169,7 @@ def _content(path: Path) -> str:
 
 @cache
 def tool() -> tuple[str, ...]:
-    """Return what stands for mlsim: version, sources, and versions of packages with plugins for it."""
+    """Return the identity of mlsim: version, sources, and versions of packages with plugins for it."""
     package = Path(__file__).parents[2]
     sources = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
@@ -213,18 +206,9 @@ class Plan:
         retry_failed: bool,
         but: Collection[str] = (),
     ) -> list[Task]:
-        """Return the tasks that are to be done, those of one log together, in the order they are done.
+        """Return the tasks to execute, those of one log together, in the order of execution.
 
-        Parameters
-        ----------
-        entries
-            What is there already.
-        store
-            Where what is done is kept; None: it comes back.
-        force, retry_failed
-            Whether what is there, or has failed, is done once more.
-        but
-            Runs that have been done by now.
+        Without ``store``, results are returned instead of stored. Runs of ``but`` are done already.
         """
         tasks: dict[str, Task] = {}
         groups: dict[int, int] = {}
@@ -260,12 +244,9 @@ class Plan:
         )
 
     def check_files(self, tasks: Sequence[Task]) -> None:
-        """Check everything that the scenarios of some tasks name, such as files; the same only once.
+        """Check the files and other inputs of the scenarios of tasks, each only once.
 
-        Raises
-        ------
-        InputError
-            The first that is wrong, with the combination.
+        Errors name the combination.
         """
         from mlsim.experiment.run_directory import check_needs
 
@@ -288,7 +269,7 @@ class Plan:
 
 
 def plan_of(study: Study, digests: Digests) -> Plan:
-    """Make the digests of all runs of a study; every file that they name is read for it."""
+    """Compute the digests of all runs of a study, for which every file that they name is read."""
     logs, reads = _Numbers(), _Numbers()
     keys, outputs = [], []
     for point in study.points:
@@ -304,26 +285,26 @@ _ALSO_READ = {keep: () if keep == "summary" else ("output",) for keep in KEEP}
 
 
 class _Numbers:
-    """Numbers values, the same ones alike."""
+    """Numbers values; equal values get equal numbers."""
 
     def __init__(self) -> None:
         self.found: list[int] = []
         self._known: dict[str, int] = {}
 
     def add(self, value: object) -> None:
-        """Add one."""
+        """Add a value."""
         text = json.dumps(value, sort_keys=True, default=str)
         self.found.append(self._known.setdefault(text, len(self._known)))
 
 
 def _whole_log(given: dict[str, Any]) -> Any:
-    """Return what a scenario says about its log, whatever it selects of it."""
+    """Return the keys of a scenario's log, without its selection."""
     log = given.get("workload")
     return {key: value for key, value in log.items() if key != "select"} if isinstance(log, dict) else log
 
 
 def _value_at(values: Any, key: str) -> Any:
-    """Return the value of a dotted key; None if it is not there."""
+    """Return the value of a dotted key; None if it is missing."""
     for part in key.split("."):
         values = values.get(part) if isinstance(values, dict) else None
     return values
@@ -331,7 +312,7 @@ def _value_at(values: Any, key: str) -> Any:
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One combination, simulated."""
+    """The results of one combination."""
 
     labels: Mapping[str, str]
     """Of each axis."""
@@ -354,18 +335,18 @@ class StudyRow:
 
     @property
     def reference(self) -> float | None:
-        """What others found for the first metric; None if they did not."""
+        """The reference value of the first metric; None without one."""
         return self.found.get(next(iter(self.metrics)))
 
     @property
     def curve(self) -> tuple[Floats, Floats] | None:
-        """Times (s) and busy shares of the machine, where a picture shows them."""
+        """Times (s) and busy shares of the machine, if a picture shows them."""
         curve = self._kept().get("curve")
         return None if curve is None else (np.array(curve[0], float), np.array(curve[1], float))
 
     @property
     def balance(self) -> Balance | None:
-        """The balance of each job's loop, where a picture shows it."""
+        """The balance of each job's loop, if a picture shows it."""
         found = self._kept().get("balance")
         if found is None:
             return None
@@ -378,13 +359,7 @@ class StudyRow:
 
 
 def row_of(study: Study, point: Point, key: str, entries: Entries) -> StudyRow:
-    """Make the row of a combination, whose run is done.
-
-    Raises
-    ------
-    InputError
-        If a metric is not in its summary, or no number.
-    """
+    """Make the row of a combination whose run is done."""
     content = entries.get(key)
     if content is None:
         raise InputError(
@@ -400,15 +375,7 @@ def row_of(study: Study, point: Point, key: str, entries: Entries) -> StudyRow:
 
 
 def rows_of(plan: Plan, entries: Entries, made: Mapping[int, StudyRow] | None = None) -> list[StudyRow]:
-    """Return the rows of all combinations, in order; see :func:`row_of`.
-
-    Parameters
-    ----------
-    plan, entries
-        The combinations, and where what is kept of them is.
-    made
-        Rows that are there already, by their places.
-    """
+    """Return the rows of all combinations, in order; ``made`` are those that exist already, by position."""
     points = zip(plan.study.points, plan.keys, strict=True)
     there = made or {}
     return [
@@ -418,12 +385,9 @@ def rows_of(plan: Plan, entries: Entries, made: Mapping[int, StudyRow] | None = 
 
 
 def metric_of(summary: Mapping[str, Any], key: str, source: Path) -> float:
-    """Return a metric of a run by its dotted key; NaN where it has no value.
+    """Return a metric of a run by its dotted key; NaN without a value.
 
-    Raises
-    ------
-    InputError
-        If the summary has no such key, without ``?`` behind it, or it is no number.
+    Raises InputError if the summary lacks the key and it does not end in ``?``, or if it is no number.
     """
     value: Any = summary
     for part in key.removesuffix("?").split("."):

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsim._files import expanded, read_bytes
-from mlsim.errors import InputError, OutputError, StoppedError
-from mlsim.experiment.manifest import json_text, write_manifest
+from mlsim.errors import InputError, OutputError
+from mlsim.experiment.manifest import json_text
 from mlsim.experiment.run_directory import versions
 from mlsim.experiment.study.study_model import Study, file_name, own_pictures
 from mlsim.experiment.study.study_plan import StudyRow
-from mlsim.experiment.study.study_store import Store, beside_name, write_whole
+from mlsim.experiment.study.study_store import Results, Store, beside_name
 from mlsim.experiment.study.study_tables import (
     Table,
     interval_note,
@@ -33,109 +30,15 @@ from mlsim.experiment.study.study_tables import (
 
 if TYPE_CHECKING:
     import polars as pl
-    from matplotlib.figure import Figure
 
 
-_WRITTEN = "results.json"
 _BATCH = 1000
 """Rows whose metrics are held as Python objects at a time."""
 _NO_METRICS = ("schema_version", "scenario")
 
 
-class Results:
-    """The files that a study leaves.
-
-    Parameters
-    ----------
-    store
-        Of the study; they stand beside it.
-    formats
-        Of pictures: words of :data:`mlsim.experiment.study.study_model.FORMATS`.
-
-    Attributes
-    ----------
-    missing
-        What could not be drawn, and why, by name.
-    """
-
-    def __init__(self, store: Store, formats: Sequence[str] = ("png",)) -> None:
-        self.store = store
-        self._formats = formats
-        self.directory = store.directory
-        self.missing: dict[str, str] = {}
-        self._names: list[str] = []
-
-    def text(self, name: str, text: str) -> None:
-        """Write a text."""
-        self._names.append(name)
-        write_whole(self.directory / name, text.encode())
-
-    def data(self, name: str, data: bytes) -> None:
-        """Write bytes."""
-        self._names.append(name)
-        write_whole(self.directory / name, data)
-
-    def table(self, name: str, frame: pl.DataFrame) -> None:
-        """Write a table as CSV or Parquet, by the suffix."""
-        part = self._part(name)
-        try:
-            if name.endswith(".csv"):
-                frame.write_csv(part)
-            else:
-                frame.write_parquet(part)
-            self._take(part, name)
-        finally:
-            part.unlink(missing_ok=True)
-
-    def picture(self, name: str, figure: Figure) -> None:
-        """Write a picture in all formats; what fails of it is noted, and all else is written."""
-        for suffix in self._formats:
-            self._picture(f"{name}.{suffix}", figure)
-
-    def _picture(self, name: str, figure: Figure) -> None:
-        from mlsim.analysis.plots import write_picture
-
-        part = self._part(name)
-        try:
-            write_picture(figure, part)
-            self._take(part, name)
-        except (StoppedError, KeyboardInterrupt, SystemExit):
-            raise
-        except Exception as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self.missing[name] = reason
-        finally:
-            part.unlink(missing_ok=True)
-
-    def finish(self) -> None:
-        """Remove what an earlier version of the study left, and write checksums."""
-        memory = self.store.inner(_WRITTEN)
-        try:
-            earlier = json.loads(read_bytes(memory))
-        except (InputError, ValueError):
-            earlier = []
-        for name in set(earlier) - set(self._names):
-            with suppress(OSError):
-                (self.directory / name).unlink()
-        write_whole(memory, json.dumps(sorted(self._names)).encode())
-        write_manifest(self.directory)
-
-    def _part(self, name: str) -> Path:
-        return self.directory / f".{os.getpid()}.part{Path(name).suffix}"
-
-    def _take(self, part: Path, name: str) -> None:
-        part.replace(self.directory / name)
-        self._names.append(name)
-
-
 def write_results(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
-    """Write the tables and pictures of a study.
-
-    Raises
-    ------
-    OSError
-        If a table cannot be written.
-    """
+    """Write the tables and pictures of a study."""
     results = Results(store, study.formats)
     results.text("study.yaml", study.text)
     results.text("versions.json", json_text(versions()))
@@ -173,7 +76,7 @@ def _draw(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     if study.pictures or study.subject.kind == "loops":
         _matplotlib.load()
     if study.pictures:
-        from mlsim.experiment.study.study_drawing import draw_pictures
+        from mlsim.experiment.study.study_pictures import draw_pictures
 
         draw_pictures(results, study, rows)
     if study.subject.kind == "loops":
@@ -186,7 +89,7 @@ def _draw(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
 
 
 def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
-    """Return every metric of every run, with its labels before them; none that measures the tool itself."""
+    """Return every metric of every run after its labels, without measurements of mlsim itself."""
     import polars as pl
 
     ratios = relative_to(study, rows) if study.relative else {}
@@ -218,7 +121,7 @@ def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
 
 
 def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values of a summary, but for what is about the tool itself."""
+    """Yield dotted keys and values of a summary, without those about mlsim itself."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             if key or (name != "self" and name not in _NO_METRICS):
@@ -231,13 +134,7 @@ def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def check_complete(results: Results) -> None:
-    """Say which pictures are missing.
-
-    Raises
-    ------
-    OutputError
-        If one is.
-    """
+    """Raise OutputError if pictures are missing."""
     if results.missing:
         lines = [
             f"{results.directory / name}: cannot be drawn: {why}" for name, why in results.missing.items()

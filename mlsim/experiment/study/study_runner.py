@@ -1,4 +1,4 @@
-"""Execute the runs that the store of a study lacks."""
+"""Execute the runs that the store of a study lacks; progress."""
 
 from __future__ import annotations
 
@@ -7,56 +7,36 @@ from typing import Any, Protocol
 
 from mlsim._shared import forget
 from mlsim.errors import OutputError
-from mlsim.experiment.study.executor_worker import Executor
-from mlsim.experiment.study.local_executors import Serial
+from mlsim.experiment.study.study_executors import Executor, Serial
 from mlsim.experiment.study.study_model import Done, Study, Task
 from mlsim.experiment.study.study_plan import Digests, Plan, StudyRow, plan_of, row_of, rows_of
 from mlsim.experiment.study.study_store import Entries, Store
 
 
 class Watcher(Protocol):
-    """Is told how far a study is."""
+    """Is notified of the progress of a study."""
 
     def begin(self, total: int, there: int, store: Store | None) -> None:
-        """Note how many runs are to be there in the end, and are there already.
-
-        A search says it again for each generation, as more is known.
-        """
+        """Receive the total number of runs, and how many exist; for a search, again at each generation."""
 
     def started(self, task: Task) -> None:
-        """Note that a run is begun."""
+        """Receive a run that has started."""
 
     def done(self, task: Task, done: Done) -> None:
-        """Note that a run has ended."""
+        """Receive a run that has ended."""
 
     def note(self, words: str) -> None:
-        """Note what has been found so far."""
+        """Receive an intermediate result in words."""
 
     def end(self) -> None:
-        """Note that no run is going on any more."""
+        """Receive that no run is in progress any more."""
 
 
-class Doing:
-    """The runs of one study, which may come in parts: those of a search are known a generation at a time.
+class StudyRunner:
+    """Executes the runs of one study, which may come in parts: a search knows one generation at a time.
 
-    Parameters
-    ----------
-    study
-        Whose runs they are.
-    entries
-        What is kept of them.
-    store
-        The same, where it is in a directory.
-    executor
-        Who does them.
-    progress
-        Called with each row, when its run is done, and how many rows there will be.
-    watch
-        Is told how far the study is.
-    force, retry_failed
-        Whether runs that are there, or that have failed, are done once more.
-    expected
-        How many runs there are at most; None: those of the one part.
+    ``entries`` are the stored results, the same as ``store`` if that is a directory. ``expected`` is the
+    largest number of runs; None: those of the one part.
     """
 
     def __init__(
@@ -88,7 +68,7 @@ class Doing:
         return list(self._known)
 
     def plan(self, study: Study) -> tuple[Plan, list[Task]]:
-        """Return the runs of a study, or of a part of one, and what is to be done of them."""
+        """Return the runs of a study, or of a part of one, and the tasks that are missing."""
         plan = plan_of(study, self._digests)
         directory = None if self._store is None else self._store.directory
         tasks = plan.missing(
@@ -97,15 +77,10 @@ class Doing:
         return plan, tasks
 
     def rows(self, study: Study, *, check: bool = True) -> list[StudyRow]:
-        """Do what is missing of a study, or of a part of one, and return its rows.
+        """Execute the missing runs of a study, or of a part of one, and return its rows.
 
-        Parameters
-        ----------
-        study
-            With the combinations that are wanted.
-        check
-            Whether a combination that cannot be simulated is an error before anything is done; otherwise its
-            run fails.
+        With ``check``, a combination that cannot be simulated is an error before the first run; otherwise its
+        run fails.
         """
         plan, tasks = self.plan(study)
         if check:
@@ -117,22 +92,22 @@ class Doing:
         return rows_of(plan, self._entries, shown)
 
     def note(self, words: str) -> None:
-        """Tell who watches what has been found so far."""
+        """Report an intermediate result."""
         if self._watch is not None:
             self._watch.note(words)
 
     def all_known(self) -> None:
-        """Tell who watches that there are no more runs than those so far."""
+        """Report that no further runs follow."""
         if self._watch is not None:
             self._watch.begin(len(self._known), self._there, self._store)
 
     def end(self) -> None:
-        """Tell who watches that no run is going on any more."""
+        """Report that no run is in progress any more."""
         if self._watch is not None:
             self._watch.end()
 
     def _do(self, plan: Plan, tasks: Sequence[Task]) -> dict[int, StudyRow]:
-        """Do tasks, whose results are in the store then; return the rows that were shown, by place."""
+        """Execute tasks, whose results are stored; return the rows that were reported, by position."""
         if not isinstance(self._executor, Serial):
             forget()  # what this process has read for the check; others do the runs
         by_key = {task.key: task for task in tasks}

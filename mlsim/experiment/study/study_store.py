@@ -8,16 +8,20 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mlsim._files import read_bytes
-from mlsim.errors import InputError, OutputError
+from mlsim.errors import InputError, OutputError, StoppedError
 from mlsim.experiment import result_directories
-from mlsim.experiment.manifest import Owner, json_text
+from mlsim.experiment.manifest import Owner, json_text, write_manifest
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
 
 STORE_VERSION = 1
 KEEP = ("summary", "tables", "all")
@@ -25,13 +29,14 @@ KEEP = ("summary", "tables", "all")
 
 _INNER = "store"
 _MARK = "store.json"
+_WRITTEN = "results.json"
 _log = logging.getLogger("mlsim")
 
 Content = dict[str, Any]
 
 
 class Entries(Protocol):
-    """What is kept of runs, by their digests."""
+    """Results of runs, by digest."""
 
     def get(self, key: str) -> Content | None:
         """Return an entry; None if there is none."""
@@ -56,13 +61,7 @@ class Memory:
 
 
 class Store:
-    """Entries in a directory.
-
-    Parameters
-    ----------
-    directory
-        Of the study's results; see :meth:`open`.
-    """
+    """Entries in the directory of a study's results; see :meth:`open`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -70,14 +69,10 @@ class Store:
 
     @classmethod
     def open(cls, directory: Path, name: str, kind: str) -> Store:
-        """Make a store, or take it up again.
+        """Create a store, or resume one.
 
-        Raises
-        ------
-        InputError
-            If something else is there, or a store of another study or of another version.
-        OutputError
-            If it cannot be made.
+        Raises InputError if the directory has other content, or the store of another study or version;
+        OutputError if it cannot be written.
         """
         check_store(directory, name, kind)
         store = cls(directory)
@@ -91,7 +86,7 @@ class Store:
         return store
 
     def get(self, key: str) -> Content | None:
-        """Return an entry; None if there is none, or none that is whole, of which a warning tells."""
+        """Return an entry; None if there is none, or if it is damaged, with a warning."""
         path = self.path(key, ".json")
         if not os.path.lexists(path):
             return None
@@ -108,13 +103,7 @@ class Store:
         return content
 
     def put(self, key: str, content: Content) -> None:
-        """Keep an entry.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written; nothing of it is left then.
-        """
+        """Store an entry; raise OSError, with nothing left of it, if that fails."""
         text = json.dumps(content, separators=(",", ":")).encode()
         path, data = self.path(key, ".json"), _checksum(text).encode() + b"\n" + text
         try:
@@ -124,19 +113,19 @@ class Store:
             write_whole(path, data)
 
     def inner(self, name: str) -> Path:
-        """Return where a file about the store itself is."""
+        """Return the path of a file about the store itself."""
         return self._entries / name
 
     def path(self, key: str, suffix: str) -> Path:
-        """Return where something of a run is."""
+        """Return the path of a file of a run."""
         return self._entries.joinpath(key[:2], f"{key[2:]}{suffix}")
 
     def beside(self, key: str, name: str) -> Path:
-        """Return where a file is that belongs to a run, or its directory (``run``)."""
+        """Return the path of a further file of a run, or of its directory (``run``)."""
         return self.path(key, f".{name}")
 
     def clear_unfinished(self) -> None:
-        """Remove what processes that were killed have not finished; nobody else may be writing."""
+        """Remove partial files of killed processes; no other process may be writing."""
         for path in chain(
             self.directory.glob(".*.part*"), self._entries.glob(".*.part"), self._entries.glob("*/.*.part*")
         ):
@@ -147,18 +136,12 @@ class Store:
 
 
 def is_store(directory: Path) -> bool:
-    """Return whether there is the store of a study."""
+    """Whether a directory has the store of a study."""
     return (directory / _INNER / _MARK).is_file()
 
 
 def check_store(directory: Path, name: str, kind: str) -> None:
-    """Refuse a directory that is there and is no store of this study.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
+    """Refuse an existing directory that is no store of this study."""
     mark = directory / _INNER / _MARK
     try:
         if not os.path.lexists(directory) or (directory.is_dir() and not any(directory.iterdir())):
@@ -183,18 +166,9 @@ def check_store(directory: Path, name: str, kind: str) -> None:
 
 
 def covers(content: Mapping[str, Any] | None, keep: str, output: str, shows: Mapping[str, str]) -> bool:
-    """Return whether an entry has all that is wanted of a run.
+    """Whether an entry has everything that is wanted of a run: ``keep``, ``shows``, or its failure.
 
-    Parameters
-    ----------
-    content
-        The entry.
-    keep
-        How much is to be kept.
-    output
-        Digest of what the scenario says about output, of which only a whole run directory depends.
-    shows
-        Names of what is wanted for pictures, with what it is to show.
+    ``output`` is the digest of the output-only keys, on which only a whole run directory depends.
     """
     if content is None:
         return False
@@ -206,17 +180,14 @@ def covers(content: Mapping[str, Any] | None, keep: str, output: str, shows: Map
 
 
 def beside_name(name: str) -> str:
-    """Return what a picture is called beside an entry: names of files may be too long for one more word."""
+    """Return the name of a picture's file in the store, short enough for any file system."""
     return f"{hashlib.sha256(name.encode()).hexdigest()[:12]}{os.path.splitext(name)[1]}"
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it, so that it is whole or as it was.
+    """Write a file under another name and rename it, so that it is complete or as before.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written; nothing is left of it then.
+    Raise OSError if not.
     """
     directory, name = os.path.split(path)
     part = os.path.join(directory, f".{name}.{os.getpid()}.part")
@@ -233,7 +204,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def disk_error(directory: Path, error: OSError) -> OutputError:
-    """Return the error that says that a store cannot be written, and that nothing finished is lost."""
+    """Return the error that a store cannot be written, and that nothing finished is lost."""
     reason = error.strerror or str(error)
     advice = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "See to that"
     return OutputError(
@@ -246,22 +217,92 @@ def _checksum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+class Results:
+    """The files of a study's results, beside its store.
+
+    ``missing`` has pictures that failed, with the reason.
+    """
+
+    def __init__(self, store: Store, formats: Sequence[str] = ("png",)) -> None:
+        self.store = store
+        self._formats = formats
+        self.directory = store.directory
+        self.missing: dict[str, str] = {}
+        self._names: list[str] = []
+
+    def text(self, name: str, text: str) -> None:
+        """Write a text."""
+        self._names.append(name)
+        write_whole(self.directory / name, text.encode())
+
+    def data(self, name: str, data: bytes) -> None:
+        """Write bytes."""
+        self._names.append(name)
+        write_whole(self.directory / name, data)
+
+    def table(self, name: str, frame: pl.DataFrame) -> None:
+        """Write a table as CSV or Parquet, by the suffix."""
+        part = self._part(name)
+        try:
+            if name.endswith(".csv"):
+                frame.write_csv(part)
+            else:
+                frame.write_parquet(part)
+            self._take(part, name)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def picture(self, name: str, figure: Figure) -> None:
+        """Write a picture in all formats; a failure is noted, and the rest is written."""
+        for suffix in self._formats:
+            self._picture(f"{name}.{suffix}", figure)
+
+    def _picture(self, name: str, figure: Figure) -> None:
+        from mlsim.analysis.plots import write_picture
+
+        part = self._part(name)
+        try:
+            write_picture(figure, part)
+            self._take(part, name)
+        except (StoppedError, KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.missing[name] = reason
+        finally:
+            part.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Remove files of an earlier version of the study, and write checksums."""
+        memory = self.store.inner(_WRITTEN)
+        try:
+            earlier = json.loads(read_bytes(memory))
+        except (InputError, ValueError):
+            earlier = []
+        for name in set(earlier) - set(self._names):
+            with suppress(OSError):
+                (self.directory / name).unlink()
+        write_whole(memory, json.dumps(sorted(self._names)).encode())
+        write_manifest(self.directory)
+
+    def _part(self, name: str) -> Path:
+        return self.directory / f".{os.getpid()}.part{Path(name).suffix}"
+
+    def _take(self, part: Path, name: str) -> None:
+        part.replace(self.directory / name)
+        self._names.append(name)
+
+
 _FILE = "lock"
 
 
 @contextmanager
 def locked(store: Store) -> Iterator[None]:
-    """Keep other processes from doing the same study while the block runs.
+    """Prevent other processes from running the same study while the block runs.
 
-    The lock is that of the file system, which ends with the process. On one without locks the process that
-    the file names is looked for; on another machine it cannot be, and is not waited for.
-
-    Raises
-    ------
-    InputError
-        If another process is doing it.
-    OutputError
-        If the lock cannot be written.
+    The lock is that of the file system, which ends with the process. On one without locks, the process that
+    the file names is looked for; on another machine it cannot be found, and does not block. Raises InputError
+    if another process runs the study, OutputError if the lock cannot be written.
     """
     directory, path = store.directory, store.inner(_FILE)
     try:
@@ -297,7 +338,7 @@ def _name(owner: Owner | None) -> str:
 
 
 def holder(store: Store) -> str:
-    """Return the name of the process that is doing a study; "" if there is none."""
+    """Return the name of the process that runs a study; "" without one."""
     try:
         descriptor = os.open(store.inner(_FILE), os.O_RDONLY)
     except OSError:

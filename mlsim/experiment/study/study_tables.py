@@ -1,19 +1,22 @@
-"""Tables of a study, and statistics over repetitions."""
+"""Layout of the tables and pictures of a study, and statistics over repetitions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
+from mlsim.experiment.study.study_model import PictureSpec, file_name, gantt_file
 
 if TYPE_CHECKING:
+    from mlsim.experiment.study.axes import Point
     from mlsim.experiment.study.study_model import Study
     from mlsim.experiment.study.study_plan import StudyRow
 
@@ -23,13 +26,10 @@ Labels = tuple[str, ...]
 
 
 def study_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
-    """Lay out every metric, and the first one relative to the study's combination.
+    """Lay out every metric, and the first one relative to the study's combination, by title.
 
-    Returns
-    -------
-    dict
-        Title to column titles and rows of cells. With repetitions a cell is their mean, with the least and
-        the largest in brackets if they differ. Reference values are in a column beside.
+    With repetitions a cell is their mean, with minimum and maximum in brackets if they differ. Reference
+    values are in a column beside.
     """
     tables: dict[str, Table] = {}
     write = _seconds if study.subject.kind == "loops" else _plain
@@ -53,7 +53,7 @@ def _found(study: Study, title: str) -> dict[Labels, float]:
 
 
 def relative_title(study: Study) -> str:
-    """Name the first metric divided by that of the study's combination."""
+    """Return the title of the first metric divided by that of the study's combination."""
     base = ", ".join(f"{name}: {label}" for name, label in study.relative.items())
     return f"{next(iter(study.metrics))} / with {base}"
 
@@ -61,10 +61,7 @@ def relative_title(study: Study) -> str:
 def relative_to(study: Study, rows: Sequence[StudyRow]) -> dict[Labels, float]:
     """Divide the first metric of each run by that of the run whose labels differ only in ``relative``.
 
-    Returns
-    -------
-    dict
-        Labels to ratio; runs that there is nothing to divide by are left out.
+    Runs without a divisor are left out.
     """
     first = next(iter(study.metrics))
     values = {labels_of(row): row.metrics[first] for row in rows}
@@ -86,7 +83,7 @@ def _compared(study: Study) -> list[str]:
 
 
 def _gathered(study: Study, values: Mapping[Labels, float]) -> dict[Labels, list[float]]:
-    """Gather the values of repetitions under the labels that they have in common."""
+    """Group the values of repetitions by their common labels."""
     left = [place for place, axis in enumerate(study.axes) if axis.name != study.repetitions]
     gathered: dict[Labels, list[float]] = {}
     for labels, value in values.items():
@@ -135,7 +132,7 @@ def _plain(value: float) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Write seconds with three digits or, from 100 on, one decimal."""
+    """Format seconds with three digits or, from 100 on, one decimal."""
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -156,7 +153,7 @@ def latex(title: str, table: Table) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as LaTeX shows it."""
+    """Escape a text for LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
@@ -166,6 +163,43 @@ _LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
     "^": r"\textasciicircum{}",
     "…": r"\dots{}",
 }
+
+
+Labelled = TypeVar("Labelled", "StudyRow", "Point")
+
+
+def picture_files(study: Study, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:
+    """Yield each picture entry of a study with its file names."""
+    for picture in study.pictures:
+        if picture.kind == "gantt":
+            shown = [point for point in points if picture.shows(point.labels)]
+            yield picture, [gantt_file(picture, point.labels) for point in shown]
+            continue
+        first = picture.kind
+        if picture.kind == "metric":
+            first = relative_title(study) if picture.relative else picture.metric or next(iter(study.metrics))
+        yield (
+            picture,
+            [
+                f"{file_name(first, *labels.values())}.{study.formats[0]}"
+                for labels, _ in pictures_of(study, picture, points)
+            ],
+        )
+
+
+def pictures_of(
+    study: Study, picture: PictureSpec, rows: Sequence[Labelled]
+) -> Iterator[tuple[dict[str, str], list[Labelled]]]:
+    """Yield the pictures of one entry: common labels, and the runs or points that it shows."""
+    inside = {picture.lines, picture.panels, picture.along}
+    if picture.kind == "metric":
+        inside.add(study.repetitions or "")
+    axes = [axis for axis in study.axes if axis.name not in inside]
+    for labels in product(*(axis.points for axis in axes)):
+        common = dict(zip([axis.name for axis in axes], labels, strict=True))
+        part = [row for row in rows if picture.shows(row.labels) and common.items() <= row.labels.items()]
+        if part:
+            yield common, part
 
 
 INTERVALS = {
@@ -188,7 +222,7 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class Spread:
-    """The values of one combination over its repetitions."""
+    """Statistics of one combination over its repetitions."""
 
     runs: int
     mean: float
@@ -207,24 +241,14 @@ class Spread:
 
 
 def interval_note(interval: str) -> str:
-    """Return what tables say of their intervals and tests."""
+    """Return the note on intervals and tests below tables."""
     return _NOTE.format(INTERVALS[interval])
 
 
 def spread_of(
     values: Mapping[str, float], reference: Mapping[str, float] | None = None, interval: str = "bootstrap"
 ) -> Spread:
-    """Return the statistics of one combination.
-
-    Parameters
-    ----------
-    values
-        Label of a repetition to value; those that are not finite are left out.
-    reference
-        Likewise of the combination that it is compared with; None: none.
-    interval
-        A word of :data:`INTERVALS`.
-    """
+    """Return the statistics of a combination by its values per repetition, also against a reference."""
     known = {label: value for label, value in values.items() if math.isfinite(value)}
     own = np.array(list(known.values()))
     if not len(own):
@@ -241,20 +265,17 @@ def spread_of(
 
 
 def trimmed(values: Mapping[str, float], count: int) -> dict[str, float]:
-    """Return values without so many of the least and of the largest; those that are not finite are left out.
-
-    Of equal values the first by their order are the least.
-    """
+    """Return finite values without this many of the smallest and of the largest, the first of equal ones."""
     known = [label for label, value in values.items() if math.isfinite(value)]
     kept = set(sorted(known, key=lambda label: values[label])[count : len(known) - count])
     return {label: value for label, value in values.items() if label in kept} if count else dict(values)
 
 
 def mean_interval(values: Floats, interval: str = "bootstrap") -> tuple[float, float]:
-    """Return the ends of an interval that holds the mean with 95 %; NaN for less than two values.
+    """Return a 95 % interval of the mean; NaN for fewer than two values.
 
-    By the percentile bootstrap (Efron and Tibshirani 1993, ch. 13), of which the same values give the same
-    ends, or by Student's t.
+    By the percentile bootstrap (Efron and Tibshirani 1993, ch. 13), which gives the same ends for the same
+    values, or by Student's t.
     """
     if len(values) < 2:
         return _NAN, _NAN
@@ -267,7 +288,7 @@ def mean_interval(values: Floats, interval: str = "bootstrap") -> tuple[float, f
 
 @lru_cache(maxsize=512)
 def _bootstrap(values: bytes) -> tuple[float, float]:
-    """Return the interval of float64 values; a table and its pictures ask for the same ones."""
+    """Return the interval of float64 values; cached, as a table and its pictures need the same ones."""
     own = np.frombuffer(values)
     random = np.random.default_rng(0)
     means = np.empty(_RESAMPLES)
@@ -281,13 +302,7 @@ def _bootstrap(values: bytes) -> tuple[float, float]:
 
 
 def t_quantile(freedom: int) -> float:
-    """Return what Student's t exceeds in size with 5 %, for so many degrees of freedom.
-
-    Raises
-    ------
-    InputError
-        If SciPy, whose distribution it is, is not there.
-    """
+    """Return the 97.5 % quantile of Student's t, which needs SciPy."""
     try:
         from scipy.special import stdtrit
     except ImportError as error:

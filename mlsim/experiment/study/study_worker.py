@@ -1,13 +1,15 @@
-"""Execute one task of a study."""
+"""Execute the tasks of a study."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mlsim import _jit
 from mlsim._files import read_bytes
 from mlsim._shared import sharing
 from mlsim.errors import MlsimError, StoppedError
@@ -17,12 +19,18 @@ from mlsim.experiment.study.subjects import Simulated
 
 
 def execute(task: Task) -> Done:
-    """Do a task, and keep what it gives.
+    """Execute a task, and store its result.
 
-    A run that fails is kept as such. What keeps results from being written is no fault of the run.
+    A run that fails is stored as failed. A failure to write is not the run's, and stops the study.
     """
     with sharing():
         return _executed(task)
+
+
+def execute_all(tasks: Sequence[Task]) -> list[Done]:
+    """Execute tasks one after the other in a process of their own, which announces no compilation."""
+    _jit.quiet()
+    return [execute(task) for task in tasks]
 
 
 def _executed(task: Task) -> Done:
@@ -46,7 +54,7 @@ def _executed(task: Task) -> Done:
 
 
 def record_failure(task: Task, why: str, seconds: float) -> Done:
-    """Keep that a run has failed."""
+    """Store the failure of a run."""
     try:
         return _kept(task, {"status": "failed", "message": why, "seconds": seconds})
     except OSError as error:
@@ -76,13 +84,7 @@ def _simulated(task: Task) -> Simulated:
 
 
 def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
-    """Return what is kept of a run, once all that belongs to it is in its place.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Return the stored content of a run, after its further files are written."""
     drawn = (name for name, picture in task.pictures.items() if _drawn(task, name, picture, simulated))
     files = [beside_name(name) for name in drawn]
     content: dict[str, Any] = {
@@ -114,7 +116,7 @@ def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
 
 
 def _write_run(directory: Path, simulated: Simulated, whole: bool) -> None:
-    """Write the directory of a run, which is complete or not there at all."""
+    """Write the directory of a run, complete or not at all."""
     from mlsim.experiment.manifest import write_manifest
     from mlsim.experiment.result_directories import Place
 
@@ -137,7 +139,7 @@ def _write_run(directory: Path, simulated: Simulated, whole: bool) -> None:
 
 
 def _drawn(task: Task, name: str, picture: OwnPicture, simulated: Simulated) -> bool:
-    """Draw a picture of this run alone beside its entry; return whether there is a place for it."""
+    """Draw a picture of this run beside its entry; return whether there is a store for it."""
     if task.store is None:
         return False
     from mlsim import _matplotlib

@@ -1,4 +1,4 @@
-"""What a study is of: loops alone, whole runs, weeks of a log. All else of a study is the same for all."""
+"""The subjects of studies: single loops, whole runs, weeks of a log. All else of a study is common."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLUGINS = ("batch.dispatcher", "batch.policy", "batch.allocator", "batch.predic
 
 @dataclass(frozen=True)
 class Base:
-    """The scenario file that a study varies, as it was read: what changes in it later is of no account."""
+    """The scenario file that a study varies, as read: later changes of it do not matter."""
 
     text: str
     source: str
@@ -36,7 +36,7 @@ class Base:
 
 
 class Simulated(ABC):
-    """One run or loop of a study, simulated."""
+    """One simulated run or loop of a study."""
 
     scenario: Scenario
     summary: dict[str, Any]
@@ -45,7 +45,7 @@ class Simulated(ABC):
 
     @abstractmethod
     def write(self, place: Place, whole: bool) -> None:
-        """Write its directory: all that its command writes, or no more than tables and metrics."""
+        """Write its directory: all files of its command, or only tables and metrics."""
 
 
 class Subject(ABC):
@@ -60,35 +60,23 @@ class Subject(ABC):
 
     @abstractmethod
     def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
-        """Make the scenario of a combination.
-
-        Raises
-        ------
-        InputError
-            If it cannot be simulated.
-        """
+        """Make the scenario of a combination; raise InputError if it cannot be simulated."""
 
     def given(self, base: Base, overrides: Mapping[str, object]) -> dict[str, Any]:
-        """Return the keys of a combination's scenario as they are given, without defaults."""
+        """Return the given keys of a combination's scenario, without defaults."""
         return overridden(base.text, base.source, overrides)
 
     @abstractmethod
     def check(self, scenario: Scenario) -> None:
-        """Read what a scenario names, without simulating.
-
-        Raises
-        ------
-        InputError
-            If a file cannot be used.
-        """
+        """Read the files of a scenario, without simulating; raise InputError if one cannot be used."""
 
     @abstractmethod
     def empty(self) -> Mapping[str, Any]:
-        """Return a summary of nothing: its keys, and of what type values are."""
+        """Return an empty summary, for its keys and types of values."""
 
     @abstractmethod
     def simulate(self, scenario: Scenario, chunks: bool, /) -> Simulated:
-        """Simulate one; ``chunks``: whether the chunks of a loop alone are kept."""
+        """Simulate a scenario; ``chunks``: whether to keep the chunks of a single loop."""
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return _subject, (self.kind,)
@@ -214,7 +202,7 @@ class _WeeksDone(Simulated):
 
 
 def _no_pictures(scenario: Scenario) -> Scenario:
-    """Return a scenario of which no more is written than tables and metrics."""
+    """Return a scenario that writes only tables and metrics."""
     from mlsim.scenario import TraceLevel
 
     output = scenario.output.model_copy(

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from mlsim.cli.main import app
 from mlsim.experiment import load_study, run_study
-from mlsim.experiment.study.local_executors import Processes
+from mlsim.experiment.study.study_executors import Processes
 
 SCENARIO = """\
 platform: {nodes: [{name: n, count: 4, cores: 1}]}
@@ -161,13 +161,13 @@ def test_a_run_that_ends_its_process_is_told_with_the_exit_code(place):
 
 def test_one_of_many_short_runs_that_are_handed_out_together_is_killed(place, monkeypatch):
     """Which it was is found by doing alone those that were not reported; all others are done."""
-    from mlsim.experiment.study import local_executors
+    from mlsim.experiment.study import study_executors
 
-    monkeypatch.setattr(local_executors, "_AT_A_TIME", 1000.0)  # however slow this machine is
+    monkeypatch.setattr(study_executors, "_BATCH_SECONDS", 1000.0)  # however slow this machine is
     handed = []
-    begin = local_executors._Worker.begin
+    begin = study_executors._Worker.begin
     monkeypatch.setattr(
-        local_executors._Worker,
+        study_executors._Worker,
         "begin",
         lambda self, tasks: (handed.append(len(tasks)), begin(self, tasks))[1],
     )
@@ -213,13 +213,19 @@ def test_two_processes_give_the_same_bytes_as_one(place):
 
 
 def test_more_processes_are_started_where_it_is_worth_it(monkeypatch):
-    from mlsim.experiment.study import local_executors
+    from mlsim.experiment.study import study_executors
 
-    monkeypatch.setattr(local_executors, "cores", lambda: 4)
-    assert Processes()._more(left=3, seconds=0.01) == 0
-    assert Processes()._more(left=1000, seconds=1.0) == 3
-    assert Processes()._more(left=2, seconds=100.0) == 1
-    assert Processes(8)._more(left=20, seconds=0.0) == 7
+    monkeypatch.setattr(study_executors, "cores", lambda: 4)
+
+    def size(tasks, seconds, jobs=None):
+        pool = Processes(jobs)
+        pool._first_seconds = seconds
+        return pool.size(tasks)
+
+    assert size(3, seconds=0.01) == 1
+    assert size(1000, seconds=1.0) == 4
+    assert size(2, seconds=100.0) == 2
+    assert size(20, seconds=0.0, jobs=8) == 8
 
 
 @pytest.mark.mpi
@@ -294,7 +300,7 @@ def test_one_rank_is_not_enough(place):
 
 def test_a_dask_cluster_gives_the_same_bytes(place):
     distributed = pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
-    from mlsim.experiment.study.remote_executors import on_cluster
+    from mlsim.experiment.study.cluster_executors import on_cluster
 
     study = load_study(place / "axes.yaml")
     run_study(study, out=place / "one")
@@ -311,14 +317,15 @@ def test_a_dask_cluster_gives_the_same_bytes(place):
 @pytest.mark.parametrize(
     "name", ["FuturesCancelledError", "CommClosedError", "TimeoutError", "CancelledError"]
 )
-@pytest.mark.parametrize("when", ["begin", "submit", "wait"])
+@pytest.mark.parametrize("when", ["size", "submit", "wait"])
 def test_the_end_of_a_dask_scheduler_is_an_error(place, monkeypatch, name, when):
     """What its client raises then depends on what it does; the future of a run that is lost is cancelled."""
     distributed = pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
     import asyncio
 
     from mlsim.errors import OutputError
-    from mlsim.experiment.study import remote_executors
+    from mlsim.experiment.study import cluster_executors
+    from mlsim.experiment.study.study_model import Done
 
     errors = {
         "FuturesCancelledError": lambda: distributed.client.FuturesCancelledError([]),
@@ -328,30 +335,33 @@ def test_the_end_of_a_dask_scheduler_is_an_error(place, monkeypatch, name, when)
     }
 
     def at(point, value):
-        def called(*_, **__):
+        def called(*words, **__):
             if when == point:
                 raise errors[name]()
-            return value
+            return value(*words)
 
         return called
 
-    class Client:
-        nthreads = staticmethod(at("begin", {"worker": 1}))
-        submit = staticmethod(at("submit", unittest.mock.Mock()))
+    def future_of(_, tasks):
+        return unittest.mock.Mock(result=lambda: [Done(task.key) for task in tasks])
 
-    monkeypatch.setattr(distributed, "wait", at("wait", None))
+    class Client:
+        nthreads = staticmethod(at("size", lambda: {"worker": 1}))
+        submit = staticmethod(at("submit", future_of))
+
+    monkeypatch.setattr(distributed, "wait", at("wait", lambda futures: unittest.mock.Mock(done=futures)))
     with pytest.raises(OutputError, match=r"the Dask scheduler has ended.* it goes on where it ended"):
-        run_study(load_study(place), out=place / "out", executor=remote_executors._Cluster(Client()))
+        run_study(load_study(place), out=place / "out", executor=cluster_executors.DaskPool(Client()))
 
 
 def test_no_dask_scheduler(place, monkeypatch):
     pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
     from mlsim.errors import InputError
-    from mlsim.experiment.study import remote_executors
+    from mlsim.experiment.study import cluster_executors
 
-    monkeypatch.setattr(remote_executors, "_SECONDS_TO_CONNECT", 1)
+    monkeypatch.setattr(cluster_executors, "_SECONDS_TO_CONNECT", 1)
     with (
         pytest.raises(InputError, match="no Dask scheduler answers there"),
-        remote_executors.on_cluster("tcp://127.0.0.1:9", None),
+        cluster_executors.on_cluster("tcp://127.0.0.1:9", None),
     ):
         pass

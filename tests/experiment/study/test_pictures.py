@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from mlsim.analysis.plots import LinePanel, Look, Panel, bars, lines
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
-from mlsim.experiment.study.study_drawing import _metric
+from mlsim.experiment.study.study_pictures import _metric
 from mlsim.experiment.study.study_tables import mean_interval, t_quantile
 
 FILES = {

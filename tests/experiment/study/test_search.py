@@ -20,10 +20,10 @@ from mlsim.errors import InputError
 from mlsim.experiment import load_study, read_study, run, run_study
 from mlsim.experiment.result_schemas import study_schema
 from mlsim.experiment.study import study_worker
-from mlsim.experiment.study.local_executors import Processes
-from mlsim.experiment.study.search.search_file import SEARCH_KEYS
-from mlsim.experiment.study.search.search_model import Range
+from mlsim.experiment.study.search_file import SEARCH_KEYS
+from mlsim.experiment.study.search_methods import Range
 from mlsim.experiment.study.study_engine import missing_tasks
+from mlsim.experiment.study.study_executors import Processes
 from mlsim.scenario import load
 
 # The one job runs as long as the reader says: the makespan is known for every candidate.
@@ -542,7 +542,7 @@ def test_what_is_wrong_is_said_before_the_first_run(study: dict[str, Any], messa
 
 
 def test_a_missing_package_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.experiment.study.search import search_methods
+    from mlsim.experiment.study import search_methods
 
     monkeypatch.setattr(search_methods, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"cma-es: needs the package cmaes.*pip install 'mlsim\[search\]'"):

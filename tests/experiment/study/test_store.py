@@ -17,7 +17,7 @@ import pytest
 
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import load_study, read_study, run_study
-from mlsim.experiment.study import study_results, study_worker
+from mlsim.experiment.study import study_store, study_worker
 from mlsim.experiment.study.study_engine import missing_tasks
 from mlsim.experiment.study.study_store import Store, holder, locked, write_whole
 from tests.effort import THOROUGH
@@ -236,7 +236,7 @@ def test_a_full_disk_while_tables_are_written(place, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write_whole(path, data)
 
-    monkeypatch.setattr(study_results, "write_whole", full)
+    monkeypatch.setattr(study_store, "write_whole", full)
     with pytest.raises(OutputError, match="No space left on device"):
         do(place)
     assert (place / "out/table.md").read_bytes() == before["table.md"]

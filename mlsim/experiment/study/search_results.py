@@ -1,4 +1,4 @@
-"""Tables of a search."""
+"""Results of a search: tables, the picture, and the scenario of the best candidate."""
 
 from __future__ import annotations
 
@@ -8,23 +8,38 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from mlsim import __version__
+from mlsim.analysis.plots.chart_style import (
+    BLUE,
+    GREEN,
+    INK,
+    PURPLE,
+    SKY,
+    VERMILION,
+    WIDTH,
+    axes_at,
+    canvas,
+    picture_style,
+)
 from mlsim.experiment.manifest import json_text
 from mlsim.experiment.run_directory import versions
 from mlsim.experiment.study.axes import words_of
-from mlsim.experiment.study.search.search_methods import PACKAGES
-from mlsim.experiment.study.search.search_run import FITTED, Outcome, Tried, candidate_points, outcome_of
-from mlsim.experiment.study.study_file import check_titles
+from mlsim.experiment.study.search_methods import PACKAGES, Search
+from mlsim.experiment.study.search_run import FITTED, Outcome, Tried, candidate_points, outcome_of
 from mlsim.experiment.study.study_plan import located
-from mlsim.experiment.study.study_results import Results, all_metrics
+from mlsim.experiment.study.study_results import all_metrics
+from mlsim.experiment.study.study_store import Results
 from mlsim.experiment.study.study_tables import Spread, Table, latex, markdown, spread_of
 from mlsim.scenario import mapping_text
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-    from mlsim.experiment.study.search.search_model import Search
+    from mlsim.experiment.study.search_methods import Search
     from mlsim.experiment.study.study_model import Study
     from mlsim.experiment.study.study_plan import StudyRow
     from mlsim.experiment.study.study_store import Store
@@ -39,29 +54,8 @@ _NOTE = (
 )
 
 
-def check_columns(study: Study) -> None:
-    """Refuse names that would be those of two columns.
-
-    Raises
-    ------
-    InputError
-        If there are such.
-    """
-    search = study.search
-    assert search is not None, "called for searches only"
-    names = [
-        "candidate",
-        "generation",
-        *(one.name for one in search.parameters),
-        "objective",
-        "runs",
-        "failed",
-    ]
-    check_titles([*names, *study.metrics], f"{study.source}: search: over")
-
-
 def candidates_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
-    """Return a row for every candidate: parameters, objective, how it came about."""
+    """Return one row per candidate: parameters, objective, generation, failures."""
     import polars as pl
 
     lines = []
@@ -103,7 +97,7 @@ def _shown(search: Search, one: Tried) -> list[str]:
 
 
 def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
-    """Return how the best candidate and the baselines compare, on what was searched and what was held out."""
+    """Return the comparison of the best candidate with the baselines, on searched and held-out runs."""
     import polars as pl
 
     schema: dict[str, Any] = {"part": pl.String, "metric": pl.String, "candidate": pl.String}
@@ -130,7 +124,7 @@ def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
 
 
 def comparison_table(search: Search, outcome: Outcome) -> Table:
-    """Lay out the best candidate beside the baselines: what was fitted, and what was held out."""
+    """Lay out the best candidate beside the baselines: fitted and held-out values."""
     titles = ["metric", "candidate", "fitted"]
     if outcome.held_out:
         titles += ["held out", "low", "high", "runs", "best - it", "low", "high", "p"]
@@ -150,7 +144,7 @@ def comparison_table(search: Search, outcome: Outcome) -> Table:
 
 
 def _figure(search: Search, metric: str, spread: Spread) -> float:
-    """Return the objective's average of values; of other metrics the mean."""
+    """Return the average that the objective uses; of other metrics the mean."""
     return spread.median if search.average == "median" and not metric else spread.mean
 
 
@@ -167,20 +161,20 @@ def _fitted(outcome: Outcome) -> dict[str, Tried]:
 
 
 def _metrics(search: Search, outcome: Outcome) -> list[str]:
-    """Return the titles that are compared; "" is the objective, where it is no title of itself."""
+    """Return the compared titles; "" is the objective, if it is not one of the metrics."""
     titles = [title for title in outcome.best.metrics if title != search.title or search.relative]
     return ["", *titles]
 
 
 def _spreads(tried: Mapping[str, Tried], name: str, metric: str) -> tuple[Spread, Spread | None]:
-    """Return the statistics of one, and those of the best one against it."""
+    """Return the statistics of one candidate, and those of the best one against it."""
     values = {key: one.metrics[metric] if metric else one.values for key, one in tried.items()}
     own = spread_of(values[name])
     return own, None if name == "best" else spread_of(values["best"], values[name])
 
 
 def page(study: Study, outcome: Outcome) -> str:
-    """Write what came out of a search in Markdown: what was fitted, to what, and what was held out."""
+    """Write the results of a search in Markdown: what was fitted, to which runs, and what was held out."""
     search = study.search
     assert search is not None, "called for searches only"
     failed = [one for one in outcome.candidates if one.failed]
@@ -225,7 +219,7 @@ def _number(value: float) -> str:
 
 
 def search_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
-    """Return the tables that are shown of a search, by their titles."""
+    """Return the tables of a search, by title."""
     search = study.search
     assert search is not None, "called for searches only"
     return _tables(study, outcome_of(search, rows))
@@ -242,13 +236,7 @@ def _tables(study: Study, outcome: Outcome) -> dict[str, Table]:
 
 
 def write_search(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
-    """Write the tables, the picture and the best scenario of a search.
-
-    Raises
-    ------
-    OSError
-        If a table cannot be written.
-    """
+    """Write the tables, the picture and the best scenario of a search."""
     search = study.search
     assert search is not None, "called for searches only"
     outcome = outcome_of(search, rows)
@@ -268,25 +256,15 @@ def write_search(store: Store, study: Study, rows: Sequence[StudyRow]) -> Result
     tables = _tables(study, outcome)
     results.text("search.tex", "\n".join(latex(title, table) for title, table in tables.items()))
     results.text("best.yaml", _best(study, outcome))
-    _draw(results, study, outcome)
+    results.picture("search", draw_search(study.name, search, outcome))
     results.finish()
     return results
 
 
-def _draw(results: Results, study: Study, outcome: Outcome) -> None:
-    from mlsim import _matplotlib
-
-    _matplotlib.load()
-    from mlsim.experiment.study.search.search_picture import draw_search
-
-    assert study.search is not None, "called for searches only"
-    results.picture("search", draw_search(study.name, study.search, outcome))
-
-
 def _best(study: Study, outcome: Outcome) -> str:
-    """Return a scenario file of the best candidate: the base with its parameters, files by their whole paths.
+    """Return the scenario file of the best candidate: the base with its parameters, files by absolute paths.
 
-    Seeds and weeks are those of the base; of other repetitions it has the first.
+    Seeds and weeks are those of the base; of other repetitions, the first.
     """
     search, best = study.search, outcome.best
     assert search is not None, "called for searches only"
@@ -320,3 +298,76 @@ def _left_out(study: Study) -> list[str]:
 
 def _axis(study: Study, name: str) -> Mapping[str, Mapping[str, Any]]:
     return next(axis.points for axis in study.axes if axis.name == name)
+
+
+_LEFT, _RIGHT, _TOP, _HEIGHT, _BOTTOM = 130, 40, 110, 520, 90
+_LOG_FROM = 5.0
+"""Largest over least value from which the axis is logarithmic."""
+_COLOURS = (GREEN, PURPLE, INK)
+
+
+def draw_search(title: str, search: Search, outcome: Outcome) -> Figure:
+    """Draw the objective of all candidates; failed ones are at the edge."""
+    values = np.array([one.objective for one in outcome.candidates])
+    places = np.arange(1, len(values) + 1)
+    known = np.isfinite(values)
+    others = {name: one.objective for name, one in outcome.baselines.items() if one.works}
+    shown = np.concatenate([values[known], list(others.values())])
+    with picture_style():
+        figure = canvas(_TOP + _HEIGHT + _BOTTOM)
+        axes = axes_at(figure, _LEFT, _TOP, WIDTH - _LEFT - _RIGHT, _HEIGHT)
+        if shown.min() > 0.0 and shown.max() > _LOG_FROM * shown.min():
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.plot(
+            places[known], values[known], "o", color=SKY, markersize=3.5, markeredgewidth=0, label="candidate"
+        )
+        best = (np.fmax if search.maximise else np.fmin).accumulate(values)
+        axes.step(places, best, where="post", color=BLUE, linewidth=1.5, label="best so far")
+        for place, (name, value) in enumerate(others.items()):
+            axes.axhline(
+                value,
+                color=_COLOURS[place % len(_COLOURS)],
+                linewidth=1.0,
+                linestyle=(0, (4, 2 + place)),
+                label=name,
+            )
+        _limits(axes, shown)
+        if not known.all():
+            _draw_failed(axes, places[~known], search.maximise)
+        axes.set_xlim(0.5, len(values) + 0.5)
+        axes.set_xlabel("candidate, in the order they were tried")
+        axes.set_ylabel(search.objective)
+        axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+        axes.set_axisbelow(True)
+        height = figure.get_figheight() * figure.dpi
+        figure.text(_LEFT / WIDTH, 1 - 26 / height, title, fontsize=10)
+        figure.legend(loc="upper left", bbox_to_anchor=(_LEFT / WIDTH, 1 - 38 / height), ncols=5)
+    return figure
+
+
+def _limits(axes: Axes, shown: np.ndarray) -> None:
+    """Show all values, with a margin for failed candidates."""
+    low, high = float(shown.min()), float(shown.max())
+    if axes.get_yscale() == "log":
+        margin = (high / low) ** 0.07
+        axes.set_ylim(low / margin, high * margin)
+    else:
+        margin = 0.07 * (high - low) or 0.07 * abs(high) or 1.0
+        axes.set_ylim(low - margin, high + margin)
+
+
+def _draw_failed(axes: Axes, places: Sequence[int] | np.ndarray, maximise: bool) -> None:
+    height = 0.02 if maximise else 0.98
+    axes.plot(
+        places,
+        np.full(len(places), height),
+        "x",
+        color=VERMILION,
+        markersize=5,
+        transform=axes.get_xaxis_transform(),
+        label="failed: counts as worst",
+    )

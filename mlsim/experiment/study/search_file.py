@@ -1,4 +1,4 @@
-"""Read ``search:`` of a study file; its JSON schema."""
+"""The section ``search`` of a study file: reading, checks, JSON schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Axis, Point, axes_of, points, words_of
-from mlsim.experiment.study.search.search_model import (
+from mlsim.experiment.study.search_methods import (
     AVERAGES,
     METHOD_KEYS,
     Choice,
@@ -18,8 +18,9 @@ from mlsim.experiment.study.search.search_model import (
     Search,
     Value,
 )
-from mlsim.experiment.study.search.search_run import LABELS, names_any
+from mlsim.experiment.study.search_run import LABELS, names_any
 from mlsim.experiment.study.study_file import check_metric, check_titles, one_of
+from mlsim.experiment.study.study_model import Study
 from mlsim.scenario import dotted_keys
 from mlsim.scenario.unit_types import nearest
 
@@ -43,26 +44,7 @@ def read_search(
     empty: Mapping[str, Any],
     file: str,
 ) -> Search:
-    """Read the search of a study.
-
-    Parameters
-    ----------
-    content
-        The study file.
-    axes
-        Of ``vary``: repetitions.
-    metrics
-        Title to key of the summary.
-    empty
-        A summary of nothing.
-    file
-        What messages begin with.
-
-    Raises
-    ------
-    InputError
-        If it has another shape, or asks for what cannot be.
-    """
+    """Read the search of a study; ``axes`` are its repetitions, ``empty`` is a summary for its keys."""
     given, place = content["search"], f"{file}: search"
     if not isinstance(given, dict):
         raise InputError(f"{place}: {given!r:.80}; allowed: a mapping; its keys: {', '.join(SEARCH_KEYS)}")
@@ -114,7 +96,7 @@ def _needed(given: Mapping[str, Any], key: str, allowed: str, place: str) -> Any
 
 
 def _metric(given: Mapping[str, Any], empty: Mapping[str, Any], place: str) -> tuple[str, bool]:
-    """Return the key of the metric, and whether it is to be large."""
+    """Return the key of the metric, and whether it is maximised."""
     asked = [key for key in ("minimise", "maximise") if key in given]
     if len(asked) != 1:
         found = "both are there" if asked else "missing"
@@ -179,7 +161,7 @@ def _limit(value: Mapping[str, Any], key: str, place: str) -> float:
 
 
 def _kept_axes(content: Mapping[str, Any], axes: Sequence[Axis], file: str) -> list[str]:
-    """Return the axes beside seeds and weeks, each of which must be named as a repetition."""
+    """Return the axes other than seeds and weeks, each of which must be declared as a repetition."""
     named = content.get("repetitions", [])
     names = [str(name) for name in (named if isinstance(named, list) else [named])]
     for name in names:
@@ -197,7 +179,7 @@ def _kept_axes(content: Mapping[str, Any], axes: Sequence[Axis], file: str) -> l
 def _common(
     content: Mapping[str, Any], axes: Sequence[Axis], parameters: Sequence[Parameter], file: str
 ) -> Mapping[str, object]:
-    """Return the keys of all runs, in which every parameter that has no key of its own is named."""
+    """Return the keys of all runs; every parameter without a key of its own must be named in one of them."""
     common = content.get("set", {})
     if not isinstance(common, dict):
         raise InputError(f"{file}: set: {common!r:.80}; allowed: a mapping of keys to values")
@@ -281,7 +263,7 @@ def _options(given: Mapping[str, Any], method: str, parameters: Sequence[Paramet
 
 
 def _points(value: object, parameters: Sequence[Parameter], place: str) -> list[int]:
-    """Return how many values of each parameter there are."""
+    """Return the number of values of each parameter."""
     ranges = [parameter for parameter in parameters if isinstance(parameter, Range)]
     if value is None and ranges:
         raise InputError(
@@ -364,7 +346,7 @@ def _held_out(
     baselines: Mapping[str, object],
     place: str,
 ) -> list[Point]:
-    """Return the repetitions that the search does not see, which are of the same axes."""
+    """Return the repetitions, of the same axes, that the search does not see."""
     if "validate" not in given:
         return []
     if not baselines:
@@ -396,16 +378,23 @@ def _held_out(
     return held_out
 
 
-def search_schema(axes: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema.
+def check_columns(study: Study) -> None:
+    """Refuse names that two columns of a search's results would have."""
+    search = study.search
+    assert search is not None, "called for searches only"
+    names = [
+        "candidate",
+        "generation",
+        *(one.name for one in search.parameters),
+        "objective",
+        "runs",
+        "failed",
+    ]
+    check_titles([*names, *study.metrics], f"{study.source}: search: over")
 
-    Parameters
-    ----------
-    axes
-        That of ``vary``.
-    overrides
-        That of keys of a scenario with values.
-    """
+
+def search_schema(axes: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of ``search``, by those of ``vary`` and of keys with values."""
     number, count = {"type": "number"}, {"type": "integer", "minimum": 1}
     line = {"type": "string", "minLength": 1}
     span = {
@@ -472,7 +461,7 @@ def search_schema(axes: dict[str, Any], overrides: dict[str, Any]) -> dict[str, 
 
 
 def _own(method: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return what holds with one method: which keys it needs, and that those of others are not there."""
+    """Return the conditions of one method: the keys it needs, and those of other methods that it lacks."""
     others = sorted({key for own in METHOD_KEYS.values() for key in own} - set(keys))
     return {
         "if": {"properties": {"method": {"const": method}}},

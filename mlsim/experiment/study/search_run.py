@@ -1,4 +1,4 @@
-"""A search from generation to generation: candidates, runs, outcomes."""
+"""A search, generation by generation: candidates, their runs, their objective."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Point, filled, words_of
-from mlsim.experiment.study.executor_worker import Started
-from mlsim.experiment.study.search.search_methods import check_installed, method_of
-from mlsim.experiment.study.search.search_model import Search, Values
+from mlsim.experiment.study.search_methods import Search, Values, check_installed, method_of
+from mlsim.experiment.study.study_executors import Started
 from mlsim.experiment.study.study_model import Cases, Done, Study, Task
 from mlsim.experiment.study.study_plan import StudyRow
-from mlsim.experiment.study.study_runner import Doing
+from mlsim.experiment.study.study_runner import StudyRunner
 
 LABELS = ("part", "generation", "candidate")
 """What runs of a search are labelled with, beside parameters and repetitions."""
@@ -42,7 +41,7 @@ def candidate_points(
 
 
 def baseline_points(search: Search, name: str, repetitions: Sequence[Point], part: str) -> list[Point]:
-    """Return the runs of a baseline; keys of ``set`` that name parameters do not hold for it."""
+    """Return the runs of a baseline; keys of ``set`` that name parameters do not apply to it."""
     named = {"part": part, "generation": "", "candidate": name}
     none = {parameter.name: "" for parameter in search.parameters}
     names = [parameter.name for parameter in search.parameters]
@@ -59,7 +58,7 @@ def baseline_points(search: Search, name: str, repetitions: Sequence[Point], par
 
 
 def probe_points(search: Search) -> list[Point]:
-    """Return runs by which a search is checked before the first one: baselines, and ends of the ranges."""
+    """Return the runs by which a search is checked before it starts: baselines, and limits of the ranges."""
     middle = tuple(parameter.probes()[0] for parameter in search.parameters)
     every = [*search.repetitions, *search.held_out]
     points = candidate_points(search, middle, 0, 0, every, FITTED)
@@ -73,12 +72,12 @@ def probe_points(search: Search) -> list[Point]:
 
 
 def part_of(study: Study, points: Sequence[Point]) -> Study:
-    """Return a study of some runs alone."""
+    """Return a study of some of its runs."""
     return replace(study, cases=Cases(points, study.cases.base, study.cases.subject))
 
 
 def names_any(value: object, names: Iterable[str]) -> bool:
-    """Return whether a text of ``set`` has one of some names in braces."""
+    """Whether a text of ``set`` has one of these names in braces."""
     return isinstance(value, str) and any(f"{{{name}}}" in value for name in names)
 
 
@@ -93,7 +92,7 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate, or a baseline, on some repetitions."""
+    """A candidate, or a baseline, evaluated on some repetitions."""
 
     name: str
     """Number of the candidate, or label of the baseline."""
@@ -111,13 +110,13 @@ class Tried:
 
     @property
     def works(self) -> bool:
-        """Whether it can be judged."""
+        """Whether its objective is known."""
         return math.isfinite(self.objective)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a search."""
+    """The outcome of a search."""
 
     candidates: Sequence[Tried]
     """In the order they were asked for."""
@@ -131,16 +130,9 @@ class Outcome:
 def tried_of(
     search: Search, rows: Sequence[StudyRow], below: Mapping[str, float] | None = None
 ) -> list[Tried]:
-    """Return the candidates or baselines of some rows, in their order.
+    """Return the candidates or baselines of rows of one part, in their order.
 
-    Parameters
-    ----------
-    search
-        Whose rows they are.
-    rows
-        Of one part: a row a repetition, those of a candidate behind each other.
-    below
-        By repetition, what values are divided by; None: nothing.
+    ``below`` are divisors of the values, by repetition; None: none.
     """
     groups: dict[str, list[StudyRow]] = {}
     for row in rows:
@@ -173,7 +165,7 @@ def _tried(search: Search, rows: Sequence[StudyRow], below: Mapping[str, float] 
 
 
 def _repetition(row: StudyRow, names: Sequence[str]) -> str:
-    """Return what tells the repetitions of a candidate apart."""
+    """Return the label of a repetition of a candidate."""
     return ", ".join(label for name, label in row.labels.items() if name not in (*LABELS, *names))
 
 
@@ -182,7 +174,7 @@ def _divided(value: float, below: float) -> float:
 
 
 def _average(kind: str, values: Sequence[float]) -> float:
-    """Return the mean or median; NaN where one of the values is not a number."""
+    """Return the mean or median; NaN if one of the values is not finite."""
     known = np.array(values)
     if not np.isfinite(known).all():
         return _NAN
@@ -190,13 +182,13 @@ def _average(kind: str, values: Sequence[float]) -> float:
 
 
 def best_of(search: Search, candidates: Sequence[Tried]) -> Tried | None:
-    """Return the best candidate, the first of those that are equally good; None if none can be judged."""
+    """Return the best candidate, the first of equal ones; None if none has an objective."""
     known = [one for one in candidates if one.works]
     return min(known, key=lambda one: search.loss(one.objective)) if known else None
 
 
 def outcome_of(search: Search, rows: Sequence[StudyRow]) -> Outcome:
-    """Return what came out of a search, by all of its rows."""
+    """Return the outcome of a search by all of its rows."""
     parts = {part: [row for row in rows if row.labels["part"] == part] for part in (FITTED, HELD_OUT)}
     fitted, candidates = _split(search, parts[FITTED])
     best = best_of(search, candidates)
@@ -207,7 +199,7 @@ def outcome_of(search: Search, rows: Sequence[StudyRow]) -> Outcome:
 
 
 def _split(search: Search, rows: Sequence[StudyRow]) -> tuple[dict[str, Tried], list[Tried]]:
-    """Return baselines and candidates of rows that have the same repetitions."""
+    """Return baselines and candidates of rows with the same repetitions."""
     ours = [row for row in rows if row.labels["candidate"] in search.baselines]
     below = None
     if search.relative:
@@ -218,29 +210,19 @@ def _split(search: Search, rows: Sequence[StudyRow]) -> tuple[dict[str, Tried], 
     return baselines, tried_of(search, rest, below)
 
 
-def search_rows(study: Study, doing: Doing) -> list[StudyRow]:
-    """Search; return a row for every run, in the order they were asked for.
+def search_rows(study: Study, runner: StudyRunner) -> list[StudyRow]:
+    """Search; return a row per run, in the order of the candidates.
 
-    Parameters
-    ----------
-    study
-        One with a search.
-    doing
-        Does its runs.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be used, or no candidate can be judged.
+    Raises InputError if a file cannot be used, or no candidate of the first generation can be evaluated.
     """
     search = study.search
     assert search is not None, "called for searches only"
     check_installed(search.method, f"{study.source}: search: method")
-    plan, tasks = doing.plan(study)
+    plan, tasks = runner.plan(study)
     plan.check_files(tasks)
-    rows = _baselines(study, search, doing, FITTED)
+    rows = _baselines(study, search, runner, FITTED)
     below = _below(study, search, rows)
-    candidates = _candidates(study, search, doing, rows, below)
+    candidates = _candidates(study, search, runner, rows, below)
     best = best_of(search, candidates)
     assert best is not None, "otherwise the first generation has ended the search"
     if search.held_out:
@@ -248,21 +230,21 @@ def search_rows(study: Study, doing: Doing) -> list[StudyRow]:
         points = candidate_points(
             search, values, int(best.name), int(best.generation), search.held_out, HELD_OUT
         )
-        rows += doing.rows(part_of(study, points), check=False)
-        rows += _baselines(study, search, doing, HELD_OUT)
+        rows += runner.rows(part_of(study, points), check=False)
+        rows += _baselines(study, search, runner, HELD_OUT)
     return rows
 
 
-def _baselines(study: Study, search: Search, doing: Doing, part: str) -> list[StudyRow]:
+def _baselines(study: Study, search: Search, runner: StudyRunner, part: str) -> list[StudyRow]:
     repetitions = search.repetitions if part == FITTED else search.held_out
     points = [
         point for name in search.baselines for point in baseline_points(search, name, repetitions, part)
     ]
-    return doing.rows(part_of(study, points)) if points else []
+    return runner.rows(part_of(study, points)) if points else []
 
 
 def _below(study: Study, search: Search, rows: Sequence[StudyRow]) -> dict[str, float] | None:
-    """Return what values are divided by, by repetition."""
+    """Return the divisors of the values, by repetition."""
     if not search.relative:
         return None
     (one,) = (one for one in tried_of(search, rows) if one.name == search.relative)
@@ -279,11 +261,11 @@ def _below(study: Study, search: Search, rows: Sequence[StudyRow]) -> dict[str, 
 def _candidates(
     study: Study,
     search: Search,
-    doing: Doing,
+    runner: StudyRunner,
     rows: list[StudyRow],
     below: dict[str, float] | None,
 ) -> list[Tried]:
-    """Try candidates until there are no more, or as many as wanted; their rows are added."""
+    """Evaluate candidates until the method or the budget ends; add their rows to ``rows``."""
     method = method_of(search)
     candidates: list[Tried] = []
     worst: float | None = None
@@ -299,7 +281,7 @@ def _candidates(
             for number, values in enumerate(tried, start=len(candidates) + 1)
             for point in candidate_points(search, values, number, generation, search.repetitions, FITTED)
         ]
-        found = doing.rows(part_of(study, points), check=False)
+        found = runner.rows(part_of(study, points), check=False)
         rows += found
         new = tried_of(search, found, below)
         candidates += new
@@ -307,7 +289,7 @@ def _candidates(
         worst = max([*losses, *([] if worst is None else [worst])], default=None)
         if worst is None:
             raise InputError(_none_works(study, search, candidates))
-        doing.note(_words(search, generation, candidates))
+        runner.note(_words(search, generation, candidates))
         if len(tried) == len(asked):
             method.tell([search.loss(one.objective) if one.works else worst for one in new])
     return candidates
@@ -332,7 +314,7 @@ def _none_works(study: Study, search: Search, candidates: Sequence[Tried]) -> st
 
 
 class Rehearsal:
-    """Does no task, and stops at the first ones: what comes after them depends on what they give."""
+    """An executor that stops at the first tasks: which come later depends on their results."""
 
     def results(self, tasks: Sequence[Task], _started: Started, /) -> Iterator[Done]:
         """Stop if there are tasks."""
@@ -342,25 +324,17 @@ class Rehearsal:
 
 
 class _StopError(Exception):
-    """What would be done next is known."""
+    """The next tasks are known."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         super().__init__()
         self.tasks = list(tasks)
 
 
-def rehearsed(study: Study, doing: Doing) -> list[Task]:
-    """Return the tasks that a search would do next; none if all is there.
-
-    Parameters
-    ----------
-    study
-        One with a search.
-    doing
-        With a :class:`Rehearsal`.
-    """
+def rehearsed(study: Study, runner: StudyRunner) -> list[Task]:
+    """Return the tasks that a search would execute next; the runner must have a :class:`Rehearsal`."""
     try:
-        search_rows(study, doing)
+        search_rows(study, runner)
     except _StopError as stop:
         return stop.tasks
     return []

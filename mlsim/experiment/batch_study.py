@@ -1,1 +1,0 @@
-"""Studies of whole runs by the names that they had when studies of loops were another thing."""
