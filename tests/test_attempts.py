@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mlsim
 from mlsim import cosim
-from mlsim.analysis.metrics import busy_seconds
+from mlsim.analysis.machine_metrics import busy_seconds
 from mlsim.analysis.plots.chart_style import time_axis
 from mlsim.analysis.plots.utilization_plot import busy_share
 from mlsim.experiment.recorded_loop import recorded_loop

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.analysis.run_summary import SCHEMA_VERSION, summarize
-    from mlsim.analysis.single_loops import best_loop, loop_facts, loop_seconds, loop_table
-    from mlsim.analysis.terminal_summary import summary_table
+    from mlsim.analysis.run_summary import SCHEMA_VERSION, best_loop, loop_facts, summarize
+    from mlsim.analysis.terminal_tables import loop_seconds, loop_table, summary_table
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -24,8 +23,7 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "run_summary": "SCHEMA_VERSION summarize",
-        "single_loops": "best_loop loop_facts loop_seconds loop_table",
-        "terminal_summary": "summary_table",
+        "run_summary": "best_loop loop_facts SCHEMA_VERSION summarize",
+        "terminal_tables": "loop_seconds loop_table summary_table",
     },
 )

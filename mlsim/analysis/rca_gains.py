@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.formatting import clock, count, number, share
-from mlsim.analysis.metrics import makespan, utilization
-from mlsim.analysis.metrics.machine_metrics import released_seconds
+from mlsim.analysis.machine_metrics import makespan, released_seconds, utilization
 from mlsim.record import Attempts, Jobs, Occupancy, Records
 from mlsim.record.derived_times import away_until, response_time, wait_time
 

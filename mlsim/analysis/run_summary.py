@@ -1,40 +1,44 @@
-"""A run in one dictionary, as in ``summary.json``."""
+"""All metrics of a run, or of a single loop, as in ``summary.json``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.analysis.metrics import (
+from mlsim.analysis.group_metrics import class_metrics
+from mlsim.analysis.job_metrics import (
     JOB_METRICS,
     SLOWDOWN_BINS,
     JobMetric,
     aggregate_jobs,
     backfilled_share,
-    coordination_metrics,
-    energy_metrics,
     estimate_metrics,
+    slowdown_histogram,
+)
+from mlsim.analysis.machine_metrics import (
+    coefficient_of_variation,
+    coordination_metrics,
+    dependency_metrics,
+    energy_metrics,
     failure_metrics,
     job_counts,
     loop_metrics,
     makespan,
     makespan_from_submit,
-    pass_metrics,
-    queue_length,
+    max_over_mean,
+    percent_imbalance,
     rejected_because,
     selection_metrics,
-    slowdown_histogram,
+    shared_metrics,
     throughput,
     utilization,
 )
-from mlsim.analysis.metrics.group_metrics import class_metrics
-from mlsim.analysis.metrics.machine_metrics import dependency_metrics, shared_metrics
-from mlsim.analysis.metrics.pass_metrics import solve_counts
+from mlsim.analysis.pass_metrics import pass_metrics, queue_length, solve_counts
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
 from mlsim.record.derived_times import TAU, run_time
 from mlsim.record.table_blocks import blocks_of
@@ -107,6 +111,58 @@ def summarize(
         }
     )
     return summary
+
+
+def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
+    """Return the metrics of a run that is one loop.
+
+    Parameters
+    ----------
+    records
+        The records of the run.
+    technique, model
+        The loop's technique and execution model, which become facts.
+
+    Returns
+    -------
+    dict
+        JSON-safe: ``technique``, ``model``, ``nodes``, ``pes``, ``iterations``, ``steps``; ``t_loop``,
+        ``mean_finish`` (s); ``cov``, ``imbalance`` (percent), ``max_over_mean`` of the PEs' finish times;
+        ``busy``, ``overhead``, ``idle`` (PE-seconds); ``efficiency``, the share of the PEs' time up to
+        ``t_loop`` in which they executed iterations. If techniques were selected also ``selected``, how
+        often each, and ``selection_time`` (s).
+    """
+    loops = records.loops
+    capacity = float(loops.pes[0] * loops.t_loop[0])
+    facts: dict[str, Any] = json_safe(
+        {
+            "technique": technique,
+            "model": model,
+            "nodes": len(records.nodes.name),
+            "pes": loops.pes[0],
+            "iterations": loops.iterations[0],
+            "steps": loops.steps[0],
+            "t_loop": loops.t_loop[0],
+            "mean_finish": loops.mean_finish[0],
+            "cov": coefficient_of_variation(loops)[0],
+            "imbalance": percent_imbalance(loops)[0],
+            "max_over_mean": max_over_mean(loops)[0],
+            "busy": loops.busy[0],
+            "overhead": loops.overhead[0],
+            "idle": loops.idle[0],
+            "efficiency": float(loops.busy[0]) / capacity if capacity else None,
+        }
+    )
+    chosen = selection_metrics(records.selections)
+    if chosen:
+        counts = ", ".join(f"{name} {count}" for name, count in chosen["selected"].items())
+        facts |= {"selected": counts, "selection_time": chosen["selection_time"]}
+    return facts
+
+
+def best_loop(loops: Sequence[Mapping[str, Any]]) -> int:
+    """Return the index of the loop with the least ``t_loop``, the first of equal ones."""
+    return min(range(len(loops)), key=lambda row: loops[row]["t_loop"])
 
 
 def summary_without_jobs() -> dict[str, Any]:

@@ -164,7 +164,7 @@ def _print(advice: Advice, record: RecordedLoop | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from mlsim.analysis.single_loops import loop_seconds
+    from mlsim.analysis.terminal_tables import loop_seconds
 
     table = Table(box=None, pad_edge=False)
     for column in (

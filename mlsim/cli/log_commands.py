@@ -327,7 +327,7 @@ def predict(
     No queue is simulated. `batch.predictor` of a scenario names the one that a dispatcher uses.
     """
     from mlsim._progress import followed
-    from mlsim.analysis.metrics import accuracy
+    from mlsim.analysis.job_metrics import accuracy
     from mlsim.batch.predictors.offline import predictions, read_history
     from mlsim.cli.progress import working
 
@@ -375,7 +375,7 @@ def _found(log: Path) -> Path:
 
 
 def _table(rows: dict[str, dict[str, Any]]) -> Table:
-    from mlsim.analysis.terminal_summary import accuracy_table
+    from mlsim.analysis.terminal_tables import accuracy_table
 
     return accuracy_table(rows)
 

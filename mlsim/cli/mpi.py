@@ -127,7 +127,7 @@ def print_machine(measured: dict[str, float | int | str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from mlsim.analysis.single_loops import loop_seconds
+    from mlsim.analysis.terminal_tables import loop_seconds
 
     keys = {
         "message": "message of 16 B, one way (masters)",

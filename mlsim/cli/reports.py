@@ -153,7 +153,7 @@ def _print_metrics(result: RunMetrics, many: bool) -> None:
         _print_groups(console, result)
         return
     from mlsim.analysis import summary_table
-    from mlsim.analysis.metrics_tables import metrics_table
+    from mlsim.analysis.terminal_tables import metrics_table
 
     if many:
         console.rule(result.run.label, align="left")
@@ -163,7 +163,7 @@ def _print_metrics(result: RunMetrics, many: bool) -> None:
 
 
 def _print_groups(console: Console, result: RunMetrics) -> None:
-    from mlsim.analysis.metrics_tables import breakdown_table
+    from mlsim.analysis.terminal_tables import breakdown_table
 
     assert result.groups is not None, "asked for"
     assert result.by is not None, "asked for"

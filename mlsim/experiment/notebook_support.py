@@ -79,7 +79,7 @@ def run_html(summary: dict[str, Any], records: Records, name: str) -> str:
 
 def loop_html(facts: dict[str, Any]) -> str:
     """Return the metrics of a loop, as the command line prints them."""
-    from mlsim.analysis.single_loops import loop_table
+    from mlsim.analysis.terminal_tables import loop_table
 
     return _html_of(loop_table([facts]))
 

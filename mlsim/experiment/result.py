@@ -86,7 +86,8 @@ class Result:
         >>> result.by("class").columns[:3]
         ['class', 'jobs', 'share']
         """
-        from mlsim.analysis.metrics import GROUPINGS, breakdown
+        from mlsim.analysis.breakdowns import breakdown
+        from mlsim.analysis.group_metrics import GROUPINGS
 
         if group not in GROUPINGS:
             from mlsim.errors import InputError

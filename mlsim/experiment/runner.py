@@ -229,7 +229,7 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
 
 def _pass_time(outcome: Any) -> dict[str, Any]:
     """Return the wall-clock seconds of passes; of compiled replay, only their sum with that of its events."""
-    from mlsim.analysis.metrics.streamed_metrics import aggregate_values, total
+    from mlsim.analysis.job_metrics import aggregate_values, total
 
     seconds: np.ndarray[Any, np.dtype[np.float64]] = outcome.pass_seconds
     if not len(seconds):

@@ -356,11 +356,11 @@ def measure_run(run: StoredRun, by: str | None = None, tau: float = TAU) -> RunM
     run
         From :func:`read_run`.
     by
-        Further grouping of jobs: one of :data:`mlsim.analysis.metrics.GROUPINGS`.
+        Further grouping of jobs: one of :data:`mlsim.analysis.group_metrics.GROUPINGS`.
     tau
         The bound of bounded slowdowns, in seconds.
     """
-    from mlsim.analysis.metrics import breakdown, pass_time_by_queue_length
+    from mlsim.analysis.breakdowns import breakdown, pass_time_by_queue_length
 
     jobs, names = run.records.jobs, run.records.names.of
     by_class = breakdown(jobs, "class", tau)

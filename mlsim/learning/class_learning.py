@@ -13,8 +13,8 @@ import numpy as np
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim._files import expanded
 from mlsim._shared import bytes_of, shared
-from mlsim.analysis.metrics.group_metrics import class_quality
-from mlsim.analysis.metrics.job_metrics import JOB_METRICS
+from mlsim.analysis.group_metrics import class_quality
+from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.batch.clock.class_replay import ClassReplay, class_obstacle, replay_classes
 from mlsim.batch.weekly.weekly_forests import Forest, check_library
 from mlsim.errors import InputError

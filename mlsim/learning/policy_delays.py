@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.analysis.metrics import weekly
-from mlsim.analysis.metrics.job_metrics import JOB_METRICS, backfilled_share
+from mlsim.analysis.group_metrics import weekly
+from mlsim.analysis.job_metrics import JOB_METRICS, backfilled_share
 from mlsim.cosim import workload_of
 from mlsim.errors import InputError
 from mlsim.experiment.study import Study

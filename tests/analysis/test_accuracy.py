@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlsim.analysis import summarize
-from mlsim.analysis.metrics import accuracy
+from mlsim.analysis.job_metrics import accuracy
 from mlsim.record import JobState
 from tests.analysis.test_summary import run, screen
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mlsim.analysis import metrics
-from mlsim.analysis.metrics_tables import breakdown_table
+from mlsim.analysis import breakdowns, group_metrics, job_metrics, pass_metrics
+from mlsim.analysis.terminal_tables import breakdown_table
 from mlsim.record import Passes
 from tests.reference import metrics as slow
 from tests.reference.runs import Job, jobs_of, rejected
@@ -39,12 +39,12 @@ def made(rows, users=None):
     jobs = jobs_of(rows)
     if users is None:
         return jobs
-    columns = {column: np.array(users, np.int64) for column in metrics.CODED}
+    columns = {column: np.array(users, np.int64) for column in group_metrics.CODED}
     return replace(jobs, **columns | {"queue": np.array(users, np.int64)[::-1].copy()})
 
 
 def expected_groups(rows, users, by):
-    if by in metrics.CODED:
+    if by in group_metrics.CODED:
         users = users if by != "queue" else users[::-1]
         named = {id(row): user for row, user in zip(rows, users, strict=True)}
         found = slow.groups(rows, lambda row: named[id(row)])
@@ -60,10 +60,10 @@ def expected_groups(rows, users, by):
 
 
 @settings(deadline=None)
-@given(runs(), st.sampled_from(metrics.GROUPINGS), st.integers(1, 20))
+@given(runs(), st.sampled_from(group_metrics.GROUPINGS), st.integers(1, 20))
 def test_breakdowns_against_the_obvious(run, by, tau):
     rows, users = run
-    table = metrics.breakdown(made(rows, users), by, float(tau))
+    table = breakdowns.breakdown(made(rows, users), by, float(tau))
     groups = expected_groups(rows, users, by)
     assert table[by].to_list() == list(groups)
     for found in table.to_dicts():
@@ -83,20 +83,20 @@ def test_breakdowns_against_the_obvious(run, by, tau):
 def test_groups_are_called_by_their_names():
     jobs = made([Job(0, 0, 1)] * 5, [3, -1, 12, 7, 3])
     names = {"user": {3: "ada", 12: "same", 13: "same"}}
-    assert metrics.breakdown(jobs, "user", names=names)["user"].to_list() == [
+    assert breakdowns.breakdown(jobs, "user", names=names)["user"].to_list() == [
         "unknown",
         "ada",
         "7",
         "same (12)",
     ]
-    assert metrics.breakdown(jobs, "group", names=names)["group"].to_list() == ["unknown", "3", "7", "12"]
+    assert breakdowns.breakdown(jobs, "group", names=names)["group"].to_list() == ["unknown", "3", "7", "12"]
 
 
 def test_long_names_cut_no_numbers_from_the_screen():
     jobs = made([Job(0, 271_234, 271_235, 9_000_000)] * 3, [3, 4, 4])
     names = {"user": {3: "a name that is far too long for the screen", 4: "of middling length"}}
     console = Console(width=80, file=io.StringIO(), color_system=None)
-    console.print(breakdown_table(metrics.breakdown(jobs, "user", names=names), "user"))
+    console.print(breakdown_table(breakdowns.breakdown(jobs, "user", names=names), "user"))
     first, *rest = [line for line in console.file.getvalue().splitlines() if "27,12" in line]
     assert first.count("27,12") == len(re.findall(r"27,12\d(?!\d)", first))
     assert "a name that" in console.file.getvalue().replace("\n", " ")
@@ -105,7 +105,7 @@ def test_long_names_cut_no_numbers_from_the_screen():
 
 def test_what_the_workload_does_not_say_is_one_group():
     jobs = jobs_of([Job(0, 0, 1), Job(0, 0, 2)])
-    assert metrics.breakdown(jobs, "qos").select("qos", "jobs").rows() == [("unknown", 2)]
+    assert breakdowns.breakdown(jobs, "qos").select("qos", "jobs").rows() == [("unknown", 2)]
 
 
 @settings(deadline=None)
@@ -113,21 +113,21 @@ def test_what_the_workload_does_not_say_is_one_group():
 def test_weeks_against_the_obvious(run, name):
     rows, _ = run
     jobs = made(rows)
-    weeks = metrics.weekly(jobs, metrics.JOB_METRICS[name].values(jobs, 10.0))
+    weeks = group_metrics.weekly(jobs, job_metrics.JOB_METRICS[name].values(jobs, 10.0))
     wanted = slow.weekly(rows, name, 10.0)
     assert weeks.week.tolist() == list(wanted)
     for row, number in enumerate(weeks.week.tolist()):
         for part, value in wanted[number].items():
             found = float(getattr(weeks, part)[row])
             assert found != found if value is None else found == pytest.approx(value), (number, part)
-    table = metrics.breakdown(jobs, "week")
+    table = breakdowns.breakdown(jobs, "week")
     for part in ("cumulative_mean", "band_low", "band_high"):
         assert table[f"{name}.{part}"].to_list() == pytest.approx([week[part] for week in wanted.values()])
 
 
-@pytest.mark.parametrize("by", metrics.GROUPINGS)
+@pytest.mark.parametrize("by", group_metrics.GROUPINGS)
 def test_a_run_without_jobs_has_no_groups_but_all_columns(by):
-    empty, full = (metrics.breakdown(jobs_of(rows), by) for rows in ([rejected(3)], [Job(0, 1, 2)]))
+    empty, full = (breakdowns.breakdown(jobs_of(rows), by) for rows in ([rejected(3)], [Job(0, 1, 2)]))
     assert empty.height == 0
     assert empty.columns == full.columns
     assert empty.schema == full.schema
@@ -135,13 +135,13 @@ def test_a_run_without_jobs_has_no_groups_but_all_columns(by):
 
 @given(st.lists(st.one_of(st.just(1.0), st.just(10.0), st.just(100.0), st.floats(1, 1e9)), max_size=30))
 def test_histograms_against_the_obvious(values):
-    assert metrics.slowdown_histogram(np.array([*values, np.nan])) == slow.histogram(values)
+    assert job_metrics.slowdown_histogram(np.array([*values, np.nan])) == slow.histogram(values)
 
 
 def test_backfilled_share_is_of_the_started_jobs():
     rows = [Job(0, 0, 1, backfilled=True), Job(0, 0, 1), rejected(0)]
-    assert metrics.backfilled_share(jobs_of(rows)) == 0.5
-    assert metrics.backfilled_share(jobs_of([rejected(0)])) is None
+    assert job_metrics.backfilled_share(jobs_of(rows)) == 0.5
+    assert job_metrics.backfilled_share(jobs_of([rejected(0)])) is None
 
 
 def passes_of(rows):
@@ -155,7 +155,7 @@ def passes_of(rows):
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 300), st.floats(1e-6, 1)), max_size=40), st.integers(1, 4))
 def test_pass_times_by_queue_length_against_the_obvious(rows, parts):
-    table = metrics.pass_time_by_queue_length(passes_of(rows), parts)
+    table = breakdowns.pass_time_by_queue_length(passes_of(rows), parts)
     assert table["passes"].sum() == len(rows)
     assert all(table["high"][:-1] < table["low"][1:]) if table.height > 1 else True
     for found in table.to_dicts():
@@ -172,7 +172,7 @@ def test_pass_times_by_queue_length_against_the_obvious(rows, parts):
 
 def test_queue_length_at_passes_counts_every_pass_once():
     rows = [(0, 1.0), (4, 1.0), (4, 1.0), (0, 1.0)]
-    found = metrics.pass_metrics(passes_of(rows))
+    found = pass_metrics.pass_metrics(passes_of(rows))
     assert found["count"] == 4
     assert (found["queue_length"]["mean"], found["queue_length"]["max"]) == (2, 4)
-    assert metrics.pass_metrics(passes_of([])) is None
+    assert pass_metrics.pass_metrics(passes_of([])) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mlsim.analysis.metrics import weekly
+from mlsim.analysis.group_metrics import weekly
 from mlsim.analysis.plots.chart_style import differ_much
 from mlsim.analysis.plots.comparison_plots import draw_comparison, pass_times, utilization_lines, weekly_bands
 from mlsim.analysis.plots.distribution_plots import queue_boxes, slowdown_boxes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlsim.analysis.metrics.machine_metrics import released_seconds
+from mlsim.analysis.machine_metrics import released_seconds
 from mlsim.analysis.rca_gains import explain_gains, gain_frame, started_on_released_nodes
 from mlsim.record.derived_times import away_until
 from tests.reference.runs import Job, Stay, records_of

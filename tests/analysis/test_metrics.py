@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.analysis import metrics
+from mlsim.analysis import job_metrics, machine_metrics, pass_metrics
 from mlsim.record import derived_times
 from tests.reference import metrics as slow
 from tests.reference.runs import JOBS, STAYS, Job, Stay, jobs_of, loops_of, records_of, rejected, stays_of
@@ -33,7 +33,7 @@ def test_slowdowns_of_jobs():
 
 
 def test_counts_of_jobs():
-    assert metrics.job_counts(small().jobs) == {
+    assert machine_metrics.job_counts(small().jobs) == {
         "submitted": 5,
         "completed": 2,
         "killed": 1,
@@ -45,30 +45,30 @@ def test_counts_of_jobs():
 
 def test_makespans():
     shifted = jobs_of([Job(5, 8, 20), Job(6, 9, 12)])
-    assert metrics.makespan(shifted) == 12
-    assert metrics.makespan_from_submit(shifted) == 15
+    assert machine_metrics.makespan(shifted) == 12
+    assert machine_metrics.makespan_from_submit(shifted) == 15
 
 
 def test_queue_length_over_the_time_jobs_wait():
     # Waiting: one job in [0, 5), two in [5, 7), three in [7, 10), two in [10, 30).
-    queue = metrics.queue_length(small().jobs)
+    queue = pass_metrics.queue_length(small().jobs)
     assert queue["mean"] == pytest.approx((5 + 4 + 9 + 40) / 30)
     assert queue["std"] == pytest.approx(((5 + 8 + 27 + 80) / 30 - queue["mean"] ** 2) ** 0.5)
     assert (queue["median"], queue["p90"], queue["p99"], queue["max"]) == (2, 2, 3, 3)
 
 
 def test_a_queue_nobody_waited_in_is_empty():
-    assert metrics.queue_length(jobs_of([Job(3, 3, 9)])) == dict.fromkeys(
+    assert pass_metrics.queue_length(jobs_of([Job(3, 3, 9)])) == dict.fromkeys(
         ("mean", "std", "median", "p90", "p99", "max"), 0
     )
 
 
 def test_throughput_counts_completed_jobs_an_hour():
-    assert metrics.throughput(small().jobs) == pytest.approx(2 / 34 * 3600)
+    assert machine_metrics.throughput(small().jobs) == pytest.approx(2 / 34 * 3600)
 
 
 def test_utilization_of_rigid_jobs():
-    used = metrics.utilization(small())
+    used = machine_metrics.utilization(small())
     assert used["busy"] == pytest.approx((2 * 10 + 3 * 20 + 1 * 4) / (4 * 34))
     assert used["allocated"] == pytest.approx((20 + 40 + 30 + 8) / (4 * 34))
 
@@ -76,25 +76,29 @@ def test_utilization_of_rigid_jobs():
 def test_a_loop_is_busy_while_it_executes_chunks():
     loops = loops_of([{"job": 1, "busy": 50.0}])
     records = records_of(JOBS, STAYS, [2, 2], loops=loops)
-    assert metrics.busy_seconds(records).tolist() == [20, 50, 4, 0, 0]
-    assert metrics.utilization(records)["busy"] == pytest.approx(74 / (4 * 34))
+    assert machine_metrics.busy_seconds(records).tolist() == [20, 50, 4, 0, 0]
+    assert machine_metrics.utilization(records)["busy"] == pytest.approx(74 / (4 * 34))
 
 
 def test_imbalance_of_loops():
     # Finish times 2, 4, 6 and 8, 8.
     finish = [{"mean_finish": 4, "std_finish": (8 / 3) ** 0.5, "max_finish": 6}]
     loops = loops_of([*finish, {"mean_finish": 8, "std_finish": 0, "max_finish": 8}, {}])
-    assert metrics.coefficient_of_variation(loops)[:2] == pytest.approx([(8 / 3) ** 0.5 / 4, 0])
-    assert metrics.percent_imbalance(loops)[:2] == pytest.approx([100 / 3, 0])
-    assert metrics.max_over_mean(loops)[:2] == pytest.approx([1.5, 1])
-    for metric in (metrics.coefficient_of_variation, metrics.percent_imbalance, metrics.max_over_mean):
+    assert machine_metrics.coefficient_of_variation(loops)[:2] == pytest.approx([(8 / 3) ** 0.5 / 4, 0])
+    assert machine_metrics.percent_imbalance(loops)[:2] == pytest.approx([100 / 3, 0])
+    assert machine_metrics.max_over_mean(loops)[:2] == pytest.approx([1.5, 1])
+    for metric in (
+        machine_metrics.coefficient_of_variation,
+        machine_metrics.percent_imbalance,
+        machine_metrics.max_over_mean,
+    ):
         assert np.isnan(metric(loops)[2])  # a loop without cost has no imbalance
 
 
 def test_loop_metrics_sum_and_aggregate():
     rows = [{"iterations": 10, "steps": 3, "t_loop": 2, "busy": 5, "overhead": 1, "idle": 2}]
     rows += [{"iterations": 20, "steps": 4, "t_loop": 4, "busy": 7, "overhead": 0.5, "idle": 0}]
-    result = metrics.loop_metrics(loops_of(rows))
+    result = machine_metrics.loop_metrics(loops_of(rows))
     assert (result["count"], result["iterations"], result["steps"]) == (2, 30, 7)
     assert (result["busy"], result["overhead"], result["idle"]) == (12, 1.5, 2)
     assert (result["t_loop"]["mean"], result["t_loop"]["max"]) == (3, 4)
@@ -102,7 +106,7 @@ def test_loop_metrics_sum_and_aggregate():
 
 
 def test_coordination_counts_what_was_given_back():
-    result = metrics.coordination_metrics(small())
+    result = machine_metrics.coordination_metrics(small())
     assert result == {
         "messages": 0,
         "releases": 1,
@@ -115,14 +119,14 @@ def test_coordination_counts_what_was_given_back():
 def test_released_stays_count_each_of_their_nodes():
     jobs = jobs_of([Job(0, 0, 10)])
     stays = stays_of([Stay(0, 0, 3, 4, 0, 8, True), Stay(0, 3, 2, 4, 0, 9, True), Stay(0, 5, 1, 4, 0, 10)])
-    assert metrics.released_nodes(stays) == 5
-    assert metrics.released_seconds(stays, jobs) == (3 * 2 + 2 * 1, 4 * 8)
+    assert machine_metrics.released_nodes(stays) == 5
+    assert machine_metrics.released_seconds(stays, jobs) == (3 * 2 + 2 * 1, 4 * 8)
 
 
 def test_aggregate_leaves_undefined_values_out():
-    result = metrics.aggregate([1.0, float("nan"), 3.0])
+    result = job_metrics.aggregate([1.0, float("nan"), 3.0])
     assert result == pytest.approx({"mean": 2, "std": 1, "median": 2, "p90": 2.8, "p99": 2.98, "max": 3})
-    assert set(metrics.aggregate([float("nan")]).values()) == {None}
+    assert set(job_metrics.aggregate([float("nan")]).values()) == {None}
 
 
 @st.composite
@@ -157,20 +161,20 @@ def test_jobs_against_the_obvious(rows, tau):
 @given(runs())
 def test_the_system_against_the_obvious(rows):
     records = records_of(rows, cores=[4, 8])
-    assert metrics.queue_length(records.jobs) == pytest.approx(slow.queue_length(rows))
-    assert metrics.makespan(records.jobs) == slow.makespan(rows)
-    assert metrics.busy_seconds(records).sum() == slow.busy(rows)
+    assert pass_metrics.queue_length(records.jobs) == pytest.approx(slow.queue_length(rows))
+    assert machine_metrics.makespan(records.jobs) == slow.makespan(rows)
+    assert machine_metrics.busy_seconds(records).sum() == slow.busy(rows)
     span = slow.makespan(rows)
-    busy = metrics.utilization(records)["busy"]
+    busy = machine_metrics.utilization(records)["busy"]
     assert busy == (pytest.approx(slow.busy(rows) / (12 * span)) if span else None)
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
 def test_aggregates_against_the_obvious(values):
-    assert metrics.aggregate(values) == pytest.approx(slow.aggregate(values), rel=1e-9, abs=1e-6)
+    assert job_metrics.aggregate(values) == pytest.approx(slow.aggregate(values), rel=1e-9, abs=1e-6)
 
 
 def test_mean_queue_length_is_the_sum_of_waits_over_the_span():
     rows = [Job(0, 0, 9), Job(2, 9, 12), Job(4, 20, 22)]
-    assert metrics.queue_length(jobs_of(rows))["mean"] == pytest.approx(sum(slow.waits(rows)) / 20)
+    assert pass_metrics.queue_length(jobs_of(rows))["mean"] == pytest.approx(sum(slow.waits(rows)) / 20)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.analysis.metrics import aggregate, queue_length
-from mlsim.analysis.metrics.streamed_metrics import percentiles, streamed_aggregate
+from mlsim.analysis.job_metrics import aggregate, percentiles, streamed_aggregate
+from mlsim.analysis.pass_metrics import queue_length
 from mlsim.record import Attempts, Jobs, empty, table_blocks
 from mlsim.record.table_blocks import rows_of
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from mlsim.analysis import summarize
 from mlsim.analysis.run_summary import json_safe
-from mlsim.analysis.terminal_summary import summary_table
+from mlsim.analysis.terminal_tables import summary_table
 from tests.reference.runs import JOBS, STAYS, loops_of, records_of, rejected
 
 AGGREGATE = {"mean", "std", "median", "p90", "p99", "max"}

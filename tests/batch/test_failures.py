@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
-from mlsim.analysis.metrics import allocated_seconds, busy_seconds, failure_metrics, queue_length
+from mlsim.analysis.machine_metrics import busy_seconds, failure_metrics
+from mlsim.analysis.pass_metrics import queue_length
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.state import state_choice
 from mlsim.record import (
@@ -25,7 +26,7 @@ from mlsim.record import (
     Records,
     empty,
 )
-from mlsim.record.derived_times import lost_core_seconds, running_spans
+from mlsim.record.derived_times import allocated_seconds, lost_core_seconds, running_spans
 from mlsim.scenario import RandomFailureConfig
 from tests.batch.builders import block, simulate
 from tests.reference.outages import Job, Machine, Outage, Rules

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.analysis.metrics import energy_metrics
+from mlsim.analysis.machine_metrics import energy_metrics
 from mlsim.batch.state import state_choice
 from mlsim.errors import InputError
 from mlsim.record import (

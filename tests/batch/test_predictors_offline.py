@@ -65,7 +65,7 @@ def test_dropped_and_disordered_lines_keep_their_waits(log):
 @pytest.mark.logs
 def test_walltimes_of_gaia_are_as_inaccurate_as_published(logs_dir):
     """Galleguillos 2020, §5.3: mean absolute error 2,913 min, 3.0 % too short, 97.0 % too long."""
-    from mlsim.analysis.metrics import accuracy
+    from mlsim.analysis.job_metrics import accuracy
 
     path = logs_dir / "UniLu-Gaia-2014-1.swf.gz"
     if not path.is_file():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlsim
-from mlsim.analysis.metrics.job_metrics import JOB_METRICS
+from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
 from mlsim.experiment.study.axes import week_axis

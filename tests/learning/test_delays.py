@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import mlsim
-from mlsim.analysis.metrics.job_metrics import JOB_METRICS, backfilled_share
+from mlsim.analysis.job_metrics import JOB_METRICS, backfilled_share
 from mlsim.cli.main import app
 from mlsim.learning.policy_delays import CURVES, DELAYS, Delays, delay_pictures, delays_of
 from mlsim.record import Jobs

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import mlsim
-from mlsim.analysis.metrics import accuracy
+from mlsim.analysis.job_metrics import accuracy
 from mlsim.batch.predictors.offline import History, predictions, read_history
 from mlsim.errors import InputError
 from mlsim.workload import job_mix

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim.analysis.formatting import count, duration, share
-from mlsim.analysis.metrics import machine_cores, utilization
+from mlsim.analysis.machine_metrics import machine_cores, utilization
 from mlsim.analysis.plots.chart_style import BLUE, GREEN, INK, SKY, VERMILION, TimeAxis, time_axis
 from mlsim.analysis.plots.gantt_plot import Boxes, boxes
 from mlsim.analysis.plots.utilization_plot import (

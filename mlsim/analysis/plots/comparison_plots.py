@@ -11,8 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from mlsim._arrays import Floats
+from mlsim.analysis.breakdowns import pass_time_by_queue_length
 from mlsim.analysis.formatting import number, share
-from mlsim.analysis.metrics import JOB_METRICS, Weekly, pass_time_by_queue_length, utilization, weekly
+from mlsim.analysis.group_metrics import Weekly, weekly
+from mlsim.analysis.job_metrics import JOB_METRICS
+from mlsim.analysis.machine_metrics import utilization
 from mlsim.analysis.plots.chart_style import (
     WIDTH,
     TimeAxis,
@@ -64,9 +67,8 @@ def weekly_bands(runs: Runs, tau: float) -> Figure:
     """Draw the cumulative weekly mean of wait, bounded slowdown and that per processor.
 
     A line is the mean over all jobs that ended by the end of a week; its band the 10th to the 90th percentile
-    of the means of the single weeks up to it (Zrigui 2021, Fig. 4.1; see
-    :class:`mlsim.analysis.metrics.Weekly`). The axis is logarithmic where runs differ by more than a factor
-    of ten.
+    of the means of the single weeks up to it (Zrigui 2021, Fig. 4.1). The axis is logarithmic if runs differ
+    by more than a factor of ten.
     """
     names = ("wait_time", "bounded_slowdown", "per_processor_bounded_slowdown")
     height, gap = 330, 90

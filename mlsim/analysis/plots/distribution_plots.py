@@ -12,7 +12,8 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number
-from mlsim.analysis.metrics import JOB_METRICS, queue_quantiles, queue_shares
+from mlsim.analysis.job_metrics import JOB_METRICS
+from mlsim.analysis.pass_metrics import queue_quantiles, queue_shares
 from mlsim.analysis.plots.chart_style import (
     INK,
     WIDTH,

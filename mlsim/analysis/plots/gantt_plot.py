@@ -128,7 +128,8 @@ class Raster:
     ) -> None:
         """Add rectangles: edges in pixels from the upper left corner, clipped to the picture.
 
-        ``weight`` is the share of its area that a rectangle covers, in (0, 1]; ``colour`` a row of the palette.
+        ``weight`` is the share of its area that a rectangle covers, in (0, 1]; ``colour`` is a row of the
+        palette.
         """
         _paint(left, right, top, bottom, weight, colour, self._covered, self._most, self._winner)
 

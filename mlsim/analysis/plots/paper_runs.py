@@ -18,7 +18,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number, share
-from mlsim.analysis.metrics import JOB_METRICS, utilization, weekly
+from mlsim.analysis.group_metrics import weekly
+from mlsim.analysis.job_metrics import JOB_METRICS
+from mlsim.analysis.machine_metrics import utilization
 from mlsim.analysis.plots.chart_style import (
     BLUE,
     INK,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.analysis.formatting import count
-from mlsim.analysis.metrics import percent_imbalance
+from mlsim.analysis.machine_metrics import percent_imbalance
 from mlsim.analysis.plots.chart_style import (
     INK,
     WIDTH,

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 
 from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number, share
-from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_cores, queue_length, utilization
-from mlsim.analysis.metrics.machine_metrics import shared_spans
+from mlsim.analysis.machine_metrics import busy_seconds, machine_cores, shared_spans, utilization
+from mlsim.analysis.pass_metrics import queue_length
 from mlsim.analysis.plots.chart_style import (
     BLUE,
     GREEN,
@@ -33,7 +33,7 @@ from mlsim.analysis.plots.chart_style import (
     time_axis,
 )
 from mlsim.record import OutageKind, Outages, Records
-from mlsim.record.derived_times import waiting_spans
+from mlsim.record.derived_times import allocated_seconds, waiting_spans
 from mlsim.record.table_blocks import BLOCK_ROWS, chunk_blocks, is_long, record_blocks
 from mlsim.record.timelines import out_of_use_spans
 
@@ -127,7 +127,7 @@ def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
     """Return the share of the machine's cores that computed, averaged over each bin of the time axis.
 
     Where a job's chunks were recorded, a PE is busy while it executes one. Any other job's busy seconds
-    (:func:`mlsim.analysis.metrics.busy_seconds`) are spread evenly over the core-seconds it held.
+    (:func:`mlsim.analysis.machine_metrics.busy_seconds`) are spread evenly over the core-seconds it held.
     """
 
     def busy_cores(part: Records) -> Floats:

@@ -184,7 +184,7 @@ def busy_curve(records: Records) -> tuple[Floats, Floats]:
 
 def balance_of(scenario: Scenario, records: Records) -> Balance:
     """Return the load balance of each loop of a run."""
-    from mlsim.analysis.metrics import max_over_mean
+    from mlsim.analysis.machine_metrics import max_over_mean
     from mlsim.cosim import workload_of
 
     names = workload_of(scenario).header.get("executable_names")

@@ -20,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import mlsim
-from mlsim.analysis.metrics import accuracy
+from mlsim.analysis.job_metrics import accuracy
 from mlsim.batch.predictors.offline import History, predictions, read_history
 from mlsim.scenario.scenario_text import parse_value_text
 from mlsim.workload.campaigns import machine_jobs

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats
-from mlsim.analysis.metrics.job_metrics import Aggregate, aggregate
-from mlsim.analysis.metrics.streamed_metrics import aggregate_values, streamed_aggregate, total
+from mlsim.analysis.job_metrics import Aggregate, aggregate, aggregate_values, streamed_aggregate, total
 from mlsim.record import (
     Attempts,
     Jobs,

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from mlsim._arrays import Ints
-from mlsim.analysis.metrics.group_metrics import Groups, group_jobs, weekly
-from mlsim.analysis.metrics.job_metrics import JOB_METRICS
+from mlsim.analysis.group_metrics import Groups, group_jobs, weekly
+from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.record import Jobs, Passes
 from mlsim.record.derived_times import TAU, run_time
 
@@ -56,7 +56,7 @@ def _counts(jobs: Jobs, groups: Groups) -> pl.DataFrame:
 
 
 def _aggregates(name: str) -> list[pl.Expr]:
-    """Aggregate as :func:`mlsim.analysis.metrics.job_metrics` does."""
+    """Return the aggregates of :func:`mlsim.analysis.job_metrics.aggregate`, and the sum."""
     value = pl.col("value")
     known = pl.when(value.count() > 0)
     return [

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats
-from mlsim.analysis.metrics.job_metrics import Aggregate
-from mlsim.analysis.metrics.streamed_metrics import aggregate_values
+from mlsim.analysis.job_metrics import Aggregate, aggregate_values
 from mlsim.record import Attempts, Jobs, Passes, Solves, SolveStatus, empty
 from mlsim.record.derived_times import waiting_spans
 from mlsim.record.table_blocks import blocks_of, is_long, rows_of
