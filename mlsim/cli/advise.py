@@ -200,7 +200,7 @@ def _print(advice: Advice, record: RecordedLoop | None) -> None:
 
 def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:
     """Return the recommendation and its uncertainty, in sentences."""
-    from mlsim.analysis.single_loops import loop_seconds
+    from mlsim.analysis.terminal_tables import loop_seconds
 
     best, now = advice.best, advice.now
     many = len(advice.variations)
