@@ -501,7 +501,7 @@ SUMMARY: tuple[Metric, ...] = (
     ),
     Metric(
         ("workload.largest_request",),
-        "the most processors a job could ask for",
+        "the most processors a job could request",
         "processors",
         "",
     ),
