@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import compile_seconds
 from mlsim._memory import let_go_of_freed
-from mlsim.batch.columns.job_table import NUMBER, JobTable
+from mlsim.batch.columns.job_table import JobTable
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.coordination import (
     JobCompleted,
@@ -105,7 +105,7 @@ class JobRecorder:
 
 
 class RejectionLog:
-    """Which jobs were turned away, and why: a byte or two for every job up to the last one of them."""
+    """Rejected jobs with their reasons: two bytes per job up to the last rejected one."""
 
     def __init__(self) -> None:
         self._codes = GrowingArray(np.int16)  # by number of the job; 0 is none, else 1 + place of the reason
@@ -160,7 +160,7 @@ def wall_clock() -> float:
 
 
 class _State(Protocol):
-    """What a pass leaves."""
+    """The state after a pass."""
 
     @property
     def n_free(self) -> int:
@@ -211,27 +211,6 @@ class PassLog:
         return Passes(**columns)
 
 
-class DispatchTimes:
-    """The wall time of the pass that started each job."""
-
-    def __init__(self) -> None:
-        self._numbers: list[NDArray[np.int64]] = []
-        self._seconds = array("d")
-
-    def add(self, slots: NDArray[np.int64], table: JobTable, seconds: float) -> None:
-        """Record a pass that started the jobs in these slots."""
-        self._numbers.append(table.ints[NUMBER, slots])
-        self._seconds.append(seconds)
-
-    def added_to(self, jobs: Jobs) -> Jobs:
-        """Return the jobs with their dispatch times, those of the last attempt where there were several."""
-        times = np.full(len(jobs.job_id), np.nan)
-        if self._numbers:
-            many = [len(numbers) for numbers in self._numbers]
-            times[np.concatenate(self._numbers)] = np.repeat(np.array(self._seconds), many)
-        return replace(jobs, dispatch_time=times)
-
-
 _MESSAGE_COLUMNS = {
     "sent": np.float64,
     "received": np.float64,
@@ -254,7 +233,7 @@ _KINDS = {
 
 
 def message_rows(log: MessageLog) -> Messages:
-    """Put messages into rows, in order of (sent, received, job); an acceptance has a row for each node."""
+    """Return messages as rows, in order of (sent, received, job); an acceptance has a row for each node."""
     rows = sorted(row for sent in log.messages for row in _rows_of(sent))
     columns: dict[str, NDArray[Any]] = {
         name: np.array([row[place] for row in rows], dtype)

@@ -1,4 +1,4 @@
-"""What a dispatcher sees at a pass, and what it answers.
+"""The view that a dispatcher gets at a pass, and its answers.
 
 A dispatcher of the user's own, and each constraint-programming dispatcher, gets a :class:`StateView`
 and answers with :class:`Start`, :class:`Reject` and
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class FurtherColumns(dict[str, NDArray[Any]]):
-    """Columns of jobs by name; one that is not there says what to do about it."""
+    """Columns of jobs by name; the error for a missing one names the key that adds it."""
 
     def __missing__(self, name: str) -> NDArray[Any]:
         there = ", ".join(self) or "none"

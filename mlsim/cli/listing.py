@@ -241,7 +241,7 @@ def _of_loops(what: Listing) -> Lists:
             return ("profile", "cost of an iteration", "parameters", "source"), [
                 (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in PROFILES
             ]
-    from mlsim.platform.topology_names import TOPOLOGIES
+    from mlsim.platform.network import TOPOLOGIES
 
     return ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source"), [
         (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES

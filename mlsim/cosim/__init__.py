@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.cosim.run_records import Outcome
     from mlsim.cosim.scenario_inputs import workload_of
-    from mlsim.cosim.simulation import Survey, simulate, survey
+    from mlsim.cosim.simulation import Outcome, Survey, simulate, survey
     from mlsim.cosim.single_loop import check_loop, loop_cost_sums, loop_costs, simulate_loop
 
 __all__ = [
@@ -32,9 +31,8 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        "run_records": "Outcome",
         "scenario_inputs": "workload_of",
-        "simulation": "simulate survey Survey",
+        "simulation": "Outcome Survey simulate survey",
         "single_loop": "check_loop loop_cost_sums loop_costs simulate_loop",
     },
 )

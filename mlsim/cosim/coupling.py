@@ -1,24 +1,23 @@
-"""The coupling of both levels: the batch system, and the applications of its jobs."""
+"""The coupling of the two levels: the batch system, and the applications of its jobs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
 from mlsim.application.loop_outcome import LoopOutcome
 from mlsim.application.loop_recorder import LoopRecorder, PERequests
-from mlsim.batch.batch_system import BatchSystem
-from mlsim.batch.clock.clock_progress import Progress
+from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.columns.job_table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
-from mlsim.batch.events.event_context import Applications
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.batch_state import Applications, Progress
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -30,9 +29,7 @@ from mlsim.coordination import (
     ReleaseRejected,
     ReleaseRequest,
 )
-from mlsim.cosim.run_records import Outcome, records_of
 from mlsim.cosim.scenario_inputs import (
-    Submissions,
     application_of,
     batch_of,
     check_model,
@@ -42,19 +39,18 @@ from mlsim.cosim.scenario_inputs import (
     local_clock,
     message_latency,
     power_cap,
-    reading_counts,
 )
 from mlsim.platform import Machine
 from mlsim.record import ChunkStore, JobState, LoopChunks
 from mlsim.scenario import ApplicationModel, Scenario, TraceLevel
 from mlsim.workload import Workload
-from mlsim.workload.measured_power import JobSteps
+
+if TYPE_CHECKING:
+    from mlsim.workload.workload_dependencies import Dependencies
 
 
 class RigidApplications:
     """Every job runs as long as in the log: one event, no loop."""
-
-    seconds = 0.0
 
     def __init__(self, batch: BatchSystem) -> None:
         self._table = batch.state.table
@@ -65,7 +61,7 @@ class RigidApplications:
         return Forecast(at + float(self._table.floats[RUN, slot]))
 
     def apply_change(self, _slot: int, at: float, _change: Disturbance, /) -> Forecast:
-        """End a job: whatever disturbs a rigid job ends it."""
+        """End a job: every disturbance ends a rigid job."""
         return Forecast(at)
 
     def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
@@ -78,10 +74,10 @@ class RigidApplications:
         return 0.0
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
-        """Nothing is left to note: the batch level has recorded it all."""
+        """Do nothing: the batch level records rigid jobs."""
 
     def requeue(self, slot: int, at: float, /) -> float:
-        """Return the core seconds that a job has taken which is to start again."""
+        """Return the core-seconds of an attempt that a failure ends."""
         column = self._table.ints[:, slot : slot + 1]
         working = self._requests.working(column[PROCESSORS], column[CORES])
         return float(working[0] * (at - self._table.floats[START, slot]))
@@ -140,11 +136,11 @@ class LoopApplications:
         return forecast
 
     def apply_change(self, slot: int, at: float, change: Disturbance) -> Forecast:
-        """Forecast what is left of a job anew, from a disturbance on."""
+        """Forecast the rest of a job from a disturbance on."""
         return self._running[slot].apply_change(at, change)
 
     def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
-        """Ask a job for nodes; its answer, and the forecast that follows from it."""
+        """Request nodes of a job; return its answer and its forecast."""
         application = self._running[slot]
         return application.request_release(at, request), application.forecast
 
@@ -169,7 +165,7 @@ class LoopApplications:
                 self._log.send(number, idle)
 
     def requeue(self, slot: int, at: float, /) -> float:
-        """Put a loop aside: unless its job starts again, it is recorded as that of its last attempt."""
+        """Keep an aborted loop; it is recorded as the last attempt unless the job starts again."""
         application, number = self._running.pop(slot), self._state.number(slot)
         if application.forecast.end > at:  # no failure has ended it
             application.apply_change(at, Kill())
@@ -178,7 +174,7 @@ class LoopApplications:
         return float(application.outcome.busy.sum())
 
     def _record_earlier(self, number: int) -> None:
-        """Record what the attempt before executed, if a job starts again."""
+        """Record the previous attempt of a job that starts again."""
         earlier = self._abandoned.pop(number, None)
         if earlier is not None:
             attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
@@ -209,55 +205,55 @@ def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
     return NodeSet(np.repeat(first, count) + offset, np.repeat(cores, count))
 
 
+@dataclass(frozen=True, slots=True)
+class Coupled:
+    """A batch system and the applications of its jobs, ready to run.
+
+    ``loops``, ``log`` and ``dependencies`` are None where jobs are rigid, the levels exchange no messages,
+    and no job waits for another.
+    """
+
+    batch: BatchSystem
+    applications: Applications
+    loops: LoopApplications | None
+    log: MessageLog | None
+    dependencies: Dependencies | None
+
+
 def couple(
     scenario: Scenario,
     machine: Machine,
     requests: Requests,
     workload: Workload,
-    tell: Callable[[Progress], None] | None,
-    steps: JobSteps | None = None,
-) -> Outcome:
-    """Simulate event by event."""
+    report: Callable[[Progress], None] | None,
+) -> Coupled:
+    """Make the batch system and the applications of a scenario."""
     dependencies = dependencies_between(scenario, workload)
     log = MessageLog(message_latency(scenario, machine)) if scenario.coordination.rca else None
-    if tell is not None and log is not None:
-        tell = _with_messages(tell, log)
     batch = BatchSystem(
         machine,
         batch_of(scenario),
         requests,
-        scenario.coordination,
-        log,
-        OutagePlan.from_config(scenario.platform, scenario.seed),
-        tell,
-        executable_names(workload),
-        keep_passes=scenario.output.passes,
-        seed=scenario.seed,
-        cap=power_cap(scenario, machine, requests),
-        dependencies=dependencies,
-        feedback=scenario.workload.feedback,
-        local=local_clock(scenario, workload),
+        BatchSetup(
+            scenario.coordination,
+            log,
+            OutagePlan.from_config(scenario.platform, scenario.seed),
+            report if report is None or log is None else _with_messages(report, log),
+            executable_names(workload),
+            keep_passes=scenario.output.passes,
+            seed=scenario.seed,
+            cap=power_cap(scenario, machine, requests),
+            dependencies=dependencies,
+            feedback=scenario.workload.feedback,
+            local=local_clock(scenario, workload),
+        ),
     )
-    loops = None
-    applications: Applications
     if scenario.application.model is ApplicationModel.LOOP:
-        applications = loops = LoopApplications(batch, scenario, machine, log)
-    else:
-        applications = RigidApplications(batch)
-    submitted = Submissions(workload, requests)
-    batch.run(submitted.blocks(), applications)
-    if loops is not None:
-        loops.record_abandoned()
-    return Outcome(
-        records=records_of(scenario, batch, machine, loops, log, workload, submitted.own, steps),
-        notes=reading_counts(workload, dependencies),
-        simulated=dict(submitted.marks),
-        largest=requests.largest,
-        pass_seconds=batch.pass_times.values(),
-        application_seconds=loops.seconds if loops else 0.0,
-    )
+        loops = LoopApplications(batch, scenario, machine, log)
+        return Coupled(batch, loops, loops, log, dependencies)
+    return Coupled(batch, RigidApplications(batch), None, log, dependencies)
 
 
-def _with_messages(tell: Callable[[Progress], None], log: MessageLog) -> Callable[[Progress], None]:
-    """Have what is told of a run tell its last messages too."""
-    return lambda progress: tell(replace(progress, messages=log.last))
+def _with_messages(report: Callable[[Progress], None], log: MessageLog) -> Callable[[Progress], None]:
+    """Report the last messages with the progress."""
+    return lambda progress: report(replace(progress, messages=log.last))

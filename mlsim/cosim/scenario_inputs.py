@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def application_of(scenario: Scenario) -> ApplicationConfig:
-    """Return the application section with files of techniques and models of the user as they were found."""
+    """Return the application section with the resolved files of user-defined techniques and models."""
     application = scenario.application
     execution = application.execution.model_copy(update={"model": located_model(scenario)})
     found: dict[str, object] = {"execution": execution}
@@ -64,7 +64,7 @@ def application_of(scenario: Scenario) -> ApplicationConfig:
 
 
 def batch_of(scenario: Scenario) -> BatchConfig:
-    """Return the batch section with files of the user's own plugins as they were found."""
+    """Return the batch section with the resolved files of user-defined plugins."""
     return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in PLUGIN_KEYS})
 
 
@@ -199,19 +199,12 @@ def message_latency(scenario: Scenario, machine: Machine) -> float:
 
 
 def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
-    """Check that an execution model of the user's own can do what the scenario asks of it.
-
-    Parameters
-    ----------
-    scenario
-        Which.
-    application
-        Its section, with files as they were found; the model is loaded.
+    """Check that a user-defined execution model, which is loaded, does what the scenario asks of it.
 
     Raises
     ------
     InputError
-        If it cannot be loaded or used, or lets no nodes leave where they are asked for.
+        If it cannot be loaded or used, or does not release nodes where the scenario requests them.
     """
     from mlsim.application import user_model
 
@@ -291,31 +284,26 @@ def jobs_that_never_fit(
 
 
 class Submissions:
-    """The jobs of a workload, on their way to a batch system.
+    """The jobs of a workload, submitted to a batch system block by block.
 
-    Attributes
-    ----------
-    marks
-        Counts of what was found odd in the jobs that were handed over.
-    own
-        Further columns of each block of jobs.
+    ``marks`` counts irregularities in the submitted jobs; ``own`` has the further columns of each block.
     """
 
     def __init__(self, workload: Workload, requests: Requests) -> None:
-        self._workload, self._requests = workload, requests
+        self.workload, self._requests = workload, requests
         self.marks: Counter[str] = Counter()
         self.own: list[OwnColumns | None] = []
 
     def blocks(self) -> Iterator[JobBlock]:
-        """Hand blocks over, count what their jobs met in cleaning, and keep further columns of the jobs."""
-        give_back(self._workload.n_jobs > LARGE_ROWS)
-        for block in self._workload.blocks():
+        """Yield blocks of jobs; count the marks that cleaning left on them, and keep further columns."""
+        give_back(self.workload.n_jobs > LARGE_ROWS)
+        for block in self.workload.blocks():
             self.own.append(self._further(block))
             self.marks.update({name: count for name, count in count_marks(block.met).items() if count})
             yield block
 
     def _further(self, block: JobBlock) -> OwnColumns | None:
-        """Return the columns of the user's own, and what jobs ask of nodes and of the machine as a whole."""
+        """Return user-defined columns, and the requests of jobs for nodes and for the whole machine."""
         requests = self._requests
         if requests.plain and not requests.shared:
             return block.own

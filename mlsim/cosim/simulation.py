@@ -1,18 +1,19 @@
-"""One run: simulate both levels, replay rigid jobs in compiled code, or read the inputs only."""
+"""One run: the two levels event by event, rigid jobs in compiled code, or the inputs only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlsim._arrays import Floats
 from mlsim._memory import importing
-from mlsim.batch.clock.clock_progress import Progress
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.user_dispatch import check_plugins
-from mlsim.cosim.run_records import Outcome, records_of
 from mlsim.cosim.scenario_inputs import (
     Submissions,
     application_of,
@@ -30,6 +31,23 @@ from mlsim.cosim.scenario_inputs import (
 )
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
+from mlsim.platform.machine import power_of
+from mlsim.record import (
+    Chunks,
+    Jobs,
+    Loops,
+    Messages,
+    Names,
+    NodePower,
+    Nodes,
+    PEs,
+    PowerSteps,
+    Records,
+    Selections,
+    Shared,
+    empty,
+)
+from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import (
     ApplicationModel,
     Engine,
@@ -41,9 +59,52 @@ from mlsim.scenario import (
     located_generator,
     replay_obstacle,
 )
-from mlsim.workload import Workload
+from mlsim.workload import Workload, names_of
 from mlsim.workload.log_formats import check_reader
 from mlsim.workload.measured_power import JobSteps
+from mlsim.workload.swf_fields import job_names
+from mlsim.workload.workload_jobs import joined_own
+
+if TYPE_CHECKING:
+    from mlsim.batch.batch_system import BatchSystem
+    from mlsim.coordination import MessageLog
+    from mlsim.cosim.coupling import LoopApplications
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Records and measurements of a run.
+
+    Attributes
+    ----------
+    records
+        Jobs, occupancy, chunks, messages ...
+    notes
+        Counts of irregularities over the whole log.
+    simulated
+        The same over the simulated jobs.
+    largest
+        The most processors a job could ask for.
+    pass_seconds
+        Wall-clock seconds of each pass.
+    application_seconds
+        Wall-clock seconds spent simulating applications.
+    engine
+        The clock of the batch level.
+    passes, replay_seconds
+        Under compiled replay, which does not time single passes: how many there were, and the wall-clock
+        seconds of events and passes together.
+    """
+
+    records: Records
+    notes: dict[str, int]
+    simulated: dict[str, int]
+    largest: int
+    pass_seconds: Floats = field(default_factory=lambda: np.empty(0))
+    application_seconds: float = 0.0
+    engine: Engine = Engine.SIMPY
+    passes: int = 0
+    replay_seconds: float = 0.0
 
 
 def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None = None) -> Outcome:
@@ -52,7 +113,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     Parameters
     ----------
     scenario
-        What to simulate.
+        The scenario.
     report
         Called now and then with the progress and the number of jobs of the workload.
 
@@ -73,12 +134,35 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     check_traceable(scenario, workload)
     check_demand(scenario, workload, requests)
     steps = measured_power(scenario)
-    tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
+    submitted = Submissions(workload, requests)
+    on_progress = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
-        return replay(scenario, machine, requests, workload, tell, steps)
+        replayed = CompiledBatch(machine, scenario.batch, requests, on_progress)
+        replayed.run(submitted.blocks())
+        return Outcome(
+            records=records_of(scenario, replayed, machine, None, None, submitted, steps),
+            notes=dict(workload.notes),
+            simulated=dict(submitted.marks),
+            largest=requests.largest,
+            engine=Engine.REPLAY,
+            passes=replayed.n_passes,
+            replay_seconds=replayed.seconds,
+        )
     with importing():
         from mlsim.cosim.coupling import couple
-    return couple(scenario, machine, requests, workload, tell, steps)
+    coupled = couple(scenario, machine, requests, workload, on_progress)
+    coupled.batch.run(submitted.blocks(), coupled.applications)
+    loops = coupled.loops
+    if loops is not None:
+        loops.record_abandoned()
+    return Outcome(
+        records=records_of(scenario, coupled.batch, machine, loops, coupled.log, submitted, steps),
+        notes=reading_counts(workload, coupled.dependencies),
+        simulated=dict(submitted.marks),
+        largest=requests.largest,
+        pass_seconds=coupled.batch.pass_times.values(),
+        application_seconds=loops.seconds if loops else 0.0,
+    )
 
 
 def _may_replay(scenario: Scenario, requests: Requests) -> bool:
@@ -94,41 +178,70 @@ def _may_replay(scenario: Scenario, requests: Requests) -> bool:
 
 
 def modules_for(scenario: Scenario) -> tuple[str, ...]:
-    """Name the modules that simulating a scenario takes, if its workload has nothing special."""
+    """Return the modules that simulate a scenario, if its workload has nothing special."""
     plain = scenario.batch.engine is not Engine.SIMPY and replay_obstacle(scenario) is None
     return ("mlsim.cosim.simulation" if plain else "mlsim.cosim.coupling",)
 
 
-def replay(
+def records_of(
     scenario: Scenario,
+    batch: BatchSystem | CompiledBatch,
     machine: Machine,
-    requests: Requests,
-    workload: Workload,
-    tell: Callable[[Progress], None] | None,
-    steps: JobSteps | None = None,
-) -> Outcome:
-    """Simulate in compiled code."""
-    batch = CompiledBatch(machine, scenario.batch, requests, tell)
-    submitted = Submissions(workload, requests)
-    batch.run(submitted.blocks())
-    return Outcome(
-        records=records_of(scenario, batch, machine, None, None, workload, submitted.own, steps),
-        notes=dict(workload.notes),
-        simulated=dict(submitted.marks),
-        largest=requests.largest,
-        pass_seconds=np.empty(0),
-        application_seconds=0.0,
-        engine=Engine.REPLAY,
-        passes=batch.n_passes,
-        replay_seconds=batch.seconds,
+    loops: LoopApplications | None,
+    log: MessageLog | None,
+    submitted: Submissions,
+    steps: JobSteps | None,
+) -> Records:
+    """Return everything that happened; ``loops``, ``log`` and ``steps`` are None where there are none."""
+    jobs, further = batch.jobs(), joined_own(submitted.own)
+    return Records(
+        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
+        jobs=jobs,
+        names=_names(submitted.workload, jobs),
+        own=OwnRecord({} if further is None else further.of),
+        occupancy=batch.occupancy_rows(),
+        loops=loops.recorder.loops() if loops else empty(Loops),
+        chunks=loops.recorder.chunks() if loops else empty(Chunks),
+        pes=loops.recorder.pes() if loops else empty(PEs),
+        selections=loops.recorder.selections() if loops else empty(Selections),
+        messages=_messages(log) if log else empty(Messages),
+        shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
+        power_steps=_power_steps(steps, jobs) if steps else empty(PowerSteps),
+        **batch.tables(),
     )
+
+
+def _power_steps(steps: JobSteps, jobs: Jobs) -> PowerSteps:
+    """Return the steps of the jobs of the run."""
+    rows, of_job = steps.rows_of(np.asarray(jobs.job_id))
+    return PowerSteps(of_job, steps.time[rows], steps.power[rows], steps.period[rows])
+
+
+def _messages(log: MessageLog) -> Messages:
+    from mlsim.batch.job_recorder import message_rows
+
+    return message_rows(log)
+
+
+def _names(workload: Workload, jobs: Jobs) -> Names:
+    """Return the names that the log has for codes of its jobs."""
+    names = names_of(workload.header)
+    called = job_names(workload.header)
+    if called is not None:
+        names["job_id"] = dict(enumerate(called, start=1))
+    return Names({column: of for column, of in names.items() if getattr(jobs, column) is not None})
+
+
+def _node_power(scenario: Scenario) -> NodePower | None:
+    power = power_of(scenario.platform)
+    return None if power is None else NodePower(*power)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a scenario would simulate: sizes of machine and workload, and the notes on reading it.
+    """Sizes of the machine and workload of a scenario, and the notes on reading it.
 
-    ``jobs`` is None where a reader of the user's own would tell, and is not executed.
+    ``jobs`` is None where a user-defined reader determines the number, and is not executed.
     """
 
     nodes: int
@@ -137,18 +250,18 @@ class Survey:
     jobs: int | None
     notes: dict[str, int]
     misfits: dict[str, tuple[int, list[int]]] = field(default_factory=dict)
-    """How many jobs no set of nodes could hold, by reason, and the identifiers of the first."""
+    """By reason: the number of jobs that no set of nodes could hold, and the identifiers of the first."""
 
 
 def survey(scenario: Scenario, plugins: bool = False) -> Survey:
-    """Read everything that a scenario names, without simulating.
+    """Read all inputs of a scenario, without simulating.
 
     Parameters
     ----------
     scenario
-        Which.
+        The scenario.
     plugins
-        Whether the user's own code is executed: classes made, techniques compiled. Otherwise it is parsed.
+        Whether user-defined code is executed: classes made, techniques compiled. Otherwise it is parsed.
 
     Raises
     ------
@@ -179,7 +292,7 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
 
 
 def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
-    """Check code of the user's own that reads or draws the jobs; return whether there is any."""
+    """Check user-defined code that reads or draws the jobs; return whether there is any."""
     workload = scenario.workload
     if workload.generate is not None and not isinstance(workload.generate.model, WorkloadModel):
         from mlsim.workload.models.user_models import check_model as check_generator

@@ -46,14 +46,7 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
 
 
 def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0) -> None:
-    """Read everything that a loop alone names, without simulating; see :func:`simulate_loop`.
-
-    Parameters
-    ----------
-    scenario, run_time
-        As there.
-    held
-        Other loops whose results are held as well.
+    """Read all inputs of a loop alone, without simulating; ``held`` other results are in memory.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What jobs run on: nodes, cores and the network between them."""
+"""The machine: nodes, cores and the network between them."""
 
 from mlsim.platform.machine import Machine, build_machine, machine_of
 from mlsim.platform.network import Network

@@ -17,12 +17,12 @@ from mlsim.scenario import CORES, MEMORY, PlatformConfig, Scenario, megabytes, r
 
 @dataclass(frozen=True, slots=True)
 class SharedResources:
-    """What the machine has as a whole, and jobs ask for in all."""
+    """Amounts of the whole machine, which jobs request in total."""
 
     names: tuple[str, ...] = ()
     """Of the S resources."""
     units: tuple[str, ...] = ()
-    """What each is counted in: ``MB``, ``Mbit/s``, or nothing."""
+    """Unit of each: ``MB``, ``Mbit/s``, or none."""
     capacity: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """int64[S]: how much of each there is."""
 
@@ -96,14 +96,7 @@ def machine_of(scenario: Scenario) -> Machine:
 def build_machine(config: PlatformConfig, seed: int = 0, edges: Path | None = None) -> Machine:
     """Lay out the node groups of a scenario, in the order they are written.
 
-    Parameters
-    ----------
-    config
-        The section of the scenario.
-    seed
-        Seed of random perturbations.
-    edges
-        Where the file of an edge list was found.
+    ``seed`` is that of random perturbations, ``edges`` the file of an edge list.
 
     Raises
     ------
@@ -159,7 +152,7 @@ class PowerColumns(NamedTuple):
 
 
 def power_of(config: PlatformConfig) -> PowerColumns | None:
-    """Lay out the power of the node groups; None where the scenario gives none."""
+    """Return the power of each node; None where the scenario has none."""
     powers = [group.power for group in config.nodes]
     if any(power is None for power in powers):
         return None  # then it is None for all, as the section makes sure

@@ -23,19 +23,12 @@ _MOST_BYTES = 64_000_000
 
 
 class Routes:
-    """The routes between the nodes of a connected graph, searched when they are asked for.
+    """The routes between the nodes of a connected graph, searched on demand.
 
     A route has the fewest links possible; among those, the least latency; among those, the most bandwidth.
-    Its latency is the sum of its links', its bandwidth that of its narrowest link. Links are free: no
-    message waits for another.
-
-    Parameters
-    ----------
-    graph
-        Vertices 0 to n - 1 are the nodes, in this order before all others; edges have ``latency`` and
-        ``bandwidth``.
-    nodes
-        n.
+    Its latency is the sum of its links', its bandwidth that of its narrowest link. Links are free: no message
+    waits for another. Vertices 0 to ``nodes`` - 1 of the graph are the nodes, before all others; its edges
+    have ``latency`` and ``bandwidth``.
     """
 
     def __init__(self, graph: nx.Graph[Vertex], nodes: int) -> None:
@@ -127,27 +120,18 @@ class Network:
     intra_node_latency: float
     """Seconds for a message between two PEs of one node, whatever its size."""
     routes: Routes | None = None
-    """Ways between nodes that are not linked directly; None if every pair has a link of its own with the
+    """Routes between nodes that are not linked directly; None if every pair has its own link with the
     latency and bandwidth above.
     """
 
     @classmethod
     def from_config(cls, config: NetworkConfig, names: list[str], edges: Path | None = None) -> Network:
-        """Build the network of a scenario.
-
-        Parameters
-        ----------
-        config
-            The section of the scenario.
-        names
-            The nodes' names, in their order.
-        edges
-            Where the file of an edge list was found.
+        """Build the network of a scenario; ``edges`` is the file of an edge list.
 
         Raises
         ------
         InputError
-            If the topology does not fit the nodes, or the file of an edge list cannot be used.
+            If the topology does not fit the nodes, or the file cannot be used.
         """
         routes = None
         if config.topology is not Topology.FULLY_CONNECTED:
@@ -165,20 +149,10 @@ class Network:
         return self.routes.links_from(node)
 
     def message_time(self, node: int, others: NDArray[np.int64], size: float) -> NDArray[np.float64]:
-        """Return the one-way time [s] of a message between a node and each of several nodes.
+        """Return the one-way time [s] of a message of ``size`` bytes between a node and several others.
 
-        Parameters
-        ----------
-        node, others
-            Node numbers.
-        size
-            Bytes of the message.
-
-        Returns
-        -------
-        NDArray
-            Seconds: between nodes the latency of the route plus ``8 size`` over its bandwidth,
-            ``intra_node_latency`` within one.
+        Between nodes it is the latency of the route plus ``8 size`` over its bandwidth, within one node
+        ``intra_node_latency``.
         """
         if self.routes is None:
             remote = self.latency + 8.0 * size / self.bandwidth
@@ -187,3 +161,62 @@ class Network:
         return np.where(
             others == node, self.intra_node_latency, latency[others] + 8.0 * size / bandwidth[others]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyEntry:
+    """One topology."""
+
+    name: str
+    """The word in a scenario file."""
+    meaning: str
+    """How nodes are connected."""
+    keys: tuple[str, ...]
+    """Keys of ``platform.network`` that only it has."""
+    holds: str
+    """The most nodes it holds."""
+    links: str
+    """Links between two nodes, on the route with the fewest."""
+    reference: str
+    """Reference; empty for textbook topologies."""
+
+
+TOPOLOGIES = (
+    TopologyEntry("fully-connected", "every pair of nodes by a link of its own", (), "any number", "1", ""),
+    TopologyEntry("star", "every node at one switch", (), "any number", "2", ""),
+    TopologyEntry(
+        "fat-tree",
+        "k pods of k/2 edge and k/2 aggregation switches, every pod at each of (k/2)² core switches; k/2 "
+        "nodes at an edge switch; every switch has k ports",
+        ("ports (k)",),
+        "k³/4",
+        "2 at one edge switch, 4 in one pod, 6 otherwise",
+        "Al-Fares, Loukissas and Vahdat 2008",
+    ),
+    TopologyEntry(
+        "dragonfly",
+        "g groups of a routers, all routers of a group linked with each other, p nodes at each; one link "
+        "between any two groups, each group's links spread over its routers in order of the other group",
+        ("groups (g)", "routers (a)", "nodes_per_router (p)"),
+        "g·a·p",
+        "2 at one router, 3 in one group, up to 5 otherwise",
+        "Kim, Dally, Scott and Abts 2008",
+    ),
+    TopologyEntry(
+        "torus",
+        "a grid with a node at every place, linked with its two neighbours in each dimension, the last with "
+        "the first; nodes forward messages",
+        ("dimensions",),
+        "the product of the dimensions",
+        "sum of the distances in all dimensions, each the shorter way round",
+        "",
+    ),
+    TopologyEntry(
+        "edge-list",
+        "the links of a list; names of nodes are nodes, all others are switches; both forward messages",
+        ("edges", "path"),
+        "the nodes it names, which must be all",
+        "as the list says",
+        "",
+    ),
+)

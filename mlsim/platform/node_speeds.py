@@ -34,17 +34,8 @@ class Steps(NamedTuple):
 class Perturbations:
     """The perturbations of a machine.
 
-    Random ones are drawn when they are asked for. Their random numbers are keyed by the seed, the entry
-    and the node, and drawn in order of time: what is asked, and in which order, changes nothing.
-
-    Parameters
-    ----------
-    entries
-        What the scenario lists.
-    groups
-        Name and number of nodes of every node group.
-    seed
-        Seed of the scenario.
+    Random ones are drawn on demand. Their random numbers are keyed by the seed, the entry and the node, and
+    drawn in order of time: which times are asked for, and in which order, changes nothing.
     """
 
     def __init__(
@@ -142,7 +133,7 @@ class _Process:
         return Steps(time[wanted], factor[wanted])
 
     def _draw(self) -> None:
-        """Draw as many slow-downs again as there are; whoever asks, the same numbers in the same order."""
+        """Double the number of drawn slow-downs, always with the same numbers in the same order."""
         known = len(self._known.time) // 2
         if known > _MOST_SLOW_DOWNS:
             raise InputError(

@@ -22,16 +22,9 @@ _COLUMNS = ("from", "to", "latency", "bandwidth")
 
 
 class Edge(NamedTuple):
-    """One link as it was written.
+    """One link as it was written; ``place`` is its position, for messages.
 
-    Attributes
-    ----------
-    place
-        Where it stands, for messages.
-    a, b
-        The names of its ends.
-    latency, bandwidth
-        In s and bit/s; None: those of the network.
+    Latency [s] and bandwidth [bit/s] are None where they are those of the network.
     """
 
     place: str
@@ -119,20 +112,8 @@ Vertex = int | str
 def build_graph(config: NetworkConfig, names: list[str], edges: Iterable[Edge] = ()) -> nx.Graph[Vertex]:
     """Build the graph of a network.
 
-    Parameters
-    ----------
-    config
-        Topology, its parameters, and latency and bandwidth of links that have none of their own.
-    names
-        The nodes' names; node i is vertex i.
-    edges
-        The links of an edge list.
-
-    Returns
-    -------
-    Graph
-        Vertices are the nodes' numbers, in order, and then the switches' names. Edges have ``latency``
-        (s) and ``bandwidth`` (bit/s).
+    Vertices are the numbers of the nodes, in the order of ``names``, then the names of the switches. Edges
+    have ``latency`` [s] and ``bandwidth`` [bit/s]; ``edges`` are the links of an edge list.
 
     Raises
     ------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.columns.job_table import NUMBER, START, UNITS
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.room.power_cap import PowerCap
@@ -113,14 +113,16 @@ def system(
         hardware,
         dispatcher,
         requests,
-        coordination,
-        log,
-        plan,
-        executable_names=names,
-        seed=seed,
-        cap=cap,
-        dependencies=dependencies,
-        feedback=feedback,
+        BatchSetup(
+            coordination,
+            log,
+            plan,
+            executable_names=names,
+            seed=seed,
+            cap=cap,
+            dependencies=dependencies,
+            feedback=feedback,
+        ),
     )
 
 

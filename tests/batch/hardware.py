@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.coordination import MessageLog
@@ -58,15 +58,17 @@ def simulate(
         hardware,
         BatchConfig.model_validate(batch),
         Requests.on(hardware, mapping, per_job=True),
-        coordination,
-        None if releases is None else MessageLog(0.0),
-        OutagePlan(
-            tuple(FailureConfig.model_validate(failure) for failure in failures),
-            drains=tuple(DrainConfig.model_validate(drain) for drain in drains),
-            groups=(("all", hardware.n_nodes),),
+        BatchSetup(
+            coordination,
+            None if releases is None else MessageLog(0.0),
+            OutagePlan(
+                tuple(FailureConfig.model_validate(failure) for failure in failures),
+                drains=tuple(DrainConfig.model_validate(drain) for drain in drains),
+                groups=(("all", hardware.n_nodes),),
+            ),
+            seed=seed,
+            cap=cap,
         ),
-        seed=seed,
-        cap=cap,
     )
     system.run([jobs], RigidApplications(system, releases))
     return system, system.jobs(), system.occupancy_rows()

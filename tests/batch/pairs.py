@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 from mlsim.batch import batch_system
-from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.clock.class_replay import class_obstacle, replay_classes
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
@@ -302,14 +302,16 @@ def by_simpy(case: Case) -> list[tuple]:
             Requests.on(
                 hardware, Mapping.NODE if case.exclusive else Mapping.CORE, per_job=bool(case.requests)
             ),
-            plan=OutagePlan(
-                tuple(FailureConfig.model_validate(failure) for failure in failures),
-                drains=tuple(DrainConfig.model_validate(drain) for drain in drains),
-                groups=(("all", hardware.n_nodes),),
+            BatchSetup(
+                plan=OutagePlan(
+                    tuple(FailureConfig.model_validate(failure) for failure in failures),
+                    drains=tuple(DrainConfig.model_validate(drain) for drain in drains),
+                    groups=(("all", hardware.n_nodes),),
+                ),
+                cap=cap,
+                dependencies=plan_of(case.after) if case.after else None,
+                feedback=case.feedback and bool(case.after),
             ),
-            cap=cap,
-            dependencies=plan_of(case.after) if case.after else None,
-            feedback=case.feedback and bool(case.after),
         )
     batch.run([jobs_of(case)], RigidApplications(batch))
     return _rows(batch.jobs(), batch.occupancy_rows())

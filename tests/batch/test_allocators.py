@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.columns.job_columns import FREE
 from mlsim.batch.columns.occupancy import runs_of
+from mlsim.batch.events.submissions import Submissions
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.platform.topologies import build_graph, edges_of
 from mlsim.scenario import BatchConfig, Mapping, NetworkConfig
@@ -81,7 +82,8 @@ def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0,
     """Let the kernels place one job on what is free; give the node of each unit, or None."""
     mapping = Mapping.NODE if exclusive else Mapping.CORE
     config = BatchConfig.model_validate(batch)
-    system = BatchSystem(hardware, config, Requests.on(hardware, mapping, per_job=True), seed=seed)
+    requests = Requests.on(hardware, mapping, per_job=True)
+    system = BatchSystem(hardware, config, requests, BatchSetup(seed=seed))
     others = [0.0] * number  # jobs before this one, which are never queued
     rows = jobs_with_requests(
         hardware,
@@ -91,7 +93,7 @@ def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0,
         [*(1 for _ in others), units],
         [*((1, 0, 0, 0) for _ in others), request],
     )
-    slots = system._admit(rows)
+    slots = system.handler(Submissions).admit(rows)
     state = system.state
     if number not in state.table.column("number")[slots]:
         return None  # it never fits
@@ -103,7 +105,7 @@ def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0,
     idle = (nodes.free == hardware.capacity).all(axis=1)
     counts[FREE] = idle.sum() if exclusive else nodes.free[:, 0].sum()
     assert state.n_free == counts[FREE]
-    started = state.advance(0.0, [], slots, len(slots) - 1, len(slots), np.empty(0, np.int64))
+    started = state.passes.advance(0.0, [], slots, len(slots) - 1, len(slots), np.empty(0, np.int64))
     if not started:
         return None
     found = []

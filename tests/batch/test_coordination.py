@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlsim.batch.events.releases import ReleaseNegotiator
 from mlsim.coordination import (
     Forecast,
     JobCompleted,
@@ -154,7 +155,9 @@ def test_history_goes_before_remaining_work():
     jobs = block([0, 0, 2], [30, 20, 5], [30, 20, 5], [3, 3, 1])
     log = MessageLog(0.0)
     batch = system(6, log=log, coordination={"rca": True, "requests": "head-of-queue"})
-    batch._negotiator._history = {-1: (0.5, 1)}  # of the executable of all jobs: the rest decides
+    batch.handler(ReleaseNegotiator)._history = {
+        -1: (0.5, 1)
+    }  # of the executable of all jobs: the rest decides
     applications = Scripted(batch, {})
     batch.run([jobs], applications)
     assert [number for number, *_ in applications.asked] == [1, 0]
@@ -211,7 +214,7 @@ def test_who_left_its_nodes_idle_before_is_asked_first():
     )
     log = MessageLog(0.0)
     batch = system(6, log=log, coordination={"rca": True, "requests": "head-of-queue"})
-    batch._negotiator._history = {7: (0.25, 1), 8: (1.0, 2)}
+    batch.handler(ReleaseNegotiator)._history = {7: (0.25, 1), 8: (1.0, 2)}
     applications = Scripted(batch, {})
     batch.run([jobs], applications)
     assert [number for number, *_ in applications.asked] == [1, 0]

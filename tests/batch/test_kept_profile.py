@@ -86,7 +86,7 @@ def promises(
         state.ensure_capacity()
         counts = state.columns.counts
         counts[ROOM] += anew  # as if something else had changed the room
-        n = state.advance(now, ended, slots, next_job, last, NOTHING)
+        n = state.passes.advance(now, ended, slots, next_job, last, NOTHING)
         started = state.started[:n].tolist()
         for slot in started:
             heapq.heappush(ends, (now + float(jobs.run_time[slots == slot][0]), slot))
@@ -155,8 +155,8 @@ def test_the_profile_is_kept_where_jobs_end_early():
     state = state_on_pool(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
     slots = state.table.admit(jobs, state.requests.units(jobs.processors))
     state.ensure_capacity()
-    n = state.advance(0.0, [], slots, 0, len(slots), NOTHING)
+    n = state.passes.advance(0.0, [], slots, 0, len(slots), NOTHING)
     assert is_kept(state)
     assert 0 < n < len(slots)
-    state.advance(0.5, [int(state.started[0])], NOTHING, 0, 0, NOTHING)
+    state.passes.advance(0.5, [int(state.started[0])], NOTHING, 0, 0, NOTHING)
     assert is_kept(state)

@@ -199,7 +199,7 @@ def test_waiting_jobs_are_in_order_where_others_have_left_gaps(make):
     slots = state.table.admit(jobs, state.requests.units(jobs.processors))
     state.ensure_capacity()
     assert not any(unfit.any() for unfit in state.never_fit(slots, jobs).values())
-    n_started = state.advance(0.0, [], slots, 0, n - 9, NOTHING)
+    n_started = state.passes.advance(0.0, [], slots, 0, n - 9, NOTHING)
     started = state.started[:n_started].tolist()
     counts = state.columns.counts
     assert counts[PLACES] > counts[QUEUED], "some that stood in between have started"

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.batch_system import BatchSystem
+from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.columns.job_table import JobTable
-from mlsim.batch.job_recorder import DispatchTimes, PassLog
+from mlsim.batch.events.attempts import DispatchTimes
+from mlsim.batch.job_recorder import PassLog
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.scenario import BatchConfig, Mapping
 from tests.batch.builders import RigidApplications, block, machine
@@ -18,7 +19,7 @@ def simulate(jobs, nodes=4, keep_passes=True, **batch):
     hardware = machine(nodes)
     requests = Requests.on(hardware, Mapping.NODE)
     config = BatchConfig.model_validate({"on_overrun": "extend", **batch})
-    batch_system = BatchSystem(hardware, config, requests, keep_passes=keep_passes)
+    batch_system = BatchSystem(hardware, config, requests, BatchSetup(keep_passes=keep_passes))
     batch_system.run([block(*map(list, zip(*jobs, strict=True)))], RigidApplications(batch_system))
     return batch_system
 
@@ -68,12 +69,13 @@ def test_a_job_waits_for_the_pass_that_starts_it(jobs):
 
 
 def test_the_last_start_of_a_job_counts():
-    times, table = DispatchTimes(), JobTable(4)
+    table = JobTable(4)
+    times = DispatchTimes(table)
     table.ints[0, :2] = [1, 0]
-    times.add(np.array([0, 1]), table, 2.0)
-    times.add(np.array([1]), table, 3.0)
+    times.on_start(np.array([0, 1]), 0.0, 2.0)
+    times.on_start(np.array([1]), 1.0, 3.0)
     jobs = simulate([(0, 5, 5, 1), (1, 5, 5, 1)]).jobs()
-    assert times.added_to(jobs).dispatch_time.tolist() == [3.0, 2.0]
+    assert times.add_columns(jobs).dispatch_time.tolist() == [3.0, 2.0]
 
 
 def test_an_empty_log_has_columns():

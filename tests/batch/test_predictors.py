@@ -96,7 +96,7 @@ def test_no_predictor_sees_the_future(given_rows, predictor, data):
     assert again.prediction[known].tolist() == done.prediction[known].tolist()
 
 
-def test_what_a_predictor_gets_holds_no_run_time():
+def test_what_a_predictor_gets_holds_no_run_time(monkeypatch):
     assert "run_time" not in SubmittedJob._fields
     seen_by_user = []
 
@@ -110,8 +110,11 @@ def test_what_a_predictor_gets_holds_no_run_time():
 
     from mlsim.batch.predictors.estimates import LearnedEstimates
 
+    def spied(_config, table, *_):
+        return LearnedEstimates(table, Spy(), JobNames(NAMES))
+
+    monkeypatch.setattr("mlsim.batch.batch_system.estimates_for", spied)
     batch = system(UNITS)
-    batch._estimates = LearnedEstimates(batch.state.table, Spy(), JobNames(NAMES))
     jobs = jobs_of([(0.0, 5.0, 10.0, 1, 1, 0, 1), (5.0, 2.0, 2.0, 1, 1, 0, 5)])
     batch.run([jobs], RigidApplications(batch))
     first, (learned, run_time), second, *_ = seen_by_user

@@ -69,7 +69,7 @@ def check(columns: Columns, address: int, running: set[int], time: float) -> Non
 def test_running_jobs_are_in_order_of_expected_end(case: int) -> None:
     rng = np.random.default_rng(case)
     jobs = BatchColumns(BatchConfig(), True, True, 1)
-    columns, address = jobs.arrays, jobs.address
+    columns, address = jobs.columns, jobs.address
     columns.ints[NUMBER, :MOST] = rng.permutation(MOST)
     columns.floats[EXPECTED, :MOST] = rng.integers(0, rng.choice([3, 60, 10_000]), MOST)
     running: set[int] = set()

@@ -48,11 +48,11 @@ class Driven:
         elif kind == "fail":
             node = int(where * len(self.plain.cores))
             if node not in self.plain.down:
-                self.state.take_down(node, self.state.holders(node))
+                self.state.take_down(node)
                 self.plain.down.add(node)
         elif kind == "repair" and self.plain.down:
             node = sorted(self.plain.down)[int(where * len(self.plain.down))]
-            self.state.bring_up(node, self.state.holders(node))
+            self.state.bring_up(node)
             self.plain.down.remove(node)
         assert self.state.n_free == self.plain.units()
 
@@ -63,7 +63,7 @@ class Driven:
         jobs = block([self.now], [1e6], [1e6], [units], [self.jobs])
         slots = self.state.table.admit(jobs, self.state.requests.units_of(jobs))
         self.state.ensure_capacity()
-        assert self.state.advance(self.now, [], slots, 0, 1, NOTHING) == 1
+        assert self.state.passes.advance(self.now, [], slots, 0, 1, NOTHING) == 1
         rows = self.state.occupancy.ints[:, list(self.state.rows_of(int(slots[0])))]
         found = {}
         for first, count, cores in zip(rows[NODE], rows[COUNT], rows[NODE_CORES], strict=True):
@@ -117,7 +117,7 @@ def test_machines_of_more_nodes_than_a_word_of_words_of_words_has_bits(mapping):
         jobs = block([now], [1e6], [1e6], [units], [now])
         slot = state.table.admit(jobs, requests.units_of(jobs))
         state.ensure_capacity()
-        assert state.advance(now, [], slot, 0, 1, NOTHING) == 1
+        assert state.passes.advance(now, [], slot, 0, 1, NOTHING) == 1
         size = cores if mapping is Mapping.NODE else 1
         before = np.cumsum(free // size) - free // size
         expected = np.clip(units - before, 0, free // size) * size

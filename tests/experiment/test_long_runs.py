@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import mlsim
-from mlsim.batch.batch_system import REJECTS_ALL
+from mlsim.batch.events.submissions import REJECTS_ALL
 from mlsim.record import growing_arrays, table_blocks, table_writer
 from mlsim.scenario import from_mapping
 from mlsim.workload import Field, log_source, write_swf

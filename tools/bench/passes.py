@@ -76,14 +76,14 @@ def state_with_queue(options: dict[str, object], room: str, queue: int) -> Batch
     slots = state.table.admit(running, state.requests.units(running.processors))
     state.ensure_capacity()
     assert not any(unfit.any() for unfit in state.never_fit(slots, running).values())
-    state.advance(0.0, [], slots, 0, 127, NOTHING)
+    state.passes.advance(0.0, [], slots, 0, 127, NOTHING)
     n = queue + PASSES + 20
     submit = np.sort(rng.uniform(1, 9000, n))
     waiting = jobs(n, submit, rng.integers(60, 80_000, n) * 1.0, rng.integers(5, 300, n), 2)
     slots = state.table.admit(waiting, state.requests.units(waiting.processors))
     state.ensure_capacity()
     assert not any(unfit.any() for unfit in state.never_fit(slots, waiting).values())
-    state.advance(10_000.0, [], slots, 0, queue, NOTHING)
+    state.passes.advance(10_000.0, [], slots, 0, queue, NOTHING)
     return state
 
 
@@ -98,7 +98,7 @@ def measure(options: dict[str, object], room: str, queue: int) -> np.ndarray:
         now = 10_010.0 + 10.0 * k
         state.table.floats[0, new[k]] = now
         began = time.perf_counter()
-        started = state.advance(now, [], new, k, k + 1, NOTHING)
+        started = state.passes.advance(now, [], new, k, k + 1, NOTHING)
         assert state.n_waiting >= queue
         found.append(time.perf_counter() - began)
         assert started == 0, "nothing fits on 4 units"
@@ -130,7 +130,7 @@ def measure_starting(options: dict[str, object], room: str, queue: int) -> tuple
         if keys_anew(now, state.address):
             keys.append(time.perf_counter() - began)
         began = time.perf_counter()
-        started = state.advance(now, ending, NOTHING, 0, 0, NOTHING)
+        started = state.passes.advance(now, ending, NOTHING, 0, 0, NOTHING)
         if started:
             found.append(time.perf_counter() - began)
     return np.array(found), np.array(keys or [np.nan])

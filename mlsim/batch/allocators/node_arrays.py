@@ -28,7 +28,7 @@ TOPOLOGY = CODES["topology-aware"]
 HETEROGENEITY = CODES["heterogeneity-aware"]
 DEMAND = CODES["demand-aware"]
 OWN = 100
-"""An allocator of the user's own, or of a dispatcher that chooses nodes."""
+"""A user-defined allocator, or a dispatcher that chooses nodes."""
 
 # Places in the array of settings: the first four are fixed, the others change.
 ALLOCATOR, STRICT, POOLED, SEED, HAVE, REFUSED, RETURNED = range(7)

@@ -89,7 +89,7 @@ _call_answer = c_function("int32", *["int64"] * 4, *["intp"] * 4)
 
 @contextmanager
 def asked_in_kernels(allocator: Answer | None) -> Iterator[None]:
-    """Have kernels ask this allocator meanwhile."""
+    """Let kernels call this allocator in the context."""
     if allocator is None:
         yield
         return
@@ -107,7 +107,7 @@ def answer_address() -> int:
 
 
 def _answer(number: int, units: int, n: int, resources: int, *places: int) -> int:
-    """Put units on nodes of ``placed``; whether there was room for all.
+    """Put units on nodes of ``placed``; return whether all fit.
 
     Arrays come by address: request [resources], free and capacity [n, resources], placed [n].
     """
@@ -318,13 +318,7 @@ def _worst_fit(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nod
 
 @inner_kernel
 def _shrink(first: int, run: int, held: int, need: int, nodes: Nodes) -> tuple[int, int, int]:
-    """Leave out the first nodes of a stretch that holds enough without them; return where it begins then.
-
-    Returns
-    -------
-    first, run, held
-        The first node and its run, and the units of the stretch.
-    """
+    """Drop the first nodes of a window that holds enough without; return its first node, run and units."""
     while held - nodes.room[run] >= need:
         out = min((held - need) // nodes.room[run], nodes.run_end[run] - first)
         held -= out * nodes.room[run]

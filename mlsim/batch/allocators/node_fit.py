@@ -49,13 +49,13 @@ def end_of_run(node: int, amounts: IntColumns, starts: IntColumns, kind: IntColu
 
 @leaf_kernel
 def row_of(node: int, starts: IntColumns) -> int:
-    """Return where the amounts of a node stand."""
+    """Return the row with the amounts of a node."""
     return run_of(node, starts) if starts.shape[1] > 0 else node
 
 
 @inner_kernel
 def split(node: int, amounts: IntColumns, starts: IntColumns) -> None:
-    """Have a run begin at a node, if there is that node."""
+    """Begin a run at a node, if the node exists."""
     if node == amounts.shape[0]:
         return
     run = run_of(node, starts)
@@ -67,7 +67,7 @@ def split(node: int, amounts: IntColumns, starts: IntColumns) -> None:
 
 @inner_kernel
 def join(node: int, amounts: IntColumns, starts: IntColumns, kind: IntColumn) -> None:
-    """Have the run that begins at a node go on the one before it, if there is one and they are alike."""
+    """Join the run that begins at a node to the one before, if they are alike."""
     if 0 < node < amounts.shape[0] and _are_alike(run_of(node - 1, starts), node, amounts, kind):
         join_run(node, starts)
 
@@ -76,7 +76,7 @@ def join(node: int, amounts: IntColumns, starts: IntColumns, kind: IntColumn) ->
 def set_node(
     node: int, own: IntColumn, own_kind: int, amounts: IntColumns, starts: IntColumns, kind: IntColumn
 ) -> None:
-    """Have a node be of another kind, with other amounts."""
+    """Set the kind and the amounts of a node."""
     split(node, amounts, starts)
     split(node + 1, amounts, starts)
     kind[node] = own_kind
@@ -128,20 +128,12 @@ def reach(slot: int, now: float, columns: Columns, nodes: Nodes) -> int:
 Bools = NDArray[np.bool_]
 
 _FORGET: Final = 0.999
-"""What an arrival counts for when the next one has come."""
+"""Weight of an arrival relative to the next one."""
 
 
 @kernel
 def note_request(request: IntColumn, asked: FloatColumn) -> None:
-    """Count an arrival.
-
-    Parameters
-    ----------
-    request : ndarray, shape (R,)
-        What a unit of the job asks for.
-    asked : ndarray, shape (R + 1,)
-        How many arrivals have asked for each type, and how many there were, earlier ones for less; changed.
-    """
+    """Count an arrival by its request; ``asked`` has a count per type, then the number of arrivals."""
     for r in range(len(request)):
         asked[r] = asked[r] * _FORGET + (1.0 if request[r] > 0 else 0.0)
     asked[-1] = asked[-1] * _FORGET + 1.0
@@ -165,7 +157,7 @@ def dislike(request: IntColumn, has: IntColumn, asked: FloatColumn) -> float:
 
 @kernel
 def kept_nodes(scarce: IntColumn, size: int, reserve: float, asked: FloatColumn) -> int:
-    """Return how many nodes of a sort are kept for those who ask for its scarce types."""
+    """Return how many nodes of a sort are kept for jobs that request its scarce types."""
     most = 0.0
     for r in range(len(scarce)):
         if scarce[r] > 0:
@@ -192,12 +184,8 @@ def scarce_types(capacity: IntColumns) -> Bools:
 def sorts_of(capacity: IntColumns) -> tuple[IntColumn, IntColumn]:
     """Sort nodes by the scarce types that they have.
 
-    Returns
-    -------
-    sort : ndarray of int64, shape (nodes,)
-        Number of the sort of each node; -1 for nodes without any scarce type.
-    scarce : ndarray of int64, shape (sorts, R)
-        1 for the scarce types that nodes of a sort have.
+    Returns the sort of each node, -1 for nodes without a scarce type; and for each sort 1 for the scarce
+    types of its nodes, shape (sorts, R).
     """
     marks = ((capacity > 0) & scarce_types(capacity)).astype(np.int64)
     rows, sort = np.unique(marks, axis=0, return_inverse=True)
@@ -259,7 +247,7 @@ def fill_room(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Node
 
 @inner_kernel
 def sums_suffice(slot: int, total: Ints, columns: Columns, nodes: Nodes) -> bool:
-    """Whether a job could fit by the sums over all nodes; quick, and never wrong when it says no."""
+    """Whether a job could fit by the sums over all nodes: quick, and never false for a job that fits."""
     units = columns.ints[UNITS, slot]
     for r in range(len(total)):  # noqa: SIM110  # a kernel knows no generators
         if units * nodes.request[slot, r] > total[r]:
@@ -269,9 +257,9 @@ def sums_suffice(slot: int, total: Ints, columns: Columns, nodes: Nodes) -> bool
 
 @inner_kernel
 def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
-    """Remember until the pass is over that a job does not fit: larger ones do not fit either.
+    """Remember until the end of the pass that a job does not fit: larger ones do not fit either.
 
-    Of those that would run into fewer announced drains this says nothing.
+    This excludes jobs that would run into fewer announced drains.
     """
     n = nodes.settings[REFUSED]
     if n == MOST_REFUSED or nodes.settings[ALLOCATOR] == OWN:
@@ -287,13 +275,13 @@ def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 
 @leaf_kernel
 def could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
-    """Whether it makes sense to look for room now; what is free only becomes less during a pass."""
+    """Whether a job may fit now; during a pass free resources only become fewer."""
     return bool(columns.ints[UNITS, slot] <= columns.counts[FREE]) and _could_fit(slot, now, columns, nodes)
 
 
 @inner_kernel
 def _could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
-    """Look closer than by the units that are free."""
+    """Check the sums and the remembered requests."""
     units = columns.ints[UNITS, slot]
     if not sums_suffice(slot, nodes.total, columns, nodes):
         return False

@@ -38,7 +38,7 @@ from mlsim.workload.workload_jobs import JobBlock
 
 @dataclass(frozen=True, slots=True)
 class ClassReplay:
-    """What happened to each job, in the order of the workload; NaN where a job never ran.
+    """Times of each job, in the order of the workload; NaN where a job never ran.
 
     Attributes
     ----------

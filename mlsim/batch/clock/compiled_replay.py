@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import apart_kernel, borrowed, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import next_reservation
-from mlsim.batch.clock.clock_progress import Progress
 from mlsim.batch.columns.job_columns import (
     ENDS_FIRST,
     KILLS,
@@ -40,6 +39,7 @@ from mlsim.batch.job_recorder import JobRecorder, RejectionLog
 from mlsim.batch.order.queue import next_withdrawal, skip_started, withdraw
 from mlsim.batch.room.pool import pool_at
 from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.state.state_choice import state_on_pool
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy, Rejections
@@ -159,39 +159,14 @@ def replay(
     pool_address: int,
     reserving: Reserving,
 ) -> int:
-    """Process timestamps until something is needed from outside.
+    """Process timestamps until arrivals, room or a report are wanted, or all is over; return which.
 
-    Parameters
-    ----------
-    more
-        Whether further arrivals will come after these.
-    arrivals
-        Slots of the next jobs to be submitted, in order of (submission time, job id).
-    clock
-        The current time in seconds; one number.
-    progress
-        Ends to come, the next sequence number, the next arrival, whether a pass is owed at the current time,
-        passes so far, finished jobs in ``finished``, the next withdrawal.
-    ends, order
-        Heap of running jobs by (end, order of start), and each job's order of start.
-    finished
-        Receives the slots of jobs that have ended.
-    withdrawals
-        Slots of the jobs that are withdrawn if they wait for too long, in order of that time.
-    row_limit
-        Occupancy rows from which on there is no room for another pass.
-    pass_limit
-        Passes after which to return, so that the caller reports progress.
-    columns_address, pool_address
-        Where the state of the batch level is written down
-        (:func:`mlsim.batch.columns.job_columns.pack_pointers`); it is changed.
-    reserving
-        Which passes; of :func:`mlsim.batch.dispatch.passes.reserving`.
-
-    Returns
-    -------
-    int
-        What is needed: arrivals, room for occupancy rows, a report of progress, or nothing: all is over.
+    ``arrivals`` are the slots of the next jobs by (submit time, job id), with ``more`` to come after them.
+    ``clock`` is the current time [s]; ``progress`` the ends to come, the next sequence number, the next
+    arrival, whether a pass is owed at the current time, passes, finished jobs, and the next withdrawal.
+    ``ends`` is a heap of running jobs by (end, ``order`` of start), ``finished`` receives the slots of ended
+    jobs, ``withdrawals`` are slots in order of withdrawal time. The state at the two addresses
+    (:func:`mlsim.batch.columns.job_columns.pack_pointers`) is changed.
     """
     columns, pool, n = columns_at(columns_address), pool_at(pool_address), len(arrivals)
     nothing = np.empty(0, np.int64)
@@ -215,7 +190,7 @@ def replay(
             if progress[NEXT_WITHDRAWAL] < len(withdrawals):
                 now = min(now, _next_due(progress, withdrawals, columns))
             if columns.rules[ONE_ROUND] or now == np.inf:
-                # Somebody may have been promised a time at which nothing else happens.
+                # A job may have reserved a time without any event.
                 now = min(
                     now, next_reservation(clock[0], columns.counts[PLACES], columns.queue, columns.floats)
                 )
@@ -262,17 +237,8 @@ _REPORT_EVERY = 65536
 class CompiledBatch:
     """Queue, dispatcher and nodes of one machine, for rigid jobs, without messages and failures.
 
-    Parameters
-    ----------
-    machine, config, requests
-        As of :class:`mlsim.batch.batch_system.BatchSystem`.
-    report
-        Called now and then with the progress.
-
     Attributes
     ----------
-    n_passes
-        Passes so far.
     seconds
         Wall-clock seconds spent in compiled code, events and passes together.
     """
@@ -360,7 +326,7 @@ class CompiledBatch:
         return found
 
     def _await_withdrawals(self, slots: Ints) -> None:
-        """Have jobs that come withdrawn at their times, after those of the jobs that wait already."""
+        """Add the withdrawals of admitted jobs to those of waiting jobs, in order of time."""
         times = self.state.table.floats[WITHDRAWAL]
         coming = slots[times[slots] < np.inf]
         if len(coming):
@@ -397,7 +363,7 @@ class CompiledBatch:
     def _report_progress(self) -> None:
         if self._report is not None:
             done = self._n_recorded + int(self._progress[FINISHED])
-            self._report(Progress.of(self.state, float(self._clock[0]), done))
+            self._report(self.state.progress(float(self._clock[0]), done))
 
     def _ensure_capacity(self) -> None:
         """Grow the arrays to hold all jobs in the system."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Any
@@ -11,12 +11,17 @@ import simpy
 
 
 class Order(IntEnum):
-    """What goes first when two events have the same time."""
+    """The order of events at one time.
+
+    Ends come first, so that their units are free for all else; nodes fail before messages arrive that would
+    count on them; submissions come late, so that predictors have learned from all ends of the time. With ties
+    per event, a pass follows each event, and submissions come before the ends of their time.
+    """
 
     FIRST = -2  # submissions, where there is a pass after every event
     ELIGIBLE = -1  # jobs that depended on others, there
     END = 0
-    RELEASE = 1  # of a node by a job that goes on: a job that ends now has no node to release
+    RELEASE = 1  # of a node by a job that continues: a job that ends now has no node to release
     FAILURE = 2
     MESSAGE = 3
     CORRECTION = 4
@@ -26,20 +31,10 @@ class Order(IntEnum):
 
 
 class Event(simpy.Event):
-    """Something that happens at a fixed time.
-
-    Parameters
-    ----------
-    env
-        The clock.
-    callbacks
-        Called with this event when its time has come.
-    subject
-        Which job or row it is about; its meaning is the callbacks'.
-    """
+    """An event at a fixed time; ``subject`` is the job or row, as its callback defines it."""
 
     def __init__(self, env: Clock, callbacks: list[Callable[[Any], None]], subject: Any = None) -> None:
-        # A SimPy event that has already been triggered; set up by hand, because there is one a job.
+        # A SimPy event that has already been triggered; set up by hand, because there is one per job.
         self.env = env
         self.callbacks = callbacks
         self._ok = True
@@ -52,22 +47,17 @@ class Event(simpy.Event):
 
 
 class Clock(simpy.Environment):
-    """A SimPy environment whose events are set at absolute times, and that knows when a time is over.
+    """A SimPy environment whose events are set at absolute times, and that knows when a pass is due.
 
-    SimPy schedules by delay; adding a delay to the current time rounds, and two events meant for one
-    moment would then fall apart by a last digit.
-
-    Parameters
-    ----------
-    close
-        Called when a time for which :meth:`ask_to_close` was called is over: when every event at
-        that time has been handled.
+    SimPy schedules by delay; adding a delay to the current time rounds, and two events meant for one moment
+    would then fall apart by a last digit. With ``pass_per_event`` a pass follows each submission and end,
+    rather than the last event of a timestamp.
     """
 
-    def __init__(self, close: Callable[[], None]) -> None:
+    def __init__(self, pass_per_event: bool = False) -> None:
         super().__init__(0.0)
-        self._close = close
-        self._asked = False
+        self._pass_per_event = pass_per_event
+        self._pass_at_once = self._pass_requested = False
 
     def at(self, time: float, order: int, callback: Callable[[Any], None], subject: Any) -> Event:
         """Call ``callback(event)`` at ``time``."""
@@ -83,12 +73,19 @@ class Clock(simpy.Environment):
         heappush(self._queue, (time, order, next(self._eid), event))  # type: ignore[misc]
         return event
 
-    def ask_to_close(self) -> None:
-        """Have ``close`` called once, when the current time is over."""
-        self._asked = True
+    def request_pass(self) -> None:
+        """Request a pass when the current time is over."""
+        self._pass_requested = True
 
-    def run(self) -> None:  # type: ignore[override]  # nothing here stops at a time
-        """Handle all events, closing a time when its last has been handled if somebody asked for that.
+    def event_over(self) -> None:
+        """Request the pass that belongs to this event: at once with ties per event, else as above."""
+        if self._pass_per_event:
+            self._pass_at_once = True
+        else:
+            self._pass_requested = True
+
+    def times(self) -> Iterator[float]:
+        """Handle all events in order; yield the current time whenever a pass is due.
 
         Does what SimPy's ``run`` and ``step`` do, in one loop: with two calls for each event that is as much
         work as all that events do.
@@ -104,9 +101,12 @@ class Clock(simpy.Environment):
                 callback(event)
             if not event._ok and not hasattr(event, "_defused"):
                 raise event._value  # a process has failed
-            if self._asked and (not queue or queue[0][0] > self._now):
-                self._asked = False
-                self._close()
+            if self._pass_at_once:
+                self._pass_at_once = False
+                yield self._now
+            if self._pass_requested and (not queue or queue[0][0] > self._now):
+                self._pass_requested = False
+                yield self._now
 
     @property
     def time(self) -> float:

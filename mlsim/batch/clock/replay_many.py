@@ -70,7 +70,7 @@ class Replays:
 
     @property
     def n_jobs(self) -> Ints:
-        """How many jobs ran under the first weight vector, one number a workload."""
+        """Number of jobs that ran under the first weight vector, per workload."""
         return self.ran[:, 0]
 
 
@@ -184,15 +184,7 @@ def _withdrawals(workloads: Sequence[JobBlock]) -> Floats:
 
 
 class ReplayMemory:
-    """The state of the batch level for jobs of one workload, which is used again for the next.
-
-    Attributes
-    ----------
-    columns, pool
-        It; nodes are not chosen.
-    addresses
-        Where kernels find it written down.
-    """
+    """The state of the batch level for one workload, reused for the next; nodes are not chosen."""
 
     def __init__(self, rules: Ints, n_parameters: int, longest: int) -> None:
         self.columns = Columns(

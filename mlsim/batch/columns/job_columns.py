@@ -45,7 +45,7 @@ def _fields(kind: type[Any]) -> Sequence[tuple[str, str, int]]:
 
 
 def pack_pointers(arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
-    """Return where arrays are in memory, address and shape of each; the caller goes on owning them.
+    """Return address and shape of each array; the caller keeps owning them.
 
     Kernels take the address of what is returned, which has to live as long.
     """
@@ -244,17 +244,17 @@ def change_room(columns: Columns) -> None:
 
 @leaf_kernel
 def keep_profile(columns: Columns) -> None:
-    """Have the profile be of the room as it is now."""
+    """Mark the profile as that of the current version of the room."""
     columns.counts[KEPT] = columns.counts[ROOM] + 1  # 0 is that of no profile
 
 
 @leaf_kernel
 def forget_profile(columns: Columns) -> None:
-    """Have the profile be of no room."""
+    """Mark the profile as outdated."""
     columns.counts[KEPT] = 0
 
 
 @leaf_kernel
 def is_profile_kept(columns: Columns) -> bool:
-    """Whether the profile is of the room as it is now."""
+    """Whether the profile is of the current version of the room."""
     return bool(columns.counts[KEPT] == columns.counts[ROOM] + 1)

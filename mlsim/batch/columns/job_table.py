@@ -19,7 +19,7 @@ class _Columns:
         self.of_block: list[str] = []
 
     def column(self, name: str, *, of_block: bool = False) -> int:
-        """Declare a column, ``of_block`` where a job brings it; return its place."""
+        """Declare a column, ``of_block`` if blocks of jobs have it; return its place."""
         self.names.append(name)
         if of_block:
             self.of_block.append(name)
@@ -43,7 +43,7 @@ GROUP = _ints.column("group", of_block=True)
 EXECUTABLE = _ints.column("executable", of_block=True)
 QUEUE = _ints.column("queue", of_block=True)
 PARTITION = _ints.column("partition", of_block=True)
-LOOP_ITERATIONS = _ints.column("loop_iterations", of_block=True)  # of its own loop; -1: the scenario says
+LOOP_ITERATIONS = _ints.column("loop_iterations", of_block=True)  # of its own loop; -1: those of the scenario
 LOOP_LIMIT = _ints.column("loop_limit", of_block=True)
 ACCOUNT = _ints.column("account")  # of fairshare: its owner
 BEGIN_SEGMENT = _ints.column("begin_segment")  # of the profile: with which its reservation begins
@@ -68,7 +68,7 @@ EXPECTED = _floats.column("expected_end")  # start + estimate, or later where th
 KEY = _floats.column("key")  # the policy's key; smaller goes first
 WALK_KEY = _floats.column("walk_key")  # the same for the order of backfilling
 RESERVED = _floats.column("reserved")  # start that conservative backfilling has promised; NaN for none
-PLANNED = _floats.column("planned_end")  # when it will end, as the applications say
+PLANNED = _floats.column("planned_end")  # forecast of the applications
 WALLTIME = _floats.column("walltime")  # what the user asked; the limit of its run time
 LOOK_UNTIL = _floats.column("look_until")  # when the last of these gaps ends
 WITHDRAWAL = _floats.column(
@@ -92,21 +92,12 @@ class Accounts(Protocol):
 
 
 class JobTable:
-    """Columns of the jobs in the system.
-
-    Parameters
-    ----------
-    accounts
-        Gives each job the account of its owner; None where nobody compares usage.
-    capacity
-        Number of slots to begin with.
+    """Columns of the jobs in the system; times in seconds, NaN for "not yet".
 
     Attributes
     ----------
     ints : ndarray of int64, shape (len(INTS), capacity)
-        Whole-number columns.
     floats : ndarray of float64, shape (len(FLOATS), capacity)
-        Real-number columns; times in seconds, NaN for "not yet".
     """
 
     def __init__(self, accounts: Accounts | None = None, capacity: int = 1024) -> None:
@@ -130,20 +121,7 @@ class JobTable:
         return view
 
     def admit(self, block: JobBlock, units: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Take slots for a block of jobs in arrival order and fill in what is known of them.
-
-        Parameters
-        ----------
-        block
-            The jobs.
-        units
-            What each asks of the machine.
-
-        Returns
-        -------
-        NDArray
-            Their slots, in the block's order.
-        """
+        """Fill slots with a block of jobs in arrival order; return them in the block's order."""
         slots = self._claim_slots(len(block.job_id))
         self.ints[:, slots] = 0
         self.floats[:, slots] = np.nan

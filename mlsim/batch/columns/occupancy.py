@@ -1,4 +1,4 @@
-"""Which nodes each job holds."""
+"""The nodes that each job holds, as rows."""
 
 from __future__ import annotations
 
@@ -123,21 +123,9 @@ def find_holders(
     slots: Ints,
     held: Ints,
 ) -> int:
-    """Find the running jobs that hold part of a node by the rows of their start.
+    """Find the running jobs that hold part of a node by the rows of their start; return their number.
 
-    Parameters
-    ----------
-    node
-        Number of the node.
-    running, ints, rows, times
-        State of the batch level.
-    slots, held
-        Receive the slot of each such job, and how many cores of the node it holds.
-
-    Returns
-    -------
-    int
-        How many jobs there are.
+    ``slots`` and ``held`` receive the slot of each, and its cores on the node.
     """
     n = 0
     for k in range(len(running)):
@@ -179,7 +167,7 @@ def first_nodes(starts: Ints, n_nodes: int) -> Ints:
 
 @leaf_kernel
 def copy_runs(target: Ints, source: Ints) -> None:
-    """Have runs begin where those of others do."""
+    """Copy the begins of runs."""
     for level in range(_LEVELS):
         for word in range(((source.shape[1] - 1) >> (6 * level)) + 1):
             target[level, word] = source[level, word]
@@ -243,7 +231,7 @@ def run_of(node: int, starts: Ints) -> int:
 
 @leaf_kernel
 def begin_run(node: int, starts: Ints) -> None:
-    """Have a run begin at a node."""
+    """Begin a run at a node."""
     at = node
     for level in range(_LEVELS):
         word = starts[level, at >> 6]
@@ -255,7 +243,7 @@ def begin_run(node: int, starts: Ints) -> None:
 
 @leaf_kernel
 def join_run(node: int, starts: Ints) -> None:
-    """Have the run that begins at a node go on the one before it."""
+    """Join the run that begins at a node to the one before."""
     at = node
     for level in range(_LEVELS):
         word = starts[level, at >> 6] & ~(np.int64(1) << np.int64(at & 63))

@@ -33,12 +33,7 @@ _ORDER, _HELD = range(2)
 def running_arrays(capacity: int, old: Mapping[str, NDArray[Any]] | None = None) -> dict[str, NDArray[Any]]:
     """Return the arrays of running jobs that are fields of :class:`mlsim.batch.columns.job_columns.Columns`.
 
-    Parameters
-    ----------
-    capacity
-        Jobs that may run, at most.
-    old
-        The arrays so far, the content of which is kept.
+    They hold ``capacity`` jobs; the content of ``old`` arrays is kept.
     """
     n_blocks = 4 * capacity // _SIZE + 4
     running, blocks = np.empty(n_blocks * _SIZE, np.int64), np.zeros((2, n_blocks), np.int64)
@@ -147,7 +142,7 @@ def _place_in(at: int, slot: int, columns: Columns) -> int:
 
 @apart_kernel
 def _open_block(at: int, columns: Columns) -> int:
-    """Have an empty block at a place in the order; return it."""
+    """Insert an empty block at a place in the order; return it."""
     n, order = columns.counts[BLOCKS], columns.blocks[_ORDER]
     block = order[n]
     for k in range(n, at, -1):
@@ -159,7 +154,7 @@ def _open_block(at: int, columns: Columns) -> int:
 
 @apart_kernel
 def _close_block(at: int, columns: Columns) -> None:
-    """Take a block out of the order."""
+    """Remove a block from the order."""
     n, order = columns.counts[BLOCKS] - 1, columns.blocks[_ORDER]
     block = order[at]
     for k in range(at, n):
@@ -181,7 +176,7 @@ def _move(block: int, first: int, other: int, columns: Columns) -> None:
 
 @apart_kernel
 def _join(at: int, columns: Columns) -> None:
-    """Have a block and the next one be one, if they hold few jobs."""
+    """Join a block with the next one, if they hold few jobs."""
     if at < 0 or at + 1 >= columns.counts[BLOCKS]:
         return
     block, other = columns.blocks[_ORDER, at], columns.blocks[_ORDER, at + 1]
@@ -192,7 +187,7 @@ def _join(at: int, columns: Columns) -> None:
 
 @apart_kernel
 def add_running(slot: int, columns: Columns) -> None:
-    """Put a job among the running ones."""
+    """Add a job to the running ones."""
     if columns.counts[BLOCKS] == 0:
         _open_block(0, columns)
     at = _block_of(slot, columns)
@@ -211,7 +206,7 @@ def add_running(slot: int, columns: Columns) -> None:
 
 @apart_kernel
 def remove_running(slot: int, columns: Columns) -> None:
-    """Take a job out of the running ones."""
+    """Remove a job from the running ones."""
     at = _block_of(slot, columns)
     block = columns.blocks[_ORDER, at]
     first, held = block << _SHIFT, columns.blocks[_HELD, block] - 1
@@ -283,13 +278,13 @@ def open_profile(segment: int, columns: Columns) -> None:
 
 @leaf_kernel
 def copy_segment(segment: int, source: int, columns: Columns) -> None:
-    """Have as many units free in a segment as in another."""
+    """Copy the free units of a segment."""
     columns.profile_free[segment] = columns.profile_free[source]
 
 
 @leaf_kernel
 def expect_held(slot: int, segment: int, columns: Columns) -> None:
-    """Expect back in a segment what a job still holds: not again what it has released early."""
+    """Add to a segment the units that a job still holds: not again those that it has released early."""
     columns.profile_free[segment] += columns.ints[HELD, slot]
 
 

@@ -16,8 +16,7 @@ from mlsim.batch.matrix import node_future
 from mlsim.batch.matrix.node_allocation import units_in_row
 from mlsim.batch.order.queue_blocks import GONE
 from mlsim.batch.room import room as steps
-from mlsim.batch.room.first_fit import add_free, free_of
-from mlsim.batch.room.pool import pool_at
+from mlsim.batch.room.pool import add_free, free_of, pool_at
 from mlsim.batch.room.room import find_room
 
 # A timestamp

@@ -1,4 +1,4 @@
-"""What happens beside submissions and ends.
+"""Handlers of events, one per concern.
 
-The handlers know the simulator as :class:`mlsim.batch.events.event_context.System` and no more than that.
+Each is a :class:`mlsim.batch.events.handler.Handler` on the state and the clock, and knows no batch system.
 """

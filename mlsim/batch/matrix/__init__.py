@@ -1,4 +1,4 @@
-"""Nodes x resources, as a room: who holds what, what is expected to be free and when.
+"""Nodes x resources as a room: allocation, and expected free resources over time.
 
 It uses the columns and the allocators.
 """

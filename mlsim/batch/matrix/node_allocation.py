@@ -1,4 +1,4 @@
-"""Nodes x resources: who holds what."""
+"""Nodes x resources: allocation to jobs, and release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ N_SHARED_ROWS: Final = 3
 
 @leaf_kernel
 def suffices(slot: int, row: int, shares: IntColumns, free: IntColumns) -> bool:
-    """Whether there is as much as a job asks for."""
+    """Whether the free amounts suffice for a job."""
     for k in range(shares.shape[1]):  # noqa: SIM110  # a kernel knows no generators
         if shares[slot, k] > free[row, k]:
             return False
@@ -37,28 +37,28 @@ def suffices(slot: int, row: int, shares: IntColumns, free: IntColumns) -> bool:
 
 @leaf_kernel
 def change(slot: int, row: int, sign: int, shares: IntColumns, free: IntColumns) -> None:
-    """Free what a job asks for (sign 1), or take it (-1)."""
+    """Free the amounts of a job (sign 1), or take them (-1)."""
     for k in range(shares.shape[1]):
         free[row, k] += sign * shares[slot, k]
 
 
 @leaf_kernel
 def copy(row: int, free: IntColumns, source: int, of: IntColumns) -> None:
-    """Have as much free in a row as in another, which may be of another array."""
+    """Copy the free amounts of a row, possibly of another array."""
     for k in range(free.shape[1]):
         free[row, k] = of[source, k]
 
 
 @leaf_kernel
 def narrow(row: int, free: IntColumns, segment: int, profile: IntColumns) -> None:
-    """Have no more free in a row than there is in a segment."""
+    """Limit the free amounts of a row to those of a segment."""
     for k in range(free.shape[1]):
         free[row, k] = min(free[row, k], profile[segment, k])
 
 
 @leaf_kernel
 def is_sound(segment: int, profile: IntColumns) -> bool:
-    """Whether nothing is taken out of a segment that is not there."""
+    """Whether the amounts of a segment are non-negative."""
     for k in range(profile.shape[1]):  # noqa: SIM110  # a kernel knows no generators
         if profile[segment, k] < 0:
             return False

@@ -102,7 +102,7 @@ def drained_from(node: int, end: float, nodes: Nodes) -> float:
 
 @inner_kernel
 def expect_back(target: Ints, columns: Columns, nodes: Nodes) -> None:
-    """Have nodes that are known to come back from a drain have done so; what is free now is filled in.
+    """Add nodes that will come back from a drain to ``target``, which has what is free now.
 
     A node that is out of use is alike to no other.
     """
@@ -187,7 +187,7 @@ def _change_future(
     run = first
     while run < end:
         after = next_run(run, len(nodes.placed), nodes.future_starts)
-        if nodes.back[run] < np.inf:  # else it is out of use, nobody knows until when
+        if nodes.back[run] < np.inf:  # else it is out of use for an unknown time
             _change_run(slot, run, after - run, units, sign, head, columns, nodes)
         run = after
     join(end, nodes.future, nodes.future_starts, nodes.kind)
@@ -211,7 +211,7 @@ def _change_run(
 
 @inner_kernel
 def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
-    """Expect back what a running job holds of each node, and of the machine as a whole."""
+    """Add to the future all that a running job holds."""
     node_allocation.change(slot, node_allocation.LATER, 1, nodes.shares, nodes.shared)
     first = columns.ints[FIRST_ROW, slot]
     for row in range(first, first + columns.ints[ROWS, slot]):
@@ -296,7 +296,7 @@ def _sum_future(nodes: Nodes) -> None:
 
 @inner_kernel
 def go_to(time: float, head: int, now: float, columns: Columns, nodes: Nodes) -> None:
-    """Look at a time: other nodes may be open to the head, and those that have come back take power."""
+    """Move the future to a time: nodes open or close to the head, and returning nodes take power."""
     if nodes.settings[DRAINS] == 0:
         return
     if shut(head, time, now, columns, nodes):
@@ -313,7 +313,7 @@ def go_to(time: float, head: int, now: float, columns: Columns, nodes: Nodes) ->
 
 @leaf_kernel
 def most_beside(_nodes: Nodes) -> int:
-    """Return how many units a job may ask for, whenever it ends; only its nodes can tell."""
+    """Return the most units of a job that may fit beside the head: no limit, as it depends on nodes."""
     return MOST_UNITS
 
 
@@ -329,7 +329,7 @@ def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: 
 
 @inner_kernel
 def take_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Take what is placed for a job out of the future, if the head fits all the same."""
+    """Take the units placed for a job out of the future, if the head still fits."""
     for r in range(len(nodes.future_total)):
         left = nodes.future_total[r] - columns.ints[UNITS, slot] * nodes.request[slot, r]
         if left < columns.ints[UNITS, head] * nodes.request[head, r]:
@@ -343,7 +343,7 @@ def take_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def fits_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Whether the head fits all the same where a job gets what is placed for it."""
+    """Whether the head still fits if a job gets the units placed for it."""
     if not take_beside(slot, head, columns, nodes):
         return False
     _change_by_placed(slot, 1, head, columns, nodes)
@@ -362,13 +362,13 @@ def power_wanted(slot: int, columns: Columns, nodes: Nodes) -> int:
 
 @inner_kernel
 def begin_pass(nodes: Nodes) -> None:
-    """Forget what did not fit in an earlier pass."""
+    """Forget the requests that did not fit in an earlier pass."""
     nodes.settings[REFUSED] = 0
 
 
 @inner_kernel
 def could_start(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
-    """Whether it makes sense to look for nodes for a job now: all else that it asks for is there."""
+    """Whether a job may fit now: quick, and never false for a job that fits."""
     enough = node_allocation.suffices(slot, node_allocation.NOW, nodes.shares, nodes.shared)
     return enough and could_fit(slot, now, columns, nodes)
 
@@ -389,7 +389,7 @@ def find_room(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def measure_part(_part: IntColumn, _columns: Columns, _nodes: Nodes) -> None:
-    """Prepare what was released since the last pass; there is nothing to do."""
+    """Do nothing: released resources are looked up when needed."""
 
 
 @inner_kernel

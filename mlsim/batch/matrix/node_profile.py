@@ -46,7 +46,7 @@ def open_profile(segment: int, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def copy_segment(segment: int, source: int, columns: Columns, nodes: Nodes) -> None:
-    """Have as much free in a segment as in another."""
+    """Copy the free resources of a segment."""
     node_allocation.copy(segment, nodes.shared_profile, source, nodes.shared_profile)
     running_jobs.copy_segment(segment, source, columns)
     if not nodes.settings[POOLED]:
@@ -73,7 +73,7 @@ def _counted(segment: int, node: int, columns: Columns, nodes: Nodes) -> int:
 @inner_kernel
 def _add(slot: int, node: int, units: int, sign: int, segment: int, columns: Columns, nodes: Nodes) -> None:
     if nodes.back[node] == np.inf and sign > 0:
-        return  # it is out of use, nobody knows until when
+        return  # it is out of use for an unknown time
     for r in range(nodes.profile.shape[2]):
         amount = nodes.full[node, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
         nodes.profile[segment, node, r] += sign * amount
@@ -183,13 +183,13 @@ def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> boo
 
 @inner_kernel
 def place_in_window(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Have the allocator place a job on what is free throughout the stretch, if that matters now."""
+    """Let the allocator place a job on nodes free throughout the window, if nodes matter now."""
     return bool(nodes.settings[POOLED]) or place(slot, nodes.window, nodes.no_starts, columns, nodes)
 
 
 @inner_kernel
 def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Have the allocator place a job that starts now and stays throughout the stretch."""
+    """Let the allocator place a job that starts now and stays throughout the window."""
     if nodes.settings[POOLED]:
         return place(slot, nodes.free, nodes.starts, columns, nodes)
     if columns.counts[PENDING]:
@@ -199,7 +199,7 @@ def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def _narrow_to_now(nodes: Nodes) -> None:
-    """Have no more in the window than nobody holds: the profile takes jobs for gone that end at this time."""
+    """Limit the window to what is free now: the profile counts jobs that end at this time as ended."""
     for node in range(nodes.window.shape[0]):
         row = run_of(node, nodes.starts)
         for r in range(nodes.window.shape[1]):
@@ -311,7 +311,7 @@ def place_reserved(slot: int, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def is_free_now(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Whether nobody holds what is placed for a job that starts as it has reserved."""
+    """Whether the units placed for a job that starts as reserved are free."""
     if not node_allocation.suffices(slot, node_allocation.NOW, nodes.shares, nodes.shared):
         return False
     units, first = 0, first_placed(nodes)

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import apart_kernel, leaf_kernel
-from mlsim.batch.columns import running_jobs
 from mlsim.batch.columns.job_columns import (
     EXCLUSIVE,
     FREE,
@@ -22,8 +22,17 @@ from mlsim.batch.columns.job_columns import (
     by_address,
 )
 from mlsim.batch.columns.job_table import CORES, FIRST_ROW, HELD, NUMBER, ROWS, UNITS
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES
-from mlsim.batch.room.first_fit import add_free, first_fit, free_of, take_back
+from mlsim.batch.columns.occupancy import (
+    COUNT,
+    FINISH,
+    NODE,
+    NODE_CORES,
+    begin_run,
+    join_run,
+    next_run,
+    run_of,
+    write_rows,
+)
 
 # Places in the array of counts.
 HINT, EXTRA, PART = range(3)
@@ -59,29 +68,117 @@ class Pool(NamedTuple):
 pool_at = by_address(Pool)
 
 
-# Starting jobs
+# First-fit on runs of nodes with as many free cores; without ``starts`` each node is a run
 
 
 @leaf_kernel
-def begin_pass(pool: Pool) -> None:
-    """Forget what an earlier pass found out; there is nothing."""
+def first_fit(
+    job: int,
+    units: int,
+    exclusive: bool,
+    merge: bool,
+    now: float,
+    first_row: int,
+    hint: int,
+    free: Ints,
+    cores: Ints,
+    starts: Ints,
+    rows: Ints,
+    times: NDArray[np.float64],
+) -> tuple[int, int, int]:
+    """Allocate the first nodes with room to a job; the caller has made sure that there are enough units.
+
+    Units are nodes if ``exclusive``, else cores. Occupancy rows are written from ``first_row`` on; with
+    ``merge``, neighbouring nodes with as many cores share one, which they cannot where nodes may be released
+    one by one. No node before ``hint`` has room. Returns one past the last row, the cores taken, and the new
+    hint.
+    """
+    row, taken, node = first_row, 0, _run(hint, len(free), starts)
+    while units > 0:
+        available, end = free[node], _next(node, len(free), starts)
+        if available == 0 or (exclusive and available < cores[node]):
+            node = end
+            continue
+        take, count = available, min(end - node, units)
+        if not exclusive:
+            take = min(available, units)
+            count = min(end - node, units // take)
+        units -= count if exclusive else take * count
+        taken += take * count
+        row = write_rows(row, first_row, merge, job, node, count, take, now, rows, times)
+        if starts.shape[1] > 0:
+            add_free(node, count, -take, free, cores, starts)
+        else:
+            free[node] -= take
+        node += count
+    hint = _run(hint, len(free), starts)
+    while hint < len(free) and free[hint] == 0:
+        hint = _next(hint, len(free), starts)
+    return row, taken, hint
 
 
 @leaf_kernel
-def could_start(slot: int, _now: float, columns: Columns, _pool: Pool) -> bool:
-    """Whether enough units are free."""
-    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])
+def _run(node: int, n_nodes: int, starts: Ints) -> int:
+    return run_of(node, starts) if starts.shape[1] > 0 and node < n_nodes else node
 
 
 @leaf_kernel
-def find_room(slot: int, now: float, columns: Columns, pool: Pool) -> bool:
-    """Whether enough units are free."""
-    return could_start(slot, now, columns, pool)
+def _next(node: int, n_nodes: int, starts: Ints) -> int:
+    return next_run(node, n_nodes, starts) if starts.shape[1] > 0 else node + 1
 
 
 @leaf_kernel
-def forget_found(pool: Pool) -> None:
-    """Forget the units found for a job; none are noted."""
+def free_of(node: int, free: Ints, starts: Ints) -> int:
+    """Return the free cores of a node."""
+    return int(free[run_of(node, starts)])
+
+
+@leaf_kernel
+def add_free(node: int, count: int, more: int, free: Ints, cores: Ints, starts: Ints) -> None:
+    """Add ``more`` free cores, which may be negative, to each node of a stretch."""
+    end = node + count
+    _split(node, free, starts)
+    if end < len(free):
+        _split(end, free, starts)
+    run = node
+    while run < end:
+        free[run] += more
+        run = next_run(run, len(free), starts)
+    if end < len(free):
+        _join(end, free, cores, starts)
+    if node > 0:
+        _join(node, free, cores, starts)
+
+
+@leaf_kernel
+def _split(node: int, free: Ints, starts: Ints) -> None:
+    """Begin a run at a node."""
+    run = run_of(node, starts)
+    if run != node:
+        begin_run(node, starts)
+        free[node] = free[run]
+
+
+@leaf_kernel
+def _join(node: int, free: Ints, cores: Ints, starts: Ints) -> None:
+    """Join the run that begins at a node to the one before, if they are alike."""
+    before = run_of(node - 1, starts)
+    if free[before] == free[node] and cores[before] == cores[node]:
+        join_run(node, starts)
+
+
+@leaf_kernel
+def take_back(
+    row: int, now: float, free: Ints, cores: Ints, starts: Ints, rows: Ints, times: NDArray[np.float64]
+) -> int:
+    """End one occupancy row and free its nodes; return the freed cores."""
+    times[FINISH, row] = now
+    held, count = rows[NODE_CORES, row], rows[COUNT, row]
+    add_free(rows[NODE, row], count, held, free, cores, starts)
+    return int(held * count)
+
+
+# Allocating, and units that come back
 
 
 @leaf_kernel
@@ -122,9 +219,6 @@ def _take_nodes(
     columns.ints[CORES, slot] = taken
     columns.ints[FIRST_ROW, slot], columns.ints[ROWS, slot] = first, row - first
     return int(hint)
-
-
-# Units that come back
 
 
 @leaf_kernel
@@ -188,213 +282,6 @@ def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, 
         add_free(node, count, -columns.rows[NODE_CORES, row], pool.free, pool.cores, pool.starts)
     columns.counts[FREE] -= columns.ints[UNITS, slot]
     pool.counts[PART] -= columns.ints[UNITS, slot]
-
-
-# The head's reservation (EASY)
-
-
-@leaf_kernel
-def begin_future(head: int, _now: float, columns: Columns, pool: Pool) -> None:
-    """Look at what is free now."""
-    pool.counts[EXTRA] = columns.counts[FREE] - columns.ints[UNITS, head]
-
-
-@leaf_kernel
-def head_fits(_head: int, _columns: Columns, pool: Pool) -> bool:
-    """Whether no unit is lacking."""
-    return bool(pool.counts[EXTRA] >= 0)
-
-
-@leaf_kernel
-def let_go(slot: int, _head: int, columns: Columns, pool: Pool) -> None:
-    """Expect back what a job still holds: not again what it has released early."""
-    pool.counts[EXTRA] += columns.ints[HELD, slot]
-
-
-@leaf_kernel
-def next_change(_time: float, _now: float, _pool: Pool) -> float:
-    """Return when else units come back; never."""
-    return np.inf
-
-
-@leaf_kernel
-def go_to(_time: float, _head: int, _now: float, _columns: Columns, _pool: Pool) -> None:
-    """Look at a time; nothing depends on it."""
-
-
-@leaf_kernel
-def most_beside(pool: Pool) -> int:
-    """Return how many units the head leaves."""
-    return int(pool.counts[EXTRA])
-
-
-@leaf_kernel
-def take_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
-    """Take the units of a job from what the head leaves, if that suffices."""
-    fits = columns.ints[UNITS, slot] <= pool.counts[EXTRA]
-    if fits:
-        pool.counts[EXTRA] -= columns.ints[UNITS, slot]
-    return bool(fits)
-
-
-@leaf_kernel
-def fits_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
-    """Whether what the head leaves suffices for a job."""
-    return bool(columns.ints[UNITS, slot] <= pool.counts[EXTRA])
-
-
-# The profile
-
-
-@leaf_kernel
-def open_profile(segment: int, columns: Columns, _pool: Pool) -> None:
-    """Begin with what is free now."""
-    running_jobs.open_profile(segment, columns)
-
-
-@leaf_kernel
-def copy_segment(segment: int, source: int, columns: Columns, _pool: Pool) -> None:
-    """Have as many units free in a segment as in another."""
-    running_jobs.copy_segment(segment, source, columns)
-
-
-@leaf_kernel
-def expect_held(slot: int, segment: int, columns: Columns, _pool: Pool) -> None:
-    """Expect back in a segment what a job still holds."""
-    running_jobs.expect_held(slot, segment, columns)
-
-
-@leaf_kernel
-def n_drains(_pool: Pool) -> int:
-    """Return how many announced drains there are; a pool cannot plan around any."""
-    return 0
-
-
-@leaf_kernel
-def drain_begin(_drain: int, now: float, _pool: Pool) -> float:
-    """Return when a drain begins; there is none."""
-    return now
-
-
-@leaf_kernel
-def drain_end(_drain: int, now: float, _pool: Pool) -> float:
-    """Return when a drain ends; there is none."""
-    return now
-
-
-@leaf_kernel
-def shut_segment(_drain: int, _segment: int, _columns: Columns, _pool: Pool) -> None:
-    """Free nothing of a drain's nodes in a segment; there is none."""
-
-
-@leaf_kernel
-def open_window(_segment: int, _pool: Pool) -> None:
-    """Begin a stretch of the profile; every segment is looked at by itself."""
-
-
-@leaf_kernel
-def narrow_window(_segment: int, _pool: Pool) -> bool:
-    """Add a segment to the stretch; every segment is looked at by itself, so that it may have less."""
-    return True
-
-
-@leaf_kernel
-def fits_window(slot: int, segment: int, columns: Columns, _pool: Pool) -> bool:
-    """Whether a job fits in the last segment of the stretch."""
-    return running_jobs.fits_segment(slot, segment, columns)
-
-
-@leaf_kernel
-def fits_segment(slot: int, segment: int, columns: Columns, _pool: Pool) -> bool:
-    """Whether a job fits in a segment."""
-    return running_jobs.fits_segment(slot, segment, columns)
-
-
-@leaf_kernel
-def place_in_window(_slot: int, _columns: Columns, _pool: Pool) -> bool:
-    """Find units throughout the stretch; any will do."""
-    return True
-
-
-@leaf_kernel
-def place_at_once(_slot: int, _columns: Columns, _pool: Pool) -> bool:
-    """Find units for a start now; any will do."""
-    return True
-
-
-@leaf_kernel
-def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, _pool: Pool) -> None:
-    """Add the units of a job to segments (sign 1), or take them (-1)."""
-    running_jobs.change_segments(slot, first, last, sign, columns)
-
-
-@leaf_kernel
-def is_sound(segment: int, columns: Columns, _pool: Pool) -> bool:
-    """Whether a segment is non-negative."""
-    return running_jobs.is_sound(segment, columns)
-
-
-@leaf_kernel
-def counts_units(_pool: Pool) -> bool:
-    """Whether reservations count units; that is all there is."""
-    return True
-
-
-@leaf_kernel
-def counts_only_units(_pool: Pool) -> bool:
-    """Whether units are all that jobs ask for."""
-    return True
-
-
-@leaf_kernel
-def asked(slot: int, columns: Columns, _pool: Pool) -> int:
-    """Return the units that a job asks for."""
-    return int(columns.ints[UNITS, slot])
-
-
-@leaf_kernel
-def keeps_profile(_pool: Pool) -> bool:
-    """Whether the profile may be kept from pass to pass."""
-    return True
-
-
-@leaf_kernel
-def fits_less_in_less(_pool: Pool) -> bool:
-    """Whether a job that does not fit does not fit in less either."""
-    return True
-
-
-@leaf_kernel
-def keep_plan(_slot: int, _pool: Pool) -> None:
-    """Store which units a job has reserved; any will do."""
-
-
-@leaf_kernel
-def is_planned(_slot: int, _pool: Pool) -> bool:
-    """Whether the units found are those that a job has reserved; any will do."""
-    return True
-
-
-@leaf_kernel
-def bring_plan(_slot: int, _pool: Pool) -> None:
-    """Bring back which units a job has reserved; any will do."""
-
-
-@leaf_kernel
-def plan_holds(_pool: Pool) -> bool:
-    """Whether the units of a reservation are in use; any will do."""
-    return True
-
-
-@leaf_kernel
-def place_reserved(_slot: int, _columns: Columns, _pool: Pool) -> None:
-    """Find the units that a job has reserved; any will do."""
-
-
-@leaf_kernel
-def is_free_now(slot: int, columns: Columns, _pool: Pool) -> bool:
-    """Whether enough units are free for a job that starts as it has reserved."""
-    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,27 +14,16 @@ _ROUNDING = 1e-6
 
 
 class PowerCap:
-    """What a cap leaves for jobs.
+    """The power that a cap leaves to jobs; counts of units make sense only if all units add the same.
 
-    Counts of units make sense where it is even only.
-
-    Parameters
-    ----------
-    power
-        Power of the nodes.
-    cores
-        Cores of each node.
-    exclusive
-        Whether a unit is a whole node; else it is a core.
-    levels
-        From a time on (s) so much (W), in order of time.
+    A unit is a node if ``exclusive``, else a core. ``levels`` are (time [s], cap [W]) in order of time.
 
     Attributes
     ----------
     of_each
-        What each node, or each core of it where these are given singly, adds when it is held, in W.
+        Power that each node, or each of its cores where these are allocated singly, adds when it is held [W].
     of_waking
-        What each node adds when it comes back into use, in W.
+        Power that each node adds when it comes back into use [W].
     watts
         The cap now.
     """
@@ -61,7 +50,7 @@ class PowerCap:
 
     @property
     def highest(self) -> float:
-        """What jobs may add when all nodes are in use and the cap is at its highest, in W."""
+        """Power that jobs may add when all nodes are in use and the cap is at its highest, in W."""
         # Before the first level there is no cap.
         most = math.inf if self.levels[0][0] > 0.0 else max(watts for _, watts in self.levels)
         return most - float(self._power.idle.sum())
@@ -76,13 +65,7 @@ class PowerCap:
         return self._units_under(self.highest)
 
     def units(self, is_on: NDArray[np.bool_]) -> int:
-        """Units that jobs may hold now.
-
-        Parameters
-        ----------
-        is_on
-            Which nodes are in use, or held by jobs though they are not.
-        """
+        """Return the units that jobs may hold now; ``is_on``: nodes that are in use, or held all the same."""
         return self._units_under(self.left(is_on))
 
     def _units_under(self, left: float) -> int:

@@ -1,4 +1,8 @@
-"""The questions of order and backfilling to a room, and the steps that change who holds what."""
+"""Questions of order and backfilling to a room, and the steps by which jobs start and end.
+
+A question is declared once. Its body is the answer of a pool, where counting units is enough; the decorator
+names the answer of nodes by resources. The type of the room decides between them when a kernel is compiled.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,11 @@ import numpy as np
 from mlsim._jit import apart_kernel, by_last_type, leaf_kernel
 from mlsim.batch.allocators import node_arrays
 from mlsim.batch.allocators.node_arrays import Nodes
+from mlsim.batch.columns import running_jobs
 from mlsim.batch.columns.job_columns import (
     EARLY,
     FIRST,
+    FREE,
     RUNNING,
     USED_ROWS,
     Columns,
@@ -39,7 +45,7 @@ from mlsim.batch.columns.running_jobs import add_running, remove_running
 from mlsim.batch.matrix import node_allocation, node_future, node_profile
 from mlsim.batch.order.policies import HALF_LIFE, change_rate
 from mlsim.batch.room import pool
-from mlsim.batch.room.pool import Pool
+from mlsim.batch.room.pool import EXTRA, Pool
 
 # mypy: disable-error-code="empty-body"
 
@@ -53,27 +59,38 @@ def in_room(function: F) -> F:
     return by_last_type({Pool: leaf_kernel(function), Nodes: apart_kernel(function)})(function)
 
 
+def nodes_answer(answer: Callable[..., Any]) -> Callable[[F], F]:
+    """Declare a question to a room whose body is the answer of a pool; ``answer`` is that of nodes."""
+
+    def declare(function: F) -> F:
+        return by_last_type({Pool: leaf_kernel(function), Nodes: answer})(function)
+
+    return declare
+
+
 # Starting jobs, and their ends
 
 
-@by_last_type({Pool: pool.begin_pass, Nodes: node_future.begin_pass})
-def begin_pass(room: Room) -> None:
+@nodes_answer(node_future.begin_pass)
+def begin_pass(_room: Room) -> None:
     """Forget what an earlier pass found out."""
 
 
-@by_last_type({Pool: pool.could_start, Nodes: node_future.could_start})
-def could_start(slot: int, now: float, columns: Columns, room: Room) -> bool:
-    """Whether it makes sense to look for room for a job now: quick, and never wrong when it says no."""
+@nodes_answer(node_future.could_start)
+def could_start(slot: int, _now: float, columns: Columns, _room: Room) -> bool:
+    """Whether a job may fit now: quick, and never false for a job that fits."""
+    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])
 
 
-@by_last_type({Pool: pool.find_room, Nodes: node_future.find_room})
-def find_room(slot: int, now: float, columns: Columns, room: Room) -> bool:
-    """Whether there is room for a job that starts now; the room notes where."""
+@nodes_answer(node_future.find_room)
+def find_room(slot: int, _now: float, columns: Columns, _room: Room) -> bool:
+    """Whether a job fits now; nodes are left placed."""
+    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])
 
 
-@by_last_type({Pool: pool.forget_found, Nodes: node_arrays.clear_placed})
-def forget_found(room: Room) -> None:
-    """Forget where there was room for a job."""
+@nodes_answer(node_arrays.clear_placed)
+def forget_found(_room: Room) -> None:
+    """Forget the units found for a job."""
 
 
 @by_last_type({Pool: pool.hold, Nodes: node_allocation.hold})
@@ -88,209 +105,246 @@ def free_all(slot: int, now: float, columns: Columns, room: Room) -> None:
 
 @by_last_type({Pool: pool.free_row, Nodes: node_allocation.free_row})
 def free_row(slot: int, row: int, now: float, columns: Columns, room: Room) -> int:
-    """Free the nodes of one occupancy row; return the units that came back."""
+    """Free the nodes of one occupancy row; return the freed units."""
 
 
 @by_last_type({Pool: pool.take_node, Nodes: node_allocation.take_node})
 def take_node(slot: int, node: int, columns: Columns, room: Room) -> int:
-    """Take a free node, whole, for a job that had released it; return its cores."""
+    """Allocate a whole free node to a job that had released it; return its cores."""
 
 
-# Short jobs on what was released
+# Short jobs on released nodes
 
 
 @by_last_type({Pool: pool.measure_part, Nodes: node_future.measure_part})
 def measure_part(part: IntColumn, columns: Columns, room: Room) -> None:
-    """Prepare what was released since the last pass for the questions about it."""
+    """Count the units released since the last pass, for the questions about them."""
 
 
 @by_last_type({Pool: pool.find_room_in_part, Nodes: node_future.find_room_in_part})
 def find_room_in_part(slot: int, part: IntColumn, now: float, columns: Columns, room: Room) -> bool:
-    """Whether there is room for a job in what was released; the room notes where."""
+    """Whether a job fits on the released units; nodes are left placed."""
 
 
 @by_last_type({Pool: pool.hold_part, Nodes: node_allocation.hold_part})
 def hold_part(slot: int, part: IntColumn, now: float, columns: Columns, room: Room) -> None:
-    """Allocate to a job the units found in what was released, and take them out of that."""
+    """Allocate to a job the units found for it among the released ones, which are updated too."""
 
 
-# The head's reservation (EASY)
+# The head's reservation (EASY): the future is the free units at a time that moves forward
 
 
-@by_last_type({Pool: pool.begin_future, Nodes: node_future.begin_future})
-def begin_future(head: int, now: float, columns: Columns, room: Room) -> None:
-    """Begin to look for the time at which the head fits: with what is free now."""
+@nodes_answer(node_future.begin_future)
+def begin_future(head: int, _now: float, columns: Columns, room: Any) -> None:
+    """Begin the future with the units that are free now."""
+    room.counts[EXTRA] = columns.counts[FREE] - columns.ints[UNITS, head]
 
 
-@by_last_type({Pool: pool.head_fits, Nodes: node_future.head_fits})
-def head_fits(head: int, columns: Columns, room: Room) -> bool:
-    """Whether the head fits at the time that is looked at."""
+@nodes_answer(node_future.head_fits)
+def head_fits(_head: int, _columns: Columns, room: Any) -> bool:
+    """Whether the head fits in the future."""
+    return bool(room.counts[EXTRA] >= 0)
 
 
-@by_last_type({Pool: pool.let_go, Nodes: node_future.let_go})
-def let_go(slot: int, head: int, columns: Columns, room: Room) -> None:
-    """Expect back, by the time that is looked at, what a running job holds."""
+@nodes_answer(node_future.let_go)
+def let_go(slot: int, _head: int, columns: Columns, room: Any) -> None:
+    """Add to the future the units of a running job: not again those that it has released early."""
+    room.counts[EXTRA] += columns.ints[HELD, slot]
 
 
-@by_last_type({Pool: pool.next_change, Nodes: node_future.next_change})
-def next_change(time: float, now: float, room: Room) -> float:
-    """Return the first time after another at which more comes back than what jobs hold; infinity: never."""
+@nodes_answer(node_future.next_change)
+def next_change(_time: float, _now: float, _room: Room) -> float:
+    """Return the first time after another at which units come back that no job holds; infinity: never."""
+    return np.inf
 
 
-@by_last_type({Pool: pool.go_to, Nodes: node_future.go_to})
-def go_to(time: float, head: int, now: float, columns: Columns, room: Room) -> None:
-    """Look at a later time."""
+@nodes_answer(node_future.go_to)
+def go_to(_time: float, _head: int, _now: float, _columns: Columns, _room: Room) -> None:
+    """Move the future to a later time."""
 
 
-@by_last_type({Pool: pool.most_beside, Nodes: node_future.most_beside})
-def most_beside(room: Room) -> int:
-    """Return more units than which it makes no sense to ask :func:`take_beside` for."""
+@nodes_answer(node_future.most_beside)
+def most_beside(room: Any) -> int:
+    """Return the most units with which :func:`take_beside` may succeed."""
+    return int(room.counts[EXTRA])
 
 
-@by_last_type({Pool: pool.take_beside, Nodes: node_future.take_beside})
-def take_beside(slot: int, head: int, columns: Columns, room: Room) -> bool:
-    """Take the units found for a job from the head's time, if the head fits all the same; whether it does."""
+@nodes_answer(node_future.take_beside)
+def take_beside(slot: int, _head: int, columns: Columns, room: Any) -> bool:
+    """Take the units found for a job out of the future if the head still fits; return whether it does."""
+    fits = columns.ints[UNITS, slot] <= room.counts[EXTRA]
+    if fits:
+        room.counts[EXTRA] -= columns.ints[UNITS, slot]
+    return bool(fits)
 
 
-@by_last_type({Pool: pool.fits_beside, Nodes: node_future.fits_beside})
-def fits_beside(slot: int, head: int, columns: Columns, room: Room) -> bool:
-    """Whether the head fits all the same at its time where a job gets the units found for it."""
+@nodes_answer(node_future.fits_beside)
+def fits_beside(slot: int, _head: int, columns: Columns, room: Any) -> bool:
+    """Whether the head still fits in the future if a job gets the units found for it."""
+    return bool(columns.ints[UNITS, slot] <= room.counts[EXTRA])
 
 
-# The profile
+# The profile: in each segment of time a pool counts free units
 
 
-@by_last_type({Pool: pool.open_profile, Nodes: node_profile.open_profile})
-def open_profile(segment: int, columns: Columns, room: Room) -> None:
-    """Begin the profile with what is free now, in its only segment."""
+@nodes_answer(node_profile.open_profile)
+def open_profile(segment: int, columns: Columns, _room: Room) -> None:
+    """Begin the profile with the units that are free now, in its only segment."""
+    running_jobs.open_profile(segment, columns)
 
 
-@by_last_type({Pool: pool.copy_segment, Nodes: node_profile.copy_segment})
-def copy_segment(segment: int, source: int, columns: Columns, room: Room) -> None:
-    """Have as much free in a segment of the profile as in another."""
+@nodes_answer(node_profile.copy_segment)
+def copy_segment(segment: int, source: int, columns: Columns, _room: Room) -> None:
+    """Copy the free units of a segment to another."""
+    running_jobs.copy_segment(segment, source, columns)
 
 
-@by_last_type({Pool: pool.expect_held, Nodes: node_profile.expect_held})
-def expect_held(slot: int, segment: int, columns: Columns, room: Room) -> None:
-    """Expect back in a segment what a running job holds."""
+@nodes_answer(node_profile.expect_held)
+def expect_held(slot: int, segment: int, columns: Columns, _room: Room) -> None:
+    """Add to a segment the units of a running job."""
+    running_jobs.expect_held(slot, segment, columns)
 
 
-@by_last_type({Pool: pool.n_drains, Nodes: node_profile.n_drains})
-def n_drains(room: Room) -> int:
-    """Return how many announced drains are known."""
+@nodes_answer(node_profile.n_drains)
+def n_drains(_room: Room) -> int:
+    """Return the number of announced drains; a pool cannot plan around any."""
+    return 0
 
 
-@by_last_type({Pool: pool.drain_begin, Nodes: node_profile.drain_begin})
-def drain_begin(drain: int, now: float, room: Room) -> float:
+@nodes_answer(node_profile.drain_begin)
+def drain_begin(_drain: int, now: float, _room: Room) -> float:
     """Return when a drain begins, not before now (s)."""
+    return now
 
 
-@by_last_type({Pool: pool.drain_end, Nodes: node_profile.drain_end})
-def drain_end(drain: int, now: float, room: Room) -> float:
+@nodes_answer(node_profile.drain_end)
+def drain_end(_drain: int, now: float, _room: Room) -> float:
     """Return when a drain ends (s); now, if its end has only not been handled yet."""
+    return now
 
 
-@by_last_type({Pool: pool.shut_segment, Nodes: node_profile.shut_segment})
-def shut_segment(drain: int, segment: int, columns: Columns, room: Room) -> None:
-    """Free nothing of a drain's nodes in a segment."""
+@nodes_answer(node_profile.shut_segment)
+def shut_segment(_drain: int, _segment: int, _columns: Columns, _room: Room) -> None:
+    """Remove the nodes of a drain from the free ones of a segment."""
 
 
-@by_last_type({Pool: pool.open_window, Nodes: node_profile.open_window})
-def open_window(segment: int, room: Room) -> None:
-    """Begin a stretch of the profile with a segment."""
+# A window is a stretch of segments with all that is free throughout; of a pool each segment stands alone
 
 
-@by_last_type({Pool: pool.narrow_window, Nodes: node_profile.narrow_window})
-def narrow_window(segment: int, room: Room) -> bool:
-    """Add the next segment to the stretch; return whether less may be free throughout than before."""
+@nodes_answer(node_profile.open_window)
+def open_window(_segment: int, _room: Room) -> None:
+    """Begin a window with a segment."""
 
 
-@by_last_type({Pool: pool.fits_window, Nodes: node_profile.fits_window})
-def fits_window(slot: int, segment: int, columns: Columns, room: Room) -> bool:
-    """Whether a job fits throughout the stretch, the last segment of which is given."""
+@nodes_answer(node_profile.narrow_window)
+def narrow_window(_segment: int, _room: Room) -> bool:
+    """Add the next segment to the window; return whether less may be free throughout than before."""
+    return True
 
 
-@by_last_type({Pool: pool.fits_segment, Nodes: node_profile.fits_segment})
-def fits_segment(slot: int, segment: int, columns: Columns, room: Room) -> bool:
+@nodes_answer(node_profile.fits_window)
+def fits_window(slot: int, segment: int, columns: Columns, _room: Room) -> bool:
+    """Whether a job fits throughout the window, the last segment of which is given."""
+    return running_jobs.fits_segment(slot, segment, columns)
+
+
+@nodes_answer(node_profile.fits_segment)
+def fits_segment(slot: int, segment: int, columns: Columns, _room: Room) -> bool:
     """Whether a job fits in a segment by itself."""
+    return running_jobs.fits_segment(slot, segment, columns)
 
 
-@by_last_type({Pool: pool.place_in_window, Nodes: node_profile.place_in_window})
-def place_in_window(slot: int, columns: Columns, room: Room) -> bool:
-    """Whether there is room for a job throughout the stretch; the room notes where."""
+@nodes_answer(node_profile.place_in_window)
+def place_in_window(_slot: int, _columns: Columns, _room: Room) -> bool:
+    """Whether the allocator finds units for a job throughout the window; nodes are left placed."""
+    return True
 
 
-@by_last_type({Pool: pool.place_at_once, Nodes: node_profile.place_at_once})
-def place_at_once(slot: int, columns: Columns, room: Room) -> bool:
-    """Whether there is room throughout the stretch, which begins now; the room notes where the job starts."""
+@nodes_answer(node_profile.place_at_once)
+def place_at_once(_slot: int, _columns: Columns, _room: Room) -> bool:
+    """Whether the allocator finds units throughout the window, which begins now; they are left placed."""
+    return True
 
 
-@by_last_type({Pool: pool.change_segments, Nodes: node_profile.change_segments})
-def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, room: Room) -> None:
+@nodes_answer(node_profile.change_segments)
+def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, _room: Room) -> None:
     """Add the units found for a job to segments, up to the last one (sign 1), or take them (-1)."""
+    running_jobs.change_segments(slot, first, last, sign, columns)
 
 
-@by_last_type({Pool: pool.is_sound, Nodes: node_profile.is_sound})
-def is_sound(segment: int, columns: Columns, room: Room) -> bool:
+@nodes_answer(node_profile.is_sound)
+def is_sound(segment: int, columns: Columns, _room: Room) -> bool:
     """Whether a segment of the profile is non-negative."""
+    return running_jobs.is_sound(segment, columns)
 
 
-@by_last_type({Pool: pool.counts_units, Nodes: node_profile.counts_units})
-def counts_units(room: Room) -> bool:
+@nodes_answer(node_profile.counts_units)
+def counts_units(_room: Room) -> bool:
     """Whether the profile counts units, and knows of no nodes."""
+    return True
 
 
-@by_last_type({Pool: pool.counts_only_units, Nodes: node_profile.counts_only_units})
-def counts_only_units(room: Room) -> bool:
-    """Whether units are all that jobs ask for, so that counting them says all."""
+@nodes_answer(node_profile.counts_only_units)
+def counts_only_units(_room: Room) -> bool:
+    """Whether jobs request nothing but units, so that counting them decides."""
+    return True
 
 
-@by_last_type({Pool: pool.asked, Nodes: node_profile.asked})
-def asked(slot: int, columns: Columns, room: Room) -> int:
+@nodes_answer(node_profile.asked)
+def asked(slot: int, columns: Columns, _room: Room) -> int:
     """Return how much a job asks for of what ``profile_free`` counts; it does not fit where there is less."""
+    return int(columns.ints[UNITS, slot])
 
 
-@by_last_type({Pool: pool.keeps_profile, Nodes: node_profile.keeps_profile})
-def keeps_profile(room: Room) -> bool:
-    """Whether the profile may be kept from pass to pass: nothing is in it but what jobs hold, or reserved."""
+@nodes_answer(node_profile.keeps_profile)
+def keeps_profile(_room: Room) -> bool:
+    """Whether the profile may be kept from pass to pass: all in it is held or reserved by jobs."""
+    return True
 
 
-@by_last_type({Pool: pool.fits_less_in_less, Nodes: node_profile.fits_less_in_less})
-def fits_less_in_less(room: Room) -> bool:
-    """Whether a job that does not fit does not fit in less either: not sure with a user's allocator."""
+@nodes_answer(node_profile.fits_less_in_less)
+def fits_less_in_less(_room: Room) -> bool:
+    """Whether a job that does not fit does not fit in less either: not sure with a user-defined allocator."""
+    return True
 
 
-# Reservations that are kept
+# Kept reservations; any units of a pool will do
 
 
-@by_last_type({Pool: pool.keep_plan, Nodes: node_profile.keep_plan})
-def keep_plan(slot: int, room: Room) -> None:
-    """Store the units found for a job as its reservation's."""
+@nodes_answer(node_profile.keep_plan)
+def keep_plan(_slot: int, _room: Room) -> None:
+    """Store the units found for a job as its reservation."""
 
 
-@by_last_type({Pool: pool.is_planned, Nodes: node_profile.is_planned})
-def is_planned(slot: int, room: Room) -> bool:
+@nodes_answer(node_profile.is_planned)
+def is_planned(_slot: int, _room: Room) -> bool:
     """Whether the units found are those that a job has reserved."""
+    return True
 
 
-@by_last_type({Pool: pool.bring_plan, Nodes: node_profile.bring_plan})
-def bring_plan(slot: int, room: Room) -> None:
-    """Find the units that a job has reserved."""
+@nodes_answer(node_profile.bring_plan)
+def bring_plan(_slot: int, _room: Room) -> None:
+    """Load the units that a job has reserved."""
 
 
-@by_last_type({Pool: pool.plan_holds, Nodes: node_profile.plan_holds})
-def plan_holds(room: Room) -> bool:
+@nodes_answer(node_profile.plan_holds)
+def plan_holds(_room: Room) -> bool:
     """Whether the units found are in use, or known to come back."""
+    return True
 
 
-@by_last_type({Pool: pool.place_reserved, Nodes: node_profile.place_reserved})
-def place_reserved(slot: int, columns: Columns, room: Room) -> None:
-    """Find the units for a job that starts as it has reserved."""
+@nodes_answer(node_profile.place_reserved)
+def place_reserved(_slot: int, _columns: Columns, _room: Room) -> None:
+    """Load the units for a job that starts as it has reserved."""
 
 
-@by_last_type({Pool: pool.is_free_now, Nodes: node_profile.is_free_now})
-def is_free_now(slot: int, columns: Columns, room: Room) -> bool:
-    """Whether nobody holds the units found for a job that starts as it has reserved."""
+@nodes_answer(node_profile.is_free_now)
+def is_free_now(slot: int, columns: Columns, _room: Room) -> bool:
+    """Whether no job holds the units found for a job that starts as it has reserved."""
+    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])
+
+
+# Starts and ends
 
 
 @in_room
@@ -323,7 +377,7 @@ def _note_start(slot: int, now: float, backfilled: bool, columns: Columns) -> No
 
 @leaf_kernel
 def _change_usage(slot: int, sign: int, now: float, columns: Columns) -> None:
-    """Have the owner of a job use more (sign 1) or fewer (-1) processors from now on."""
+    """Count the processors of a job to the usage of its owner (sign 1), or stop counting them (-1)."""
     if columns.shares.shape[1] > 0:
         account, processors = columns.ints[ACCOUNT, slot], columns.ints[PROCESSORS, slot]
         change_rate(account, sign * processors, now, columns.parameters[HALF_LIFE], columns.shares)
@@ -351,7 +405,7 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
 
 @in_room
 def _note_early(slot: int, now: float, is_kept: bool, columns: Columns, room: Room) -> bool:
-    """Take note that what a job holds comes back earlier than expected, or that nobody knew when it would.
+    """Note that the units of a job come back earlier than expected, or at an unknown time.
 
     A profile that is kept has it from now on, if it can; returns whether it has.
     """
@@ -369,7 +423,7 @@ def _note_early(slot: int, now: float, is_kept: bool, columns: Columns, room: Ro
 
 @in_room
 def release_row(slot: int, row: int, now: float, columns: Columns, room: Room) -> None:
-    """Free one node of a job that goes on without it."""
+    """Free one node of a job that continues without it."""
     columns.ints[HELD, slot] -= free_row(slot, row, now, columns, room)
     columns.rows[RELEASED, row] = 1
     columns.counts[EARLY] = 1

@@ -17,30 +17,30 @@ from mlsim.workload.workload_jobs import JobBlock
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How jobs ask this machine for room."""
+    """The mapping of jobs' requests to units of this machine."""
 
     mapping: Mapping
     """``core``: a processor is a unit of one core or more, jobs share nodes. ``node``: a processor is a whole
     node. ``packed``: a job gets as many whole nodes as its processors fill.
     """
     capacity: int
-    """Units of the whole machine, for jobs that say nothing of their own."""
+    """Units of the whole machine, for jobs whose log does not specify units."""
     cores_per_node: int
     """Cores of every node (``packed`` only)."""
     cores_per_unit: int = 1
     """Cores of a unit (``core`` only)."""
     resources: tuple[str, ...] = ("cores",)
-    """Names of what a node has; ``cores`` first."""
+    """Names of the resources of nodes; ``cores`` first."""
     defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """What a unit asks of each beside cores where its log does not say it."""
+    """Default request of a unit for each resource beside cores."""
     per_job: bool = False
-    """Whether the log says what its jobs ask for."""
+    """Whether the log has requests of its jobs."""
     largest_node: int = 1
     """Cores of the largest node."""
     shared: tuple[str, ...] = ()
-    """Names of what the machine has as a whole."""
+    """Names of the amounts of the whole machine (``platform.shared``)."""
     shared_defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """What a job asks of each, in all, where its log does not say it."""
+    """Default request of a job, in total, for each."""
 
     @classmethod
     def on(
@@ -83,7 +83,7 @@ class Requests:
 
     @property
     def exclusive(self) -> bool:
-        """Whether nodes are given whole."""
+        """Whether nodes are allocated whole."""
         return self.mapping is not Mapping.CORE
 
     @property
@@ -92,7 +92,7 @@ class Requests:
         return self.capacity * self.cores_per_node if self.mapping is Mapping.PACKED else self.capacity
 
     def units(self, processors: Ints) -> Ints:
-        """Return the units of jobs that ask for so many processors and say nothing of nodes and units."""
+        """Return the units of jobs that only request processors."""
         if self.mapping is Mapping.PACKED:
             return -(-processors // self.cores_per_node)
         return processors.copy()
@@ -115,19 +115,15 @@ class Requests:
             for name, totals in zip(jobs.asked.names, jobs.asked.totals.T, strict=True):
                 if name != MEMORY and name not in self.shared:
                     units = np.gcd(units, np.maximum(totals, 0))
-        # Who asks for more cores than so many nodes have cannot be bound to them: the count is a least one.
+        # A job with more cores than so many nodes have is not bound to them: the count is a minimum.
         bound = (nodes > 0) & (jobs.processors * self.cores_per_unit <= nodes * self.largest_node)
         return np.where(bound & (units % np.maximum(nodes, 1) == 0), nodes, units)
 
     def per_unit(self, jobs: JobBlock, units: Ints) -> Ints:
-        """Return what one unit of each job asks of each resource.
+        """Return the request of one unit of each job, shape (jobs, resources).
 
         Cores are those that the job's processors fill on a unit; with whole nodes the unit gets the others
         too.
-
-        Returns
-        -------
-        ndarray of int64, shape (jobs, resources)
         """
         own, each = _own_units(jobs), -(-jobs.processors // units)
         request = np.empty((len(jobs), len(self.resources)), np.int64)
@@ -149,12 +145,7 @@ class Requests:
         return request
 
     def shares_of(self, jobs: JobBlock) -> Ints:
-        """Return what each job asks, in all, of what the machine has as a whole.
-
-        Returns
-        -------
-        ndarray of int64, shape (jobs, shared)
-        """
+        """Return the total request of each job for the amounts of the whole machine, shape (jobs, shared)."""
         shares = np.tile(self.shared_defaults, (len(jobs), 1))
         if jobs.asked is not None:
             for place, name in enumerate(self.shared):
@@ -171,7 +162,7 @@ class Requests:
 
 
 def _own_units(jobs: JobBlock) -> Mask:
-    """Return which jobs' log says their units."""
+    """Return which jobs have units in the log."""
     return _units(jobs) > 0
 
 
@@ -195,18 +186,9 @@ _MOST_REASONS = 100
 
 
 class Misfits:
-    """Finds jobs that no set of nodes could hold, whatever else runs.
+    """Finds jobs that no set of nodes, all in use, could hold, whatever else runs.
 
-    Parameters
-    ----------
-    machine
-        The nodes, all in use.
-    requests
-        How jobs ask for room.
-    strict
-        Whether a job needs neighbouring nodes.
-    cap
-        A cap on power, under which every unit adds as much.
+    ``strict``: a job needs neighbouring nodes. ``cap``: a cap under which every unit adds the same power.
     """
 
     def __init__(
@@ -223,14 +205,10 @@ class Misfits:
         self._named: set[str] = set()
 
     def find(self, units: Ints, request: Ints, shares: Ints) -> dict[str, Mask]:
-        """Return which jobs the machine cannot hold, by reason.
+        """Return, by reason, which jobs the machine cannot hold.
 
-        Parameters
-        ----------
-        units
-            Of each job.
-        request, shares
-            What a unit of each asks for, and the job of the machine as a whole.
+        ``units`` are those of each job, ``request`` and ``shares`` as :meth:`Requests.per_unit` and
+        :meth:`Requests.shares_of` return them.
         """
         asked = np.column_stack([units, request, shares])
         distinct, of = np.unique(asked, axis=0, return_inverse=True)

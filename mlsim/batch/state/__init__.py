@@ -1,4 +1,4 @@
-"""What there is at one time, as Python sees it: the jobs, the room of the machine, who makes passes.
+"""The state at one time, as Python sees it: jobs, room of the machine, passes.
 
 It uses the passes, dispatchers and what is below these.
 """

@@ -1,4 +1,4 @@
-"""The jobs, the queue and who holds what, as columns that grow; all but the room of the machine."""
+"""The jobs, the queue and the nodes that jobs hold, as columns that grow."""
 
 from __future__ import annotations
 
@@ -58,16 +58,8 @@ _NOBODY = np.empty((N_SHARES, 0))
 def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> Ints:
     """Return the rules as the kernels read them.
 
-    Parameters
-    ----------
-    config
-        The ``batch`` section.
-    exclusive
-        Whether nodes are given whole.
-    merge
-        Whether occupancy rows of neighbouring nodes are merged.
-    nodes
-        Whether it matters which nodes a job gets; units are only counted if not.
+    ``merge`` says whether occupancy rows of neighbouring nodes are merged, ``nodes`` whether it matters which
+    nodes a job gets; else units are only counted.
     """
     rules = np.zeros(N_RULES, np.int64)
     rules[at.POLICY] = CODES[config.ordering.value]
@@ -90,29 +82,18 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
 
 
 class BatchColumns:
-    """The jobs, the queue and who holds what.
-
-    Parameters
-    ----------
-    config
-        Policy and backfilling.
-    exclusive
-        Whether nodes are given whole.
-    merge
-        Whether occupancy rows of neighbouring nodes are merged.
-    most_rows
-        Occupancy rows that one pass may write.
+    """The jobs, the queue and the nodes that jobs hold, as columns that grow.
 
     Attributes
     ----------
     table, occupancy
-        Jobs in the system, and which nodes each one holds or held.
+        Jobs in the system, and the nodes that each one holds or held.
     rules, counts
         As the kernels read and change them.
-    arrays, address
-        All of it, and where kernels find it written down, until arrays grow.
+    columns, address
+        All of it, and the address at which kernels find the pointers to it, until arrays grow.
     row_limit
-        Occupancy rows from which on there is no room for another pass.
+        Occupancy rows from which on there is no room for another pass, which writes ``most_rows`` at most.
     """
 
     def __init__(self, config: BatchConfig, exclusive: bool, merge: bool, most_rows: int) -> None:
@@ -127,11 +108,11 @@ class BatchColumns:
         self._running: dict[str, NDArray[Any]] = {}
         self._profile: dict[str, NDArray[Any]] = {}
         self._blocks: dict[str, NDArray[Any]] = {}
-        self.ensure_capacity()
+        self.grow()
 
     def running(self) -> list[int]:
         """Slots of the running jobs, in order of expected end."""
-        slots: list[int] = running_slots(self.arrays).tolist()
+        slots: list[int] = running_slots(self.columns).tolist()
         return slots
 
     def waiting(self) -> Ints:
@@ -140,7 +121,7 @@ class BatchColumns:
         return places if len(places) == self.counts[QUEUED] else places[places != GONE]
 
     def set_waiting(self, slots: list[int] | Ints) -> None:
-        """Have these jobs wait, in this order."""
+        """Set the waiting jobs, in this order."""
         self.queue[: len(slots)] = slots
         self.counts[QUEUED] = self.counts[at.PLACES] = len(slots)
         self.counts[at.FRONT] = self.counts[at.HEAD] = self.counts[at.UNSORTED] = 0
@@ -158,14 +139,8 @@ class BatchColumns:
         """Expect a running job to end at another time."""
         expect_end(slot, end, self.address)
 
-    def ensure_capacity(self, more_segments: int = 0) -> None:
-        """Make every array large enough for the next pass, and note where they are.
-
-        Parameters
-        ----------
-        more_segments
-            Segments of the profile beside those that jobs make.
-        """
+    def grow(self, more_segments: int = 0) -> None:
+        """Make every array large enough for the next pass, with so many segments beside those of jobs."""
         capacity = self.table.capacity
         if len(self.queue) < capacity:
             self.queue = _grown(self.queue, capacity)
@@ -176,7 +151,7 @@ class BatchColumns:
         self._profile = profile_arrays(self.rules, capacity, more_segments, self._profile)
         self.occupancy.reserve(int(self.counts[USED_ROWS]), self._most_rows)
         self.row_limit = self.occupancy.ints.shape[1] - self._most_rows
-        self.arrays = Columns(
+        self.columns = Columns(
             rules=self.rules,
             parameters=self._parameters,
             floats=self.table.floats,
@@ -193,18 +168,12 @@ class BatchColumns:
             started=self.started,
             ended=self.ended,
         )
-        self._packed = pack_pointers(self.arrays)
+        self._packed = pack_pointers(self.columns)
         self.address = self._packed.ctypes.data
 
 
 def block_arrays(capacity: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays of blocks of the queue that are fields of the columns; nothing is known of any yet.
-
-    Parameters
-    ----------
-    capacity
-        Jobs in the system, at most.
-    """
+    """Return the arrays of blocks of the queue for so many jobs; nothing is known of any block yet."""
     n = blocks_of(capacity)
     return {
         "block_known": np.zeros(n, np.int64),
@@ -225,21 +194,13 @@ def profile_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of the profile that are fields of :class:`mlsim.batch.columns.job_columns.Columns`.
 
-    Parameters
-    ----------
-    rules
-        The rules as the kernels read them.
-    capacity
-        Jobs in the system, at most.
-    more_segments
-        Segments of the profile beside those that jobs make.
-    old
-        The arrays so far, the content of which is kept; they are returned if they are large enough.
+    They suffice for ``capacity`` jobs in the system and ``more_segments`` beside those of jobs; the content
+    of ``old`` arrays is kept, and they are returned if they are large enough.
     """
     keeps = bool(rules[at.BACKFILL] == at.CONSERVATIVE)
     # Of two rounds of compression, and those it begins with; a power of two.
     gaps = 1 << (2 * capacity + 2).bit_length() if keeps else 1
-    # What comes after the last one, now, an overdue end, two for each waiting job, one for each running one.
+    # One after the last, now, an overdue end, two for each waiting job, one for each running one.
     segments = 3 + 2 * capacity + more_segments + (gaps if keeps else 0)
     if old and len(old["profile_times"]) >= segments:
         return dict(old)

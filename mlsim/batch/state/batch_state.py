@@ -1,9 +1,10 @@
-"""The jobs, the room and the passes at one time, and the steps that change them."""
+"""The state of the batch level at one time: jobs, machine room, passes; and the steps that change it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,6 @@ from mlsim.batch.columns.job_columns import (
     QUEUED,
     RUNNING,
     USED_ROWS,
-    Columns,
 )
 from mlsim.batch.columns.job_table import (
     BACKFILLED,
@@ -36,21 +36,58 @@ from mlsim.batch.columns.job_table import (
     START,
     STATE,
     UNITS,
-    JobTable,
 )
-from mlsim.batch.columns.occupancy import NODE, RELEASED, OccupancyLog, find_holders
+from mlsim.batch.columns.occupancy import NODE, RELEASED, find_holders
 from mlsim.batch.columns.running_jobs import running_slots
 from mlsim.batch.dispatch.passes import bring_head, queue_arrivals
 from mlsim.batch.order.queue import withdraw_one
 from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.coordination import Answer, Disturbance, Forecast, ReleaseRequest
 from mlsim.record import JobState, Solves
+from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
+
+Attempt = tuple[int, int]
+"""Number of a job, and how often it has started again: requests and answers are of one attempt."""
+
+_WITHDRAWN = int(JobState.WITHDRAWN)
+
+
+class Applications(Protocol):
+    """Starts the applications of jobs and forecasts them."""
+
+    def launch(self, slot: int, at: float) -> Forecast:
+        """Start the application of the job in this slot on the nodes it got."""
+        ...
+
+    def apply_change(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
+        """Apply a disturbance to an application and return its new forecast."""
+        ...
+
+    def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        """Request nodes of an application; return its answer and its forecast."""
+        ...
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
+        """End the application of a job."""
+        ...
+
+    def requeue(self, slot: int, at: float, /) -> float:
+        """End an attempt of a job that returns to the queue; return the PE-seconds it has computed."""
+        ...
+
+    def idle_share(self, slot: int, /) -> float:
+        """Return the share of the job's node-seconds in which its nodes had run out of work."""
+        ...
 
 
 class MachineRoom(Protocol):
-    """What jobs take units of: a pool of equal units, or nodes by resources."""
+    """The units of the machine: a pool of equal units, or nodes by resources."""
+
+    holds_back: bool
+    """Whether jobs hold parts of nodes that are out of use, which must not be allocated again."""
 
     @property
     def arrays(self) -> Any:
@@ -59,12 +96,7 @@ class MachineRoom(Protocol):
 
     @property
     def address(self) -> int:
-        """Where kernels find written down where the arrays are."""
-        ...
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether jobs hold parts of nodes that are out of use, which must not be given on."""
+        """Address at which kernels find the pointers to the arrays."""
         ...
 
     def end(self, slot: int, now: float, /) -> None:
@@ -72,7 +104,7 @@ class MachineRoom(Protocol):
         ...
 
     def release_row(self, slot: int, row: int, now: float, /) -> None:
-        """Free the nodes of an occupancy row of a job that goes on."""
+        """Free the nodes of an occupancy row of a job that continues."""
         ...
 
     def return_node(self, slot: int, node: int, now: float, /) -> int:
@@ -88,19 +120,19 @@ class MachineRoom(Protocol):
         ...
 
     def never_fit(self, slots: Ints, block: JobBlock, /) -> dict[str, NDArray[np.bool_]]:
-        """Return which of the jobs that come no set of nodes could hold, by reason."""
+        """Return, by reason, which of the jobs that will be submitted no set of nodes could hold."""
         ...
 
     def room_for(self, slot: int, now: float, /) -> int:
-        """Units of a job that could start now; maybe more than it asks for."""
+        """Return the units of a job that could start now; possibly more than it asks for."""
         ...
 
     def is_free(self, node: int) -> bool:
-        """Whether nobody holds any part of a node, and a job may have it."""
+        """Whether a node is in use and no job holds any part of it."""
         ...
 
     def lacks_shared(self, slot: int, /) -> bool:
-        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        """Whether an amount that the machine has as a whole blocks a job, whatever nodes are free."""
         ...
 
     def is_down(self, node: int) -> bool:
@@ -112,41 +144,26 @@ class MachineRoom(Protocol):
         ...
 
     def units_of_cores(self, slot: int, cores: int, /) -> int:
-        """Units that so many cores on one node are to a job."""
-        ...
-
-    def begin_timestamp(self, now: float, /) -> None:
-        """Prepare for the ends and the arrivals of a time, if something is held back."""
+        """Return the units that so many cores on one node are to a job."""
         ...
 
     def update_free(self) -> None:
-        """Take note that jobs have given something back."""
+        """Count the units that jobs have just freed."""
         ...
 
     def prepare_release(self, slot: int, row: int, /) -> None:
-        """Take note that a job is about to give the nodes of an occupancy row back."""
+        """Prepare for the release of an occupancy row."""
         ...
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node out of use; what jobs hold of it they keep, but it does not come back at their ends.
+        """Take a node out of use; jobs keep their parts of it, which are not free after their ends.
 
-        Parameters
-        ----------
-        node
-            Number of the node.
-        holders
-            Slots of the jobs that hold part of it, and the units each holds there.
+        ``holders`` has the slots of the jobs that hold part of it, and the units each holds there.
         """
         ...
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node back into use, if there is no other reason for it to be out of use.
-
-        Parameters
-        ----------
-        node, holders
-            As when it was taken down; those who have left since are not among them.
-        """
+        """Take a node back into use, if there is no other reason for it to be out of use."""
         ...
 
     def know_of(self, drains: Sequence[AnnouncedDrain], /) -> None:
@@ -154,133 +171,135 @@ class MachineRoom(Protocol):
         ...
 
     def set_power_cap(self, watts: float) -> None:
-        """Have another cap from now on; what runs goes on."""
+        """Change the cap; running jobs continue."""
         ...
 
 
 class Passes(Protocol):
-    """Who makes passes over the queue."""
+    """Makes passes over the queue."""
 
     rejected: list[tuple[int, str]]
-    """Slots, with reasons, of jobs that a dispatcher turned away; the batch system empties it."""
+    """Slots, with reasons, of jobs that a dispatcher rejected; the batch system empties it."""
 
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints, /
     ) -> int:
-        """End jobs, let others arrive, then make a pass; return how many start."""
+        """Free the units of jobs that end, queue ``arrivals[first:last]``, make a pass; return the starts.
+
+        ``released`` are the cores of each node that short jobs get first; empty: none.
+        """
         ...
 
     def admit(self, block: JobBlock) -> None:
-        """Keep what plugins may see of jobs that have come."""
+        """Keep the columns of jobs that plugins see."""
         ...
 
     def next_wake(self, now: float, /) -> float:
-        """Return when a dispatcher wants to be asked, at the earliest after now, in s; infinity: never."""
+        """Return the first time after now for which a dispatcher has asked, in s; infinity: never."""
         ...
 
     def solves(self) -> Solves:
-        """Return how the passes of a dispatcher that plans went."""
+        """Return the statistics of the passes of a planning dispatcher."""
         ...
 
 
-_WITHDRAWN = int(JobState.WITHDRAWN)
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Progress of a run: simulated seconds; jobs that ended, wait, run; free units.
 
-
-class BatchState:
-    """What there is at one time: the jobs, the room of the machine, and who makes passes.
-
-    Parameters
-    ----------
-    jobs
-        The jobs, the queue and who holds what.
-    room
-        What they take units of.
-    passes
-        Who makes passes.
-    requests
-        How jobs ask for room.
-    n_nodes
-        Nodes of the machine.
+    ``nodes`` returns a letter per node, and ``messages`` the last coordination messages; both must be called
+    before the run continues.
     """
 
+    time: float
+    done: int
+    waiting: int
+    running: int
+    free_units: int
+    nodes: Callable[[], str]
+    messages: Callable[[], list[dict[str, Any]]] = list
+
+
+class BatchState(BatchColumns):
+    """Everything that handlers read and change: jobs, queue, occupancy, machine room, passes.
+
+    Attributes
+    ----------
+    room, passes
+        The units of the machine, and the dispatcher.
+    applications
+        The applications of the running jobs.
+    arrivals, first_arrival, last_arrival
+        Slots of jobs that enter the queue in the next pass: ``arrivals[first_arrival:last_arrival]``.
+    ending
+        Slots of jobs that end at the current time and hold their units up to the pass.
+    restarts
+        How often jobs have started again, by slot.
+    returned
+        Occupancy rows of the nodes that a job had released and got back: slot -> node -> row.
+    all_submitted, to_come
+        Whether the workload is exhausted; collections of jobs that may arrive all the same.
+    """
+
+    room: MachineRoom
+    passes: Passes
+    applications: Applications
+
     def __init__(
-        self, jobs: BatchColumns, room: MachineRoom, passes: Passes, requests: Requests, n_nodes: int
+        self, config: BatchConfig, requests: Requests, n_nodes: int, merge: bool, most_rows: int
     ) -> None:
-        self._jobs = jobs
-        self.room = room
-        self._passes = passes
-        self.requests = requests
-        self.n_nodes = n_nodes
-        self.ensure_capacity()
+        super().__init__(config, requests.exclusive, merge, most_rows)
+        self.requests, self.n_nodes = requests, n_nodes
+        self.arrivals = np.empty(0, np.int64)
+        self.first_arrival = self.last_arrival = 0
+        self.ending: list[int] = []
+        self.restarts: dict[int, int] = {}
+        self.returned: dict[int, dict[int, int]] = {}
+        self.all_submitted = False
+        self.to_come: list[Sized] = []
 
-    # The jobs
+    def ensure_capacity(self) -> None:
+        """Make every array large enough for the next pass."""
+        self.room.ensure_capacity()
 
-    @property
-    def table(self) -> JobTable:
-        """The jobs in the system."""
-        return self._jobs.table
-
-    @property
-    def occupancy(self) -> OccupancyLog:
-        """Which nodes each job holds or held."""
-        return self._jobs.occupancy
-
-    @property
-    def columns(self) -> Columns:
-        """The jobs as the kernels see them, until arrays grow."""
-        return self._jobs.arrays
-
-    @property
-    def address(self) -> int:
-        """Where kernels find written down where the columns are, until arrays grow."""
-        return self._jobs.address
-
-    @property
-    def started(self) -> Ints:
-        """Slots of the jobs that the last pass started come first."""
-        return self._jobs.started
-
-    @property
-    def rejected(self) -> list[tuple[int, str]]:
-        """Slots, with reasons, of jobs that a dispatcher turned away; the batch system empties it."""
-        return self._passes.rejected
-
-    @property
-    def row_limit(self) -> int:
-        """Occupancy rows from which on there is no room for another pass."""
-        return int(self._jobs.row_limit)
+    # Jobs
 
     @property
     def n_waiting(self) -> int:
         """Jobs in the queue."""
-        return int(self._jobs.counts[QUEUED])
+        return int(self.counts[QUEUED])
 
     @property
     def n_running(self) -> int:
         """Jobs that run."""
-        return int(self._jobs.counts[RUNNING])
+        return int(self.counts[RUNNING])
 
     @property
     def n_free(self) -> int:
         """Units that no job holds."""
-        return int(self._jobs.counts[FREE])
+        return int(self.counts[FREE])
 
     @property
     def n_rows(self) -> int:
         """Occupancy rows written so far."""
-        return int(self._jobs.counts[USED_ROWS])
+        return int(self.counts[USED_ROWS])
+
+    @property
+    def jobs_to_come(self) -> bool:
+        """Whether jobs will be submitted, or become eligible at a known time."""
+        return not self.all_submitted or any(self.to_come)
 
     def head(self, now: float) -> int:
-        """Slot of the waiting job that goes first."""
+        """Return the slot of the waiting job that goes first."""
         return int(bring_head(now, self.address))
 
-    def running(self) -> list[int]:
-        """Slots of the running jobs, in order of expected end."""
-        return self._jobs.running()
-
     def number(self, slot: int) -> int:
-        """Which job is in a slot, as its place in the log."""
+        """Return the place in the log of the job in a slot."""
         return int(self.table.ints[NUMBER, slot])
+
+    def attempt(self, slot: int) -> Attempt:
+        """Return the current attempt of the job in a slot."""
+        return self.number(slot), self.restarts.get(slot, 0)
 
     def is_waiting(self, slot: int, number: int) -> bool:
         """Whether that job is in that slot and has not started."""
@@ -288,132 +307,112 @@ class BatchState:
         return self.number(slot) == number and waits
 
     def units(self, slot: int) -> int:
-        """Units that a job asks for."""
+        """Return the units that a job asks for."""
         return int(self.table.ints[UNITS, slot])
 
     def held(self, slot: int) -> int:
-        """Units that a job holds."""
+        """Return the units that a job holds."""
         return int(self.table.ints[HELD, slot])
 
     def rows_of(self, slot: int) -> range:
-        """Occupancy rows that a job got at its start."""
+        """Return the occupancy rows that a job got at its start."""
         first = int(self.table.ints[FIRST_ROW, slot])
         return range(first, first + int(self.table.ints[ROWS, slot]))
 
-    def is_held(self, row: int) -> bool:
-        """Whether the nodes of an occupancy row are still with its job."""
-        return self._jobs.is_held(row)
-
     def holders(self, node: int) -> dict[int, int]:
-        """Slots of the jobs that hold part of a node by the rows of their start, and the units of each."""
+        """Return the slots of the running jobs that hold part of a node, and the units of each there."""
         columns, running = self.columns, running_slots(self.columns)
         slots, cores = np.empty((2, len(running)), np.int64)
         n = find_holders(node, running, columns.ints, columns.rows, columns.times, slots, cores)
         found = zip(slots[:n].tolist(), cores[:n].tolist(), strict=True)
-        return {slot: self.room.units_of_cores(slot, held) for slot, held in found}
+        holders = {slot: self.room.units_of_cores(slot, held) for slot, held in found}
+        for slot, rows in self.returned.items():
+            if node in rows and self.is_held(rows[node]):
+                holders[slot] = 1
+        return holders
 
     # Room
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
-        """Return which of the jobs that come no set of nodes could hold, by reason."""
-        self._passes.admit(block)
+        """Return, by reason, which of the jobs that will be submitted no set of nodes could hold."""
+        self.passes.admit(block)
         return self.room.never_fit(slots, block)
 
-    def room_for(self, slot: int, now: float) -> int:
-        """Units of a job that fit now; maybe more than it asks for."""
-        return self.room.room_for(slot, now)
-
-    def lacks_shared(self, slot: int) -> bool:
-        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
-        return self.room.lacks_shared(slot)
-
-    def is_free(self, node: int) -> bool:
-        """Whether nobody holds any part of a node, and a job may have it."""
-        return self.room.is_free(node)
-
     def node_letters(self) -> str:
-        """Return a letter a node: ``.`` free, ``x`` out of use, ``#`` held, at least in part."""
+        """Return a letter per node: ``.`` free, ``x`` out of use, ``#`` held, at least in part."""
         room = self.room
         return "".join(
             "x" if room.is_down(node) else "." if room.is_free(node) else "#" for node in range(self.n_nodes)
         )
 
-    def may_take(self, slot: int, node: int, now: float) -> bool:
-        """Whether no announced drain of a node keeps a job off it."""
-        return self.room.may_take(slot, node, now)
-
     def will_come(self, row: int, slot: int, now: float) -> bool:
         """Whether the node of an occupancy row is held, and will be free for a waiting job after that."""
         node = int(self.occupancy.ints[NODE, row])
-        return self.is_held(row) and not self.room.is_down(node) and self.may_take(slot, node, now)
+        return self.is_held(row) and not self.room.is_down(node) and self.room.may_take(slot, node, now)
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether jobs hold parts of nodes that are out of use, which must not be given on."""
-        return self.room.holds_back
+    def take_down(self, node: int) -> None:
+        """Take a node out of use."""
+        self.change_room()
+        self.room.take_down(node, self.holders(node))
 
-    def take_down(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node out of use; see :meth:`MachineRoom.take_down`."""
-        self._jobs.change_room()
-        self.room.take_down(node, holders)
-
-    def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node back into use; see :meth:`MachineRoom.bring_up`."""
-        self._jobs.change_room()
-        self.room.bring_up(node, holders)
+    def bring_up(self, node: int) -> None:
+        """Take a node back into use, if there is no other reason for it to be out of use."""
+        self.change_room()
+        self.room.bring_up(node, self.holders(node))
 
     def know_of(self, drains: Sequence[AnnouncedDrain]) -> None:
         """Plan around these announced drains from now on."""
-        self._jobs.change_room()
+        self.change_room()
         self.room.know_of(drains)
 
     def set_power_cap(self, watts: float) -> None:
-        """Have another cap from now on; what runs goes on."""
-        self._jobs.change_room()
+        """Change the cap; running jobs continue."""
+        self.change_room()
         self.room.set_power_cap(watts)
 
-    # Passes
-
-    def advance(
-        self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
-    ) -> int:
-        """End jobs, let others arrive, then make a pass; the slots of those that start are in ``started``."""
-        if self.room.holds_back:
-            self.room.begin_timestamp(now)
-        return self._passes.advance(now, ended, arrivals, first, last, released)
+    # The queue
 
     def allow_backfill(self, allows: bool) -> None:
-        """Have the next passes backfill, or only start jobs from the queue's head."""
-        self._jobs.rules[ALLOW_BACKFILL] = allows
+        """Make the next passes backfill, or only start jobs from the queue's head."""
+        self.rules[ALLOW_BACKFILL] = allows
 
     def enter_queue(self, now: float, arrivals: Ints, first: int, last: int) -> None:
-        """Queue jobs without a pass."""
-        queue_arrivals(now, first, last, arrivals, self._jobs.address)
+        """Queue ``arrivals[first:last]`` without a pass."""
+        queue_arrivals(now, first, last, arrivals, self.address)
+
+    def enter_arrivals(self, now: float) -> None:
+        """Queue the jobs that have arrived, without a pass."""
+        self.enter_queue(now, self.arrivals, self.first_arrival, self.last_arrival)
+        self.first_arrival = self.last_arrival
+
+    def add_arrivals(self, slots: Ints) -> None:
+        """Add jobs that enter the queue in the next pass."""
+        pending = self.arrivals[self.first_arrival : self.last_arrival]
+        self.arrivals = np.concatenate([pending, slots]) if len(pending) else slots
+        self.first_arrival, self.last_arrival = 0, len(self.arrivals)
+
+    def remove_arrival(self, slot: int) -> None:
+        """Remove a job from those that enter the queue in the next pass, if it is among them."""
+        arriving = self.arrivals[self.first_arrival : self.last_arrival]
+        if slot in arriving:
+            self.arrivals = arriving[arriving != slot]
+            self.first_arrival, self.last_arrival = 0, len(self.arrivals)
 
     def empty_queue(self) -> list[int]:
         """Empty the queue of jobs that will never start; return their slots."""
-        slots: list[int] = self._jobs.waiting().tolist()
-        self._jobs.set_waiting([])
+        slots: list[int] = self.waiting().tolist()
+        self.set_waiting([])
         return slots
 
-    def reservation(self, slot: int, now: float) -> float:
-        """When a waiting job could start, by estimates; infinity if that is not known."""
-        return self.room.reservation(slot, now)
-
     def next_reservation(self, now: float) -> float:
-        """When a waiting job may start, or a dispatcher wants to be asked, at the earliest after now."""
-        places = int(self._jobs.counts[PLACES])
-        promised = float(next_reservation(now, places, self._jobs.queue, self.table.floats))
-        return min(promised, self._passes.next_wake(now))
+        """Return the first time after now that a waiting job has reserved, or a dispatcher has asked for."""
+        promised = float(next_reservation(now, int(self.counts[PLACES]), self.queue, self.table.floats))
+        return min(promised, self.passes.next_wake(now))
 
     @property
     def wakes(self) -> bool:
-        """Whether there may be passes at which nothing else happens."""
-        return bool(self._jobs.rules[ONE_ROUND]) or self._passes.next_wake(-math.inf) < math.inf
-
-    def solves(self) -> Solves:
-        """Return how the passes of a dispatcher that plans went."""
-        return self._passes.solves()
+        """Whether passes may be due at times without events."""
+        return bool(self.rules[ONE_ROUND]) or self.passes.next_wake(-math.inf) < math.inf
 
     # Steps between passes
 
@@ -430,30 +429,29 @@ class BatchState:
         self.enter_queue(now, np.array([slot], np.int64), 0, 1)
 
     def withdraw(self, slot: int) -> None:
-        """Take a waiting job out of the queue for good."""
-        withdraw_one(slot, self._jobs.address)
-
-    def expect(self, slot: int, end: float) -> None:
-        """Expect a running job to end at another time."""
-        self._jobs.expect(slot, end)
+        """Remove a waiting job from the queue for good."""
+        withdraw_one(slot, self.address)
 
     def release(self, slot: int, row: int, now: float) -> None:
-        """Take the nodes of an occupancy row from a job that goes on."""
+        """Free the nodes of an occupancy row of a job that continues."""
         self.room.prepare_release(slot, row)
         self.room.release_row(slot, row, now)
         self.room.update_free()
 
-    def end_returned(self, slot: int, row: int, now: float) -> None:
-        """Take back, at its job's end, a node that the job had given up and got back."""
-        self.release(slot, row, now)
-        self.occupancy.ints[RELEASED, row] = 0
-
     def return_node(self, slot: int, node: int, now: float) -> int:
         """Return a free node to a job that had released it; return its occupancy row."""
         row = self.room.return_node(slot, node, now)
+        self.returned.setdefault(slot, {})[node] = row
         self.ensure_capacity()
         return row
 
-    def ensure_capacity(self) -> None:
-        """Make every array large enough for the next pass."""
-        self.room.ensure_capacity()
+    def end_returned(self, slot: int, now: float) -> None:
+        """Free, at a job's end, the nodes that it had released and got back."""
+        for row in self.returned.pop(slot, {}).values():
+            if self.is_held(row):
+                self.release(slot, row, now)
+                self.occupancy.ints[RELEASED, row] = 0
+
+    def progress(self, now: float, done: int) -> Progress:
+        """Return the progress of a run in which so many jobs have ended."""
+        return Progress(now, done, self.n_waiting, self.n_running, self.n_free, self.node_letters)

@@ -37,7 +37,7 @@ _MOST_IDLE_WAKES = 1_000_000
 
 
 def expanded(config: BatchConfig) -> BatchConfig:
-    """Write out what a dispatcher of the catalogue stands for."""
+    """Return the configuration that a dispatcher of the catalogue abbreviates."""
     if config.dispatcher is not Dispatcher.PRB:
         return config
     return config.model_copy(
@@ -51,25 +51,9 @@ def expanded(config: BatchConfig) -> BatchConfig:
 
 
 class NodePasses:
-    """Makes passes on nodes by resources.
+    """Passes on nodes by resources, a :class:`mlsim.batch.state.batch_state.Passes`.
 
-    Parameters
-    ----------
-    jobs, room
-        The state.
-    machine
-        The nodes.
-    config
-        The dispatcher. Files of plugins are seen from the current directory.
-    requests
-        How jobs ask for room.
-    seed
-        Of random choices.
-
-    Attributes
-    ----------
-    rejected
-        Slots, with reasons, of jobs that a dispatcher turned away.
+    Files of plugins are relative to the current directory.
     """
 
     def __init__(
@@ -87,7 +71,10 @@ class NodePasses:
         self._wakes: list[float] = []  # a heap of the times at which the dispatcher wants to be asked
         self._idle_wakes = 0
         self._own = OwnOfJobs()
-        self._keys, self._asked = np.zeros(0), np.zeros(0, np.int64)  # of the user's policy, and whose
+        self._keys, self._asked = (
+            np.zeros(0),
+            np.zeros(0, np.int64),
+        )  # of the user-defined policy, and the jobs they are of
         self._reserving = reserving(jobs.rules)
         self._load(config, requests.exclusive, seed)
 
@@ -132,7 +119,7 @@ class NodePasses:
 
     @property
     def _places(self) -> tuple[int, int]:
-        """Where kernels find the jobs and the room written down."""
+        """Addresses of the jobs and the room, for kernels."""
         return self._jobs.address, self._room.address
 
     def _make_pass(self, now: float, released: Ints) -> int:
@@ -181,12 +168,12 @@ class NodePasses:
             self._machine,
             self._requests.exclusive,
             self._jobs.table,
-            self._jobs.arrays,
+            self._jobs.columns,
             self._room.arrays,
             self._places,
             self._own,
         )
-        answers = Answers(title, now, waiting, self._jobs.arrays, self._room.arrays, self._places)
+        answers = Answers(title, now, waiting, self._jobs.columns, self._room.arrays, self._places)
         answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
         gone = {slot for slot, _ in answers.rejected}
         left = [s for s in waiting.tolist() if np.isnan(self._jobs.table.floats[START, s]) and s not in gone]
@@ -222,7 +209,7 @@ class NodePasses:
         return Solves.none() if self._planning is None else self._planning.solves()
 
     def _remember_slots(self) -> None:
-        """Have a key for every slot."""
+        """Grow the keys to one per slot."""
         more = self._jobs.table.capacity - len(self._keys)
         if more > 0:
             self._keys = np.concatenate([self._keys, np.zeros(more)])

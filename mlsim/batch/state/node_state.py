@@ -45,35 +45,20 @@ from mlsim.workload.workload_jobs import JobBlock
 
 _MOST_NODES_IN_PAIRS = 4096
 _SEGMENTS_BESIDE = 4
-"""Segments of the profile beside those of jobs and drains: what comes after the last, now, an overdue end."""
+"""Segments of the profile beside those of jobs and drains: after the last, from now on, overdue ends."""
 _MOST_POWER = 2.0**62
 
 
 class NodesRoom:
-    """Nodes by resources; the methods are those of :class:`mlsim.batch.state.batch_state.MachineRoom`.
-
-    Parameters
-    ----------
-    jobs
-        Who holds what.
-    machine
-        The nodes.
-    config
-        The dispatcher.
-    requests
-        How jobs ask for room.
-    seed
-        Of random choices of nodes.
-    cap
-        A cap on power.
-    announced
-        Whether drains may be announced.
+    """Nodes by resources, a :class:`mlsim.batch.state.batch_state.MachineRoom`.
 
     Attributes
     ----------
     arrays, address
-        The nodes, and where kernels find them written down, until arrays grow.
+        The nodes, and the address at which kernels find the pointers to them, until arrays grow.
     """
+
+    holds_back = False  # kernels see to nodes out of use of which jobs hold parts
 
     def __init__(
         self,
@@ -116,7 +101,7 @@ class NodesRoom:
         self._drained = np.zeros(n_nodes, np.int64)
         self._drained_until = np.zeros(n_nodes)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
-        # Who names the nodes of a job can take those that add least; else the allocator chooses.
+        # Dispatchers that name nodes can choose those that add least; else the allocator chooses.
         self._names_nodes = not isinstance(config.dispatcher, Dispatcher) or config.dispatcher.solves
         if cap is not None:
             _check_cap(config)
@@ -124,7 +109,7 @@ class NodesRoom:
             self._scratch["wakes"] = np.rint(cap.of_waking * MICRO).astype(np.int64)
             self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
         jobs.counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
-        # The key may be a name of the user's own, which the codes of the catalogue do not have.
+        # User-defined allocators have no code in the catalogue.
         self._settings[ALLOCATOR] = at.CODES.get(config.allocator, at.OWN)
         self._settings[STRICT] = config.contiguity is Contiguity.STRICT
         self._settings[SEED] = seed
@@ -135,7 +120,7 @@ class NodesRoom:
         self._make_arrays()
 
     def _is_pool(self) -> bool:
-        """Whether reservations may count units: nodes are alike, and given whole or core by core."""
+        """Whether reservations may count units: nodes are alike, and allocated whole or core by core."""
         alike = bool((self._capacity == self._capacity[0]).all())
         simple = self._requests.exclusive or self._requests.plain
         own = self._settings[ALLOCATOR] == at.OWN
@@ -146,11 +131,6 @@ class NodesRoom:
         """Whether reservations count units and not nodes."""
         return bool(self._settings[POOLED])
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether jobs hold parts of nodes out of use that must not be given on; kernels see to it."""
-        return False
-
     # Jobs that end, release nodes and get them back
 
     def end(self, slot: int, now: float) -> None:
@@ -158,7 +138,7 @@ class NodesRoom:
         compiled_calls.end_job_on_nodes(slot, now, self._jobs.address, self.address)
 
     def release_row(self, slot: int, row: int, now: float) -> None:
-        """Free the nodes of an occupancy row of a job that goes on."""
+        """Free the nodes of an occupancy row of a job that continues."""
         compiled_calls.release_row_on_nodes(slot, row, now, self._jobs.address, self.address)
 
     def return_node(self, slot: int, node: int, now: float) -> int:
@@ -226,7 +206,7 @@ class NodesRoom:
         return len(self._cores) if self._requests.exclusive else int(self._cores.sum())
 
     def set_power_cap(self, watts: float) -> None:
-        """Have another cap from now on; what runs goes on."""
+        """Change the cap; running jobs continue."""
         assert self._cap is not None
         self._cap.watts = watts
 
@@ -238,7 +218,7 @@ class NodesRoom:
         return not compiled_calls.drained_from(node, ends, self.address) < np.inf
 
     def lacks_shared(self, slot: int) -> bool:
-        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        """Whether an amount of the whole machine blocks a job, whatever nodes are free."""
         return bool((self._shares[slot] > self._shared[NOW]).any())
 
     def is_down(self, node: int) -> bool:
@@ -249,17 +229,14 @@ class NodesRoom:
         """Units that so many cores on one node are to a job."""
         return 1 if self._requests.exclusive else cores // int(self._request[slot, 0])
 
-    def begin_timestamp(self, _now: float) -> None:
-        """Prepare for the ends and the arrivals of a time; kernels see to it."""
-
     def update_free(self) -> None:
-        """Take note that jobs have given something back; kernels see to it."""
+        """Count freed units; kernels do that."""
 
     def prepare_release(self, _slot: int, _row: int) -> None:
-        """Prepare for a release: what is out of use has capacity 0, and kernels do not count it."""
+        """Prepare for a release; nodes out of use have capacity 0, so that kernels do not count them."""
 
     def is_free(self, node: int) -> bool:
-        """Whether nobody holds any part of a node, it is in use, and the power cap lets a job have it."""
+        """Whether a node is in use, no job holds any part of it, and the power cap allows a job on it."""
         if self._cap is not None and self.arrays.power[node] > self._settings[POWER_LEFT]:
             return False
         return bool((self._free_of(node) == self._capacity[node]).all() and not self._down[node])
@@ -270,7 +247,7 @@ class NodesRoom:
         return free
 
     def _renew(self, node: int, free: Ints) -> None:
-        """Have so much free on a node, which may have become of another kind."""
+        """Set the free resources of a node, which may have become of another kind."""
         compiled_calls.renew_node(node, free, self._kind_of(node), self.address)
 
     def _kind_of(self, node: int) -> int:
@@ -332,7 +309,7 @@ class NodesRoom:
         self.ensure_capacity()
 
     def _renew_kinds(self) -> None:
-        """Tell nodes apart by the announced drains that they are promised to."""
+        """Distinguish nodes by the announced drains that they are promised to."""
         self._drains_of = {}
         for number, drain in enumerate(self._drains):
             for node in drain.nodes:
@@ -365,13 +342,13 @@ class NodesRoom:
 
     def ensure_capacity(self) -> None:
         """Make every array large enough for the next pass, and note where they are."""
-        self._jobs.ensure_capacity(2 * len(self._drains))  # the begin and the end of each
+        self._jobs.grow(2 * len(self._drains))  # the begin and the end of each
         capacity = self._jobs.table.capacity
         self._request = _grown(self._request, capacity)
         self._shares = _grown(self._shares, capacity)
         self._kept = _grown(self._kept, capacity)
         if self._shared.size:
-            self._shared_profile = _grown(self._shared_profile, len(self._jobs.arrays.profile_times))
+            self._shared_profile = _grown(self._shared_profile, len(self._jobs.columns.profile_times))
         if self._keeps_plans:
             self._plan = _grown(self._plan, capacity)
         self._make_arrays()
@@ -440,7 +417,7 @@ def _check_cap(config: BatchConfig) -> None:
 
 
 def _static_kinds(machine: Machine, cap: PowerCap | None) -> Ints:
-    """Give neighbours that have as much, and add as much power, the same number."""
+    """Return the kind of each node; neighbours with equal resources and power have the same."""
     differs = np.zeros(len(machine.capacity), np.bool_)
     differs[1:] = (machine.capacity[1:] != machine.capacity[:-1]).any(axis=1)
     for watts in () if cap is None else (cap.of_each, cap.of_waking):
@@ -456,7 +433,7 @@ def _apart(kinds: Ints, alone: NDArray[np.bool_]) -> Ints:
 
 
 def _demand_arrays(machine: Machine, config: BatchConfig) -> dict[str, Any]:
-    """Sort nodes by scarce types, and write down what is known of the demand; no sorts if nobody reads it."""
+    """Sort nodes by scarce types, with the known demand; no sorts unless the allocator is demand-aware."""
     n_nodes, n_resources = machine.capacity.shape
     sort, scarce = np.full(n_nodes, -1), np.zeros((0, n_resources), np.int64)
     if config.allocator == Allocator.DEMAND_AWARE:

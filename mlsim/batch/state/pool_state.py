@@ -25,25 +25,12 @@ from mlsim.workload.workload_jobs import JobBlock
 
 
 class PoolRoom:
-    """A pool of equal units; the methods are those of :class:`mlsim.batch.state.batch_state.MachineRoom`.
-
-    Parameters
-    ----------
-    jobs
-        Who holds what.
-    machine
-        The nodes.
-    requests
-        How jobs ask for room.
-    cap
-        How much power jobs may add; None: as much as they like.
+    """A pool of equal units, a :class:`mlsim.batch.state.batch_state.MachineRoom`.
 
     Attributes
     ----------
     arrays, address
-        The pool, and where kernels find it written down.
-    holds_back
-        Whether jobs hold parts of nodes that are out of use, which must not be given on.
+        The pool, and the address at which kernels find the pointers to it.
     """
 
     def __init__(
@@ -71,14 +58,14 @@ class PoolRoom:
 
     def ensure_capacity(self) -> None:
         """Make the arrays large enough for the next pass."""
-        self._jobs.ensure_capacity()
+        self._jobs.grow()
 
     def end(self, slot: int, now: float) -> None:
         """End a job: free what it still holds."""
         compiled_calls.end_job_on_pool(slot, now, self._jobs.address, self.address)
 
     def release_row(self, slot: int, row: int, now: float) -> None:
-        """Free the nodes of an occupancy row of a job that goes on."""
+        """Free the nodes of an occupancy row of a job that continues."""
         compiled_calls.release_row_on_pool(slot, row, now, self._jobs.address, self.address)
 
     def return_node(self, slot: int, node: int, now: float) -> int:
@@ -106,11 +93,11 @@ class PoolRoom:
         return int(self._jobs.counts[FREE])
 
     def is_free(self, node: int) -> bool:
-        """Whether nobody holds any part of a node and it is in use."""
+        """Whether a node is in use and no job holds any part of it."""
         return bool(self._free(node) == self._cores[node] and not self._down[node])
 
     def lacks_shared(self, _slot: int) -> bool:
-        """Whether a job waits for what the machine has as a whole; with a pool that is nothing."""
+        """Whether an amount of the whole machine blocks a job; a pool has none."""
         return False
 
     def is_down(self, node: int) -> bool:
@@ -125,8 +112,8 @@ class PoolRoom:
         """Units that so many cores on one node are to a job."""
         return 1 if self._requests.exclusive else cores
 
-    def begin_timestamp(self, now: float) -> None:
-        """Do here what a pass with ties per event does first: it must not use what is held back."""
+    def end_due(self, now: float) -> None:
+        """End jobs that end at this time, before a pass with ties per event uses what is held back."""
         rules, floats = self._jobs.rules, self._jobs.table.floats
         if not rules[PER_EVENT] or rules[ENDS_FIRST]:
             return
@@ -136,7 +123,7 @@ class PoolRoom:
                 self.update_free()
 
     def update_free(self) -> None:
-        """Keep from the next jobs what jobs have left of nodes that are out of use."""
+        """Take freed cores of nodes that are out of use away from the next jobs."""
         if len(self._held_back):
             nodes = self._held_back
             for node in nodes.tolist():
@@ -177,7 +164,7 @@ class PoolRoom:
         self._hold_back(np.flatnonzero(self._left_over))
 
     def _hold_back(self, nodes: Ints) -> None:
-        """Note of which nodes jobs hold parts that must not be given on."""
+        """Set the nodes of which jobs hold parts that must not be allocated again."""
         self._held_back, self.holds_back = nodes, len(nodes) > 0
         self._withhold()
 
@@ -186,27 +173,27 @@ class PoolRoom:
         raise NotImplementedError("a pool of units cannot plan around drains")
 
     def set_power_cap(self, watts: float) -> None:
-        """Have another cap from now on; what runs goes on."""
+        """Change the cap; running jobs continue."""
         assert self._cap is not None
         self._cap.watts = watts
         self._withhold()
 
     def _free_units(self, node: int) -> int:
-        """Units of a node in use that nobody holds."""
+        """Return the free units of a node in use."""
         if self._requests.exclusive:
             return int(self._free(node) == self._cores[node])
         return self._free(node)
 
     def _free(self, node: int) -> int:
-        """Cores of a node that nobody holds."""
+        """Return the free cores of a node."""
         return int(compiled_calls.free_cores(node, self.address))
 
     def _set_free(self, node: int, cores: int) -> None:
-        """Have so many free cores on a node; free units are not counted."""
+        """Set the free cores of a node, without counting free units."""
         compiled_calls.add_cores(node, cores - self._free(node), self.address)
 
     def _withhold(self) -> None:
-        """Count as free no more units than the power cap leaves; below 0 where jobs hold more than that."""
+        """Limit the counted free units to those that the power cap allows; below 0 if jobs hold more."""
         if self._cap is None:
             return
         in_use, exclusive = self._down == 0, self._requests.exclusive
@@ -223,18 +210,7 @@ class PoolRoom:
 
 
 class PoolPasses:
-    """Makes passes on a pool of units.
-
-    Parameters
-    ----------
-    jobs, room
-        The state.
-
-    Attributes
-    ----------
-    rejected
-        Slots, with reasons, of jobs that a dispatcher turned away: always empty.
-    """
+    """Passes on a pool of units; see :class:`mlsim.batch.state.batch_state.Passes`."""
 
     def __init__(self, jobs: BatchColumns, room: PoolRoom) -> None:
         self._jobs, self._room = jobs, room
@@ -245,6 +221,8 @@ class PoolPasses:
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """End jobs, let others arrive, then make a pass; return how many start."""
+        if self._room.holds_back:
+            self._room.end_due(now)
         n_ended = len(ended)
         for k in range(n_ended):
             self._jobs.ended[k] = ended[k]

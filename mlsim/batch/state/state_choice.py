@@ -1,10 +1,9 @@
-"""Which state a scenario needs."""
+"""The choice of the state that a scenario needs."""
 
 from __future__ import annotations
 
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.batch.state.pool_state import PoolPasses, PoolRoom
 from mlsim.platform import Machine
@@ -33,9 +32,11 @@ def state_on_pool(
     """Make a state on a pool of units; the parameters are those of :func:`state_for`."""
     # A pass writes no more rows than there are units on the machine.
     most_rows = requests.capacity + 1
-    jobs = BatchColumns(config, requests.exclusive, not nodes_one_by_one, most_rows)
-    room = PoolRoom(jobs, machine, requests, cap)
-    return BatchState(jobs, room, PoolPasses(jobs, room), requests, machine.n_nodes)
+    state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, most_rows)
+    state.room = room = PoolRoom(state, machine, requests, cap)
+    state.passes = PoolPasses(state, room)
+    state.ensure_capacity()
+    return state
 
 
 def state_on_nodes(
@@ -53,10 +54,11 @@ def state_on_nodes(
     from mlsim.batch.state.node_state import NodesRoom
 
     config = expanded(config)
-    jobs = BatchColumns(config, requests.exclusive, not nodes_one_by_one, machine.n_cores + 1)
-    room = NodesRoom(jobs, machine, config, requests, seed, cap, announced)
-    passes = NodePasses(jobs, room, machine, config, requests, seed)
-    return BatchState(jobs, room, passes, requests, machine.n_nodes)
+    state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, machine.n_cores + 1)
+    state.room = room = NodesRoom(state, machine, config, requests, seed, cap, announced)
+    state.passes = NodePasses(state, room, machine, config, requests, seed)
+    state.ensure_capacity()
+    return state
 
 
 def state_for(
@@ -68,24 +70,10 @@ def state_for(
     cap: PowerCap | None = None,
     announced: bool = False,
 ) -> BatchState:
-    """Make the simplest state that does.
+    """Make the simplest state that suffices.
 
-    Parameters
-    ----------
-    machine
-        The nodes.
-    config
-        The dispatcher.
-    requests
-        How jobs ask for room.
-    nodes_one_by_one
-        Whether nodes may be given back one by one, so that each has an occupancy row of its own.
-    seed
-        Of random choices of nodes.
-    cap
-        How much power jobs may add; None: as much as they like.
-    announced
-        Whether drains are announced: a pool cannot tell the nodes that a job may have from the others.
+    With ``nodes_one_by_one`` each node has an occupancy row of its own, as nodes may be released one by one.
+    With ``announced`` drains a pool is not enough: it cannot distinguish the nodes that a job may use.
     """
     simple = not needs_resources(config, requests) and (cap is None or cap.is_even)
     if simple and not announced:

@@ -23,7 +23,7 @@ class NodeIdle:
     remaining_iterations: int
     """Iterations in chunks that other PEs have not finished."""
     remaining_work: float
-    """What is left of those chunks, in PE-seconds at the reference speed."""
+    """The remaining work of those chunks, in PE-seconds at the reference speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ReleaseRequest:
     time: float
     """When it was sent, in seconds from the scenario's start."""
     nodes: int
-    """How many nodes are wanted; which ones is the application's choice."""
+    """Number of nodes wanted; the application chooses which."""
     for_job: int
     """Identifier of the waiting job that lacks them."""
     deadline: float
@@ -149,13 +149,7 @@ class Sent:
 
 
 class MessageLog:
-    """Records every message between applications and the batch system.
-
-    Parameters
-    ----------
-    latency
-        Seconds that every message takes.
-    """
+    """Records every message between applications and the batch system; each takes ``latency`` seconds."""
 
     def __init__(self, latency: float) -> None:
         self.latency = latency
