@@ -20,18 +20,7 @@ _PREFIX = "mlsim-table-"
 
 
 class HeldFile:
-    """A name in a directory of its own, which is removed with the object, at the latest with the process.
-
-    Parameters
-    ----------
-    name
-        What the file is called.
-
-    Attributes
-    ----------
-    path
-        Where it is; whoever made the object writes it.
-    """
+    """A file name in a temporary directory, removed with the object or at the end of the process."""
 
     def __init__(self, name: str) -> None:
         directory = tempfile.mkdtemp(prefix=_PREFIX)

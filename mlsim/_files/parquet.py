@@ -112,21 +112,10 @@ ROW_GROUP = 1 << 16
 def write_frames(
     file: Path | IO[bytes], frames: Iterable[pl.DataFrame], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write frames as one table.
+    """Write one or more frames of the same schema as one table, with texts by name in the footer.
 
-    Parameters
-    ----------
-    file
-        Where to.
-    frames
-        One or more of the same schema. Each is made when those before it are written.
-    metadata
-        Texts by name for the file's footer.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written; so do errors of `frames` pass.
+    Each frame is requested when those before it are written. Raises OSError if the file cannot be written;
+    errors of ``frames`` are raised as they are.
     """
     check_fork()
     frames, failures = iter(frames), list[BaseException]()

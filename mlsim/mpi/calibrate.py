@@ -71,19 +71,10 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
 
 
 def piece_time(comm: MPI.Intracomm, body: Callable[[], object], pieces: int = 200) -> float:
-    """Return how long a piece of a master's chunk takes with the break after it, in s.
+    """Return the time of a piece of a master's chunk and the break after it [s]; all ranks must call this.
 
-    All ranks must call this.
-
-    Parameters
-    ----------
-    comm
-        The ranks; where it is one, there are no breaks, and the result is 0.
-    body
-        What rank 0 executes in each piece.
-    pieces
-        Their number in each of five batches, of which the quickest counts: in the slower ones another process
-        may have had the core.
+    Rank 0 executes ``body`` in each piece. On one rank there are no breaks, and the result is 0. The quickest
+    of five batches of ``pieces`` counts: in the others another process may have had the core.
     """
     means = []
     for _ in range(5 if comm.size > 1 else 0):

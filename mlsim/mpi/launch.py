@@ -77,19 +77,9 @@ def _recognized(path: str) -> Launcher | None:
 
 
 def launcher_of(words: Sequence[str], ranks: int) -> Launcher:
-    """Return the launcher that the user names, or the first one found, with this number of ranks.
+    """Return the launcher that the user names, such as ``srun -N 4``, or else the first one found.
 
-    Parameters
-    ----------
-    words
-        The user's, such as ``srun -N 4``; empty to choose.
-    ranks
-        Number of ranks where the user names no launcher.
-
-    Raises
-    ------
-    InputError
-        If there is none, or mpi4py is missing.
+    ``ranks`` is their number unless the user's words set it. Raises InputError without a launcher or mpi4py.
     """
     from importlib.util import find_spec
 
@@ -129,23 +119,10 @@ def environment_to_start(launcher: Launcher) -> Iterator[dict[str, str]]:
 def launch(
     launcher: Launcher, program: Sequence[str], timeout: float | None = None, quiet: bool = False
 ) -> str:
-    """Run a Python program on all ranks.
+    """Run a Python program on all ranks; ``program`` is what follows ``python``.
 
-    Parameters
-    ----------
-    launcher
-        How.
-    program
-        What follows ``python``.
-    timeout
-        Seconds after which it is ended; None: never.
-    quiet
-        Whether to capture and return standard output; standard error is always shown.
-
-    Raises
-    ------
-    MlsimError
-        If it fails, and has said why; or if it starts no ranks.
+    ``timeout`` ends it [s; None: never]. With ``quiet`` standard output is returned; standard error is always
+    shown. Raises MlsimError if the program fails, after it has printed the reason, or starts no ranks.
     """
     command = [*launcher.words, sys.executable, "-P", *program]  # -P: no modules of the current directory
     words = " ".join(launcher.words)

@@ -61,23 +61,9 @@ _COMPUTED = ("mean", "unit_cost", "calibrate", "scan_cost")
 
 
 def check_set(keys: Mapping[str, object], read: Iterable[str], command: str, computes: bool = False) -> None:
-    """Refuse keys that are set for a real run and that it would not read.
+    """Raise InputError for a key set with ``--set`` that a real run would not read.
 
-    Parameters
-    ----------
-    keys
-        Dotted key to value, as given with ``--set``.
-    read
-        Keys and sections that the command reads.
-    command
-        What messages call it.
-    computes
-        Whether iterations compute, so that nothing scales their costs.
-
-    Raises
-    ------
-    InputError
-        If there is one.
+    ``read`` are the keys and sections that ``command`` reads; with ``computes`` nothing scales the costs.
     """
     for key in (leaf for name, value in keys.items() for leaf in _leaves(name, value)):
         if computes and key.startswith("application.costs.") and key.split(".")[2] in _COMPUTED:
@@ -137,13 +123,7 @@ def _given(section: Section, name: str, prefix: str = "") -> Iterator[str]:
 
 
 def check_scenario(scenario: Scenario) -> None:
-    """Refuse keys of a scenario that a real run cannot follow.
-
-    Raises
-    ------
-    InputError
-        If there is one; the message says what to do.
-    """
+    """Raise InputError for keys of a scenario that a real run cannot follow, with what to do."""
     application, parameters = scenario.application, scenario.application.parameters
 
     def refuse(key: str, message: str) -> None:
@@ -165,13 +145,7 @@ def check_scenario(scenario: Scenario) -> None:
 
 
 def scenario_options(scenario: Scenario) -> dict[str, Any]:
-    """Return the options of a :class:`LoopScheduler` for a scenario's loop.
-
-    Raises
-    ------
-    InputError
-        If the scenario has keys that a real run cannot follow.
-    """
+    """Return the options of a :class:`LoopScheduler` for a scenario; raises as :func:`check_scenario`."""
     application = scenario.application
     model = application.execution.model
     options = {
@@ -191,13 +165,7 @@ def scenario_options(scenario: Scenario) -> dict[str, Any]:
 
 
 def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
-    """Return the options of a scenario's loop under a model, but for technique, model, delay and nodes.
-
-    Raises
-    ------
-    InputError
-        If the scenario has keys that a real run cannot follow.
-    """
+    """Return the options of a scenario's loop under a model, without technique, model, delay and nodes."""
     check_scenario(scenario)
     application, execution = scenario.application, scenario.application.execution
     parameters = application.parameters

@@ -16,15 +16,9 @@ _FEW, _MANY = 4, 200
 
 
 def order_of(start: Floats, pe: NDArray[np.int32]) -> Ints:
-    """Return the rows in order.
+    """Return the order of rows by (start, pe).
 
-    Event loops leave rows that hardly have to move, or, where nodes run ahead of each other, long stretches
-    in order.
-
-    Parameters
-    ----------
-    start, pe
-        Of the rows as they happened.
+    Rows are nearly sorted, or consist of long sorted stretches where nodes run ahead of each other.
     """
     order = np.arange(len(start))
     if not _insert(order, start, pe, _FEW):
@@ -172,19 +166,9 @@ class Shift(NamedTuple):
 
 @kernel
 def heap_of(memory: Memory, at: Ints, read: Ints) -> Ints:
-    """Make the heap of runs that are not empty, by the next row of each.
+    """Return a heap of the runs that have unread rows, by their next row: its length, then numbers of runs.
 
-    Parameters
-    ----------
-    memory
-        Where they are.
-    at, read
-        Of each run: its place in words, and how many rows of it have been read.
-
-    Returns
-    -------
-    NDArray
-        The number of runs in it, and then these.
+    ``at`` and ``read`` are the place of each run in words and its number of rows read.
     """
     heap = np.zeros(len(at) + 1, np.int64)
     for run in range(len(at)):

@@ -46,19 +46,7 @@ class _Shift(NamedTuple):
 
 
 class LoopChunks:
-    """The chunks of one simulated loop, given in blocks.
-
-    Attributes
-    ----------
-    store
-        Where they are kept.
-    attempt
-        Of its job, from 1.
-    rows
-        How many there are.
-    block_rows
-        So many are given at a time, at most.
-    """
+    """Chunks of one simulated loop, added in blocks of at most ``block_rows``; ``attempt`` counts from 1."""
 
     def __init__(self, store: ChunkStore) -> None:
         self.store = store
@@ -69,30 +57,17 @@ class LoopChunks:
         self.block_rows = store.block_rows
 
     def begin_step(self, begin: float, steps: int, iterations: int) -> None:
-        """Begin a time step.
-
-        Parameters
-        ----------
-        begin
-            When, in s from the loop's start.
-        steps, iterations
-            Of the time steps before it.
-        """
+        """Begin a time step at ``begin`` [s from the loop's start], after so many steps and iterations."""
         self.shifts.append(_Shift(begin, steps, iterations))
 
     def take(
         self, pe: Int32s, step: Ints, first: Ints, size: Ints, requested: Floats, start: Floats, end: Floats
     ) -> None:
-        """Keep a block of the time step begun last.
+        """Store a block of the current time step.
 
-        Columns are those of :class:`~mlsim.record.record_tables.Chunks`, with times from the time step's
-        begin.
-        A PE's chunks come in the order in which it executed them, from row to row and from block to block.
-
-        Raises
-        ------
-        OutputError
-            If there is no room for them.
+        Columns are those of :class:`~mlsim.record.record_tables.Chunks`, with times from the begin of the
+        time step. Chunks of a PE are in order of execution, within a block and from block to block. Raises
+        OutputError if the disk is full.
         """
         if len(pe):
             place, after = self.store.keep(pe, step, first, size, requested, start, end)
@@ -129,14 +104,9 @@ StartedLoop = tuple[float, int, LoopChunks]
 
 
 class ChunkStore:
-    """Keeps the chunks of many loops, and gives them back by loop, in order of start.
+    """Store of the chunks of many loops, read back by loop in order of start.
 
-    Parameters
-    ----------
-    held_rows
-        So many rows are kept in memory, about.
-    block_rows
-        So many rows an event loop gives at a time.
+    About ``held_rows`` rows are kept in memory; an event loop adds at most ``block_rows`` at a time.
     """
 
     def __init__(self, held_rows: int = HELD_ROWS, block_rows: int = BLOCK_ROWS) -> None:
@@ -233,14 +203,9 @@ def _no_room(error: OSError) -> OutputError:
 
 
 class StoredChunks(Chunks):
-    """Chunks that a store keeps.
+    """Chunks in a store, ``n_rows`` of them.
 
-    A column is read whole where it is asked for; :meth:`blocks` reads some rows at a time.
-
-    Attributes
-    ----------
-    n_rows
-        How many there are.
+    Access to a column reads it whole; :meth:`blocks` reads some rows at a time.
     """
 
     __slots__ = ("_columns", "_loops", "_store", "n_rows")

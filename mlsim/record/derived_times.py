@@ -58,15 +58,7 @@ def slowdown(jobs: Jobs) -> Floats:
 
 
 def bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
-    """Return max((wait + p) / max(p, τ), 1), without unit (Zrigui 2021, Eq. 3.3).
-
-    Parameters
-    ----------
-    jobs
-        The jobs.
-    tau
-        The bound τ > 0, in seconds.
-    """
+    """Return max((wait + p) / max(p, τ), 1), without unit, for τ > 0 s (Zrigui 2021, Eq. 3.3)."""
     length = run_time(jobs)
     return np.maximum((wait_time(jobs) + length) / np.maximum(length, tau), 1.0)
 
@@ -83,18 +75,10 @@ def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
 
 
 def away_until(occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None) -> Floats:
-    """Return when each released node was back with its job, or when the job ended if it was not [s].
+    """Return the time [s] at which each released node returned to its job, or the job's end if it never did.
 
-    Parameters
-    ----------
-    occupancy, jobs, attempts
-        Of a run; rows of nodes that may be released name one node each. A job that failures made start
-        again ends once in each attempt.
-
-    Returns
-    -------
-    float64
-        One time a row, in s; the row's own end where it was not released.
+    The result has one time per row; for a row without a release it is the row's own end. Rows of nodes that
+    may be released name one node each. A job restarted after a failure ends once per attempt.
     """
     attempts = empty(Attempts) if attempts is None else attempts
     attempt = attempt_of_rows(occupancy, attempts)

@@ -20,21 +20,9 @@ _COPIED_AT_ONCE = 1 << 16
 
 
 class GrowingArray:
-    """An array of shape (rows of columns, capacity), or (capacity,), whose capacity grows.
+    """An array of shape (columns, capacity), or (capacity,) if ``columns`` is None, whose capacity grows.
 
-    Parameters
-    ----------
-    dtype
-        Of its values.
-    columns
-        How many columns share the capacity; None for a plain array of one dimension.
-    capacity
-        To begin with.
-
-    Attributes
-    ----------
-    array : ndarray
-        The values, undefined where nothing was written. Another object after :meth:`reserve` has grown it.
+    ``array`` is undefined where nothing was written, and another object after :meth:`reserve` has grown it.
     """
 
     def __init__(self, dtype: DTypeLike, columns: int | None = None, capacity: int = 1024) -> None:
@@ -48,13 +36,7 @@ class GrowingArray:
         return int(self.array.shape[-1])
 
     def reserve(self, needed: int, used: int) -> None:
-        """Ensure capacity for ``needed`` rows in all, keeping the first ``used``.
-
-        Raises
-        ------
-        OutputError
-            If there is no room for a file.
-        """
+        """Ensure capacity for ``needed`` rows, keeping the first ``used``; OutputError for a full disk."""
         if needed <= self.capacity:
             return
         shape = self._shape(max(needed, 2 * self.capacity))

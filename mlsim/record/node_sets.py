@@ -21,12 +21,7 @@ _PIECE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 
 def format_nodes(nodes: ArrayLike) -> str:
-    """Write a set of node numbers as intervals, ascending, one space between them.
-
-    Parameters
-    ----------
-    nodes
-        Node numbers >= 0, in any order; one may come twice.
+    """Return a set of node numbers, in any order, as ascending intervals with one space between them.
 
     Examples
     --------
@@ -39,12 +34,7 @@ def format_nodes(nodes: ArrayLike) -> str:
 
 
 def parse_nodes(text: str) -> Ints:
-    """Read intervals back into ascending node numbers.
-
-    Raises
-    ------
-    InputError
-        If a piece is neither a number nor two ascending numbers with a hyphen.
+    """Parse intervals into ascending node numbers; InputError if a piece is not ``N`` or ``N-M``.
 
     Examples
     --------
@@ -56,15 +46,7 @@ def parse_nodes(text: str) -> Ints:
 
 
 def job_node_sets(occupancy: Occupancy, n_jobs: int) -> list[str]:
-    """Write, for each job, the set of nodes it ever held; empty text for a job that held none.
-
-    Parameters
-    ----------
-    occupancy
-        Rows in any order; those of one job may touch, overlap or repeat.
-    n_jobs
-        Number of jobs; every row's job is below it.
-    """
+    """Return, per job, the set of nodes it ever held, as text. Rows may overlap, in any order."""
     if not len(occupancy.job):
         return [""] * n_jobs  # without loading kernels
     rows, order = _group_by_job(occupancy.job, occupancy.node, n_jobs)
@@ -182,28 +164,10 @@ class HeldCores:
 
 
 def number_cores(nodes: Nodes, jobs: Jobs, occupancy: Occupancy) -> HeldCores:
-    """Assign to every occupancy row the lowest free cores of its nodes.
+    """Assign to every occupancy row the lowest free cores of its nodes, one entry per core.
 
-    Rows are taken in their order; a core is free again for every row that starts when, or after, the
-    row that held it ended.
-
-    Parameters
-    ----------
-    nodes, jobs
-        The machine, and the jobs that the occupancy rows name.
-    occupancy
-        Rows in order of start.
-
-    Returns
-    -------
-    HeldCores
-        ``sum(count * cores)`` entries.
-
-    Raises
-    ------
-    MlsimError
-        Where the records cannot be: rows out of order, or more cores held than a node has. That is an
-        error in whatever made the records.
+    Rows are in order of start. A core is free for every row that starts when, or after, the row that held it
+    ended. Raises MlsimError for inconsistent records: rows out of order, or more cores held than a node has.
     """
     if np.any(np.diff(occupancy.start) < 0):
         raise MlsimError("internal error: occupancy rows are not in order of start")

@@ -397,25 +397,16 @@ class Selections:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of codes.
-
-    Attributes
-    ----------
-    of
-        Column of :class:`Jobs` -> code -> name; no column without names.
-    """
+    """Names of codes: ``of`` maps a column of :class:`Jobs` to code -> name; no column without names."""
 
     of: Mapping[str, Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class OwnColumns:
-    """Further columns of the jobs, with names of the user's own.
+    """User-defined columns of jobs: ``of`` maps a name to one value per job.
 
-    Attributes
-    ----------
-    of
-        Name -> a value a job: int64; or float64, NaN where there is none; or objects, texts or None.
+    Values are int64, float64 (NaN: none) or objects (text or None).
     """
 
     of: Mapping[str, NDArray[Any]]
@@ -489,12 +480,8 @@ class RankRequests:
 class Ranks:
     """The ranks of a real run, each with a row of the trace.
 
-    Attributes
-    ----------
-    numbers
-        The rank of each PE in the communicator of all.
-    requests
-        Requests for chunks; None where there is no master, or they were not recorded.
+    ``numbers`` is the rank of each PE in the communicator of all. ``requests`` is None without a master, or
+    if they were not recorded.
     """
 
     numbers: Ints

@@ -44,16 +44,9 @@ class HeldPower:
 
 
 def held_power(stays: Occupancy, nodes: Nodes, power: NodePower, steps: PowerSteps) -> HeldPower:
-    """Return the power of what jobs hold.
+    """Return the power of the cores and nodes that jobs hold.
 
-    Parameters
-    ----------
-    stays
-        Of jobs on nodes.
-    nodes, power
-        All nodes, and their power.
-    steps
-        Of jobs whose power was measured; the others take the busy power of their nodes.
+    Jobs in ``steps`` have measured power; the others draw the busy power of their nodes.
     """
     busy = _of_cores(stays, power.busy / nodes.cores)
     idle = _of_cores(stays, power.idle / nodes.cores)
@@ -157,13 +150,10 @@ def run_energy(records: Records) -> Energy | None:
 
 
 def power_over_time(records: Records) -> tuple[Floats, Floats]:
-    """Return the power of the machine over the run, as a step function.
+    """Return the power of the machine [W] over rising times [s], as a step function.
 
-    Returns
-    -------
-    times, values
-        Rising times in s, the first submission first and the last end last; W from each of them to the
-        next. Empty without power, and where no job ran.
+    It starts with the first submission and ends with the last end. Empty without power, or without a started
+    job.
     """
     power, occupancy = records.nodes.power, records.occupancy
     begin, end = run_span(records)

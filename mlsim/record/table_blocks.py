@@ -172,16 +172,10 @@ def _between(job: NDArray[np.int64], first: int, last: int) -> slice:
 
 
 def _stays_of(occupancy: Occupancy, block: Jobs, attempts: Attempts, first: int) -> Occupancy:
-    """Return the occupancy rows of some consecutive jobs, with jobs counted from the first of these.
+    """Return the stays of some consecutive jobs, with jobs counted from ``first``.
 
-    Parameters
-    ----------
-    occupancy
-        All stays, in order of start; those of a job begin between its first start and its end.
-    block, attempts
-        The jobs, which follow each other in the table, and attempts of theirs that failures ended.
-    first
-        Row of the first of them.
+    ``occupancy`` is in order of start; the stays of a job begin between its first start and its end.
+    ``attempts`` are those of these jobs.
     """
     last = first + len(block.job_id)
     begins = np.concatenate([block.start_time, attempts.start])

@@ -225,21 +225,9 @@ JOB_COLUMNS = tuple(column.name for column in columns_of("jobs"))
 
 
 def file_columns(file: str, records: Records, technique: str | None) -> dict[str, Values]:
-    """Make the columns of one file.
+    """Return the columns of one of :data:`FILES` that the run has, user-defined columns of jobs last.
 
-    Parameters
-    ----------
-    file
-        Of :data:`FILES`: ``jobs``, ``nodes``, ``occupancy`` ...
-    records
-        What happened.
-    technique
-        The run's technique; None if jobs ran no loop.
-
-    Returns
-    -------
-    dict
-        The columns of :func:`columns_of` that the run has; of jobs, last those of the user's own.
+    ``technique`` is None if jobs ran no loop.
     """
     columns = {}
     for column in columns_of(file):

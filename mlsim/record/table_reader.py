@@ -39,23 +39,9 @@ _NUMBERS = ("job_id", "user", "group", "executable", "queue", "partition", "qos"
 
 
 def check_values(path: Path, stored: Stored, series: pl.Series, places: Ints | None = None) -> None:
-    """Refuse values that no run writes into a column.
+    """Raise InputError, with row, value and allowed values, if a column holds what no run writes.
 
-    Parameters
-    ----------
-    path
-        The file.
-    stored
-        What is declared of the column.
-    series
-        What the file holds.
-    places
-        Its rows in the file, from 0; None: all of them.
-
-    Raises
-    ------
-    InputError
-        With the row, what it has and what is allowed.
+    ``places`` are the rows of the file, from 0; None: all.
     """
     column = stored.column
     floats = stored.dtype is not None and stored.dtype.kind == "f"
@@ -91,24 +77,7 @@ def _row(row: int, places: Ints | None) -> int:
 
 
 def check_rows(path: Path, wrong: Mask, said: Callable[[int], str], places: Ints | None = None) -> None:
-    """Refuse a table with rows in which values do not go together.
-
-    Parameters
-    ----------
-    path
-        The file.
-    wrong
-        Which rows.
-    said
-        Says what is in one.
-    places
-        As for :func:`check_values`.
-
-    Raises
-    ------
-    InputError
-        With the first of them.
-    """
+    """Raise InputError for the first wrong row, described by ``said``."""
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(
@@ -117,47 +86,21 @@ def check_rows(path: Path, wrong: Mask, said: Callable[[int], str], places: Ints
 
 
 def check_times(path: Path, start: Floats, end: Floats, places: Ints | None = None) -> None:
-    """Refuse rows that end before they start, or have one of both times alone.
-
-    Raises
-    ------
-    InputError
-        With the row.
-    """
+    """Raise InputError if a row ends before it starts, or has only one of both times."""
     wrong = (end < start) | (np.isnan(start) != np.isnan(end))
     check_rows(path, wrong, lambda row: f"a start at {start[row]:g} and an end at {end[row]:g} s", places)
 
 
 def check_nodes(path: Path, node: Ints, nodes: int, count: Ints | None = None) -> None:
-    """Refuse numbers of nodes that the machine does not have.
-
-    Raises
-    ------
-    InputError
-        With the row.
-    """
+    """Raise InputError if a node is not part of the machine."""
     last = node if count is None else node + np.maximum(count, 1) - 1
     check_rows(path, last >= nodes, lambda row: f"node {last[row]} of a machine of {nodes}")
 
 
 def check_loop_rows(path: Path, rows: Chunks | PEs, loops: Loops, places: Ints) -> None:
-    """Refuse PEs that a loop does not have, and chunks that are no part of it.
+    """Raise InputError for PEs that a loop does not have, and for chunks outside of its iterations.
 
-    Parameters
-    ----------
-    path
-        The file.
-    rows
-        Chunks or PEs.
-    loops
-        Those of the run; that of each row is among them.
-    places
-        As for :func:`check_values`.
-
-    Raises
-    ------
-    InputError
-        With the row.
+    ``loops`` contains the loop of every row.
     """
     order = np.argsort(loops.job, kind="stable")
     of = order[np.searchsorted(loops.job[order], rows.job)]
@@ -243,23 +186,9 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
 
 
 def read_rows_of_loops(path: Path, table: type[LoopRows], records: Records, wanted: Ints) -> LoopRows:
-    """Read the rows of the loops of some jobs, as last attempted: chunks or PEs, of which there may be many.
+    """Read the chunks or PEs of the last attempts of ``wanted`` jobs (rows of the table of jobs).
 
-    Parameters
-    ----------
-    path
-        Its file.
-    table
-        Its type.
-    records
-        The other tables of the run.
-    wanted
-        Rows of its jobs.
-
-    Raises
-    ------
-    InputError
-        As of :func:`read_tables`.
+    Raises InputError as :func:`read_tables` does.
     """
     here = _schema(path)
     columns = [stored for stored in stored_columns(table) if stored.name in here or not stored.optional]
@@ -345,17 +274,7 @@ class _Numbers:
     start_time: NDArray[np.float64]
 
     def rows(self, ids: Ints, path: Path, starts: pl.Series | None) -> Ints:
-        """Return the row of each job identifier.
-
-        Parameters
-        ----------
-        ids
-            Identifiers of jobs.
-        path
-            The file they come from, for messages.
-        starts
-            When what the rows tell of began; tells jobs of one identifier apart.
-        """
+        """Return the row of each job identifier; ``starts`` distinguishes jobs of one identifier."""
         order = np.argsort(self.job_id, kind="stable")
         known = self.job_id[order]
         place = np.searchsorted(known, ids)

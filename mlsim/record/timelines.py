@@ -18,20 +18,11 @@ Spans = tuple[Floats, Floats, Floats]
 
 
 def step_function(begin: ArrayLike, end: ArrayLike, weight: ArrayLike = 1.0) -> tuple[Floats, Floats]:
-    """Sum the weights of the intervals [begin, end) that are open, over time.
+    """Sum the weights of the intervals [begin, end) [s] that are open, over time.
 
-    Parameters
-    ----------
-    begin, end
-        Interval bounds, in seconds. Intervals of no length, or with a NaN bound, count nowhere.
-    weight
-        What an open interval adds: one number for all, or one an interval.
-
-    Returns
-    -------
-    times, values
-        Strictly increasing times, and the sum that holds from each of them to the next; the last
-        value is 0. Both are empty where there is no interval.
+    Intervals of no length, or with a NaN bound, do not count. ``weight`` is one number, or one per interval.
+    Returns strictly increasing times and the sum from each of them to the next; the last value is 0. Both are
+    empty without intervals.
     """
     begin, end = np.asarray(begin, np.float64), np.asarray(end, np.float64)
     weights = np.broadcast_to(np.asarray(weight, np.float64), begin.shape)
@@ -43,19 +34,10 @@ def step_function(begin: ArrayLike, end: ArrayLike, weight: ArrayLike = 1.0) -> 
 
 
 def step_parts(blocks: Iterable[Spans], others: Spans) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the step function of very many intervals in parts; memory follows the intervals open at one time.
+    """Yield the step function of many intervals in parts, with memory for the intervals open at one time.
 
-    Parameters
-    ----------
-    blocks
-        Intervals, in blocks: none begins before one of an earlier block. A NaN begin stands for no interval.
-    others
-        More of them, in any order.
-
-    Yields
-    ------
-    times, values
-        As of :func:`step_function`; each part goes on where the one before ended.
+    No interval of ``blocks`` begins before one of an earlier block (a NaN begin: no interval); ``others`` are
+    in any order. Each part, as of :func:`step_function`, continues the one before.
     """
     waiting, value = others, 0.0
     for block in blocks:

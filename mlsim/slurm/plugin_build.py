@@ -26,22 +26,12 @@ Say = Callable[[str], None]
 
 
 def build_plugin(target: Path | None = None, source: Path | None = None, say: Say = lambda _: None) -> Path:
-    """Build the plugin; return the file.
+    """Build ``slurmctld_rca.so`` in ``target``; return the file.
 
-    Parameters
-    ----------
-    target
-        Directory for ``slurmctld_rca.so``; default: one in the user's cache, by version and code, where a
-        plugin that is there already is taken.
-    source
-        Slurm's source tree of the installed version; default: of the distribution's source package.
-    say
-        Is told of each step that takes time.
-
-    Raises
-    ------
-    InputError
-        If Slurm, a compiler or the matching source is missing; the message says what to do.
+    By default it is in the user's cache, by version and code, and an existing one is reused. ``source`` is
+    Slurm's source tree of the installed version, by default of the distribution's source package. ``say``
+    receives each long step. Raises InputError, with what to do, if Slurm, a compiler or the matching source
+    is missing.
     """
     version = installed_version()
     compiler = shutil.which("cc") or shutil.which("gcc")

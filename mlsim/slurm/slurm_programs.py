@@ -17,13 +17,7 @@ _SECONDS = 60.0
 
 
 def find_program(name: str) -> str:
-    """Return the path of a program.
-
-    Raises
-    ------
-    InputError
-        If it is not installed.
-    """
+    """Return the path of a program; InputError if it is not installed."""
     found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PLACES)
     if found is None:
         raise InputError(f"{name}: not found; {_PACKAGES}")
@@ -55,13 +49,7 @@ def called(
     seconds: float = _SECONDS,
     text: str | None = None,
 ) -> str:
-    """Call a program; return what it printed.
-
-    Raises
-    ------
-    MlsimError
-        If it fails or takes too long; with the end of what it said.
-    """
+    """Call a program; return its output. MlsimError, with the end of it, on failure or timeout."""
     try:
         content = None if text is None else text.encode()
         done = call(command, seconds, environment=environment, directory=directory, content=content)
@@ -104,14 +92,9 @@ _COLUMNS: dict[str, tuple[str, Callable[[str], str]]] = {
 
 
 def as_sacct(shown: str, released: Mapping[str, int] = _NOTHING) -> str:
-    """Write what ``scontrol --oneliner show job`` printed in the form of ``sacct --parsable2``.
+    """Convert the output of ``scontrol --oneliner show job`` to the form of ``sacct --parsable2``.
 
-    Parameters
-    ----------
-    shown
-        What it printed.
-    released
-        CPUs that jobs gave back: the controller knows those that they kept, and these are added.
+    The controller knows the CPUs that jobs kept; ``released`` ones are added.
 
     Examples
     --------
@@ -140,13 +123,7 @@ _JOB, _NODE = re.compile(r"[0-9]+(_[0-9]+)?"), re.compile(r"[A-Za-z0-9_][A-Za-z0
 
 
 def give_back(job: str, node: str) -> str:
-    """Take a node out of a job; return what was done.
-
-    Raises
-    ------
-    InputError
-        If the node cannot be given back; with the reason.
-    """
+    """Release a node of a job; return a report. InputError, with the reason, if that is not possible."""
     if not _JOB.fullmatch(job) or not _NODE.fullmatch(node):
         raise InputError(
             f"job {job!r}, node {node!r}: not of Slurm; allowed: a job id and the name of a node"

@@ -82,18 +82,10 @@ Records={place}/log/rca.jsonl
 
 @dataclass(frozen=True)
 class Cluster:
-    """A trial cluster.
+    """A trial cluster in the directory ``place``.
 
-    Attributes
-    ----------
-    place
-        Its directory.
-    nodes
-        How many nodes it has.
-    address
-        ``HOST:PORT`` of the plugin; empty without it.
-    processes
-        Daemons that were started: number and start time of each, which tell whether it still is the same one.
+    ``address`` is ``HOST:PORT`` of the plugin, empty without it. ``processes`` has number and start time of
+    each daemon, which together identify it.
     """
 
     place: Path
@@ -103,13 +95,7 @@ class Cluster:
 
     @staticmethod
     def at(place: Path) -> Cluster:
-        """Return the cluster of a directory.
-
-        Raises
-        ------
-        InputError
-            If there is none.
-        """
+        """Return the cluster of a directory; InputError if there is none."""
         try:
             kept = read_json(place / _STATE, "trial cluster")
             processes = {int(pid): begun for pid, begun in kept["processes"].items()}
@@ -227,29 +213,25 @@ def start(
     munge: Path | None = None,
     say: Say = lambda _: None,
 ) -> Cluster:
-    """Start a cluster and wait until all its nodes are idle.
+    """Start a cluster of ``nodes`` nodes with one CPU each, and wait until all are idle.
 
     Parameters
     ----------
     place
-        Directory for configuration, state and logs; is made, and must hold no cluster that runs.
-    nodes
-        How many nodes, of one CPU each.
-    plugin
-        Whether the controller has the RCA plugin.
-    ask
-        Whether the plugin asks running applications for nodes.
+        Directory for configuration, state and logs; is created, and must hold no running cluster.
+    plugin, ask
+        Whether the controller has the RCA plugin, and whether that requests nodes of running applications.
     munge
-        Socket of a munge daemon by which the plugin knows who sends; None: by the jobs' secrets.
+        Socket of a munge daemon by which the plugin identifies senders; None: by the jobs' secrets.
     say
-        Is told of each step that takes time.
+        Receives each long step.
 
     Raises
     ------
     InputError
         If Slurm is not installed, or the directory is in use.
     MlsimError
-        If the daemons do not come up; with the end of their logs.
+        If the daemons do not start, with the end of their logs.
     """
     if not 1 <= nodes <= _MOST_NODES:
         raise InputError(f"--nodes {nodes}; allowed: 1 to {_MOST_NODES}")

@@ -19,20 +19,7 @@ _AT_ONCE = 200_000
 
 
 def convert(trace: Any, file: Path) -> None:
-    """Write a trace in another format, by the suffix of the file.
-
-    Parameters
-    ----------
-    trace
-        From :func:`mlsim.traces.opened`.
-    file
-        Where to: a name that ends in one of :data:`FORMATS`.
-
-    Raises
-    ------
-    InputError
-        If there is no such format.
-    """
+    """Write a trace in the format of the file's suffix, one of :data:`FORMATS`; InputError otherwise."""
     for suffix, (_, write) in FORMATS.items():
         if file.name.endswith(suffix):
             write(trace, file)

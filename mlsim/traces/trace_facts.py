@@ -62,15 +62,7 @@ class _Open:
 
 
 def survey(trace: Any, anchor: Path) -> Survey:
-    """Read a trace to its end and count what is in it.
-
-    Parameters
-    ----------
-    trace
-        From :func:`mlsim.traces.opened`.
-    anchor
-        Its anchor, beside which its files are.
-    """
+    """Read a trace to its end and count its content; its files are beside ``anchor``."""
     definitions = trace.definitions
     clock = definitions.clock_properties
     found = Survey(
@@ -183,13 +175,7 @@ class _Messages:
 
 
 def problems_of(trace: Any) -> Iterator[str]:
-    """Read a trace to its end, and yield what is wrong with it, each in a sentence with its place and time.
-
-    Parameters
-    ----------
-    trace
-        From :func:`mlsim.traces.opened`.
-    """
+    """Read a trace to its end; yield each problem as a sentence with place and time."""
     clock = trace.definitions.clock_properties
     rows: dict[int, _Row] = {}
     messages = _Messages()

@@ -36,17 +36,9 @@ except Exception:
 
 
 def anchor_of(path: Path) -> Path:
-    """Return the anchor of a trace.
+    """Return the anchor of a trace, given that anchor, the trace's directory or a run's.
 
-    Parameters
-    ----------
-    path
-        The anchor itself, the directory of a trace, or that of a run.
-
-    Raises
-    ------
-    InputError
-        If there is no trace, or more than one.
+    Raises InputError if there is no trace, or more than one.
     """
     if is_file(path):
         if path.suffix == ".otf2":
@@ -67,13 +59,7 @@ def anchor_of(path: Path) -> Path:
 
 
 def check_apart(anchor: Path) -> None:
-    """Read a trace to its end in a process of its own, which damage may end instead of this one.
-
-    Raises
-    ------
-    InputError
-        If that process was ended by a signal.
-    """
+    """Read a trace to its end in a separate process; InputError if a signal ends that process."""
     size = sum(file.stat().st_size for file in anchor.with_suffix("").rglob("*") if file.is_file())
     try:
         ended = call(python(_READ_ALL, str(anchor)), _LONGEST + size / _SLOWEST).code
@@ -152,10 +138,8 @@ class Trace:
 def opened(anchor: Path) -> Iterator[Trace]:
     """Open a trace for the block.
 
-    Raises
-    ------
-    InputError
-        If the package ``otf2`` is not installed, or the trace cannot be read, also amid the block.
+    Raises InputError if the package ``otf2`` is not installed, or the trace cannot be read, also within the
+    block.
     """
     try:
         import otf2

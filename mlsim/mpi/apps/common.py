@@ -26,13 +26,7 @@ from mlsim.scenario import KnownCosts, Scenario, SelectionConfig
 
 
 class Application(ABC):
-    """A loop of independent iterations with a result.
-
-    Attributes
-    ----------
-    name, n
-        Its name, and its iterations.
-    """
+    """A loop of ``n`` independent iterations with a result."""
 
     name: str
     n: int
@@ -59,14 +53,8 @@ Maker = Callable[[argparse.Namespace, Scenario | None], Application]
 def main(description: str, add: Callable[[argparse.ArgumentParser], None], make: Maker) -> NoReturn:
     """Run an application from its command line; errors end all ranks.
 
-    Parameters
-    ----------
-    description
-        For ``--help``.
-    add
-        Adds the application's own options.
-    make
-        Makes it from its options, and from a scenario if there is one.
+    ``add`` adds the application's own options; ``make`` creates it from them, and from a scenario if there is
+    one.
     """
     comm = MPI.COMM_WORLD
     without_colours()

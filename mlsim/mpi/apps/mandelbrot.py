@@ -14,17 +14,10 @@ from mlsim.scenario import Scenario
 
 
 class Mandelbrot(Application):
-    """Counts the steps of every pixel until it escapes.
+    """Number of steps of every pixel until it escapes; after ``limit`` steps it belongs to the set.
 
-    Parameters
-    ----------
-    image
-        What is computed.
-    limit
-        Steps after which a pixel counts as one of the set.
-    every_step
-        Whether all steps of points of the set are done, too: pixels then take what the profile
-        ``mandelbrot`` says they cost. Otherwise a point is left when it comes to a cycle.
+    With ``every_step`` points of the set execute all steps, so that pixels cost what the profile
+    ``mandelbrot`` says. Otherwise a point ends when its orbit is a cycle.
     """
 
     name = "mandelbrot"

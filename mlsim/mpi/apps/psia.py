@@ -18,17 +18,7 @@ from mlsim.scenario import Scenario
 
 
 class Psia(Application):
-    """Makes spin images.
-
-    Parameters
-    ----------
-    n
-        Images; image i is that of point i mod ``points``.
-    points, seed
-        Of the cloud.
-    image
-        Shape of the images.
-    """
+    """Spin images of a random cloud; image i is that of point i mod ``points``."""
 
     name = "psia"
 
@@ -97,20 +87,11 @@ def make_images(
     cosine: float,
     images: NDArray[np.int32],
 ) -> None:
-    """Fill the images of the points ``first``, ``first + 1`` … of a cloud, modulo its points.
+    """Fill the images of the points from ``first`` on, modulo the points of the cloud.
 
-    Parameters
-    ----------
-    position, normal
-        float64[3, points].
-    first
-        The first iteration.
-    width, bin_size
-        Bins along an axis, and their width in the cloud's unit.
-    cosine
-        Of the largest angle between the normals of two points of one image.
-    images
-        int32[size, width, width], filled: how many points are in each bin.
+    ``position`` and ``normal`` are float64[3, points]; ``width`` bins per axis have ``bin_size`` each, in the
+    cloud's unit; ``cosine`` is that of the largest angle between the normals of two points of one image.
+    ``images``, int32[size, width, width], receives the number of points per bin.
     """
     points = position.shape[1]
     for row in range(len(images)):

@@ -20,14 +20,9 @@ from mlsim.scenario import Scenario
 
 
 class Synthetic(Application):
-    """Passes the time that iterations cost; the result is which were executed, and how often.
+    """Iterations that sleep, or compute (``spins``), for given times; the result counts their executions.
 
-    Parameters
-    ----------
-    prefix
-        float64[N+1]: prefix sums of the costs in s.
-    spins
-        Whether to compute all the time, and not to sleep.
+    ``prefix``, float64[N+1], has the prefix sums of the costs [s].
     """
 
     name = "synthetic"

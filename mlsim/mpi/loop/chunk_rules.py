@@ -82,16 +82,14 @@ class RuleState:
     ----------
     block
         int64[RuleState.words(choice, p)], zeros at first.
-    choice
-        The technique.
-    p
-        PEs, or nodes, that take chunks.
+    choice, p
+        The technique, and its PEs or nodes.
 
     Attributes
     ----------
     step, position, end, refills
-        Places of ``numbers``: next scheduling step, next iteration, end of the queue, how often it was
-        filled (``LAST``: no refill follows).
+        Indices in ``numbers``: next scheduling step, next iteration, end of the queue, number of refills
+        (``LAST``: no refill follows).
     """
 
     step, position, end, refills = range(4)
@@ -132,18 +130,9 @@ def _sums(choice: Choice, p: int) -> tuple[int, int]:
 
 
 class RecursiveRule:
-    """Sizes chunks from what is left.
+    """Sizes chunks from the remaining iterations.
 
-    Parameters
-    ----------
-    choice
-        The technique.
-    state
-        Its state.
-    n, p
-        For error messages: iterations and PEs of the loop.
-    clock
-        Time in s, the same for all ranks that use the state, for techniques that follow chunks.
+    ``n`` and ``p`` are for error messages. All ranks that use ``state`` share ``clock`` [s].
     """
 
     now: Callable[[], float]
@@ -254,19 +243,10 @@ class RecursiveRule:
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
         """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
 
-        Parameters
-        ----------
-        kernel, memory
-            ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.rma_state`, and its
-            first argument.
-        pe
-            The PE that requests chunks.
-
-        Returns
-        -------
-        callable
-            Its arguments are a turn, what the PE's executed chunk took, and the time (s). Pass its result to
-            :meth:`check_nothing` if the size is below 1 and neither ``NOT_YET`` nor ``EMPTY``.
+        ``kernel`` is ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.rma_state`, ``memory``
+        its first argument. The function takes a turn, the measurements of the PE's executed chunk, and the
+        time [s]. Pass its result to :meth:`check_nothing` if the size is below 1 and neither ``NOT_YET`` nor
+        ``EMPTY``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
         return partial(kernel, memory, self._asker(pe))
@@ -291,18 +271,9 @@ class RecursiveRule:
 
 
 class StraightforwardRule:
-    """Sizes chunks from the step alone.
+    """Sizes chunks from the step alone, for a technique that does not need the remaining iterations.
 
-    Parameters
-    ----------
-    choice
-        A technique that does not need what remains.
-    n, p
-        Iterations, and PEs or nodes.
-    weights
-        float64[p], of sum p.
-    pe
-        The PE or node that requests chunks.
+    ``p`` counts PEs or nodes, ``pe`` is the requesting one, and ``weights``, float64[p], have the sum p.
     """
 
     size: Callable[[int], int]

@@ -26,14 +26,9 @@ _SMALLEST = 8
 
 
 class Context:
-    """Made by all ranks together, at the first loop of a communicator; see :meth:`of`.
+    """Communicators and windows that the loops of one communicator share; see :meth:`of`.
 
-    Attributes
-    ----------
-    layout
-        Communicators and nodes.
-    ranks_per_node
-        By which the ranks of a machine are divided; None: they are not, or as Slurm's nodes are.
+    ``ranks_per_node`` divides the ranks of a machine; None: not at all, or as Slurm's nodes do.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks_per_node: int | None) -> None:
@@ -173,14 +168,7 @@ COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
 
 
 class RankTimes:
-    """Times of one rank; in s.
-
-    Parameters
-    ----------
-    begin
-        When the loop began for this rank.
-    record
-        Whether to keep a row for every chunk.
+    """Times of one rank [s].
 
     Attributes
     ----------
@@ -240,13 +228,7 @@ _now = time.perf_counter
 
 
 class RequestLog:
-    """One rank's part, by its own clock: requests that it sent; or, of a master, answers and pieces.
-
-    Parameters
-    ----------
-    request_bytes, reply_bytes
-        Lengths of the messages.
-    """
+    """Requests that one rank sent, or a master's answers and pieces, by the rank's own clock."""
 
     def __init__(self, request_bytes: int, reply_bytes: int) -> None:
         self.request_bytes, self.reply_bytes = request_bytes, reply_bytes
@@ -313,14 +295,9 @@ class Requests:
 
 
 def iterations_begun(sent: Floats, answered: Floats, begun: Floats, sizes: Ints) -> Ints:
-    """Sum up the pieces that the master began between each request and its answer.
+    """Sum the pieces that the master began between each request and its answer.
 
-    Parameters
-    ----------
-    sent, answered
-        float64[n], in s.
-    begun, sizes
-        float64[m], int64[m]: when the master began pieces, rising, and their iterations.
+    ``begun``, float64[m], rises; ``sizes``, int64[m], are the iterations of the pieces.
     """
     total = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     before = total[np.searchsorted(begun, sent, "right")]

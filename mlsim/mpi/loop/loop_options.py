@@ -136,13 +136,7 @@ class LoopOptions:
     warn_after: float = WARN_AFTER
 
     def checked(self) -> LoopOptions:
-        """Return the options, checked, with every keyword in its usual spelling.
-
-        Raises
-        ------
-        InputError
-            If one cannot be used; the message names it and what is allowed.
-        """
+        """Return the options with every keyword in its usual spelling; InputError for a wrong one."""
         _whole("n", self.n, 0, _MOST_ITERATIONS)
         _whole("min_chunk", self.min_chunk, 1, _MOST_ITERATIONS)
         _whole("pieces", self.pieces, 0, _MOST_ITERATIONS)
@@ -212,13 +206,7 @@ class LoopOptions:
 
 
 def parameters_of(options: LoopOptions) -> ParametersConfig:
-    """Return the parameters of techniques as a section of a scenario.
-
-    Raises
-    ------
-    InputError
-        If a value cannot be used.
-    """
+    """Return the parameters of techniques as a section of a scenario; InputError for a wrong value."""
     try:
         return ParametersConfig(
             sigma=options.sigma,
@@ -250,13 +238,7 @@ def _weights(options: LoopOptions) -> str | tuple[float, ...] | None:
 
 
 def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
-    """Look up the technique, or the two of ``X+Y``, for ``p`` ranks.
-
-    Raises
-    ------
-    InputError
-        If it lacks an option, or the options do not fit.
-    """
+    """Look up the technique, or both of ``X+Y``, for ``p`` ranks; InputError for wrong options."""
     parameters = parameters_of(options)
     for key, message in lacking_parameters(options.technique, parameters):
         option = _KEYS.get(key, key)

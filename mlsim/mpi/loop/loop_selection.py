@@ -34,13 +34,7 @@ from mlsim.scenario import (
 
 
 def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> SelectionConfig:
-    """Return how techniques are chosen.
-
-    Raises
-    ------
-    InputError
-        If an option cannot be used; the message names it.
-    """
+    """Return the section ``application.selection``; InputError names an option that cannot be used."""
     if isinstance(given, SelectionConfig):
         return given
     from pydantic import ValidationError
@@ -56,12 +50,9 @@ def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> Selection
 def check_amid(
     config: SelectionConfig, options: LoopOptions, portfolio: Iterable[tuple[Choice, ...]]
 ) -> None:
-    """Check that techniques can be chosen amid a loop, where they are to be.
+    """Raise InputError if techniques are to be selected amid a loop where they cannot be.
 
-    Raises
-    ------
-    InputError
-        Under another model than cca: nobody else has all requests, and knows what was measured.
+    Only the master of cca receives all requests, with the measurements in them.
     """
     if not config.chooses_within:
         return
@@ -87,7 +78,7 @@ def is_auto(technique: object) -> bool:
 
 
 class Selecting:
-    """Chooses on rank 0, and is told there what became of it; on other ranks it only says what is needed.
+    """Selection of techniques on rank 0; on other ranks only ``needs_chunks`` counts.
 
     Parameters
     ----------
@@ -98,7 +89,7 @@ class Selecting:
     node_of_pe
         int64[P]: the node of each PE.
     profile
-        float64[N]: what iterations cost, in s up to a factor, if that is known.
+        float64[N]: costs of iterations, in s up to a factor, if known.
     """
 
     def __init__(
@@ -190,13 +181,7 @@ _now = time.perf_counter
 
 
 class Watch:
-    """Watches a loop from its master.
-
-    Parameters
-    ----------
-    every
-        Iterations executed between two choices of a technique.
-    """
+    """Progress of a loop at its master; a selection is due each time ``every`` iterations were executed."""
 
     def __init__(self, every: int) -> None:
         self._every = self._due = every
@@ -223,13 +208,7 @@ class Watch:
             self._running[pe] = chunk[0], chunk[1], _now()
 
     def progress(self, position: int) -> Progress:
-        """Return what is known; the next choice is due when as many iterations more are executed.
-
-        Parameters
-        ----------
-        position
-            Iterations assigned.
-        """
+        """Return the progress, with ``position`` iterations assigned, and set when the next selection is due."""
         self._due = self._count + self._every
         now = _now()
         return Progress(now - self._begin, position, _chunks(self._executed), self._running_chunks(now))

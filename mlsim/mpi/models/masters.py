@@ -37,20 +37,10 @@ _NUMBER_BYTES = 8
 
 
 class Desk:
-    """Where a master receives requests and sends replies.
+    """Receiver of requests and sender of replies of a master, rank ``me`` of ``comm``.
 
-    Parameters
-    ----------
-    comm, me
-        Whose requests, and the master's own rank there.
-    tag
-        Added to the tags, so that two desks on one communicator do not meet.
-    order
-        ``fifo`` or ``lowest-rank``.
-    words
-        Numbers in a request.
-    request_log
-        Records the requests; None: they are not recorded.
+    ``tag`` is added to the tags, so that two desks on one communicator do not meet. ``order`` is ``fifo`` or
+    ``lowest-rank``; a request has ``words`` numbers; ``request_log`` is None if requests are not recorded.
     """
 
     def __init__(
@@ -108,13 +98,7 @@ class Desk:
 
 
 class Worker:
-    """Requests chunks from a master.
-
-    Parameters
-    ----------
-    comm, master, tag
-        Where the master's desk is.
-    """
+    """Requests chunks from the desk of a master."""
 
     def __init__(self, comm: MPI.Intracomm, master: int, tag: int) -> None:
         self._comm, self._master, self._tag = comm, master, tag
@@ -147,17 +131,10 @@ class Worker:
 
 
 class MasterQueue:
-    """The loop's iterations at a master, which sizes chunks from what is left.
+    """The loop's iterations at a master, which sizes chunks from the remaining ones, for ``p`` PEs or nodes.
 
-    As LB4MPI sends first chunks unasked, PE by PE, its first sizes are kept for the PEs in this order,
-    whenever their first requests come.
-
-    Parameters
-    ----------
-    setting
-        Options.
-    choice, p, weights
-        The technique, the number of PEs or nodes, and their weights.
+    LB4MPI sends first chunks unasked, PE by PE: its first sizes are kept for the PEs in this order, whenever
+    their first requests arrive.
     """
 
     def __init__(self, setting: Setting, p: int, weights: Floats) -> None:

@@ -24,15 +24,10 @@ from mlsim.scenario.words import GlobalP
 
 @dataclass(frozen=True)
 class Amid:
-    """How techniques are chosen amid the loop, by the master.
+    """Selection of techniques amid the loop, by the master, each time ``every`` iterations were executed.
 
-    Attributes
-    ----------
-    every
-        Iterations executed between two choices.
-    choose
-        Returns the technique of the rest, from what is known of the loop and what a request was seen to take
-        [s]; called on rank 0 alone.
+    ``choose`` maps the progress and the observed time of a request [s] to the technique of the remaining
+    iterations; only rank 0 calls it.
     """
 
     every: int
@@ -130,17 +125,11 @@ class Model(ABC):
 
 
 def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
-    """Return the weights of the nodes and, of each node, the weights of its ranks scaled to their number.
+    """Return the weights of the nodes and, per node, the weights of its ranks scaled to their number.
 
-    There are as many weights of nodes as the technique between them takes for P: those behind the nodes' own,
-    where it counts the ranks, are of nobody, and 1.
-
-    Parameters
-    ----------
-    setting
-        With weights of all ranks.
-    works
-        bool[P]: ranks that execute chunks; the weight of others is 0.
+    There are as many weights of nodes as the technique between nodes uses for P: if that counts ranks, those
+    beyond the nodes belong to none, and are 1. ``works``, bool[P], marks the ranks that execute chunks; the
+    weight of others is 0.
     """
     nodes = setting.layout.nodes
     outer = np.zeros(len(setting.layout.leaders))

@@ -42,18 +42,11 @@ class _InWindow:
 
 
 class StepQueue(_InWindow):
-    """For techniques with a straightforward form: one atomic or two, no lock.
+    """Queue of a technique with a straightforward form: one or two atomics, no lock.
 
-    Where no size depends on who asks, a chunk begins where the sizes of all steps before it end, and fetching
-    the step is enough. With weights, and techniques of the user, a second atomic fetches the loop's start; a
-    rank that loses its core between the two then takes its chunk later in the loop.
-
-    Parameters
-    ----------
-    setting
-        Options and communicators.
-    choice, p, pe, weights
-        The technique, the number of PEs or nodes, the one of this rank, and the weights of all.
+    If no size depends on the requesting PE, a chunk begins where the sizes of all steps before it end, and
+    fetching the step is enough. With weights, or a user-defined technique, a second atomic fetches the loop's
+    start; a rank that loses its core between the two then receives a later chunk.
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
@@ -68,15 +61,7 @@ class StepQueue(_InWindow):
 
     # Queues take the same arguments; each reads those that it needs.
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
-        """Fetch a step, size its chunk, claim it; None if nothing is left.
-
-        Parameters
-        ----------
-        done, publish
-            Not read: the technique is not adaptive.
-        had_one
-            Whether this PE, or node, had a chunk before.
-        """
+        """Fetch a step, size its chunk, claim it; None if nothing is left."""
         step = self._fetch_add(_STEP, 1)
         if self._ordered:
             first, size = self._chunk(step)
@@ -141,14 +126,8 @@ class RelayQueue(_InWindow):
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Wait for this rank's turn, size and claim; None if nothing is left.
 
-        Parameters
-        ----------
-        done
-            Measurements of this rank's last chunk, for adaptive techniques.
-        publish
-            Called in this rank's turn, to publish the measurements of a node.
-        had_one
-            Not read: chunks are in order of the turns.
+        ``done`` are the measurements of this rank's last chunk; ``publish`` is called in its turn, for those
+        of a node. ``had_one`` is not used.
         """
         relay, take, now = self._relay, self._take, self._now
         if self._delay:
@@ -189,15 +168,7 @@ class LockedQueue(_InWindow):
 
     # Queues take the same arguments; each reads those that it needs.
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
-        """Read, size and claim under the lock; None if nothing is left.
-
-        Parameters
-        ----------
-        done, publish
-            As in :meth:`RelayQueue.claim`, under the lock.
-        had_one
-            Not read: chunks are in order of the claims.
-        """
+        """Read, size and claim under the lock, as :meth:`RelayQueue.claim`; None if nothing is left."""
         state, numbers = self._state, self._state.numbers
         if self._delay:
             delay(self._delay)

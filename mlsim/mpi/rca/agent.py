@@ -34,16 +34,8 @@ def most_connections() -> int:
 class Connection:
     """One connection.
 
-    Attributes
-    ----------
-    peer
-        Address and port of the other side, for the log.
-    address
-        Its address alone.
-    silent
-        Whether it has not yet sent a whole line.
-    dropped
-        Whether it was closed to make room, and answered already.
+    ``peer`` is address and port of the other side, ``address`` the address alone. It is ``silent`` before its
+    first whole line, ``dropped`` if it was closed to make room, and answered.
     """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -60,13 +52,7 @@ class Connection:
 
 
 class Connections:
-    """Connections in order of arrival.
-
-    Parameters
-    ----------
-    most, most_of_one
-        How many there may be, in all and of one address.
-    """
+    """Open connections in order of arrival, at most ``most`` in all and ``most_of_one`` per address."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._most, self._most_of_one = most, most_of_one
@@ -74,14 +60,10 @@ class Connections:
         self._of: Counter[str] = Counter()
 
     def add(self, connection: Connection) -> None:
-        """Add a connection; at the limit, the oldest silent one is dropped.
+        """Add a connection; at the limit, drop the oldest silent one.
 
-        It is one of the same address if that has too many, else one of the address that has most.
-
-        Raises
-        ------
-        RefusedError
-            If all are busy with a line.
+        It is one of the same address if that has too many, else one of the address with the most. Raises
+        RefusedError if none is silent.
         """
         if self._of[connection.address] >= self._most_of_one:
             self._drop_oldest(self._silent(connection.address), "of this address")
@@ -129,27 +111,25 @@ _ENDS = f"{BUSY}: the agent ends"
 
 
 class Agent:
-    """Receives messages of real runs.
+    """Receiver of messages of real runs.
 
     Parameters
     ----------
     secret
         Shared with the senders.
     records
-        File that gets one JSON object a message, appended; None: none.
+        File to which one JSON object per message is appended; None: none.
     hook
-        Command to be called with job and node for every idle node; empty: none.
+        Command to call with job and node for every idle node; empty: none.
     max_age
-        Seconds by which a message's time may differ from ours; nonces are remembered for as long.
-    hook_timeout
-        Seconds after which a hook is ended.
-    hooks_at_once
-        How many hooks run at the same time.
+        Greatest difference of a message's time to ours [s]; nonces are remembered for as long.
+    hook_timeout, hooks_at_once
+        Seconds after which a hook is ended, and how many run at the same time.
 
     Attributes
     ----------
     taken, refused
-        How many messages, and how many lines and connections that were none.
+        Numbers of accepted messages, and of refused lines and connections.
     """
 
     def __init__(
@@ -174,12 +154,9 @@ class Agent:
         self._ends = False
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Begin to listen; return the address, with the port that the system chose if it was 0.
+        """Start to listen; return the address, with the port that the system chose for port 0.
 
-        Raises
-        ------
-        InputError
-            If the address, or the file of records, cannot be used.
+        Raises InputError if the address, or the file of records, cannot be used.
         """
         if self._records is not None:
             _check_records(self._records)
@@ -203,13 +180,7 @@ class Agent:
             await self._more.wait()
 
     async def close(self, end_hooks: bool = False) -> None:
-        """Listen no more, answer the lines that have come, wait for hooks that run.
-
-        Parameters
-        ----------
-        end_hooks
-            Whether hooks are ended instead; then all is done within some seconds.
-        """
+        """Stop listening, answer received lines, and wait for hooks, or end them within seconds."""
         if self._server is not None:
             self._server.close()
         self._ends = True
@@ -329,31 +300,11 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def serve(
     agent: Agent, host: str, port: int, count: int | None, listening: Callable[[str, int], None]
 ) -> int:
-    """Run an agent in the main thread.
+    """Run an agent in the main thread until it has ``count`` messages (None: no limit) or gets a signal.
 
-    The event loop itself handles signals: an exception of a signal handler would come up in whatever
-    callback runs at that moment, and the loop logs those of callbacks and goes on.
-
-    Parameters
-    ----------
-    agent
-        Which.
-    host, port
-        Where it listens; port 0: any free one.
-    count
-        Messages to take; None: until a signal.
-    listening
-        Called with the address once it listens.
-
-    Returns
-    -------
-    int
-        Number of the signal that ended it; 0: it has taken ``count`` messages.
-
-    Raises
-    ------
-    InputError
-        If the address cannot be used.
+    The event loop itself handles signals: an exception of a signal handler would occur in whatever callback
+    runs at that moment, and the loop logs those of callbacks and continues. ``listening`` is called with the
+    address. Returns the number of the signal, else 0. Raises InputError if the address cannot be used.
     """
     with asyncio.Runner() as runner, _signals(runner.get_loop()) as signalled:
         return runner.run(_serve(agent, host, port, count, listening, signalled))

@@ -24,18 +24,7 @@ class _Window:
 
 
 class LimitedLog:
-    """Writes to a logger, of each kind no more than some lines in a stretch of time.
-
-    Parameters
-    ----------
-    logger
-        Where lines go.
-    most
-        Lines of one kind in a stretch.
-    seconds
-        Length of a stretch.
-    clock
-        Returns the time in s; for tests.
+    """Logger of at most ``most`` lines of each kind per ``seconds``; ``clock`` is for tests.
 
     Examples
     --------
@@ -94,18 +83,10 @@ _SECONDS_TO_END = 1.0
 
 
 class Hooks:
-    """Calls a command for every message; never waits for it where messages are taken.
+    """Calls of a command, with job and node appended, for every message; receiving never waits for them.
 
-    Parameters
-    ----------
-    command
-        The command and its first arguments; job and node follow. Empty: nothing is called.
-    at_once
-        How many run at the same time; the others wait for their turn.
-    timeout
-        Seconds after which one is ended.
-    log
-        Where it is told what became of them.
+    ``at_once`` run at the same time, the others queue; each is ended after ``timeout`` s. An empty command is
+    never called.
     """
 
     def __init__(self, command: Sequence[str], at_once: int, timeout: float, log: LimitedLog) -> None:

@@ -23,23 +23,21 @@ _ENDED, _LEAVES = 0, 1
 
 
 class Reporter:
-    """One rank's part: the last one of a node that ends sends ``NodeIdle``.
+    """One rank's part in reporting idle nodes: the last rank of a node that ends sends ``NodeIdle``.
 
-    Nobody waits for it: the ranks of a node count, by an atomic in memory that they share, how many have
+    No rank waits for this: the ranks of a node count, by an atomic in memory that they share, how many have
     ended, and nodes do, by one at rank 0.
 
     Parameters
     ----------
-    context
-        Of the communicator.
-    loop
-        Its name.
+    context, loop
+        Of the communicator; the loop's name.
     active
-        Whether there is somebody to report to.
+        Whether there is an agent.
     last
         Whether no loop follows on these ranks.
     yields
-        Whether the loop could go on without some of its nodes, so that the batch level may ask for them.
+        Whether the loop could continue on fewer nodes, so that the batch level may request some.
     """
 
     def __init__(self, context: Context, loop: str, active: bool, last: bool, yields: bool) -> None:

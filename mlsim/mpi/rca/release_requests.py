@@ -34,13 +34,7 @@ _CONNECT_SECONDS = 1.0
 
 
 def answer_policy() -> tuple[str, float]:
-    """Return the application's policy and its tolerance, from the environment.
-
-    Raises
-    ------
-    InputError
-        If it is none.
-    """
+    """Return the application's policy and its tolerance, from the environment; InputError for a wrong one."""
     text = os.environ.get(ANSWER, "idle-only")
     word, _, share = text.partition(":")
     try:
@@ -59,19 +53,10 @@ def answer_policy() -> tuple[str, float]:
 
 
 class Answering:
-    """Rank 0's part, during the last loop.
+    """Rank 0's answers to release requests, during the last loop.
 
-    Parameters
-    ----------
-    names
-        Of the node of every rank.
-    yields
-        Whether the loop could go on without some of its nodes.
-
-    Attributes
-    ----------
-    left
-        Share of the iterations that nobody has claimed yet, as far as rank 0 knows.
+    ``names`` has the node of every rank; ``yields`` is whether the loop could continue on fewer nodes;
+    ``left`` is the share of iterations not yet claimed, as far as rank 0 knows.
     """
 
     def __init__(self, names: list[str], yields: bool) -> None:
@@ -105,13 +90,7 @@ class Answering:
         self._socket.setblocking(False)
 
     def promised(self, counts: Ints) -> list[int]:
-        """Answer the requests that have come; return the nodes that are given up for them.
-
-        Parameters
-        ----------
-        counts
-            int64[V]: ranks of every node.
-        """
+        """Answer the received requests; return the nodes to release. ``counts``, int64[V]: ranks per node."""
         nodes: list[int] = []
         for line in self._lines():
             try:

@@ -178,13 +178,7 @@ def signed_by(secret: bytes) -> Proof:
 
 
 def signed_by_munge(body: bytes) -> tuple[str, str]:
-    """Prove by munge that the sender is the user of this process.
-
-    Raises
-    ------
-    InputError
-        If munge is not there.
-    """
+    """Prove by munge that the sender is the user of this process; InputError without munge."""
     library = _munge()
     credential, context = ctypes.c_char_p(), ctypes.c_void_p(None)
     if place := os.environ.get(MUNGE_SOCKET):
@@ -213,13 +207,7 @@ def _munge() -> Any:
 
 
 def find_proof() -> Proof:
-    """Return how this process proves who it is, as the environment says.
-
-    Raises
-    ------
-    InputError
-        If it says nothing that can be used.
-    """
+    """Return this process' proof of identity, as the environment says; InputError if that cannot be used."""
     word = os.environ.get(AUTH, "secret")
     if word == "munge":
         return signed_by_munge
@@ -229,15 +217,7 @@ def find_proof() -> Proof:
 
 
 def pack(message: Message, proof: bytes | Proof) -> bytes:
-    """Make a message's line, with its end.
-
-    Parameters
-    ----------
-    message
-        The message.
-    proof
-        A secret, or what proves otherwise.
-    """
+    """Return a message's line, with its end; ``proof`` is a secret, or another kind of proof."""
     body = _json({"type": message.kind, **asdict(message), "nonce": secrets.token_hex(16)})
     scheme, proven = (signed_by(proof) if isinstance(proof, bytes) else proof)(body)
     return b" ".join((_FORM.encode(), scheme.encode(), proven.encode(), body)) + b"\n"
@@ -246,10 +226,7 @@ def pack(message: Message, proof: bytes | Proof) -> bytes:
 def unpack(line: bytes, secret: bytes) -> tuple[Message, str]:
     """Check a line; return the message and its nonce, which is empty in requests of a batch system.
 
-    Raises
-    ------
-    RefusedError
-        If it is malformed, or its MAC is wrong; the MAC is checked before anything in the body is looked at.
+    Raises RefusedError if the line is malformed or its MAC is wrong. The MAC is checked first.
     """
     if len(line) > LONGEST:
         raise RefusedError(f"longer than {LONGEST} bytes")
@@ -308,12 +285,9 @@ def _mac(body: bytes, secret: bytes) -> str:
 
 
 def find_secret(file: Path | None = None) -> bytes:
-    """Read the shared secret: of a file, or of the file or the text in the environment.
+    """Read the shared secret from a file, or from the file or the text in the environment.
 
-    Raises
-    ------
-    InputError
-        If there is none, it is too short, or others may read its file.
+    Raises InputError if there is none, it is too short, or others may read its file.
     """
     named = os.environ.get(SECRET_FILE)
     file = file or (Path(named) if named else None)
@@ -336,17 +310,12 @@ def find_secret(file: Path | None = None) -> bytes:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Read ``HOST:PORT``.
+    """Parse ``HOST:PORT``; InputError for anything else.
 
     Examples
     --------
     >>> address_of("127.0.0.1:7410"), address_of("[::1]:7410")
     (('127.0.0.1', 7410), ('::1', 7410))
-
-    Raises
-    ------
-    InputError
-        If it is none.
     """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

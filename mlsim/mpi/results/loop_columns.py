@@ -16,16 +16,10 @@ _TABLES = {"chunks": Chunks, "loops": Loops, "pes": PEs}
 
 @dataclass(frozen=True)
 class RealLoop:
-    """A loop that was executed on real ranks.
+    """A loop executed on real ranks.
 
-    Attributes
-    ----------
-    began
-        When its first request was made, in s since 1970.
-    nodes
-        The names of its nodes, in order of their lowest ranks.
-    chunks, loops, pes
-        Its tables, of a run with this one job; times in s from its first request.
+    ``began`` is the time of its first request [s since 1970]; ``nodes`` are in order of their lowest ranks.
+    The tables are those of a run with this one job, times in s from its first request.
     """
 
     began: float
@@ -50,13 +44,7 @@ def write_loop(path: Path, records: Records, began: float) -> None:
 
 
 def read_loop(path: Path) -> RealLoop:
-    """Read what :func:`write_loop` has written.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is another one.
-    """
+    """Read a file of :func:`write_loop`; InputError for any other."""
     columns = read_npz(path, "columns of a loop")
     try:
         tables = {

@@ -94,16 +94,10 @@ class LoopReport:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What all ranks know in the end.
+    """Report of this rank, and facts of all ranks.
 
-    Attributes
-    ----------
-    report
-        Of this rank.
-    origin
-        Rank 0's reading of its clock at the loop's first request.
-    executed, busy
-        float64[P]: iterations and seconds of every rank.
+    ``origin`` is rank 0's reading of its clock at the loop's first request; ``executed`` and ``busy``,
+    float64[P], are iterations and seconds of every rank.
     """
 
     report: LoopReport

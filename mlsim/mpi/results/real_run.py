@@ -27,13 +27,7 @@ from mlsim.scenario import Scenario, from_mapping
 
 
 def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: Gathered) -> Records | None:
-    """Gather the chunks of all ranks on rank 0; all ranks must call this.
-
-    Returns
-    -------
-    Records or None
-        The run, on rank 0; None on others.
-    """
+    """Gather the chunks of all ranks on rank 0, None on others; all ranks must call this."""
     comm = layout.comm
     names = comm.gather(node_name())
     rows = gather_rows(layout, clock, rank_times, gathered)
@@ -74,14 +68,9 @@ def gather_rows(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: G
 def gather_requests(
     layout: Layout, clock: Clock, log: RequestLog | None, gathered: Gathered
 ) -> Requests | None:
-    """Gather the requests to the master of CCA on rank 0; all ranks must call this.
+    """Gather the recorded requests to the master of CCA on rank 0; all ranks must call this.
 
     The k-th answer to a rank is that to its k-th request: a rank has one request at a time.
-
-    Returns
-    -------
-    Requests or None
-        On rank 0, if anything was noted.
     """
     if log is None:
         return None
@@ -173,23 +162,8 @@ def write_run(
 ) -> None:
     """Write tables, summary, pictures and an OTF2 trace.
 
-    Parameters
-    ----------
-    directory
-        Should not exist: if it does, it is left as it is, and the results get a name beside it.
-    records
-        Of :func:`gather_records`.
-    requests
-        Of :func:`gather_requests`.
-    ranks
-        The rank of each PE, of :func:`ranks_of_pes`.
-    options, name
-        Of the loop.
-
-    Raises
-    ------
-    OutputError
-        If the directory exists, or not all can be written; the message says what was kept, and where.
+    An existing directory is left as it is: the results get a name beside it. ``ranks`` has the rank of each
+    PE. Raises OutputError if the directory exists, or not all can be written, with what was kept, and where.
     """
     from mlsim.analysis import loop_facts, summarize
     from mlsim.analysis.plots import chunk_curve, draw_chunk_sizes, draw_pes

@@ -25,19 +25,10 @@ _STOPPED = ("T", "t")
 
 
 class Alarm:
-    """Warns, once for each wait, when it has taken long.
+    """Warning, once per wait, after ``seconds``.
 
-    Only a rank of the same machine can be seen to be stopped. A rank that executes a long chunk keeps others
-    waiting as well, and that is no reason to warn.
-
-    Parameters
-    ----------
-    rank, ranks
-        This rank, and how many there are.
-    processes
-        Rank and process of those on this machine, as far as they are known.
-    seconds
-        How long a wait may take.
+    Only a rank of the same machine can be seen to be stopped. A rank that executes a long chunk delays others
+    as well, which is no reason to warn. ``processes`` has the known ranks and processes of this machine.
     """
 
     def __init__(
@@ -58,14 +49,9 @@ class Alarm:
 
 
 class Waiting:
-    """One wait; :meth:`look` is called now and then.
+    """One wait, of which :meth:`look` is called at intervals.
 
-    Parameters
-    ----------
-    alarm
-        Knows the reasons.
-    meeting
-        What all ranks have to do, where they meet; empty where others may rightly be late.
+    ``meeting`` describes what all ranks have to do if they meet; it is empty where others may be late.
     """
 
     def __init__(self, alarm: Alarm, meeting: str) -> None:
@@ -120,17 +106,11 @@ def stop_serving(service: Callable[[], object]) -> None:
 
 
 class Patience:
-    """How one rank waits.
+    """One rank's style of waiting.
 
-    Parameters
-    ----------
-    style
-        ``spin``: poll all the time. ``sleep``: poll some times, then yield the core, then sleep for up to
-        0.2 ms between two polls. ``auto``: sleep if the node has more ranks than cores, else spin.
-    ranks_on_node
-        Ranks that share the node's cores.
-    alarm
-        Says why a wait takes long; None: nothing is said.
+    ``spin`` polls all the time. ``sleep`` polls some times, then yields the core, then sleeps for up to 0.2
+    ms between two polls. ``auto`` sleeps if ``ranks_on_node`` is more than the node's cores, else it spins.
+    Without an ``alarm`` there are no warnings.
     """
 
     def __init__(self, style: WaitStyle, ranks_on_node: int, alarm: Alarm | None = None) -> None:
@@ -138,15 +118,7 @@ class Patience:
         self._alarm = alarm
 
     def until(self, ready: Callable[[], object], meeting: str = "") -> None:
-        """Poll until a function returns something true.
-
-        Parameters
-        ----------
-        ready
-            The function.
-        meeting
-            What all ranks have to do now, if they meet here: said where one does not come.
-        """
+        """Poll until ``ready`` returns something true; for ``meeting`` see :class:`Waiting`."""
         tries = 0
         waiting: Waiting | None = None
         while not ready():
@@ -228,13 +200,7 @@ def ending_all(comm: MPI.Intracomm) -> Iterator[None]:
 
 
 def wait_until_read(file: int) -> None:
-    """Wait until the other end of a pipe has read all that was written, for a second at most.
-
-    Raises
-    ------
-    OSError
-        If there is no such file.
-    """
+    """Wait up to a second until the other end of a pipe has read everything; OSError without such a file."""
     if not stat.S_ISFIFO(os.fstat(file).st_mode):
         return
     end = time.perf_counter() + _LONGEST

@@ -30,24 +30,7 @@ _SUM = MPI.SUM
 
 
 class Window:
-    """8-byte numbers held by one rank; all ranks of ``comm`` make it together.
-
-    Parameters
-    ----------
-    comm
-        Who may reach it.
-    words
-        How many numbers.
-    holder
-        Rank that holds them.
-
-    Attributes
-    ----------
-    words, holder
-        As given.
-    handle
-        MPI's own.
-    """
+    """``words`` 8-byte numbers held by rank ``holder``; all ranks of ``comm`` create it together."""
 
     def __init__(self, comm: MPI.Intracomm, words: int, holder: int = 0) -> None:
         self.handle = self._win = self._allocate(comm, words if comm.rank == holder else 0)
@@ -112,13 +95,10 @@ class Window:
 
 
 class SharedWindow(Window):
-    """A window whose numbers every rank of a node sees in its own memory as well.
+    """A window whose numbers every rank of a node also has in its own memory.
 
-    Attributes
-    ----------
-    memory
-        int64[words]; to be read and written under a lock, with :meth:`sync` after acquiring it and before
-        releasing it.
+    Access ``memory``, int64[words], only under a lock, with :meth:`sync` after acquiring it and before
+    releasing it.
     """
 
     def __init__(self, comm: MPI.Intracomm, words: int) -> None:
@@ -174,23 +154,10 @@ _OVERTAKEN = 500
 
 
 class Relay:
-    """One rank's part.
+    """One rank's part in passing a block of numbers from rank to rank.
 
-    Parameters
-    ----------
-    window
-        Whose first ``words + RELAY_WORDS`` numbers are used.
-    words
-        How many numbers there are between turn and seal.
-    patience
-        How to wait.
-
-    Attributes
-    ----------
-    block
-        int64[words + 2]: turn, the numbers, seal.
-    memory
-        What :attr:`kernel` takes: the block.
+    It uses the first ``words + RELAY_WORDS`` numbers of ``window``. ``block``, int64[words + 2], is turn, the
+    numbers, seal; ``memory`` is the first argument of :attr:`kernel`: the block.
     """
 
     kernel = staticmethod(take_travelling)
@@ -246,21 +213,10 @@ class Relay:
 
 
 class SharedRelay:
-    """One rank's part in a :class:`Relay` whose numbers all ranks see in their own memory.
+    """One rank's part in a :class:`Relay` whose numbers are in memory that all ranks share.
 
-    Parameters
-    ----------
-    window, words, patience
-        As there.
-    order
-        ``polling``: no rank draws a ticket, however long it has waited.
-
-    Attributes
-    ----------
-    block
-        int64[words + 2]: as there, but of all ranks; to be changed by the one that holds it.
-    memory
-        What :attr:`kernel` takes: the number of the next ticket, and the block.
+    With ``order`` ``polling`` no rank draws a ticket, however long it has waited. Only the rank that holds
+    ``block`` may change it; ``memory`` is the number of the next ticket, and the block.
     """
 
     kernel = staticmethod(take_shared)

@@ -30,20 +30,18 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    comm
-        The ranks.
     plan
-        ``costs``: path of an .npy file with the iteration costs in s; ``spins``: whether to compute and not
+        ``costs``: path of an .npy file with the iteration costs [s]; ``spins``: whether to compute and not
         to sleep, None: if each rank has a core; ``repetitions``: of each loop at least; ``most``: of those
         whose times differ; ``loops``: the options of each.
 
     Returns
     -------
     dict
-        ``machine``: what :func:`calibrate` measured, with ``break`` for the loops' body instead of an empty
-        one, and besides ``spins``, whether iterations compute. If so, also ``piece``, what a part of a chunk
-        takes besides them, and ``first``, what a master's first one takes besides that; else ``body``, what a
-        part takes at least, in s. ``loops``: for each the facts of every repetition.
+        ``machine``: measurements of :func:`calibrate`, with ``break`` for the loops' body instead of an empty
+        one, and ``spins``. With computing iterations also ``piece``, the time of a part of a chunk besides
+        them, and ``first``, the further time of a master's first one; else ``body``, the least time of a part
+        [s]. ``loops``: for each the facts of every repetition.
     """
     spins = _has_cores(comm) if plan["spins"] is None else bool(plan["spins"])
     application = Synthetic(np.concatenate([[0.0], np.cumsum(np.load(plan["costs"]))]), spins)

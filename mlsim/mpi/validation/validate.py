@@ -29,15 +29,7 @@ _NUMBERS = ("atomic", "break", "message", "noticed", "recursive", "straightforwa
 
 
 class Charges(NamedTuple):
-    """Costs of handing out a chunk [s].
-
-    Attributes
-    ----------
-    latency
-        Of a message, one way.
-    chunk_calculation, atomic_service
-        As the scenario's keys.
-    """
+    """Costs of assigning a chunk [s]: one-way latency of a message, and two keys of scenarios."""
 
     latency: float
     chunk_calculation: float
@@ -61,12 +53,9 @@ def charges_of(machine: Mapping[str, Any], model: str, ordered: bool) -> Charges
 
 
 def keys_of(machine: Mapping[str, Any], technique: str, model: str, mean: float) -> dict[str, object]:
-    """Return the keys of a scenario by which a loop is charged; ``mean`` is what an iteration costs [s].
+    """Return the scenario keys that charge a loop of a mean iteration cost [s].
 
-    Raises
-    ------
-    InputError
-        If real runs do not have the technique, or the model.
+    Raises InputError if real runs do not have the technique, or the model.
     """
     options = LoopOptions(n=1, technique=technique, model=model).checked()
     charges = charges_of(machine, options.model, is_ordered(chosen(options, 2)[0]))
@@ -84,13 +73,7 @@ def keys_of(machine: Mapping[str, Any], technique: str, model: str, mean: float)
 
 
 def read_machine(path: Path) -> dict[str, Any]:
-    """Read what ``mlsim mpi calibrate --json`` has printed.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or is another one.
-    """
+    """Read the output of ``mlsim mpi calibrate --json``; InputError for any other file."""
     machine = read_json(path, "calibration")
     if not isinstance(machine, dict):
         raise InputError(f"{path}: not what mlsim mpi calibrate --json prints")
@@ -115,15 +98,8 @@ def mean_of_middle(values: Sequence[float]) -> float:
 
 
 def unsureness(values: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of the mean of all values, as a share of it.
+    """Return half the width of the 95 % interval of the mean, relative to it; infinite below four values.
 
-    Parameters
-    ----------
-    values
-        Independent, more than 0. Of fewer than four it is infinite.
-
-    Notes
-    -----
     The middle half alone does not tell how sure its own mean is: of times with two modes, most of a few
     repetitions may be of one, and all of their middle half.
     """

@@ -61,25 +61,11 @@ TOLERANCE = 1000
 def write_rows(
     api: Api, archive: int, attributes: int, clock: Ints, content: Content, events: Ints, low: int, high: int
 ) -> tuple[int, int]:
-    """Write some locations of cores or nodes; stop at the first failure.
+    """Write the locations of rows ``low`` to ``high - 1``; stop at the first failure.
 
-    Parameters
-    ----------
-    api, archive, attributes
-        The library's functions, and the handles of the archive and of an attribute list.
-    clock
-        See :func:`mlsim.record.otf2.row_events.stamp`.
-    content
-        What to write.
-    events
-        Receives the number of events of each location.
-    low, high
-        The first row to write, and the one after the last.
-
-    Returns
-    -------
-    failed, misplaced
-        Not 0 if the library failed; a chunk that lies outside of its job, or -1.
+    ``api`` holds functions of the library; ``archive`` and ``attributes`` are handles; for ``clock`` see
+    :func:`mlsim.record.otf2.row_events.stamp`. ``events`` receives the number of events per location. Returns
+    a failure of the library (0: none), and a chunk outside of its job (-1: none).
     """
     known = shared(content)
     for row in range(low, high):

@@ -63,15 +63,10 @@ def address(of: Any) -> int:
 
 @contextmanager
 def failures(directory: Path) -> Iterator[None]:
-    """Turn what the library reports as failed, inside the block, into an error.
+    """Raise OutputError, with ``directory``, for the first failure that the library reports within the block.
 
-    The library tells of some failed writes only through its error callback, not in the status of the
-    call that made them; so the callback is what counts, and it also keeps the library from printing.
-
-    Raises
-    ------
-    OutputError
-        On leaving the block, if anything failed; it names ``directory`` and the first failure.
+    The library reports some failed writes only to its error callback, not in the status of the call. The
+    callback also keeps the library from printing.
     """
     codes: list[int] = []
     cause: Exception | None = None

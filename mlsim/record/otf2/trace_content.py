@@ -254,14 +254,10 @@ def _put_asked(stay: Ints, place: Ints, requested: Floats, rows: Ints) -> None:
 
 
 def row_ranges(row_first: Ints, chunks: ChunkColumns) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows of the trace that have a bounded number of chunks, or are one row.
+    """Yield ranges of rows of the trace with a bounded number of chunks, or of one row.
 
-    Parameters
-    ----------
-    row_first
-        The intervals of row r are ``row_first[r]`` to ``row_first[r + 1] - 1``.
-    chunks
-        Of all intervals.
+    Row r has the intervals ``row_first[r]`` to ``row_first[r + 1] - 1``; ``chunks`` is their number of
+    chunks.
     """
     rows = len(row_first) - 1
     if not len(chunks.rows):

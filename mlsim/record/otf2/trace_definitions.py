@@ -76,13 +76,9 @@ _OF_MERGED = (
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of the trace's parts.
+    """Names of the scenario, of the technique of its loops, and of the workload in a trace.
 
-    Attributes
-    ----------
-    scenario, technique, workload
-        Name of the scenario, of the technique of its loops, and of the workload, which stands as the
-        source file of the jobs' regions.
+    The workload appears as the source file of the jobs' regions.
     """
 
     scenario: str

@@ -22,19 +22,9 @@ from mlsim.record.table_blocks import n_rows
 
 @kernel
 def group(keys: Ints, groups: int) -> tuple[Ints, Ints]:
-    """Group rows by key, keeping their order inside a group.
+    """Group rows by key, 0 to ``groups - 1``, keeping their order.
 
-    Parameters
-    ----------
-    keys
-        The group of each row, from 0 to ``groups - 1``.
-    groups
-        How many groups there are.
-
-    Returns
-    -------
-    first, order
-        The rows of group k are ``order[first[k]:first[k + 1]]``.
+    Group k is ``order[first[k]:first[k + 1]]``.
     """
     first = np.zeros(groups + 1, np.int64)
     for key in keys:
@@ -61,13 +51,7 @@ Readers built on the library open the files of events of all rows at once, and m
 
 
 def nanoseconds(seconds: Floats) -> Ints:
-    """Convert times to the ticks of the trace's clock, rounding to the nearest.
-
-    Raises
-    ------
-    OutputError
-        If a time is later than :data:`LATEST`.
-    """
+    """Convert times [s] to ticks of the trace's clock, rounded; OutputError after :data:`LATEST`."""
     latest = float(np.max(seconds, initial=0.0))
     if latest > LATEST:
         raise OutputError(
@@ -167,14 +151,7 @@ def without_rows(layout: Layout, shown: NDArray[np.bool_]) -> Layout:
 def merge_rows(layout: Layout, shown: NDArray[np.bool_], most: int) -> Layout:
     """Show each node in one row, or neighbours of a group together, so that there are at most ``most`` rows.
 
-    Parameters
-    ----------
-    layout
-        With all rows.
-    shown
-        Rows without which their nodes are left out.
-    most
-        Bound on the rows.
+    Nodes without a ``shown`` row are left out.
     """
     nodes = np.unique(layout.row_node[shown]).tolist()
     kinds = [list(members) for _, members in groupby(nodes, layout.processes.group.__getitem__)]
@@ -260,20 +237,7 @@ class PePlaces:
     def find(
         self, jobs: Jobs, job: Ints, attempt: NDArray[np.int32] | None, pe: NDArray[np.int32], time: Floats
     ) -> Ints:
-        """Get the interval in which a PE is at a time, or was last before.
-
-        Parameters
-        ----------
-        jobs
-            The jobs.
-        job, attempt, pe, time
-            What to look for, row by row; ``attempt`` as of chunks.
-
-        Raises
-        ------
-        MlsimError
-            Where a job has no such PE.
-        """
+        """Find each PE's interval at a time, or the last one before; MlsimError if a job has no such PE."""
         found, number = np.empty(len(job), np.int64), self.numbers(job, attempt)
         wrong = _locate(self.first, self.last_stay, self.earlier, self.start, number, pe, time, found)
         if wrong >= 0:
@@ -332,15 +296,11 @@ def _pes_per_entry(occupancy: Occupancy, layout: Layout, pes_per_node: int | Non
 def _link_stays(
     job_first: Ints, by_job: Ints, row: NDArray[np.int32], node: NDArray[np.int32], nodes: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Tie the held entries in which the same PEs are.
+    """Link the held entries of the same PEs.
 
-    Returns
-    -------
-    home, earlier
-        For each entry the first one of its PEs, and the one before it; -1 where there is none, which for
-        ``home`` is on cores beyond those of the job's first row of the node.
-    latest
-        For each entry that is a first one, the last one of its PEs.
+    Returns, per entry, the first one of its PEs and the one before it, -1 for none; for ``home`` that is an
+    entry on cores beyond those of the job's first row of the node. The third array has, per first entry, the
+    last one of its PEs.
     """
     home, earlier = np.full(len(row), -1), np.full(len(row), -1)
     latest = np.arange(len(row))

@@ -74,17 +74,11 @@ def _last_nodes(held: Occupancy, jobs: int) -> Ints:
 
 
 def deliver(records: Records, layout: Layout) -> MessageEvents:
-    """Put both sides of every message in order of the row they are on, then of time.
+    """Order both sides of every message by their row, then by time.
 
-    At the same time on the same row, a message that was sent before comes before; of those sent together,
-    the one that is received first.
-
-    Raises
-    ------
-    MlsimError
-        Where a message overtakes another one of the same sender to the same receiver. Messages of a pair
-        are received in the order of sending, as in MPI: that is how readers of a trace know which send
-        belongs to which receive.
+    At the same time on the same row, a message that was sent before comes first; of those sent together, the
+    one received first. Raises MlsimError if a message overtakes another one of the same pair: as in MPI,
+    readers of a trace match sends and receives of a pair by their order.
     """
     messages, node = records.messages, application_nodes(records)
     from_batch = np.isin(messages.kind, _FROM_BATCH)

@@ -144,26 +144,12 @@ _ENDS = {state.value: state.name.lower() for state in JobState}
 def write_job_regions(
     writer: int, jobs: Jobs, numbers: Ints, source: int, strings: Callable[[list[str], int], tuple[Ints, int]]
 ) -> None:
-    """Define the region of every job that started, with its name and its canonical name.
+    """Define the region of every started job, with its name and its canonical name.
 
-    Parameters
-    ----------
-    writer
-        Address of the writer of global definitions.
-    jobs
-        The jobs.
-    numbers
-        Number of each job's region, negative where there is none.
-    source
-        Number of the string of their source file.
-    strings
-        Defines texts that are not known yet, and keeps so many numbers of further strings free; returns the
-        numbers of the texts, and the first that it kept free.
-
-    Raises
-    ------
-    CallFailed
-        Where the library could not.
+    ``writer`` is the address of the writer of global definitions, ``numbers`` the region of each job
+    (negative: none), ``source`` the string of their source file. ``strings`` defines new texts and reserves
+    numbers for further strings; it returns the numbers of the texts and the first reserved one. Raises
+    CallFailed if the library fails.
     """
     started = np.flatnonzero(numbers >= 0)
     if not len(started):

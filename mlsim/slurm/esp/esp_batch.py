@@ -82,23 +82,8 @@ def execute(
 ) -> list[Seen]:
     """Submit jobs as they arrive, and wait until all have ended.
 
-    Parameters
-    ----------
-    cluster
-        An idle cluster.
-    plan, jobs
-        The trial, and the jobs, in order of arrival.
-    technique, rca
-        Of all jobs of this run.
-    limits
-        Limit of steps of each category.
-    place
-        Directory with the files of costs in ``costs``, for scripts and what they leave.
-
-    Raises
-    ------
-    MlsimError
-        If a job fails; the others are cancelled then.
+    ``limits`` has the limit of steps per category; ``place`` holds the costs in ``costs``, and receives
+    scripts and their output. If a job fails, the others are cancelled, and MlsimError is raised.
     """
     work = place / "jobs"
     work.mkdir(parents=True)
@@ -245,16 +230,9 @@ class _Stay:
 
 
 def records_of(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], nodes: int) -> Records:
-    """Make the records of a run.
+    """Return the records of a run with jobs in order of arrival, on nodes ``node1`` and so on.
 
-    Parameters
-    ----------
-    seen
-        Its jobs, in order of arrival.
-    said
-        What the plugin has recorded since the first submission.
-    nodes
-        Nodes of the cluster, ``node1`` and so on.
+    ``said`` are the plugin's records since the first submission.
     """
     origin = seen[0].submitted
     loops = [read_loop(one.columns) for one in seen]

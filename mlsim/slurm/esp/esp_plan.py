@@ -78,13 +78,7 @@ class Plan:
     step: float = _STEP
 
     def checked(self) -> Plan:
-        """Return the plan.
-
-        Raises
-        ------
-        InputError
-            If it makes no sense.
-        """
+        """Return the plan; InputError for a wrong value."""
         most = len(esp(EspApplication.MANDELBROT).jobs)
         for option, value, makes_sense, allowed in (
             ("--nodes", self.nodes, self.nodes >= 2, "2 or more"),
@@ -220,14 +214,8 @@ def image_of(plan: Plan) -> MandelbrotImage:
 def job_table(plan: Plan, limits: dict[str, int], launch: float = 0.0) -> tuple[JobBlock, Header]:
     """Return the batch as jobs of a workload, and the names of their categories.
 
-    Parameters
-    ----------
-    plan
-        The trial.
-    limits
-        Limit of steps of each category.
-    launch
-        Seconds in which a job holds its nodes and executes no iteration; added to its run time.
+    ``limits`` has the limit of steps per category; ``launch`` is the time in which a job holds its nodes and
+    executes no iteration [s], and is added to its run time.
     """
     jobs = jobs_of(plan)
     names = list(dict.fromkeys(job.category for job in jobs))

@@ -128,39 +128,19 @@ _SIMULATED = ("simulated", "simulated-with-launches")
 
 @dataclass(frozen=True)
 class Trial:
-    """What came out.
-
-    Attributes
-    ----------
-    rows
-        A row for each technique, without and with RCA.
-    launch
-        What jobs take besides their loops, the median over runs without RCA.
-    """
+    """Results: a row per technique, without and with RCA, and the median launch time without RCA."""
 
     rows: list[Row]
     launch: Launch
 
 
 def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
-    """Execute the batch on a trial cluster, and simulate it; what is there of the same plan is kept.
+    """Execute the batch on a trial cluster, and simulate it; existing runs of the same plan are kept.
 
-    Parameters
-    ----------
-    plan
-        What is done.
-    out
-        Directory of the results: a run directory for each run, ``TECHNIQUE-off-1`` and so on, those of the
-        simulated ones in ``simulated`` and ``simulated-with-launches``, and ``comparison.csv``.
-    say
-        Is told of each step.
-
-    Raises
-    ------
-    InputError
-        If the plan makes no sense, Slurm or MPI is missing, or the directory holds another trial.
-    MlsimError
-        If a job fails, or the cluster does not come up.
+    ``out`` receives a run directory per run, ``TECHNIQUE-off-1`` and so on, those of the simulated ones in
+    ``simulated`` and ``simulated-with-launches``, and ``comparison.csv``. ``say`` receives each step. Raises
+    InputError if the plan is wrong, Slurm or MPI is missing, or the directory holds another trial; MlsimError
+    if a job fails, or the cluster does not start.
     """
     plan = plan.checked()
     for technique in plan.techniques:
