@@ -208,7 +208,7 @@ class Watch:
             self._running[pe] = chunk[0], chunk[1], _now()
 
     def progress(self, position: int) -> Progress:
-        """Return the progress, with ``position`` iterations assigned, and set when the next selection is due."""
+        """Return the progress with ``position`` iterations assigned; set when the next selection is due."""
         self._due = self._count + self._every
         now = _now()
         return Progress(now - self._begin, position, _chunks(self._executed), self._running_chunks(now))
