@@ -307,10 +307,10 @@ def test_only_here_files_are_opened_for_reading() -> None:
         "_processes.py": (1, "/proc"),
         "experiment/manifest.py": (2, "/proc"),
         "slurm/trial_cluster.py": (2, "/proc"),
-        "mpi/transport/rank_waiting.py": (1, "/proc"),
+        "mpi/rank_waiting.py": (1, "/proc"),
         "analysis/page/report_page.py": (1, "its own sources"),
-        "mpi/validation/native.py": (2, "what its parent has just written"),
-        "mpi/validation/validate.py": (1, "what its child has just written"),
+        "mpi/native_plan.py": (2, "what its parent has just written"),
+        "mpi/real_validation.py": (1, "what its child has just written"),
         "mpi/rca/wire.py": (1, "a secret that only its owner can write"),
         "record/otf2/otf2_library.py": (2, "what it has just written"),
     }

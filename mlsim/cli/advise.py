@@ -142,7 +142,7 @@ def _charge(
         return lambda _technique, _model: {}
     from mlsim.cli.command_options import amount
     from mlsim.cosim import loop_cost_sums
-    from mlsim.mpi.validation.validate import keys_of, read_machine
+    from mlsim.mpi.real_validation import keys_of, read_machine
     from mlsim.scenario.unit_types import TIME
 
     machine = read_machine(path)

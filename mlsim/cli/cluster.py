@@ -13,7 +13,7 @@ from mlsim.cli.command_options import Json
 from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
-    from mlsim.slurm.esp import Trial
+    from mlsim.slurm.esp_trial import Trial
 
 
 slurm = typer.Typer(
@@ -97,7 +97,8 @@ def esp(
     """Run the ESP batch as MPI jobs of a trial cluster, RCA off and on, and simulate the same."""
     from mlsim.cli.command_options import listed, word_of
     from mlsim.scenario.words import ExecutionModel, Technique
-    from mlsim.slurm.esp import Plan, Work, run_trial
+    from mlsim.slurm.esp_plan import Plan, Work
+    from mlsim.slurm.esp_trial import run_trial
 
     plan = Plan(
         nodes,
@@ -134,7 +135,7 @@ def _print_trial(trial: Trial) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from mlsim.slurm.esp import cells_of
+    from mlsim.slurm.esp_trial import cells_of
 
     table = Table(box=None, pad_edge=False)
     for column, heading in _TRIAL.items():

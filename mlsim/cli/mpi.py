@@ -14,7 +14,7 @@ from mlsim.cli.command_options import Json, Overrides, amount, listed, settings
 from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
-    from mlsim.mpi.validation.validate import Row
+    from mlsim.mpi.real_validation import Row
     from mlsim.scenario import Scenario
 
 
@@ -87,7 +87,7 @@ def run(
     from mlsim.experiment import load_loop
     from mlsim.experiment.result_directories import check_target
     from mlsim.mpi.launch import launch, launcher_of
-    from mlsim.mpi.loop.loop_options import MODELS
+    from mlsim.mpi.loop_options import MODELS
     from mlsim.mpi.scenario_keys_read import RUN_KEYS, check_scenario, check_set
     from mlsim.scenario import parse_overrides
 
@@ -284,11 +284,10 @@ def validate(
     from mlsim.experiment import load_loop, loop_from_mapping
     from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.mpi.launch import launcher_of
-    from mlsim.mpi.loop.loop_options import MODELS
+    from mlsim.mpi.loop_options import MODELS
+    from mlsim.mpi.real_validation import Pair, write_comparison
+    from mlsim.mpi.real_validation import validate as compare
     from mlsim.mpi.scenario_keys_read import VALIDATE_KEYS, check_set, loop_options
-    from mlsim.mpi.validation.validate import Pair
-    from mlsim.mpi.validation.validate import validate as compare
-    from mlsim.mpi.validation.validation_results import write_comparison
     from mlsim.scenario import TWO_LEVELS, parse_overrides
     from mlsim.scenario.unit_types import TIME
 

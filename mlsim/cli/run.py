@@ -85,7 +85,7 @@ def run(
     load_for_good("mlsim.cosim.simulation")
     from mlsim.cosim.simulation import modules_for
 
-    load_for_good(*modules_for(scenario), "mlsim.analysis.run_summary", "mlsim.record.table_writer")
+    load_for_good(*modules_for(scenario), "mlsim.analysis.run_summary")
     target = out or NextFree(Path("runs"), scenario.name)
     if rca is RcaChoice.BOTH:
         if status is not None or watch:

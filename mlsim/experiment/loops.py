@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsim import _matplotlib
+from mlsim._memory import importing
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import write_manifest, write_summary
 from mlsim.experiment.result import technique_of
@@ -76,14 +77,14 @@ class LoopResult:
     @property
     def chunks(self) -> pl.DataFrame:
         """One row a chunk, as in ``chunks.parquet``; empty unless chunks were kept."""
-        from mlsim.record.table_frames import frame
+        from mlsim.record.table_writer import frame
 
         return frame("chunks", self.records, None)
 
     @property
     def pes(self) -> pl.DataFrame:
         """One row a PE, as in ``pes.parquet``."""
-        from mlsim.record.table_frames import frame
+        from mlsim.record.table_writer import frame
 
         return frame("pes", self.records, None)
 
@@ -310,8 +311,9 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
 def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
     """Write one loop; return its curve of chunk sizes."""
     _matplotlib.load()
-    from mlsim.analysis.plots import chunk_curve
-    from mlsim.record.table_writer import write_tables
+    with importing():
+        from mlsim.analysis.plots import chunk_curve
+        from mlsim.record.table_writer import write_tables
 
     directory.mkdir(exist_ok=True)
     scenario = result.scenario

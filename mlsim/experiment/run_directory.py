@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import ref
 
 from mlsim import __version__, _matplotlib
-from mlsim._memory import give_back
+from mlsim._memory import give_back, importing
 from mlsim.errors import InputError, user_code_error
 from mlsim.experiment.manifest import json_text, write_summary
 from mlsim.experiment.result import Result, technique_of
@@ -205,7 +205,8 @@ def write_files(
     ``before_summary`` is called when all files but the summary are written, so that the summary can contain
     the time that this took. ``ranks`` are those of a real run, for its trace.
     """
-    from mlsim.record.table_writer import write_tables
+    with importing():
+        from mlsim.record.table_writer import write_tables
 
     write_start(directory, result.scenario)
     write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)

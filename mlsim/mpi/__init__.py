@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mlsim._late import late
 
 if TYPE_CHECKING:
-    from mlsim.mpi.results.loop_report import LoopReport
+    from mlsim.mpi.loop_report import LoopReport
     from mlsim.mpi.scheduler import LoopScheduler
 
 __all__ = ["LoopReport", "LoopScheduler"]
@@ -18,7 +18,7 @@ __all__ = ["LoopReport", "LoopScheduler"]
 __getattr__ = late(
     __name__,
     {
-        "results.loop_report": "LoopReport",
+        "loop_report": "LoopReport",
         "scheduler": "LoopScheduler",
     },
 )

@@ -15,10 +15,10 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim.application.techniques import Choice
-from mlsim.mpi.loop.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
-from mlsim.mpi.loop.loop_context import Context
+from mlsim.mpi.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
+from mlsim.mpi.loop_context import Context
+from mlsim.mpi.rank_waiting import Patience
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.mpi.transport.rank_waiting import Patience
 
 _ROUNDS = 1000
 _SLOW_ROUNDS = 40

@@ -21,21 +21,21 @@ from mlsim.application.selection.selector import Progress, Selected
 from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError, MlsimError
-from mlsim.mpi.loop.loop_context import Context, RankTimes, Requests, allgather
-from mlsim.mpi.loop.loop_options import BREAK_EVERY, WARN_AFTER, LoopOptions, chosen
-from mlsim.mpi.loop.loop_selection import Selecting, check_amid, is_auto, selection_of
-from mlsim.mpi.models.real_model import Amid, Model, Setting
-from mlsim.mpi.rca.idle_reports import Reporter
-from mlsim.mpi.rca.wire import ADDRESS
-from mlsim.mpi.results.loop_report import Gathered, LoopReport, gather
-from mlsim.mpi.transport.rank_layout import Clock, Layout
-from mlsim.mpi.transport.rank_waiting import (
+from mlsim.mpi.loop_context import Context, RankTimes, Requests, allgather
+from mlsim.mpi.loop_options import BREAK_EVERY, WARN_AFTER, LoopOptions, chosen
+from mlsim.mpi.loop_report import Gathered, LoopReport, gather
+from mlsim.mpi.loop_selection import Selecting, check_amid, is_auto, selection_of
+from mlsim.mpi.rank_layout import Clock, Layout
+from mlsim.mpi.rank_waiting import (
     Alarm,
     Patience,
     abort_with_words,
     serve_while_waiting,
     stop_serving,
 )
+from mlsim.mpi.rca.idle_reports import Reporter
+from mlsim.mpi.rca.wire import ADDRESS
+from mlsim.mpi.real_model import Amid, Model, Setting
 from mlsim.record import Records
 from mlsim.scenario import KnownCosts, SelectionConfig
 from mlsim.scenario.words import ExecutionModel
@@ -174,7 +174,7 @@ class LoopScheduler:
         selecting = self._selecting
         if selecting is None or not selecting.config.chooses_within:
             return None
-        from mlsim.mpi.results.real_run import ranks_of_pes
+        from mlsim.mpi.real_run import ranks_of_pes
 
         learned = [self._history.weigh(choice) for choice in portfolio]
         every = math.ceil((selecting.config.parameters.every or 1.0) * self.options.n)
@@ -198,7 +198,7 @@ class LoopScheduler:
         comm = context.layout.comm
         mine = np.zeros(1, np.int64)
         if comm.rank == 0:
-            from mlsim.mpi.results.real_run import ranks_of_pes
+            from mlsim.mpi.real_run import ranks_of_pes
 
             mine[0] = self._selecting.choose(self._history.in_order(ranks_of_pes(context.layout)))
         return int(allgather(comm, Patience("auto", comm.size), mine)[0, 0])
@@ -444,7 +444,7 @@ class LoopScheduler:
         self._history.add(gathered.executed, gathered.busy, self._choices[0].of_lb4mpi)
         self._note_choice(gathered)
         if self._record:
-            from mlsim.mpi.results.real_run import gather_records, gather_requests
+            from mlsim.mpi.real_run import gather_records, gather_requests
 
             self._records = gather_records(layout, self._clock, self._times, gathered)
             self._requests = gather_requests(layout, self._clock, self._model.request_log, gathered)
@@ -463,7 +463,7 @@ class LoopScheduler:
             return
         rows = None
         if self._selecting.needs_chunks:
-            from mlsim.mpi.results.real_run import gather_rows
+            from mlsim.mpi.real_run import gather_rows
 
             rows = gather_rows(self._layout, self._clock, self._times, gathered)
         totals = gathered.report.loop
@@ -551,7 +551,7 @@ class LoopScheduler:
         OSError
             If the file cannot be written.
         """
-        from mlsim.mpi.results.loop_columns import write_loop
+        from mlsim.mpi.loop_columns import write_loop
 
         if self._records is None:
             raise InputError(_NOTHING_TO_WRITE)
@@ -572,7 +572,7 @@ class LoopScheduler:
         OutputError
             If the directory exists, or not all can be written; the message says what was kept, and where.
         """
-        from mlsim.mpi.results.real_run import ranks_of_pes, write_run
+        from mlsim.mpi.real_run import ranks_of_pes, write_run
 
         if self._records is None:
             raise InputError(_NOTHING_TO_WRITE)
@@ -687,17 +687,17 @@ def _make(setting: Setting) -> Model:
     """Return this rank's part of an execution model."""
     model = setting.options.model
     if model == ExecutionModel.CCA:
-        from mlsim.mpi.models.masters import CentralizedModel
+        from mlsim.mpi.masters import CentralizedModel
 
         return CentralizedModel(setting)
     if model == ExecutionModel.HMW:
-        from mlsim.mpi.models.hierarchical_masters import HierarchicalMasterModel
+        from mlsim.mpi.hierarchical_masters import HierarchicalMasterModel
 
         return HierarchicalMasterModel(setting)
     if model == ExecutionModel.HDCA:
-        from mlsim.mpi.models.rma_models import HierarchicalModel
+        from mlsim.mpi.rma_models import HierarchicalModel
 
         return HierarchicalModel(setting)
-    from mlsim.mpi.models.rma_models import DistributedModel
+    from mlsim.mpi.rma_models import DistributedModel
 
     return DistributedModel(setting)

@@ -1,4 +1,4 @@
-"""Tables of a run as Parquet and CSV files."""
+"""Tables of a run as data frames, Parquet and CSV files; imports Polars, and so is imported late."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from mlsim._memory import importing
+import numpy as np
+import polars as pl
+
+from mlsim._files.parquet import write_frames
+from mlsim._forks import check_fork
 from mlsim.errors import OutputError
 from mlsim.record.growing_arrays import let_go
 from mlsim.record.record_tables import Records
 from mlsim.record.table_blocks import chunk_blocks, copies_of, n_rows, record_blocks
-from mlsim.record.table_files import ALWAYS, FILES
+from mlsim.record.table_files import ALWAYS, FILES, Columns, Known, Values, Words, file_columns
 
 _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
@@ -72,18 +76,12 @@ def _blocks(table: str, records: Records) -> Iterator[Records]:
 
 
 def _write_parquet(table: str, records: Records, technique: str | None, path: Path) -> Path:
-    with importing():
-        from mlsim._files.parquet import write_frames
-        from mlsim.record.table_frames import frame
-
     with _writing(path):
         write_frames(path, (frame(table, block, technique) for block in _blocks(table, records)))
     return path
 
 
 def _write_csv(table: str, records: Records, technique: str | None, path: Path) -> Path:
-    from mlsim.record.table_frames import frame
-
     with _writing(path), path.open("wb") as file:
         for number, block in enumerate(_blocks(table, records)):
             frame(table, block, technique).write_csv(file, include_header=number == 0)
@@ -103,3 +101,28 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as err:
         raise OutputError(f"cannot write {path}: {err.strerror or err}") from err
+
+
+def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
+    """Return the frame of one table; parameters and columns are those of :func:`file_columns`."""
+    return frame_of(file_columns(file, records, technique))
+
+
+def frame_of(columns: Columns) -> pl.DataFrame:
+    """Return a frame of plain columns; NaN becomes null."""
+    check_fork()
+    return pl.DataFrame({name: _series(values) for name, values in columns.items()}, nan_to_null=True)
+
+
+def _series(values: Values) -> pl.Series | Values:
+    if isinstance(values, Known):
+        series = pl.Series(values.numbers)
+        return series if values.known.all() else series.set(pl.Series(~values.known), None)
+    if isinstance(values, Words):  # one byte a row where words are few, and a text to whoever reads it
+        words = [*values.words, None]
+        kind = pl.Enum(list(values.words)) if values.closed else pl.String()
+        places = np.where(values.codes < 0, len(values.words), values.codes)
+        return pl.Series(words, dtype=kind).gather(places.astype(np.uint32))
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    return pl.Series(list(values), dtype=pl.String)

@@ -54,7 +54,7 @@ def test_a_run_without_pictures(directory: Path) -> None:
 def test_tables_alone_need_polars() -> None:
     """It takes a sixth of a short run: it is imported for the first table, and not before."""
     program = (
-        "import sys; import mlsim.cosim.simulation, mlsim.analysis.run_summary, mlsim.record.table_writer\n"
+        "import sys; import mlsim.cosim.simulation, mlsim.analysis.run_summary\n"
         "import mlsim.experiment.run_directory\n"
         "print('polars' in sys.modules)"
     )

@@ -15,7 +15,7 @@ from mlsim.cosim import loop_costs
 from mlsim.errors import InputError
 from mlsim.experiment import load_loop, loop_from_mapping
 from mlsim.experiment.loops import run_loop, run_loops
-from mlsim.mpi.loop.loop_options import LoopOptions
+from mlsim.mpi.loop_options import LoopOptions
 from mlsim.mpi.scenario_keys_read import (
     RUN_KEYS,
     VALIDATE_KEYS,
@@ -102,7 +102,7 @@ class Started:
         self.ranks = 0
         self.plan: dict[str, Any] = {}
         monkeypatch.setattr("mlsim.mpi.launch.launch", self._launch)
-        monkeypatch.setattr("mlsim.mpi.validation.validate.launch", self._launch)
+        monkeypatch.setattr("mlsim.mpi.real_validation.launch", self._launch)
         monkeypatch.setattr("mlsim.mpi.launch.launcher_of", self._launcher)
 
     def _launcher(self, words: list[str], ranks: int) -> None:
@@ -110,7 +110,7 @@ class Started:
 
     def _launch(self, _: object, program: list[str], **__: object) -> str:
         self.program = list(program)
-        if program[1] == "mlsim.mpi.validation.native":
+        if program[1] == "mlsim.mpi.native_plan":
             plan = json.loads(Path(program[2]).read_text())
             self.plan = {"costs": np.load(plan["costs"]).tolist(), "loops": plan["loops"]}
             told = {"t_loop": 1.0, "steps": 1, "imbalance": 0.0}
@@ -296,7 +296,7 @@ def test_keys_of_a_file_that_only_a_simulation_reads_are_named(directory: Path) 
 
 def validated(directory: Path, started: Started, *words: str) -> tuple[object, ...]:
     """Give what real loops are told, and what is simulated beside them."""
-    from mlsim.mpi.validation import validate as module
+    from mlsim.mpi import real_validation as module
 
     told: list[object] = []
     original = module.simulated

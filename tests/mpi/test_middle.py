@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlsim.mpi.validation.validate import mean_of_middle, unsureness
+from mlsim.mpi.real_validation import mean_of_middle, unsureness
 
 
 def test_mean_of_middle() -> None:

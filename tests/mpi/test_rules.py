@@ -26,11 +26,11 @@ from mlsim.application.rma_state import (
 )
 from mlsim.application.techniques import sequence
 from mlsim.application.time_steps import StepHistory
-from mlsim.mpi.loop.chunk_rules import RecursiveRule, RuleState, StraightforwardRule, needs_lock
-from mlsim.mpi.loop.loop_context import RankTimes, iterations_begun
-from mlsim.mpi.loop.loop_options import BREAK_EVERY, LoopOptions, chosen, typical_break_after
-from mlsim.mpi.loop.loop_selection import Selecting, selection_of
-from mlsim.mpi.transport.rank_waiting import Patience, serve_while_waiting, stop_serving
+from mlsim.mpi.chunk_rules import RecursiveRule, RuleState, StraightforwardRule, needs_lock
+from mlsim.mpi.loop_context import RankTimes, iterations_begun
+from mlsim.mpi.loop_options import BREAK_EVERY, LoopOptions, chosen, typical_break_after
+from mlsim.mpi.loop_selection import Selecting, selection_of
+from mlsim.mpi.rank_waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.scenario.technique_section import NEEDS
 from mlsim.scenario.words import Technique
 from mlsim.techniques import TECHNIQUES

@@ -17,8 +17,8 @@ import polars as pl
 import pytest
 
 from mlsim.mpi.launch import Launcher
+from mlsim.mpi.loop_columns import read_loop
 from mlsim.mpi.rca.agent import Agent
-from mlsim.mpi.results.loop_columns import read_loop
 from mlsim.traces import opened, problems_of
 from tests.mpi.conftest import REPOSITORY, execute, find
 

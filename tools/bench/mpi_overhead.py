@@ -44,7 +44,7 @@ MOST_LOOPS = 1_000
 def on_ranks(claims: int, techniques: list[str], by_parts: bool) -> None:
     from mpi4py import MPI
 
-    from mlsim.mpi.loop.loop_context import Context
+    from mlsim.mpi.loop_context import Context
     from mlsim.techniques import TECHNIQUES
 
     comm = MPI.COMM_WORLD
@@ -137,8 +137,8 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
     from mpi4py import MPI
 
     from mlsim.mpi import LoopScheduler
-    from mlsim.mpi.transport.rank_waiting import Patience
-    from mlsim.mpi.transport.rma_window import bare_pair
+    from mlsim.mpi.rank_waiting import Patience
+    from mlsim.mpi.rma_window import bare_pair
 
     patience = Patience("spin", comm.size)
     options = dict(NEEDED)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from mlsim._memory import without_colours
 from mlsim.errors import InputError, MlsimError
-from mlsim.mpi.results.loop_report import LoopTotals
+from mlsim.mpi.loop_report import LoopTotals
+from mlsim.mpi.rank_waiting import Patience, abort_with_words, ending_all
 from mlsim.mpi.scenario_keys_read import scenario_options
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.mpi.transport.rank_waiting import Patience, abort_with_words, ending_all
 from mlsim.scenario import KnownCosts, Scenario, SelectionConfig
 
 

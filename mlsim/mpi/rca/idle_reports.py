@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
-from mlsim.mpi.loop.loop_context import Context
+from mlsim.mpi.loop_context import Context
+from mlsim.mpi.rank_layout import node_name
 from mlsim.mpi.rca.rca_client import send_completed, send_idle
 from mlsim.mpi.rca.release_requests import Answering
-from mlsim.mpi.transport.rank_layout import node_name
 
 if TYPE_CHECKING:
-    from mlsim.mpi.loop.chunk_rules import Chunk
-    from mlsim.mpi.models.real_model import Model
+    from mlsim.mpi.chunk_rules import Chunk
+    from mlsim.mpi.real_model import Model
 
 
 _ENDED, _LEAVES = 0, 1

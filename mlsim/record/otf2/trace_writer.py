@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import _otf2
 import numpy as np
@@ -116,51 +116,42 @@ def write_otf2(
     apart: bool = False,
     rows: Rows = "auto",
 ) -> TraceInfo:
-    """Write ``directory/traces.otf2`` and the files that belong to it.
-
-    The same records give the same bytes, wherever and whenever they are written.
+    """Write ``directory/traces.otf2`` and the files that belong to it; the same records give the same bytes.
 
     Parameters
     ----------
-    directory
-        Where to; made if it is missing, and without a trace in it.
-    records
-        What happened.
+    directory, records
+        The directory is created if it is missing, and must not contain a trace.
     level
         ``jobs``: jobs on their cores, and the batch system's metrics. ``nodes``: also the idle time of
         cores whose job has no more work for them, and coordination messages. ``chunks``: also every
-        chunk. ``messages``: also how PEs ask for chunks: with requests to masters and replies, or atomics on
-        windows, and when sizes are calculated.
+        chunk. ``messages``: also requests to masters and replies, or atomics on windows, and the
+        calculation of sizes.
     scenario_name, technique, workload_name
-        Names to appear in the trace; the workload stands as the jobs' source file.
+        Names in the trace; the workload appears as the jobs' source file.
     exclusive_nodes
-        Whether a job has its nodes to itself. All cores of a node look the same then, so that the
-        levels ``jobs`` and ``nodes`` show a row a node instead of one a core.
+        Whether a job does not share its nodes. Levels ``jobs`` and ``nodes`` then show a row per node, not
+        per core.
     pes_per_node
-        On how many of its cores of a node a job executes PEs; None: on all of them.
+        Cores per node on which a job executes PEs; None: all that it holds.
     details
-        Whether a chunk also has its first iteration and the step that sized it, which follow from the
-        iterations of those before it.
+        Whether chunks have their first iteration and their step, which follow from the sizes before.
     ranks
-        Of a real run, of which rows are the ranks of MPI, a process each, and there is no batch system; None:
-        a simulated one.
+        Of a real run, with a row per rank and no batch system; None: a simulated run.
     selection
-        The part of the run to show: what is open at the ends of its span is entered and left there.
+        The part of the run to show: regions open at the ends of its span are entered and left there.
     service
-        Whom PEs ask, what is spent on a chunk, and the length of messages; for the level ``messages``.
+        Masters or windows that PEs ask, their times, and lengths of messages; for ``messages``.
     apart
         Whether events of a location at the same time are moved apart, by 1 ns each.
     rows
-        ``cores``: rows are as the level has them, however many; ``nodes``: one a node, which shows all its
-        cores at once; ``auto``: the former up to :data:`~mlsim.record.otf2.trace_layout.MOST_ROWS` rows,
-        beyond that one row a node, or several nodes.
+        ``cores``: as the level has them; ``nodes``: one per node; ``auto``: as the level has them up to
+        :data:`~mlsim.record.otf2.trace_layout.MOST_ROWS` rows, else one per node, or per several nodes.
 
     Raises
     ------
-    OutputError
-        Where files cannot be written, or the part has no events; names the directory and the reason.
     MlsimError
-        Where the records contradict themselves.
+        If files cannot be written, the part has no events, or the records contradict each other.
     """
     directory = Path(directory)
     if (directory / f"{TRACE_NAME}.otf2").exists():
@@ -176,48 +167,81 @@ def write_otf2(
     has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
     messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
-    row_ranks = _ranks_of_rows(layout, ranks)
-    content = _content(shown, layout, level, places, messages, details, part, service, row_ranks)
+    content = _content(
+        shown, layout, level, places, messages, details, part, service, _ranks_of_rows(layout, ranks)
+    )
     samples = sample_metrics(records) if ranks is None else None
     end = _end(content, samples)
+    _check_not_empty(directory, selection, part, end)
+    content = content._replace(messages=select_messages(messages, part, records.jobs))
+    samples = None if samples is None else select_samples(samples, part)
+    names = Names(scenario_name, technique, workload_name)
+    arranged = _Arranged(names, records, shown, level, layout, places, content, samples, min(part.last, end))
+    events = _write_archive(directory, arranged, apart, ranks)
+    return _info(directory, layout, events, ranks)
+
+
+def _info(directory: Path, layout: Layout, events: Ints, ranks: Ranks | None) -> TraceInfo:
+    locations = int(layout.shown.sum()) + (FIRST_ROW if ranks is None else 0)
+    nodes_per_row = layout.processes.nodes if layout.merged else 0
+    return TraceInfo(int(events.sum()), locations, _size(directory), nodes_per_row)
+
+
+class _Arranged(NamedTuple):
+    """A trace before it is written: records, and what is shown of them, until ``last`` [ns]."""
+
+    names: Names
+    records: Records
+    shown: Records
+    level: Level
+    layout: Layout
+    places: PePlaces | None
+    content: Content
+    samples: Samples | None
+    last: int
+
+
+def _check_not_empty(directory: Path, selection: Selection, part: Part, end: int) -> None:
     if end < part.first:
         raise OutputError(
             f"{directory}: the trace would be empty: its part begins at {selection.begin:.9g} s, and all has "
             f"happened by {end / 1e9:.9g} s"
         )
-    content = content._replace(messages=select_messages(messages, part, records.jobs))
-    if samples is not None:
-        samples = select_samples(samples, part)
+
+
+def _write_archive(directory: Path, trace: _Arranged, apart: bool, ranks: Ranks | None) -> Ints:
+    """Write all files; return the number of events of each location."""
+    records, layout, content, part = trace.records, trace.layout, trace.content, trace.content.part
     # The largest definition lists a location for every node.
-    opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
+    largest = 10 * len(records.nodes.name) + 100
+    opened = open_archive(directory, trace.names.scenario, largest_definition=largest)
     with failures(directory), opened as archive:
-        last = min(part.last, end)
         # As a part of some jobs has it, which `mlsim trace cut` takes from the whole: theirs alone.
-        shows_dispatcher = level == "messages" and part.shown.all()
-        span = (part.first, last if shows_dispatcher else -1)
+        shows_dispatcher = trace.level == "messages" and part.shown.all()
+        span = (part.first, trace.last if shows_dispatcher else -1)
         clock = np.array([-1 if apart else TIES_STAY, 0])
         work = None
         if layout.merged:
-            several = len(nested_regions(level, merged=True)) - 1
+            several = len(nested_regions(trace.level, merged=True)) - 1
             work = work_space(layout, records.nodes, len(records.jobs.job_id), several)
-        events = _write_events(archive, directory, shown, content, samples, places, span, clock, work)
+        events = _write_events(
+            archive, directory, trace.shown, content, trace.samples, trace.places, span, clock, work
+        )
         write_definitions(
             archive,
-            Names(scenario_name, technique, workload_name),
+            trace.names,
             records,
             layout=layout,
             job_region=content.jobs.region,
             events=events,
-            span=(part.first, max(last, int(clock[1]))),
-            level=level,
+            span=(part.first, max(trace.last, int(clock[1]))),
+            level=trace.level,
             size_bits=content.size_bits,
             ranks=ranks,
         )
     with failures(directory):
         fix_trace_id(directory)
-    locations = int(layout.shown.sum()) + (FIRST_ROW if ranks is None else 0)
-    nodes_per_row = layout.processes.nodes if layout.merged else 0
-    return TraceInfo(int(events.sum()), locations, _size(directory), nodes_per_row)
+    return events
 
 
 def _fitted(layout: Layout, records: Records, level: Level, part: Part, rows: Rows) -> Layout:

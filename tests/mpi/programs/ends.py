@@ -14,7 +14,7 @@ import time
 from mpi4py import MPI
 
 from mlsim.mpi import LoopScheduler
-from mlsim.mpi.models.rma_models import enter
+from mlsim.mpi.rma_models import enter
 
 what, model, who = sys.argv[1], sys.argv[2], int(sys.argv[3])
 comm = MPI.COMM_WORLD

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim.mpi import LoopScheduler
-from mlsim.mpi.models.rma_models import HierarchicalModel
+from mlsim.mpi.rma_models import HierarchicalModel
 
 N = 3_000
 comm = MPI.COMM_WORLD

@@ -6,8 +6,7 @@ import time
 
 from mpi4py import MPI
 
-from mlsim.mpi import LoopScheduler
-from mlsim.mpi.loop import loop_context
+from mlsim.mpi import LoopScheduler, loop_context
 
 comm = MPI.COMM_WORLD
 

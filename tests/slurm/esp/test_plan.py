@@ -13,7 +13,7 @@ import pytest
 from mlsim.errors import InputError
 from mlsim.mpi.apps.mandelbrot import Mandelbrot
 from mlsim.scenario.words import Technique
-from mlsim.slurm.esp.esp_plan import Plan, image_of, job_table, jobs_of, write_costs, write_loop
+from mlsim.slurm.esp_plan import Plan, image_of, job_table, jobs_of, write_costs, write_loop
 from mlsim.workload.esp_workload import CATEGORIES, EspApplication, esp, nodes_of
 
 PLAN = Plan(nodes=8, scale=0.01, jobs=60, techniques=(Technique.STATIC, Technique.GSS), size=32)

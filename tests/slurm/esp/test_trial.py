@@ -11,8 +11,9 @@ import pytest
 import mlsim
 from mlsim.errors import InputError, MlsimError
 from mlsim.scenario.words import ExecutionModel, Technique
-from mlsim.slurm.esp import Plan, Work, run_trial
-from mlsim.slurm.esp import esp_batch as executing
+from mlsim.slurm import esp_batch as executing
+from mlsim.slurm.esp_plan import Plan, Work
+from mlsim.slurm.esp_trial import run_trial
 from mlsim.traces import anchor_of, opened, problems_of
 
 pytestmark = pytest.mark.slurm

@@ -16,10 +16,10 @@ from mlsim.experiment.loops import REFERENCE_SPEED
 from mlsim.experiment.result import Result
 from mlsim.experiment.result_directories import complete_or_gone
 from mlsim.experiment.run_directory import write_files, write_json
-from mlsim.mpi.loop.loop_context import RankTimes, RequestLog, Requests, iterations_begun
-from mlsim.mpi.loop.loop_options import LoopOptions, typical_break_after
-from mlsim.mpi.results.loop_report import Gathered, LoopTotals
-from mlsim.mpi.transport.rank_layout import Clock, Layout, node_name
+from mlsim.mpi.loop_context import RankTimes, RequestLog, Requests, iterations_begun
+from mlsim.mpi.loop_options import LoopOptions, typical_break_after
+from mlsim.mpi.loop_report import Gathered, LoopTotals
+from mlsim.mpi.rank_layout import Clock, Layout, node_name
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.record_tables import RankRequests, Ranks
 from mlsim.record.timelines import one_job

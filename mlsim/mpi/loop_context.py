@@ -16,10 +16,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
-from mlsim.mpi.loop.chunk_rules import warm_up
-from mlsim.mpi.transport.rank_layout import Layout
-from mlsim.mpi.transport.rank_waiting import Alarm, Patience, WaitStyle, ending_all
-from mlsim.mpi.transport.rma_window import SharedWindow, Window
+from mlsim.mpi.chunk_rules import warm_up
+from mlsim.mpi.rank_layout import Layout
+from mlsim.mpi.rank_waiting import Alarm, Patience, WaitStyle, ending_all
+from mlsim.mpi.rma_window import SharedWindow, Window
 
 _TAGS_A_LOOP, _LOOPS = 32, 1000
 _SMALLEST = 8

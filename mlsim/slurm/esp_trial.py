@@ -23,11 +23,11 @@ from mlsim.experiment import Result
 from mlsim.experiment.result_directories import complete_or_gone
 from mlsim.experiment.run_directory import write_files
 from mlsim.experiment.stored_runs import read_summary
-from mlsim.mpi.loop.loop_options import LoopOptions
+from mlsim.mpi.loop_options import LoopOptions
 from mlsim.scenario import from_mapping
 from mlsim.scenario.words import Technique
-from mlsim.slurm.esp.esp_batch import Launch, execute, launch_of, records_of
-from mlsim.slurm.esp.esp_plan import (
+from mlsim.slurm.esp_batch import Launch, execute, launch_of, records_of
+from mlsim.slurm.esp_plan import (
     Job,
     Plan,
     Work,

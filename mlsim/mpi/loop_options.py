@@ -12,7 +12,7 @@ import numpy as np
 from mlsim.application.selection.measured_costs import has_masters
 from mlsim.application.techniques import Choice, canonical, choose
 from mlsim.errors import InputError
-from mlsim.mpi.transport.rank_waiting import WaitStyle
+from mlsim.mpi.rank_waiting import WaitStyle
 from mlsim.scenario import (
     ParametersConfig,
     lacking_parameters,

@@ -9,7 +9,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.application.rma_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
 from mlsim.application.techniques import Choice
-from mlsim.mpi.loop.chunk_rules import (
+from mlsim.mpi.chunk_rules import (
     Chunk,
     RecursiveRule,
     RuleState,
@@ -19,9 +19,9 @@ from mlsim.mpi.loop.chunk_rules import (
     learns,
     needs_lock,
 )
-from mlsim.mpi.loop.loop_context import Context
-from mlsim.mpi.models.real_model import Model, Setting, two_level_weights
-from mlsim.mpi.transport.rma_window import RELAY_WORDS, PollingLock, Relay, SharedRelay, Window, relay_on
+from mlsim.mpi.loop_context import Context
+from mlsim.mpi.real_model import Model, Setting, two_level_weights
+from mlsim.mpi.rma_window import RELAY_WORDS, PollingLock, Relay, SharedRelay, Window, relay_on
 from mlsim.scenario.words import LockOrder
 
 Publish = Callable[[RecursiveRule], None]

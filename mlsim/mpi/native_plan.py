@@ -1,4 +1,4 @@
-"""Executes a plan of loops for real: ``python -m mlsim.mpi.validation.native PLAN.json``."""
+"""Executes a plan of loops for real: ``python -m mlsim.mpi.native_plan PLAN.json``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mpi4py import MPI
 from mlsim.mpi.apps.common import facts
 from mlsim.mpi.apps.synthetic import Synthetic
 from mlsim.mpi.calibrate import calibrate, piece_time
-from mlsim.mpi.loop.loop_context import Context
+from mlsim.mpi.loop_context import Context
+from mlsim.mpi.rank_waiting import Patience
+from mlsim.mpi.real_validation import unsureness
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.mpi.transport.rank_waiting import Patience
-from mlsim.mpi.validation.validate import unsureness
 
 _PIECE = 100e-6
 _SURE = 0.02

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.mpi.loop.loop_context import COLUMNS, Context, RankTimes, allgather
-from mlsim.mpi.loop.loop_options import LoopOptions
-from mlsim.mpi.transport.rank_layout import Clock
-from mlsim.mpi.transport.rank_waiting import Patience
+from mlsim.mpi.loop_context import COLUMNS, Context, RankTimes, allgather
+from mlsim.mpi.loop_options import LoopOptions
+from mlsim.mpi.rank_layout import Clock
+from mlsim.mpi.rank_waiting import Patience
 
 
 @dataclass(frozen=True)

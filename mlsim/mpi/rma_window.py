@@ -22,7 +22,7 @@ from mlsim.application.rma_state import (
     take_shared,
     take_travelling,
 )
-from mlsim.mpi.transport.rank_waiting import SPINS, Patience
+from mlsim.mpi.rank_waiting import SPINS, Patience
 from mlsim.scenario.words import LockOrder
 
 _WORD = 8

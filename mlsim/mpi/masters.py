@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from mlsim._arrays import Floats
 from mlsim.application.techniques import Choice
-from mlsim.mpi.loop.chunk_rules import (
+from mlsim.mpi.chunk_rules import (
     DONE,
     Chunk,
     RecursiveRule,
@@ -25,9 +25,9 @@ from mlsim.mpi.loop.chunk_rules import (
     learns,
     learns_from_breaks,
 )
-from mlsim.mpi.loop.loop_context import RequestLog
-from mlsim.mpi.loop.loop_selection import Watch
-from mlsim.mpi.models.real_model import Model, Setting
+from mlsim.mpi.loop_context import RequestLog
+from mlsim.mpi.loop_selection import Watch
+from mlsim.mpi.real_model import Model, Setting
 
 _REQUEST, _REPLY = 1, 2
 _LEAVES = -1.0

@@ -20,8 +20,8 @@ from mlsim.application.selection.technique_plan import make_selector, rows_of_st
 from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
-from mlsim.mpi.loop.chunk_rules import Chunk
-from mlsim.mpi.loop.loop_options import LoopOptions, parameters_of
+from mlsim.mpi.chunk_rules import Chunk
+from mlsim.mpi.loop_options import LoopOptions, parameters_of
 from mlsim.scenario import (
     AUTO,
     ExecutionConfig,

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats
 from mlsim._files import is_file, read_text
 from mlsim.errors import MlsimError
+from mlsim.mpi.loop_columns import RealLoop, read_loop
 from mlsim.mpi.rca.wire import ADDRESS
-from mlsim.mpi.results.loop_columns import RealLoop, read_loop
 from mlsim.record import (
     Chunks,
     Jobs,
@@ -35,7 +35,7 @@ from mlsim.record import (
     Records,
 )
 from mlsim.scenario.words import Technique
-from mlsim.slurm.esp.esp_plan import Job, Plan, Work
+from mlsim.slurm.esp_plan import Job, Plan, Work
 from mlsim.slurm.trial_cluster import Cluster
 
 _LOOK_EVERY = 0.3

@@ -14,11 +14,11 @@ from mlsim._arrays import Floats
 from mlsim.application.rma_state import NOTHING
 from mlsim.application.selection.selector import Progress
 from mlsim.application.techniques import Choice, scaled
-from mlsim.mpi.loop.chunk_rules import Chunk
-from mlsim.mpi.loop.loop_context import Context, RequestLog
-from mlsim.mpi.loop.loop_options import LoopOptions
-from mlsim.mpi.transport.rank_layout import Clock, Layout
-from mlsim.mpi.transport.rank_waiting import Patience
+from mlsim.mpi.chunk_rules import Chunk
+from mlsim.mpi.loop_context import Context, RequestLog
+from mlsim.mpi.loop_options import LoopOptions
+from mlsim.mpi.rank_layout import Clock, Layout
+from mlsim.mpi.rank_waiting import Patience
 from mlsim.scenario.words import GlobalP
 
 

@@ -7,9 +7,9 @@ import time
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.mpi.loop.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay, learns
-from mlsim.mpi.models.masters import Desk, MasterQueue, Worker
-from mlsim.mpi.models.real_model import Model, Setting, two_level_weights
+from mlsim.mpi.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay, learns
+from mlsim.mpi.masters import Desk, MasterQueue, Worker
+from mlsim.mpi.real_model import Model, Setting, two_level_weights
 
 _GLOBAL_TAG = 10
 

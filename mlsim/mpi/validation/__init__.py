@@ -1,4 +1,0 @@
-"""Simulation against reality: a plan of loops, executed and simulated.
-
-Uses everything of real runs.
-"""
