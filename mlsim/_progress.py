@@ -1,4 +1,4 @@
-"""How far the work at hand is: said by what does it, read by a command that shows it."""
+"""Progress of the current work: reported by the code that does it, read by the command that shows it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _stages: list[Stage] = []
 def stage(
     words: str, total: float | None = None, share: Callable[[], float] | None = None
 ) -> Iterator[Stage]:
-    """Say that a part of the work goes on while the block runs; inside of another, a part of its next unit.
+    """Report a part of the work while the block runs; inside of another, a part of its next unit.
 
     Parameters are those of :class:`Stage`.
     """
@@ -58,7 +58,7 @@ class HowFar(NamedTuple):
 
 
 def how_far() -> HowFar | None:
-    """Return how far the work is; None if nobody says."""
+    """Return the progress of the work; None if it is not reported."""
     stages = list(_stages)
     if not stages:
         return None

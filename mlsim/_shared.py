@@ -1,7 +1,7 @@
-"""What runs of one process have in common, kept from one to the next while a study goes on: logs, costs.
+"""A cache of logs and costs that the runs of a study in one process share.
 
-Nothing is kept unless somebody asks for it with :func:`sharing`, so that a single run holds no more than it
-takes. What is kept is bounded: what was not used for longest goes first. Nobody writes into it.
+Nothing is kept outside of :func:`sharing`, so that a single run holds no more than it takes. The memory is
+bounded; the least recently used object is dropped first. Kept objects are read-only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _depth = 0
 
 @contextmanager
 def sharing() -> Iterator[None]:
-    """Keep what runs have in common, and use it, while the block goes on; :func:`forget` lets go."""
+    """Cache shared objects while the block runs; :func:`forget` empties the cache."""
     global _depth
     _depth += 1
     try:
@@ -64,13 +64,13 @@ def shared(key: Hashable, make: Callable[[], tuple[Kept, int]]) -> Kept:
 
 
 def forget() -> None:
-    """Let go of all that is kept."""
+    """Empty the cache."""
     with _lock:
         _kept.clear()
 
 
 def file_identity(path: Path) -> tuple[Hashable, ...] | None:
-    """Return what tells a file, and its content, from others; None where it cannot be looked at."""
+    """Identity key of a file (device, inode, size, times); None if it cannot be read."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):

@@ -52,7 +52,7 @@ def check(
     """Check FILE, and that the files it names are there and can be read, without simulating.
 
     Code that it names is parsed, and not executed unless --plugins is given. If FILE is the directory of
-    a run, say which of its files are damaged, missing or not of the run.
+    a run, list its files that are damaged, missing or not of the run.
     """
     from mlsim.errors import InputError
 

@@ -186,7 +186,7 @@ def status(
     place: _Place = _PLACE,
     as_json: Json = False,
 ) -> None:
-    """Tell which daemons run and how many nodes are idle."""
+    """Show the running daemons and the number of idle nodes."""
     from mlsim.slurm.trial_cluster import Cluster
 
     cluster = Cluster.at(place)

@@ -50,7 +50,7 @@ def draw(path: Path, values: Floats, costs: CostsConfig, unit: str | None) -> No
     from mlsim.analysis.plots import iteration_costs, write_picture
     from mlsim.scenario import CostProfile
 
-    window = costs.window
+    window = costs.parameters.window
     extent = (window.x_min, window.x_max, window.y_min, window.y_max)
     image = extent if costs.profile is CostProfile.MANDELBROT else None
     write_picture(iteration_costs(values, _title(costs, len(values)), unit, image), path)
@@ -59,11 +59,12 @@ def draw(path: Path, values: Floats, costs: CostsConfig, unit: str | None) -> No
 def _title(costs: CostsConfig, n: int) -> str:
     from mlsim.scenario import CostProfile
 
+    own = costs.parameters
     if costs.profile is CostProfile.MANDELBROT:
-        return f"mandelbrot: {round(n**0.5)}² pixels, z^{costs.exponent} + c, at most {costs.limit:,} steps"
+        return f"mandelbrot: {round(n**0.5)}² pixels, z^{own.exponent} + c, at most {own.limit:,} steps"
     if costs.profile is CostProfile.PSIA:
-        image = f"{costs.image_width}² bins of {costs.bin_size:g}, {costs.support_angle:g} rad"
-        return f"psia: {costs.points:,} points, {image}"
+        image = f"{own.image_width}² bins of {own.bin_size:g}, {own.support_angle:g} rad"
+        return f"psia: {own.points:,} points, {image}"
     return f"file: {costs.path}" if costs.profile is CostProfile.FILE else str(costs.profile)
 
 
@@ -128,7 +129,7 @@ def _window(text: str) -> dict[str, Any]:
 
 def _problem(detail: Any) -> str:
     """Write one problem of the section as one of the command's options."""
-    keys = [str(part) for part in detail["loc"]]
+    keys = [str(part) for part in detail["loc"] if part != "parameters"]
     place = "" if keys[:1] == ["profile"] else f"--{keys[0].replace('_', '-')}: "
     inner = f"{'.'.join(keys[1:])}: " if len(keys) > 1 else ""
     return f"{place}{inner}{detail.get('ctx', {}).get('text', detail['msg'])}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 trace = typer.Typer(
     name="trace",
     cls=Commands,
-    help="Look at OTF2 traces, of runs or of others; check, convert and cut them.",
+    help="Inspect, check, convert and cut OTF2 traces, of mlsim or of others.",
     no_args_is_help=True,
 )
 
@@ -39,7 +39,7 @@ def info(
     json_: Json = False,
     regions: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N longest regions.")] = 10,
 ) -> None:
-    """Say what is in TRACE: events by kind, regions with their times, messages, locations, bytes."""
+    """Show the content of TRACE: events by kind, regions with their times, messages, locations, bytes."""
     import json
 
     from mlsim.traces import survey
@@ -79,7 +79,7 @@ def _plain(found: Survey) -> dict[str, Any]:
 
 @trace.command("check")
 def check(path: _Trace) -> None:
-    """Look for what is wrong with TRACE: times that go back, enters, leaves and messages that do not match.
+    """Check TRACE: times that go back, enters, leaves and messages that do not match.
 
     Says each with its place and time; ends with 1 if there is anything.
     """

@@ -66,7 +66,7 @@ def check_set(keys: Mapping[str, object], read: Iterable[str], command: str, com
     ``read`` are the keys and sections that ``command`` reads; with ``computes`` nothing scales the costs.
     """
     for key in (leaf for name, value in keys.items() for leaf in _leaves(name, value)):
-        if computes and key.startswith("application.costs.") and key.split(".")[2] in _COMPUTED:
+        if computes and key.startswith("application.costs.") and key.split(".")[-1] in _COMPUTED:
             raise InputError(
                 f"--set {key}: {command} does not read it: iterations compute, and take what that takes; "
                 "give --work sleep if they are to take what the scenario says"

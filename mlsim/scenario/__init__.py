@@ -14,6 +14,7 @@ from mlsim.scenario.batch_section import (
 from mlsim.scenario.costs_section import (
     CostsConfig,
     ImageWindow,
+    ProfileParameters,
     SelectionConfig,
     SelectionParameters,
     cannot_stop,
@@ -208,6 +209,7 @@ __all__ = [
     "Policy",
     "PowerConfig",
     "Predictor",
+    "ProfileParameters",
     "Quantity",
     "RandomFailureConfig",
     "ReleasedNodes",

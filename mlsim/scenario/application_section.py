@@ -59,7 +59,7 @@ ModelName = Annotated[str, PluginKind(ExecutionModel, "mlsim.models")]
 
 
 class ExecutionConfig(Section):
-    """Who computes the chunks, and what that costs."""
+    """The execution model, and the costs of scheduling."""
 
     model: ModelName = ExecutionModel.DCA
     """Execution model; `mlsim list models` explains each. One level: cca (a master), dca (distributed;
@@ -147,7 +147,7 @@ _OF_LEVELS = (
 
 
 class ApplicationConfig(Section):
-    """What a job executes."""
+    """The application of a job."""
 
     old_keys: ClassVar[Mapping[str, str]] = {
         f"execution.{name}": f"parameters.{name}" for name in ("first_chunk", "pieces")
@@ -171,7 +171,7 @@ class ApplicationConfig(Section):
     selection: SelectionConfig | None = None
     """How technique: auto chooses. Default: as an empty section."""
     parameters: ParametersConfig = Field(default_factory=ParametersConfig)
-    """What techniques are told."""
+    """Parameters of techniques."""
     min_chunk: Count = 1
     """Smallest chunk (iterations), but for the last."""
     time_steps: Annotated[int, Whole(1, 1_000_000)] = 1
@@ -179,7 +179,7 @@ class ApplicationConfig(Section):
     that of all together. AWF learns its weights from one to the next.
     """
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
-    """Who computes the chunks, and what that costs."""
+    """The execution model, and the costs of scheduling."""
     pes_per_node: Count | None = None
     """PEs on each node. Default: one for every core the job holds there."""
 
@@ -232,13 +232,16 @@ class ApplicationConfig(Section):
 
     def _wrong_pixels(self, chosen: IterationsConfig) -> Iterator[Violation]:
         """Check that the iterations can be the pixels of a square image."""
-        count, size = chosen.count, self.costs.size
-        involved = ("costs.profile", "costs.size", "iterations")
+        count, size = chosen.count, self.costs.parameters.size
+        involved = ("costs.profile", "costs.parameters.size", "iterations")
         if count is None:
-            message = "not with costs.profile: mandelbrot; give costs.size, or count, the number of pixels"
+            message = (
+                "not with costs.profile: mandelbrot; give costs.parameters.size, or count, the number of "
+                "pixels"
+            )
             yield Violation("iterations.per_pe", message, involved)
         elif size is not None and count != size**2:
-            message = f"{count} is not costs.size², {size}² = {size**2}; give one of the two"
+            message = f"{count} is not costs.parameters.size², {size}² = {size**2}; give one of the two"
             yield Violation("iterations.count", message, involved)
         elif math.isqrt(count) ** 2 != count:
             root = math.isqrt(count)

@@ -134,13 +134,13 @@ class BatchConfig(Section):
     other_names: ClassVar[Mapping[str, str]] = {"at_walltime": "on_overrun"}
 
     dispatcher: DispatcherName = Dispatcher.QUEUE
-    """What decides: queue (policy, backfill and allocator do), reject (every job is turned away in the pass
-    of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp, lists or
+    """The dispatcher: queue (policy, backfill and allocator), reject (every job is rejected in the pass of
+    its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp, lists or
     one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or
     an installed one; see docs/reference/plugins.md.
     """
     cp: CpConfig | None = None
-    """How the dispatchers that plan by constraint programming do it. Default: each as it is told of here."""
+    """Parameters of the dispatchers that plan by constraint programming."""
     policy: PolicyName = Policy.FCFS
     """Order in which the queue is served; `mlsim list policies` explains each. A class in a file may be one,
     or an installed one.
@@ -166,7 +166,7 @@ class BatchConfig(Section):
     """How many jobs that do not fit get a reservation, with backfill easy. Default: one, as in EASY."""
     easy: OneOf[EasyRule] = EasyRule.STANDARD
     """Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a published
-    simulator: accasim (nobody is kept from overtaking; the head waits for its reserved time), cqsim (jobs are
+    simulator: accasim (any job may overtake; the head waits for its reserved time), cqsim (jobs are
     judged by their actual run times), batsched (its easy_bf_fast: the reservation is kept; no extra
     processors), easy_bf (batsched's default: the reservation is of named nodes). All but cqsim are FCFS. See
     docs/explanation/easy.md.
@@ -198,12 +198,12 @@ class BatchConfig(Section):
     kept from jobs that ask for no such resource. Read by allocator demand-aware.
     """
     demand: Annotated[NamedShares, NamedSharesKind()] | None = Field(None, examples=[{"gpu": 0.75}])
-    """Share of jobs that ask for each resource; one that is not named nobody asks for. Read by allocator
-    demand-aware. Default: it is learned from what has been submitted.
+    """Share of jobs that ask for each resource; 0 for a resource that is not named. Read by allocator
+    demand-aware. Default: learned from the submitted jobs.
     """
     on_overrun: OneOf[OverrunRule] = OverrunRule.KILL
-    """What happens to a job at the end of its walltime: kill (as production systems do) or extend (it runs
-    on). A job that outlives a shorter prediction goes on in any case.
+    """What happens to jobs that reach their walltime: kill (as production systems do) or extend (they
+    continue). A job that outlives a shorter prediction continues in any case.
     """
     predictor: PredictorName = Predictor.WALLTIME
     """What predicts run times for the dispatcher: walltime (what the user asked), actual (an oracle), D, D2,
@@ -239,9 +239,9 @@ class BatchConfig(Section):
     with one reservation, with dispatchers that plan and those of your own. Default: no cap.
     """
     on_failure: OneOf[FailureRule] = FailureRule.DIE
-    """What becomes of a job when a node it holds fails: die, restart (it goes back to the queue with its own
-    submit time and starts from the beginning) or resume (it goes on where it stopped, or at its last
-    checkpoint; not for application.model: loop).
+    """What happens to a job when one of its nodes fails: die, restart (requeued with its own submit time,
+    from the beginning) or resume (continued where it stopped, or at its last checkpoint; not for
+    application.model: loop).
     """
     max_restarts: Natural | None = None
     """How often a job may start again before it dies. For on_failure: restart and resume. Default: 5, as in

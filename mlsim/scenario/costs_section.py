@@ -33,7 +33,7 @@ MOST_LISTED = 100_000_000
 Coordinate = Annotated[float, Number(-100, 100)]
 
 
-class ImageWindow(Section):
+class ImageWindow(Parameters):
     """The part of the complex plane that an image shows."""
 
     x_min: Coordinate = -2.0
@@ -53,39 +53,9 @@ class ImageWindow(Section):
                 yield Violation(high, message, (low,))
 
 
-class CostsConfig(Section):
-    """What the iterations cost."""
+class ProfileParameters(Parameters):
+    """Parameters of the profiles that compute costs: mandelbrot and psia."""
 
-    profile: OneOf[CostProfile] = CostProfile.JOB
-    """What the iterations cost: job (normal around the job's run time divided by its iterations a PE;
-    Eleliemy 2021, §3.4), a distribution, increasing or decreasing along the loop, a file, or an application:
-    mandelbrot or psia (Eleliemy 2021, §4.4). `mlsim list profiles` explains each. Never negative.
-    """
-    variation: Annotated[float, Number(0, 1, high_belongs=False)] = 0.0
-    """Standard deviation / mean of the profile job (Eleliemy 2021, §3.4). For job only."""
-    mean: PositiveWork | None = Field(None, examples=["2 ms"])
-    """Mean cost of an iteration (s at the reference speed, or FLOP). constant, normal, exponential, gamma and
-    lognormal need it; the costs of all others but job are scaled to it. Eleliemy 2021, §4.4 has 0.2 s for
-    psia and 20 ms for mandelbrot.
-    """
-    std: Work | None = Field(None, examples=["0.5 ms"])
-    """Standard deviation of the cost, in the unit of mean. For normal, gamma and lognormal, which need it,
-    and for bimodal around either mode, 0 by default.
-    """
-    low: Work | None = Field(None, examples=["1 ms"])
-    """Least cost, in the unit of high. For uniform, increasing and decreasing, 0 by default, and for bimodal,
-    which needs it: the lower mode.
-    """
-    high: PositiveWork | None = Field(None, examples=["3 ms"])
-    """Largest cost (s at the reference speed, or FLOP). For uniform, increasing and decreasing, and for
-    bimodal the upper mode; all need it.
-    """
-    share: Annotated[float, Number(0, 1)] = 0.5
-    """Share of the iterations that cost high. For bimodal."""
-    path: Line | None = Field(None, examples=["costs.npy"])
-    """File of costs (s at the reference speed), one an iteration: .npy or .csv. For file, which needs it.
-    Looked up like workload.path.
-    """
     size: Annotated[int, Whole(1, 31_622)] | None = Field(None, examples=[1152])
     """Width and height of the image (pixels); a pixel is an iteration. For mandelbrot. Default: the root of
     iterations.count if that is given, else 1152 (Eleliemy 2021, Table 4.1).
@@ -118,10 +88,51 @@ class CostsConfig(Section):
     """Cost of looking at one point of the cloud, whether it belongs to the image or not, as a share of the
     cost of counting one that does. For psia.
     """
+
+
+class CostsConfig(Section):
+    """What the iterations cost."""
+
+    old_keys: ClassVar[Mapping[str, str]] = {
+        name: f"parameters.{name}" for name in ProfileParameters.model_fields
+    }
+
+    profile: OneOf[CostProfile] = CostProfile.JOB
+    """What the iterations cost: job (normal around the job's run time divided by its iterations a PE;
+    Eleliemy 2021, §3.4), a distribution, increasing or decreasing along the loop, a file, or an application:
+    mandelbrot or psia (Eleliemy 2021, §4.4). `mlsim list profiles` explains each. Never negative.
+    """
+    variation: Annotated[float, Number(0, 1, high_belongs=False)] = 0.0
+    """Standard deviation / mean of the profile job (Eleliemy 2021, §3.4). For job only."""
+    mean: PositiveWork | None = Field(None, examples=["2 ms"])
+    """Mean cost of an iteration (s at the reference speed, or FLOP). constant, normal, exponential, gamma and
+    lognormal need it; the costs of all others but job are scaled to it. Eleliemy 2021, §4.4 has 0.2 s for
+    psia and 20 ms for mandelbrot.
+    """
+    std: Work | None = Field(None, examples=["0.5 ms"])
+    """Standard deviation of the cost, in the unit of mean. For normal, gamma and lognormal, which need it,
+    and for bimodal around either mode, 0 by default.
+    """
+    low: Work | None = Field(None, examples=["1 ms"])
+    """Least cost, in the unit of high. For uniform, increasing and decreasing, 0 by default, and for bimodal,
+    which needs it: the lower mode.
+    """
+    high: PositiveWork | None = Field(None, examples=["3 ms"])
+    """Largest cost (s at the reference speed, or FLOP). For uniform, increasing and decreasing, and for
+    bimodal the upper mode; all need it.
+    """
+    share: Annotated[float, Number(0, 1)] = 0.5
+    """Share of the iterations that cost high. For bimodal."""
+    path: Line | None = Field(None, examples=["costs.npy"])
+    """File of costs (s at the reference speed), one an iteration: .npy or .csv. For file, which needs it.
+    Looked up like workload.path.
+    """
     unit_cost: PositiveWork | None = Field(None, examples=["1 us"])
     """Cost of one step of z (mandelbrot) or of one counted point (psia), as an alternative to mean (s at the
     reference speed, or FLOP).
     """
+    parameters: ProfileParameters = Field(default_factory=ProfileParameters)
+    """Parameters of mandelbrot or psia."""
     calibrate: OneOf[Calibration] = Calibration.NONE
     """run-time scales the costs so that a perfectly balanced loop on the job's PEs takes the run time of the
     log; none keeps them. Not for job, which is made from the run time.
@@ -129,8 +140,13 @@ class CostsConfig(Section):
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that the profile has the keys it needs and no others, and that they fit together."""
-        given = {key for key in self.model_fields_set if getattr(self, key) is not None} - {"profile"}
-        yield from self._wrong_keys(given)
+        given = {key for key in self.model_fields_set if getattr(self, key) is not None}
+        inside = {
+            key for key in self.parameters.model_fields_set if getattr(self.parameters, key) is not None
+        }
+        yield from self._wrong_keys(
+            (given - {"profile", "parameters"}) | {f"parameters.{key}" for key in inside}
+        )
         yield from self._wrong_units()
         if self.low is not None and self.high is not None and self.low.value > self.high.value:
             yield Violation("low", "is more than high; allowed: high or less", ("high", "profile"))
@@ -144,7 +160,8 @@ class CostsConfig(Section):
         for key in keys.needed:
             if key not in given:
                 yield Violation(key, f"missing; profile: {self.profile} needs it", ("profile",))
-        for key in CostsConfig.model_fields:
+        known = (*CostsConfig.model_fields, *(f"parameters.{key}" for key in ProfileParameters.model_fields))
+        for key in known:
             if key in given and key not in keys.possible:
                 owners = ", ".join(name for name, other in PROFILE_KEYS.items() if key in other.possible)
                 allowed = ", ".join(keys.possible)
@@ -188,6 +205,11 @@ def _keys(needed: str = "", optional: str = "", calibrate: bool = True) -> Profi
     return ProfileKeys(must, (*must, *optional.split(), *(("calibrate",) if calibrate else ())))
 
 
+def _of(names: str) -> str:
+    """Return names of parameters as keys."""
+    return " ".join(f"parameters.{name}" for name in names.split())
+
+
 PROFILE_KEYS: dict[CostProfile, ProfileKeys] = {
     CostProfile.JOB: _keys("", "variation", calibrate=False),
     CostProfile.CONSTANT: _keys("mean"),
@@ -200,9 +222,9 @@ PROFILE_KEYS: dict[CostProfile, ProfileKeys] = {
     CostProfile.INCREASING: _keys("high", "low mean"),
     CostProfile.DECREASING: _keys("high", "low mean"),
     CostProfile.FILE: _keys("path", "mean"),
-    CostProfile.MANDELBROT: _keys("", "size limit exponent window mean unit_cost"),
+    CostProfile.MANDELBROT: _keys("", f"{_of('size limit exponent window')} mean unit_cost"),
     CostProfile.PSIA: _keys(
-        "", "points image_width bin_size support_angle cloud_seed scan_cost mean unit_cost"
+        "", f"{_of('points image_width bin_size support_angle cloud_seed scan_cost')} mean unit_cost"
     ),
 }
 
@@ -310,7 +332,7 @@ class SelectionParameters(Parameters):
 
 
 class SelectionConfig(Section):
-    """How technique: auto chooses."""
+    """How technique: auto selects techniques."""
 
     old_keys: ClassVar[Mapping[str, str]] = {
         name: f"parameters.{name}" for name in SelectionParameters.model_fields

@@ -72,7 +72,7 @@ def apply_overrides(
 
 
 def _put(value: dict[str, Any], key: Path, new: object) -> str:
-    """Put one value in; give what hinders it."""
+    """Set one override; return an error message or an empty text."""
     _open_code(value, key)
     place: Any = value
     for depth, part in enumerate(key):
@@ -129,7 +129,7 @@ def _holds(place: object, part: str | int) -> bool:
 
 
 def _take_out(value: dict[str, Any], key: Path) -> str:
-    """Take one key out, if it is there; give what hinders it."""
+    """Reset one key to its default; return an error message or an empty text."""
     _, field = look_up(key)
     if field is None and _code_kind(key) is None:
         return unknown_key(key)

@@ -159,9 +159,9 @@ class PerturbationConfig(Section):
     nodes: NodeChoice | None = None
     """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
     begin: Seconds = Field(0.0, alias="from")
-    """When it begins (s of simulated time)."""
+    """Start (s of simulated time)."""
     end: Duration | None = Field(None, alias="to")
-    """When it ends (s of simulated time). Default: never."""
+    """End (s of simulated time). Default: never."""
     factor: Factors = Field(examples=[0.5])
     """The nodes' speed is multiplied by this meanwhile; 0.5 is half as fast. Where several hold at once, all
     multiply. A range is for the random process: each of its slow-downs draws one.
@@ -202,11 +202,9 @@ class FailureConfig(Section):
     node: Natural = Field(examples=[0])
     """Number of the node, from 0 in platform order."""
     at: Seconds = Field(examples=["1 h"])
-    """When it fails (s from the scenario's start). What becomes of the jobs on it is batch.on_failure's to
-    say.
-    """
+    """Time of the failure (s from the scenario's start). batch.on_failure sets what happens to its jobs."""
     repair: Duration | None = None
-    """How long it is out of use (s). Default: until the end of the run."""
+    """Time to repair (s). Default: until the end of the run."""
 
 
 class RandomFailureConfig(Section):
@@ -230,22 +228,22 @@ class DrainConfig(Section):
     nodes: NodeChoice | None = None
     """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
     start: Seconds = Field(examples=["8 h"])
-    """From when on no job starts on them (s from the scenario's start)."""
+    """Start: from then on no job starts on these nodes (s from the scenario's start)."""
     end: Duration | None = None
-    """When they are in use again (s). Default: not before the end of the run."""
+    """End: the nodes are back in service (s). Default: not before the end of the run."""
     announced: Switch = False
-    """Whether dispatchers know of it before and plan around it: a job that is expected to run into it does
-    not start on these nodes.
+    """Whether dispatchers know the maintenance in advance and plan around it: no job that would still be
+    running starts on these nodes.
     """
     announced_at: Seconds = Field(0.0, examples=["1 d"])
-    """From when on they know of it (s from the scenario's start). Needs announced: on."""
+    """Time of the announcement (s from the scenario's start). Needs announced: on."""
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check the order of times."""
         if self.end is not None and self.end <= self.start:
             yield Violation("end", "is not after start; allowed: a later time than start", ("start",))
         if self.announced_at > 0.0 and not self.announced:
-            message = "nobody is told of this drain; write announced: on, or take it out"
+            message = "this drain is not announced; write announced: on, or take it out"
             yield Violation("announced_at", message, ("announced",))
         if self.announced_at > self.start:
             message = "is after start; allowed: start, or an earlier time"
@@ -269,7 +267,7 @@ class NodeGroup(Section):
     count: Annotated[int, Whole(1, 10_000_000)] = Field(examples=[16])
     """Number of nodes."""
     cores: Annotated[int, Whole(1, 1_000_000)] = Field(examples=[20])
-    """Cores a node; a core is a PE."""
+    """Cores per node; a core is a PE."""
     node_speed: Speed | None = None
     """Speed of a whole node, as an alternative to speed: node_speed = speed x cores."""
     speed: Speed = Field(default_factory=_core_speed, examples=["1 GFLOP/s"])

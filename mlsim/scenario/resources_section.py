@@ -160,7 +160,7 @@ SharedShares = Annotated[SharedAmounts, SharedKind()]
 
 
 class RequestConfig(Section):
-    """What one unit of a job asks of a node."""
+    """Resources that one unit of a job requests from a node."""
 
     cores: Count = 1
     """Cores of a unit where a processor of the log is a unit (mapping: core). AccaSim's machine of HPC2N has
@@ -171,11 +171,9 @@ class RequestConfig(Section):
     none.
     """
     default_memory: Size = Field(0.0, examples=["500 MB"])
-    """Memory (B) that a unit asks for where the log does not say it. Counted in whole MB."""
+    """Memory (B) that a unit requests where the log has none. Counted in whole MB."""
     resources: ResourceAmounts = Field(default_factory=Amounts)
-    """What a unit asks of other resources where the workload does not say it, e.g. {gpu: 1}. Default:
-    nothing.
-    """
+    """Other resources that a unit requests where the workload names none, e.g. {gpu: 1}. Default: none."""
     shared: SharedShares | None = None
     """What a job asks, in all, of what the machine has as a whole (platform.shared) where the workload does
     not say it, e.g. {matlab: 1}. Default: nothing.

@@ -127,7 +127,29 @@ def json_schema() -> dict[str, Any]:
         part = schema if section is Scenario else schema["$defs"][section.__name__]
         for name, field in section.model_fields.items():
             _tidy(part["properties"][field.alias or name], field, meaning(section, name))
+    for section in _sections(Scenario):
+        for name, key in section.old_keys.items():
+            _properties(schema, section, name)[name.split(".")[-1]] = {"deprecated": True} | _property(
+                schema, section, key
+            )
+        for name, key in section.other_names.items():
+            _properties(schema, section, name)[name.split(".")[-1]] = _property(schema, section, key)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
+
+
+def _properties(schema: dict[str, Any], section: type[Section], key: str) -> dict[str, Any]:
+    """Return the schema's properties of the section that a key below another one stands in."""
+    for part in key.split(".")[:-1]:
+        inner, _ = field_section(fields_by_key(section)[part])
+        assert inner is not None, key
+        section = inner
+    found: dict[str, Any] = schema["$defs"][section.__name__]["properties"]
+    return found
+
+
+def _property(schema: dict[str, Any], section: type[Section], key: str) -> dict[str, Any]:
+    found: dict[str, Any] = _properties(schema, section, key)[key.split(".")[-1]]
+    return dict(found)
 
 
 def _sections(section: type[Section]) -> Iterator[type[Section]]:

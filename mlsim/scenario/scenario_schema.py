@@ -38,7 +38,7 @@ from mlsim.scenario.workload_section import WorkloadConfig
 
 
 class OutputConfig(Section):
-    """What is written."""
+    """Output of a run."""
 
     trace: OneOf[TraceLevel] = TraceLevel.NONE
     """Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does), chunks (also
@@ -65,9 +65,9 @@ class OutputConfig(Section):
     shown together), or auto: cores up to 997 rows, beyond that nodes, or several nodes in a row.
     """
     pictures: Switch = True
-    """Whether pictures are drawn."""
+    """Draw pictures."""
     csv: Switch = False
-    """Whether tables are also written as CSV."""
+    """Also write tables as CSV."""
     passes: Switch = False
     """Whether every pass of the dispatcher is written (passes.parquet): time, queue length, starts, wall
     time.
@@ -82,7 +82,7 @@ class OutputConfig(Section):
     def broken_rules(self) -> Iterator[Violation]:
         """Check what a trace shows."""
         if self.trace_details and not self.trace.shows_chunks:
-            message = "tells more of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
+            message = "adds details of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
             yield Violation("trace_details", message, ("trace",))
         if self.trace_apart and self.trace is TraceLevel.NONE:
             message = "is about a trace, and needs one; try trace: jobs, or leave it out"
@@ -125,11 +125,11 @@ class Scenario(Section):
     batch: BatchConfig = Field(default_factory=BatchConfig)
     """How the queue is served."""
     application: ApplicationConfig = Field(default_factory=ApplicationConfig)
-    """What a job executes."""
+    """The application of a job."""
     coordination: CoordinationConfig = Field(default_factory=CoordinationConfig)
     """Messages between the two levels."""
     output: OutputConfig = Field(default_factory=OutputConfig)
-    """What a run writes."""
+    """Output of a run."""
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
 
@@ -237,7 +237,7 @@ class Scenario(Section):
             yield Violation("application.pes_per_node", message, nodes)
 
     def _broken_drains(self) -> Iterator[Violation]:
-        """Check that whoever decides what starts can plan around announced drains."""
+        """Check that the dispatcher can plan around announced drains."""
         batch = self.batch
         rows = [row for row, drain in enumerate(self.platform.drains) if drain.announced]
         if not rows:
@@ -258,7 +258,7 @@ class Scenario(Section):
             yield Violation(key, message, ("batch.power_cap", "batch.backfill", "batch.reservations"))
 
     def _broken_easy(self) -> Iterator[Violation]:
-        """Check that another simulator's EASY meets only what it knows."""
+        """Reject options that the emulated EASY variant does not support."""
         easy = self.batch.easy
         if self.batch.backfill is not Backfill.EASY or easy is EasyRule.STANDARD:
             return

@@ -261,6 +261,10 @@ def plain(section: Section) -> dict[str, Any]:
     if isinstance(section, BatchConfig) and section.cp is not None:
         unread = section.cp.unread(section.dispatcher)
         content["cp"] = {key: value for key, value in content["cp"].items() if key not in unread}
+    if isinstance(section, CostsConfig) and "parameters" in content:
+        own = PROFILE_KEYS[section.profile].possible
+        inside = content["parameters"].items()
+        content["parameters"] = {key: value for key, value in inside if f"parameters.{key}" in own}
     return content
 
 
@@ -278,7 +282,10 @@ def _keys_that_hold(section: Section) -> list[str]:
     if isinstance(section, ApplicationConfig) and section.model is ApplicationModel.RIGID:
         return ["model"]
     if isinstance(section, CostsConfig):
-        return ["profile", *PROFILE_KEYS[section.profile].possible]
+        return [
+            "profile",
+            *dict.fromkeys(key.split(".")[0] for key in PROFILE_KEYS[section.profile].possible),
+        ]
     if isinstance(section, NetworkConfig):
         own = TOPOLOGY_KEYS[section.topology][1]
         return [key for key in keys if key not in OWN_KEYS or (key in own and getattr(section, key))]

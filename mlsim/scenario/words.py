@@ -64,7 +64,7 @@ class Topology(Choice):
 
 # Also what Slurm and checkpointing libraries call it.
 class FailureRule(Choice, aliases={"fail": "die", "requeue": "restart", "checkpoint": "resume"}):
-    """What becomes of a job when a node it holds fails."""
+    """What happens to a job when one of its nodes fails."""
 
     DIE = "die"
     RESTART = "restart"

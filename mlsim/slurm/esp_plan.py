@@ -193,7 +193,7 @@ def loop_costs(plan: Plan) -> dict[str, Any]:
     """Return the section of a scenario that says what the iterations cost, but for their limit."""
     width = plan.half_width
     window = {f"{axis}_{end}": edge for axis in "xy" for end, edge in (("min", -width), ("max", width))}
-    return {"profile": "mandelbrot", "size": plan.size, "window": window}
+    return {"profile": "mandelbrot", "parameters": {"size": plan.size, "window": window}}
 
 
 def write_loop(plan: Plan, path: Path) -> None:

@@ -435,7 +435,7 @@ PLATFORM = {"nodes": [{"name": "n", "count": 4, "cores": 2, "power": {"idle": 10
 @pytest.mark.parametrize(
     ("entry", "batch", "words"),
     [
-        ({"announced_at": 1}, {}, "nobody is told of this drain"),
+        ({"announced_at": 1}, {}, "this drain is not announced"),
         ({"announced": "on", "announced_at": "9 s"}, {}, "is after start"),
         ({"announced": "perhaps"}, {}, "neither on nor off"),
         ({"announced": "on"}, {"dispatcher": "hcp19"}, "hcp19 plans as if its nodes were there for ever"),

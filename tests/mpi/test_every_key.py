@@ -283,7 +283,7 @@ def test_costs_are_not_scaled_where_iterations_compute(directory: Path, started:
     mean = ("--set", "application.costs.mean=1ms")
     assert "iterations compute" in called("mpi", "run", file, *mean)
     assert called("mpi", "run", file, *mean, "--work", "sleep") == ""
-    assert called("mpi", "run", file, "--set", "application.costs.limit=20") == ""
+    assert called("mpi", "run", file, "--set", "application.costs.parameters.limit=20") == ""
 
 
 def test_keys_of_a_file_that_only_a_simulation_reads_are_named(directory: Path) -> None:

@@ -179,7 +179,7 @@ def test_given_costs_are_slept_and_recorded_as_columns(any_launcher: Launcher, t
 
 def test_mpi_run_executes_a_scenario(any_launcher: Launcher, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = ["--set", "application.costs.size=40", "--check", "--out", str(out)]
+    words = ["--set", "application.costs.parameters.size=40", "--check", "--out", str(out)]
     done = _mlsim("mpi", "run", "scenarios/mpi/mandelbrot.yaml", *words, "--", *any_launcher.words, "-n", "2")
     assert done.returncode == 0, done.stderr
     assert "the same as executed serially" in done.stdout

@@ -180,7 +180,7 @@ def test_what_is_wrong_does_not_fit(kind: str, value: dict[str, Any]) -> None:
     "keys",
     [
         {"platform.nodes.0.resources.gpu": 2, "platform.nodes": [], "workload": {}},
-        {"batch.cp.ewt.1": 3600, "application.costs.window.x_min": -1},
+        {"batch.cp.ewt.1": 3600, "application.costs.parameters.window.x_min": -1},
     ],
 )
 def test_keys_of_studies_may_be_sections_places_and_names(keys: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ COSTS = {
     "mandelbrot": {
         "profile": "mandelbrot",
         "calibrate": "run-time",
-        "window": {"x_min": -0.68, "x_max": 0.68, "y_min": -0.68, "y_max": 0.68},
+        "parameters": {"window": {"x_min": -0.68, "x_max": 0.68, "y_min": -0.68, "y_max": 0.68}},
     },
 }
 

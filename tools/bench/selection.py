@@ -69,7 +69,7 @@ def line(outcome: Outcome) -> str:
 def real_loops(given: argparse.Namespace) -> Loops:
     """Return what executes loops for real."""
     sizes = {
-        "mandelbrot": f"application.costs.size={given.size}",
+        "mandelbrot": f"application.costs.parameters.size={given.size}",
         "psia": f"application.iterations.count={given.images}",
     }
 

@@ -28,7 +28,7 @@ class MandelbrotImage(NamedTuple):
 
 def costs(request: Request) -> Floats:
     """Compute the costs of all pixels, float64[size²] in s; ``request.n`` is the number of pixels."""
-    config = request.config
+    config = request.config.parameters
     window = config.window
     image = MandelbrotImage(
         round(request.n**0.5), config.exponent, window.x_min, window.x_max, window.y_min, window.y_max

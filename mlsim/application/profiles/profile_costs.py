@@ -17,8 +17,8 @@ DEFAULT_SIZE = 1152
 
 def image_size(costs: CostsConfig, iterations: IterationsConfig | None) -> int:
     """Return the width of the image [pixels]: ``size``, or the root of the number of iterations, or 1152."""
-    if costs.size is not None:
-        return costs.size
+    if costs.parameters.size is not None:
+        return costs.parameters.size
     if iterations is not None and iterations.count is not None:
         return math.isqrt(iterations.count)
     return DEFAULT_SIZE

@@ -103,14 +103,18 @@ PROFILES = (
     ProfileEntry(
         "mandelbrot",
         "steps of z ← z^exponent + c while fewer than limit and |z| < 2, for the c of pixel k; N = size²",
-        ("size", "limit", "exponent", "window", "mean", "unit_cost"),
+        (
+            *(f"parameters.{name}" for name in ("size", "limit", "exponent", "window")),
+            *("mean", "unit_cost"),
+        ),
         "Mandelbrot 1980; Eleliemy 2021, Alg. 4.2",
     ),
     ProfileEntry(
         "psia",
         "points that fall into the spin image of point k, + scan_cost·points",
         (
-            *("points", "image_width", "bin_size", "support_angle", "cloud_seed", "scan_cost"),
+            *(f"parameters.{name}" for name in ("points", "image_width", "bin_size", "support_angle")),
+            *("parameters.cloud_seed", "parameters.scan_cost"),
             *("mean", "unit_cost"),
         ),
         "Johnson 1997; Eleliemy 2021, Alg. 4.1",

@@ -83,7 +83,7 @@ class SpinImage(NamedTuple):
 
 def costs(request: Request) -> Floats:
     """Compute the costs of the first n images, float64[n] in s."""
-    config = request.config
+    config = request.config.parameters
     image = SpinImage(config.image_width, config.bin_size, config.support_angle)
     counts = image_counts(request.n, image, config.points, config.cloud_seed).astype(np.float64)
     return request.counted(counts + config.scan_cost * config.points)

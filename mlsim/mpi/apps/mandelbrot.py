@@ -71,7 +71,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Mandelbrot:
     image, limit = MandelbrotImage(256), 1000
     if scenario is not None and scenario.application.costs.profile.value == "mandelbrot":
-        costs, iterations = scenario.application.costs, scenario.application.iterations
+        costs, iterations = scenario.application.costs.parameters, scenario.application.iterations
         window = costs.window
         count = None if iterations is None else iterations.count
         size = costs.size or round((count or 1152**2) ** 0.5)

@@ -63,8 +63,10 @@ def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Psia:
     n, points, seed, image = 2000, 2000, 0, SpinImage()
     if scenario is not None and scenario.application.costs.profile.value == "psia":
         costs, iterations = scenario.application.costs, scenario.application.iterations
-        points, seed = costs.points, costs.cloud_seed
-        image = SpinImage(costs.image_width, costs.bin_size, costs.support_angle)
+        points, seed = costs.parameters.points, costs.parameters.cloud_seed
+        image = SpinImage(
+            costs.parameters.image_width, costs.parameters.bin_size, costs.parameters.support_angle
+        )
         n = points if iterations is None or iterations.count is None else iterations.count
     n = arguments.size if arguments.size is not None else n
     points = arguments.points if arguments.points is not None else points

@@ -58,7 +58,8 @@ def sleeping(name: str) -> Application:
     from mlsim.experiment import loop_from_mapping
 
     costs: dict[str, object] = {"profile": name, "mean": f"{SLEEP} s"}
-    costs |= {"points": SLEEPERS, "bin_size": 0.05} if name == "psia" else {"size": WIDTH, "limit": STEPS}
+    psia = {"points": SLEEPERS, "bin_size": 0.05}
+    costs["parameters"] = psia if name == "psia" else {"size": WIDTH, "limit": STEPS}
     platform = {"nodes": [{"name": "n", "count": 1, "cores": 1}]}
     application = {"model": "loop", "technique": "SS", "costs": costs}
     if name == "psia":

@@ -98,4 +98,8 @@ def test_the_scenario_of_computed_loops_has_the_window(tmp_path: Path) -> None:
     write_loop(PLAN, tmp_path / "loop.yaml")
     assert json.loads((tmp_path / "loop.yaml").read_text())["name"] == "esp"
     costs = load_loop(tmp_path / "loop.yaml", {}).application.costs
-    assert (costs.window.x_min, costs.window.y_max, costs.size) == (-0.68, 0.68, 32)
+    assert (costs.parameters.window.x_min, costs.parameters.window.y_max, costs.parameters.size) == (
+        -0.68,
+        0.68,
+        32,
+    )
