@@ -116,8 +116,9 @@ def learn_done(
     if size == 0:
         return
     seconds += waited if counts_overhead(code) else 0.0
-    between = spread_of(done) if times_iterations(code) else 0.0
-    learn_measured(code, measured, sums, weights, pe, size, pieces, seconds, between, share)
+    between = spread_of(done) * share * share if times_iterations(code) else 0.0
+    mean = seconds / size * share
+    learn_measured(code, measured, sums, weights, pe, size, pieces, seconds * share, mean, between)
 
 
 @inner_kernel

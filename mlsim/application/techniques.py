@@ -25,15 +25,12 @@ from mlsim.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.techniques.technique_entry import (
     ADDRESS,
     LB4MPI,
-    MU,
     OF_LB4MPI,
     OF_USER,
-    OVERHEAD,
     OWN,
     PARAMETERS,
     PIECES,
     RAISED,
-    SIGMA,
     UNTIMED,
     USER_OBJECT,
     Given,
@@ -158,7 +155,8 @@ def choose(
     choices = []
     for name in names:
         code, address = _code(name, parameters.compat)
-        column = _column(code, name, Given(parameters, first_chunk, seed), prefix, n)
+        sigma, mu = _statistics(code, name, parameters, prefix, n)
+        column = _column(code, Given(parameters, first_chunk, seed, sigma, mu))
         column[ADDRESS] = address
         # More than the loop is long means no more than that, and stays clear of the integers' end.
         least = min(min_chunk, n + 1)
@@ -213,11 +211,9 @@ def _code(name: str, compat: Compat) -> tuple[int, int]:
     return compiled.code, compiled.address
 
 
-def _column(code: int, name: str, given: Given, prefix: Floats, n: int) -> Floats:
+def _column(code: int, given: Given) -> Floats:
     """Return the parameters in their places, all but the address and the parts that are timed."""
     column = np.zeros(PARAMETERS)
-    column[SIGMA], column[MU] = _statistics(code, name, given.parameters, prefix, n)
-    column[OVERHEAD] = given.parameters.overhead or 0.0
     column[OF_LB4MPI] = given.parameters.compat is Compat.LB4MPI
     values = RULES[code].values
     if values is not None:

@@ -15,7 +15,6 @@ from mlsim._jit import inner_kernel
 from mlsim.techniques.fixed import ceil_div, share_size
 from mlsim.techniques.lb4mpi import AF_RULE
 from mlsim.techniques.pe_statistics import MEAN, RATE, RISK, learn_costs, learn_pieces
-from mlsim.techniques.prefix_costs import cost_between
 from mlsim.techniques.technique_entry import (
     OWN,
     SIZE,
@@ -27,41 +26,6 @@ from mlsim.techniques.technique_entry import (
 )
 
 ROUNDING = 1e-9
-
-
-@inner_kernel
-def adaptive_size(
-    measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int, first_size: int
-) -> int:
-    """Return AF's chunk for one PE (Eleliemy 2021, Eq. 2.14).
-
-    Parameters
-    ----------
-    measured, sums
-        Statistics that are known where the chunk is calculated.
-    pe
-        PE that asked.
-    remaining, n, p
-        Iterations left, iterations of the loop, PEs.
-    first_size
-        Chunk of a PE that has no statistics: no iteration executed, or none that took any time.
-
-    Notes
-    -----
-    As long as any PE has no statistics, D and E do not speak for all, and every chunk is at most
-    ⌈N/2P⌉. A value within 1e-9 (relative) of the next integer counts as that integer, so that the
-    rounding of the statistics costs no iteration.
-    """
-    size = first_size
-    if measured[MEAN, pe] > 0.0:
-        d = sums[RISK, 1]
-        work = remaining / sums[RATE, 1]
-        # The printed difference loses its digits where D >> E·R; multiplied out by its conjugate:
-        share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
-        size = int(min(share / measured[MEAN, pe] * (1.0 + ROUNDING), float(remaining)))
-    if sums[0, 0] < p:
-        size = min(size, ceil_div(n, 2 * p))
-    return size
 
 
 def _first_share(given: Given) -> tuple[float, ...]:
@@ -77,58 +41,22 @@ def _prepare_adaptive(rule: Ints, n: int, p: int, parameters: Floats) -> None:
 def _adaptive_chunk(
     rule: Ints, measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int
 ) -> int:
-    return adaptive_size(measured, sums, pe, remaining, n, p, rule[SIZE])
+    """Return AF's chunk for one PE (Eleliemy 2021, Eq. 2.14).
 
-
-@inner_kernel
-def _learn_adaptive(
-    measured: Floats,
-    sums: Floats,
-    pe: int,
-    prefix: Floats,
-    speed: float,
-    first: int,
-    size: int,
-    pieces: int,
-    length: int,
-    each: float,
-) -> None:
-    learn_costs(measured, sums, pe, prefix, speed, first, size, 0.0, pieces, length, each)
-
-
-@inner_kernel
-def _learn_with_overhead(
-    measured: Floats,
-    sums: Floats,
-    pe: int,
-    prefix: Floats,
-    speed: float,
-    first: int,
-    size: int,
-    seconds: float,
-    pieces: int,
-    length: int,
-    each: float,
-) -> None:
-    """Learn a chunk of ``seconds`` from asking to its end: the wait is shared by its iterations."""
-    spent = cost_between(prefix, first, first + size) + each * ceil_div(size, length)
-    waited = seconds - spent / speed
-    learn_costs(measured, sums, pe, prefix, speed, first, size, waited, pieces, length, each)
-
-
-@inner_kernel
-def _learn_measured(
-    measured: Floats,
-    sums: Floats,
-    pe: int,
-    size: int,
-    pieces: int,
-    seconds: float,
-    between: float,
-    share: float,
-) -> None:
-    mean = seconds / size
-    learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
+    As long as any PE has no statistics, D and E do not speak for all, and every chunk is at most ⌈N/2P⌉. A
+    value within 1e-9 (relative) of the next integer counts as that integer, so that the rounding of the
+    statistics costs no iteration.
+    """
+    size = rule[SIZE]  # of a PE that has executed no iteration, or none that took any time
+    if measured[MEAN, pe] > 0.0:
+        d = sums[RISK, 1]
+        work = remaining / sums[RATE, 1]
+        # The printed difference loses its digits where D >> E·R; multiplied out by its conjugate:
+        share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
+        size = int(min(share / measured[MEAN, pe] * (1.0 + ROUNDING), float(remaining)))
+    if sums[0, 0] < p:
+        size = min(size, ceil_div(n, 2 * p))
+    return size
 
 
 _MEASURES = parameter_keys("first_chunk", "pieces")
@@ -143,8 +71,8 @@ AF = TechniqueEntry(
     rule=Rule(
         prepare=_prepare_adaptive,
         size=_adaptive_chunk,
-        learn=_learn_adaptive,
-        learn_measured=_learn_measured,
+        learn=learn_costs,
+        learn_measured=learn_pieces,
         times_iterations=True,
         values=_first_share,
     ),
@@ -160,8 +88,8 @@ MAF = TechniqueEntry(
     rule=Rule(
         prepare=_prepare_adaptive,
         size=_adaptive_chunk,
-        learn=_learn_with_overhead,
-        learn_measured=_learn_measured,
+        learn=learn_costs,
+        learn_measured=learn_pieces,
         times_iterations=True,
         counts_overhead=True,
         values=_first_share,

@@ -19,46 +19,24 @@ from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
 from mlsim.techniques.pe_statistics import put
 from mlsim.techniques.technique_entry import (
-    LEFT,
-    MU,
     MU_NEEDED,
-    OVERHEAD,
     OVERHEAD_NEEDED,
-    SIGMA,
     SIGMA_NEEDED,
     STATISTICS_KEYS,
-    VARIATION,
+    Given,
     Rule,
     TechniqueEntry,
     parameter_keys,
 )
+from mlsim.techniques.technique_entry import (
+    SIZE as COUNTED,
+)
 
 SIZE = 0
 SPEED, HEAD = 0, 1
-# Real numbers of the rule, besides σ/μ: μ and h in s.
-MEAN, LOST = 1, 2
+# Real numbers of the rule; μ and h in s.
+VARIATION, MEAN, LOST = 0, 1, 2
 ROUNDING = 1e-9
-
-
-@inner_kernel
-def note_finished(measured: Floats, sums: Floats, pe: int) -> None:
-    """Note that a PE, which asks for a chunk, has finished the one before."""
-    if measured[SIZE, pe] > 0.0:
-        sums[0, 0] -= measured[SIZE, pe]
-        measured[SIZE, pe] = 0.0
-        put(sums, SPEED, pe, 0.0)
-        put(sums, HEAD, pe, 0.0)
-
-
-@inner_kernel
-def note_assigned(
-    measured: Floats, sums: Floats, pe: int, size: int, mu: float, overhead: float, now: float
-) -> None:
-    """Note that a PE got a chunk of ``size`` iterations at time ``now``, in s."""
-    measured[SIZE, pe] = size
-    speed = size / (size * mu + overhead)
-    put(sums, SPEED, pe, speed)
-    put(sums, HEAD, pe, speed * now)
 
 
 @inner_kernel
@@ -70,20 +48,8 @@ def bold_size(sums: Floats, remaining: int, p: int, variation: float, overhead: 
     min(t + max(0, c·w) + s/2 - √(s·(t + s/4)), t) with s = a·ln(d/(c·√(2π)))·(1 + M/(P·max(R, N))) and
     w = ln(b·v·ln Q), or ln ln Q where b <= 0. K is 1 for Q <= 1.
 
-    Parameters
-    ----------
-    sums
-        What is known of the chunks under way.
-    remaining, p
-        Iterations that nobody has got, R >= 1, and PEs.
-    variation, overhead
-        σ/μ and h/μ > 0.
-    now
-        Time, in s, on the clock of ``note_assigned``.
-
-    Notes
-    -----
-    Rounded down, as LB4OMP does; a value within 1e-9 (relative) of the next integer counts as that one.
+    ``variation`` is σ/μ, ``overhead`` h/μ > 0, ``now`` the time in s on the clock of all PEs. Rounded down,
+    as LB4OMP does; a value within 1e-9 (relative) of the next integer counts as that one.
     """
     if remaining <= p:
         return 1
@@ -105,11 +71,8 @@ def bold_size(sums: Floats, remaining: int, p: int, variation: float, overhead: 
     return int(min(size, share) * (1.0 + ROUNDING))
 
 
-@inner_kernel
-def _prepare(rule: Ints, reals: Floats, n: int, parameters: Floats) -> None:
-    reals[VARIATION] = parameters[SIGMA] / parameters[MU]
-    reals[MEAN], reals[LOST] = parameters[MU], parameters[OVERHEAD]
-    rule[LEFT] = n
+def _values(given: Given) -> tuple[float, ...]:
+    return given.sigma / given.mu, given.mu, given.parameters.overhead or 0.0
 
 
 @inner_kernel
@@ -121,18 +84,26 @@ def _chunk(
     remaining: int,
     pe: int,
     now: float,
+    n: int,
     p: int,
     min_chunk: int,
 ) -> int:
     """Size the next chunk for a PE that has finished the one before, and follow it."""
     # What a node gets is added to what its PEs have under way.
-    sums[0, 0] += rule[LEFT]
-    rule[LEFT] = 0
-    note_finished(measured, sums, pe)
+    if rule[COUNTED] == 0:
+        sums[0, 0] += n
+        rule[COUNTED] = 1
+    if measured[SIZE, pe] > 0.0:  # it has finished the one before
+        sums[0, 0] -= measured[SIZE, pe]
+        put(sums, SPEED, pe, 0.0)
+        put(sums, HEAD, pe, 0.0)
     mu, overhead = reals[MEAN], reals[LOST]
     size = bold_size(sums, remaining, p, reals[VARIATION], overhead / mu, now)
     size = min(max(size, min_chunk), remaining)
-    note_assigned(measured, sums, pe, size, mu, overhead, now)
+    speed = size / (size * mu + overhead)
+    measured[SIZE, pe] = size
+    put(sums, SPEED, pe, speed)
+    put(sums, HEAD, pe, speed * now)
     return size
 
 
@@ -183,9 +154,9 @@ BOLD = TechniqueEntry(
     options=(*STATISTICS_KEYS, *parameter_keys("overhead")),
     notes=_NOTES,
     rule=Rule(
-        prepare=_prepare,
         size=_chunk,
         follows_chunks=True,
         needs=(SIGMA_NEEDED, MU_NEEDED, OVERHEAD_NEEDED),
+        values=_values,
     ),
 )

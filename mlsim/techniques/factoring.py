@@ -16,19 +16,14 @@ from mlsim.techniques.lb4mpi import (
     FAC2_RULE,
     WEIGHTED_RULE,
 )
-from mlsim.techniques.pe_statistics import ITERATIONS, RATE, SECONDS, learn_chunk, learn_chunk_measured
+from mlsim.techniques.pe_statistics import ITERATIONS, RATE, SECONDS, learn_chunk
 from mlsim.techniques.technique_entry import (
     BATCH,
     LEFT,
-    MU,
     MU_NEEDED,
-    OWN,
     PREVIOUS,
-    SIGMA,
     SIGMA_NEEDED,
-    SLOPE,
     STATISTICS_KEYS,
-    VARIATION,
     Given,
     Rule,
     TechniqueEntry,
@@ -41,19 +36,10 @@ _NOISE = 1e-9
 
 @inner_kernel
 def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
-    """Return FAC's ⌈R/(x·P)⌉, the chunk of a batch at whose start R >= 1 iterations are left.
+    """Return FAC's ⌈R/(x·P)⌉, the chunk of a batch (from 0) at whose start R >= 1 iterations are left.
 
     With b = P·σ/(2μ√R): x = 1 + b² + b√(b²+2) in the first batch, 2 + b² + b√(b²+4) in later ones
-    (Hummel, Schonberg and Flynn 1992). In double precision, see :func:`round_up`.
-
-    Parameters
-    ----------
-    batch
-        Number of the batch, from 0.
-    remaining, p
-        Iterations left, PEs.
-    variation
-        σ/μ of the iteration times.
+    (Hummel, Schonberg and Flynn 1992). ``variation`` is σ/μ. In double precision, see :func:`round_up`.
     """
     b = p * variation / (2.0 * math.sqrt(remaining))
     least, inner = (1.0, 2.0) if batch == 0 else (2.0, 4.0)
@@ -61,27 +47,25 @@ def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
     return max(round_up(remaining / (x * p), remaining), 1)
 
 
-@inner_kernel
-def _prepare_factoring(rule: Ints, reals: Floats, parameters: Floats) -> None:
-    reals[VARIATION] = parameters[SIGMA] / parameters[MU]
-    rule[BATCH] = -1
+def _variation(given: Given) -> tuple[float, ...]:
+    return (given.sigma / given.mu,)
 
 
 @inner_kernel
 def _factoring_chunk(rule: Ints, reals: Floats, i: int, remaining: int, p: int) -> int:
     if i % p == 0:
-        rule[PREVIOUS] = factoring_size(i // p, remaining, p, reals[VARIATION])
+        rule[PREVIOUS] = factoring_size(i // p, remaining, p, reals[0])
     return int(rule[PREVIOUS])
 
 
 @inner_kernel
 def _factoring_chunk_by_step(rule: Ints, reals: Floats, i: int, n: int, p: int) -> int:
     """Return FAC's chunk by the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 when nothing is left."""
-    batch = i // p
-    if rule[BATCH] < 0 or batch < rule[BATCH]:
-        rule[BATCH] = 0
+    batch = i // p + 1
+    if rule[BATCH] == 0 or batch < rule[BATCH]:
+        rule[BATCH] = 1
         rule[LEFT] = n
-        rule[PREVIOUS] = factoring_size(0, max(rule[LEFT], 1), p, reals[VARIATION])
+        rule[PREVIOUS] = factoring_size(0, max(rule[LEFT], 1), p, reals[0])
     while rule[BATCH] < batch and rule[LEFT] > 0:
         # P·K_b may not fit in 64 bits
         size = rule[PREVIOUS]
@@ -89,7 +73,7 @@ def _factoring_chunk_by_step(rule: Ints, reals: Floats, i: int, n: int, p: int) 
         rule[BATCH] += 1
         rule[PREVIOUS] = 1
         if rule[LEFT] > 0:
-            rule[PREVIOUS] = factoring_size(rule[BATCH], rule[LEFT], p, reals[VARIATION])
+            rule[PREVIOUS] = factoring_size(rule[BATCH] - 1, rule[LEFT], p, reals[0])
     return int(rule[PREVIOUS])
 
 
@@ -104,32 +88,13 @@ FAC = TechniqueEntry(
     options=(*STATISTICS_KEYS, *parameter_keys("compat")),
     aliases=("mFAC",),  # FAC where PEs follow its batches by a counter
     rule=Rule(
-        prepare=_prepare_factoring,
         size=_factoring_chunk,
         size_by_step=_factoring_chunk_by_step,
         needs=(SIGMA_NEEDED, MU_NEEDED),
+        values=_variation,
     ),
     lb4mpi=FAC2_RULE,
 )
-
-
-@inner_kernel
-def factoring_recursive_size(i: int, remaining: int, p: int, previous: int) -> int:
-    """Return FAC2's chunk by what is left: ⌈R/2P⌉ at the start of a batch, else the former chunk.
-
-    Hummel, Schonberg and Flynn 1992; Eleliemy 2021, Eq. 2.7. Rounded up: rounded down as printed
-    there, R < 2P would give chunks of no iterations.
-    """
-    return factoring_each_size(remaining, p) if i % p == 0 else previous
-
-
-@inner_kernel
-def factoring_each_size(remaining: int, p: int) -> int:
-    """Return half of an equal share of what is left, ⌈R/2P⌉: what AWF-C and AWF-E weigh at every request.
-
-    So do LB4MPI and LB4OMP, which have no batches under these techniques.
-    """
-    return ceil_div(remaining, 2 * p)
 
 
 @inner_kernel
@@ -144,7 +109,12 @@ def factoring_straightforward_size(i: int, n: int, p: int) -> int:
 
 @inner_kernel
 def _halving_chunk(rule: Ints, i: int, remaining: int, p: int) -> int:
-    rule[PREVIOUS] = factoring_recursive_size(i, remaining, p, rule[PREVIOUS])
+    """Return FAC2's chunk by what is left: ⌈R/2P⌉ at the start of a batch, else the former chunk.
+
+    Rounded up: rounded down as printed in Eleliemy 2021, Eq. 2.7, R < 2P would give chunks of no iterations.
+    """
+    if i % p == 0:
+        rule[PREVIOUS] = ceil_div(remaining, 2 * p)
     return int(rule[PREVIOUS])
 
 
@@ -224,13 +194,6 @@ def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> 
 
 
 @inner_kernel
-def learn_weights(measured: Floats, sums: Floats, weights: Floats) -> None:
-    """Adopt all weights measured so far (AWF-B, AWF-D)."""
-    for pe in range(len(weights)):
-        weights[pe] = learned_weight(measured, sums, weights, pe)
-
-
-@inner_kernel
 def _chunk_by_batch_weights(
     rule: Ints,
     weights: Floats,
@@ -242,9 +205,11 @@ def _chunk_by_batch_weights(
     n: int,
     p: int,
 ) -> int:
+    """Weigh by what had been measured at the start of the batch."""
     size = _halving_chunk(rule, i, remaining, p)
     if i % p == 0:
-        learn_weights(measured, sums, weights)
+        for each in range(len(weights)):
+            weights[each] = learned_weight(measured, sums, weights, each)
     return weighted_size(size, float(weights[pe]), n)
 
 
@@ -253,13 +218,9 @@ def _of_batch(given: Given) -> tuple[float, ...]:
 
 
 @inner_kernel
-def _prepare_by_chunk(rule: Ints, parameters: Floats) -> None:
-    rule[SLOPE] = 0 if parameters[OWN] != 0.0 else 1
-
-
-@inner_kernel
 def _chunk_by_latest_weights(
     rule: Ints,
+    reals: Floats,
     weights: Floats,
     measured: Floats,
     sums: Floats,
@@ -269,17 +230,20 @@ def _chunk_by_latest_weights(
     n: int,
     p: int,
 ) -> int:
-    by_rest = rule[SLOPE] != 0
-    size = factoring_each_size(remaining, p) if by_rest else _halving_chunk(rule, i, remaining, p)
+    """Weigh by all that has been measured: half of an equal share of what is left, or FAC2's chunk.
+
+    Half of the share, ⌈R/2P⌉, is what LB4MPI and LB4OMP weigh, which have no batches under these techniques.
+    """
+    by_rest = reals[0] == 0.0
+    size = ceil_div(remaining, 2 * p) if by_rest else _halving_chunk(rule, i, remaining, p)
     return weighted_size(size, learned_weight(measured, sums, weights, pe), n)
 
 
-_BY_BATCH = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk_measured)
+_BY_BATCH = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk)
 _BY_CHUNK = Rule(
-    prepare=_prepare_by_chunk,
     size=_chunk_by_latest_weights,
     learn=learn_chunk,
-    learn_measured=learn_chunk_measured,
+    learn_measured=learn_chunk,
     values=_of_batch,
 )
 _REFERENCE = "Cariño and Banicescu 2008; Eleliemy 2021, §2.1"

@@ -10,10 +10,8 @@ from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
 from mlsim.techniques.technique_entry import (
     KEY,
-    OVERHEAD,
     OVERHEAD_NEEDED,
     OWN,
-    SIGMA,
     SIGMA_NEEDED,
     SIZE,
     SLOPE,
@@ -70,13 +68,8 @@ def static_size(n: int, p: int) -> int:
     return ceil_div(n, p)
 
 
-@inner_kernel
-def _prepare_static(rule: Ints, n: int, p: int) -> None:
-    rule[SIZE] = static_size(n, p)
-
-
 _COMPAT = parameter_keys("compat")
-_STATIC = Rule(constant=True, prepare=_prepare_static)
+_STATIC = Rule(constant=True, size=static_size)
 STATIC = TechniqueEntry(
     code=0,
     name="STATIC",
@@ -91,13 +84,7 @@ STATIC = TechniqueEntry(
 )
 
 
-@inner_kernel
-def _prepare_self_scheduling(rule: Ints) -> None:
-    """Prepare SS: one iteration per chunk (Eleliemy 2021, Eq. 2.2)."""
-    rule[SIZE] = 1
-
-
-_SS = Rule(constant=True, prepare=_prepare_self_scheduling)
+_SS = Rule(constant=True)
 SS = TechniqueEntry(
     code=1,
     name="SS",
@@ -113,24 +100,24 @@ SS = TechniqueEntry(
 
 
 @inner_kernel
-def fixed_size(n: int, p: int, sigma: float, overhead: float) -> int:
-    """Size FSC's chunks: ⌈(√2·N·h / (σ·P·√(ln P)))^(2/3)⌉ (Kruskal and Weiss 1985).
-
-    Eleliemy 2021, Eq. 2.3 lacks the exponent. One PE has nobody to wait for: N.
-    """
+def _fixed_size(n: int, p: int, reals: Floats) -> int:
+    """⌈(√2·N·h / (σ·P·√(ln P)))^(2/3)⌉ (Kruskal and Weiss 1985); Eleliemy's Eq. 2.3 lacks the exponent."""
     if p == 1:
-        return n
+        return n  # one PE has nobody to wait for
+    sigma, overhead = reals[0], reals[1]
     base = math.sqrt(2.0) * n * overhead / (sigma * p * math.sqrt(math.log(p)))
     return round_up(base ** (2.0 / 3.0), n)
 
 
-@inner_kernel
-def _prepare_fixed(rule: Ints, n: int, p: int, parameters: Floats) -> None:
-    rule[SIZE] = fixed_size(n, p, parameters[SIGMA], parameters[OVERHEAD])
+def _sigma_and_overhead(given: Given) -> tuple[float, ...]:
+    return given.sigma, given.parameters.overhead or 0.0
 
 
 _FSC = Rule(
-    constant=True, prepare=_prepare_fixed, needs=(SIGMA_NEEDED._replace(positive=True), OVERHEAD_NEEDED)
+    constant=True,
+    size=_fixed_size,
+    needs=(SIGMA_NEEDED._replace(positive=True), OVERHEAD_NEEDED),
+    values=_sigma_and_overhead,
 )
 FSC = TechniqueEntry(
     code=2,
@@ -146,22 +133,17 @@ FSC = TechniqueEntry(
 
 
 @inner_kernel
-def modified_fixed_size(n: int, p: int) -> int:
-    """Size mFSC's chunks: ⌊0.55 + t·ln 2 / ln t⌋ with t = ⌈N/P⌉ (Banicescu, Ciorba and Srivastava 2013).
+def _modified_size(n: int, p: int) -> int:
+    """⌊0.55 + t·ln 2 / ln t⌋ with t = ⌈N/P⌉, so large that there are about as many chunks as with FAC2.
 
-    So large that there are about as many chunks as with FAC2. The value before rounding down is never an
-    integer: t / log₂ t + 0.55 is irrational unless t is a power of two, and is none then either.
+    The value before rounding down is never an integer: t / log₂ t + 0.55 is irrational unless t is a power
+    of two, and is none then either.
     """
     t = ceil_div(n, p)
     return int(0.55 + t * math.log(2.0) / math.log(t)) if t > 1 else 1
 
 
-@inner_kernel
-def _prepare_modified(rule: Ints, n: int, p: int) -> None:
-    rule[SIZE] = modified_fixed_size(n, p)
-
-
-_MFSC = Rule(constant=True, prepare=_prepare_modified)
+_MFSC = Rule(constant=True, size=_modified_size)
 MFSC = TechniqueEntry(
     code=3,
     name="mFSC",

@@ -22,14 +22,11 @@ from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.techniques.fixed import ROUNDING, ceil_div, share_size
 from mlsim.techniques.technique_entry import (
     LEFT,
-    MU,
     MU_NEEDED,
     OWN,
-    SIGMA,
     SIGMA_NEEDED,
     SIZE,
     STATISTICS_KEYS,
-    VARIATION,
     Given,
     Rule,
     TechniqueEntry,
@@ -53,18 +50,10 @@ def guided_recursive_size(remaining: int, p: int) -> int:
 
 @kernel
 def new_guide(fraction_words: int) -> Ints:
-    """Return the memory in which GSS follows x_i, so that the next step costs one more division.
+    """Return the memory in which GSS follows x_i, int64[2, 4 + fraction words]; a step is one division then.
 
-    Parameters
-    ----------
-    fraction_words
-        32-bit words kept after the point.
-
-    Returns
-    -------
-    int64[2, 4 + fraction words]
-        Row 0: the step the value stands for (-1: none yet), whether anything was rounded, then the
-        value in base 2^32, most significant word first, two words before the point. Row 1: scratch.
+    Row 0: the step of the value (-1: none yet), whether anything was rounded, then the value in base 2^32,
+    most significant word first, two words before the point and ``fraction_words`` after it. Row 1: scratch.
     """
     guide: Ints = zeros((2, HEADER + 2 + fraction_words), np.int64)
     guide[0, STEP] = -1
@@ -138,15 +127,7 @@ def _advance(guide: Ints, i: int, n: int, p: int) -> int:
 def guided_straightforward_size(guide: Ints, i: int, n: int, p: int) -> int:
     """Return GSS's chunk from the step alone, exactly: ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1).
 
-    Parameters
-    ----------
-    guide
-        Where the value was followed to; any guide of this N and P gives the same result, one that
-        stands at a step not above ``i`` gives it faster.
-    i
-        Scheduling step, from 0.
-    n, p
-        Iterations (0 to 2^62) and PEs (1 to 2^31 − 1).
+    Any guide of this N and P gives the same result; one at a step not above ``i`` gives it faster.
     """
     size = _advance(guide, i, n, p)
     words = FRACTION_WORDS
@@ -172,19 +153,11 @@ GSS = TechniqueEntry(
 
 
 @inner_kernel
-def taper_size(k: float, v: float, most: int) -> int:
-    """Return TAP's ⌈k + v²/2 − v·√(2k + v²/4)⌉, from 1 to ``most`` (Lucco 1992; Eleliemy 2021, Eq. 2.5).
+def _taper_size(k: float, v: float, most: int) -> int:
+    """Return TAP's ⌈k + v²/2 − v·√(2k + v²/4)⌉, from 1 to ``most`` = N (Lucco 1992; Eleliemy 2021, Eq. 2.5).
 
-    In double precision; a value less than 1e-12·k above an integer counts as that integer.
-
-    Parameters
-    ----------
-    k
-        The chunk of GSS before rounding.
-    v
-        α·σ/μ >= 0.
-    most
-        N.
+    k is the chunk of GSS before rounding, v = α·σ/μ >= 0. In double precision; a value less than 1e-12·k
+    above an integer counts as that integer.
     """
     # It is 0 at k = v² and negative below: for small k or large v, one iteration.
     if k <= v * v:
@@ -195,35 +168,25 @@ def taper_size(k: float, v: float, most: int) -> int:
     return max(math.ceil(value - ROUNDING * k), 1)
 
 
+def _taper_values(given: Given) -> tuple[float, ...]:
+    return (given.parameters.alpha * given.sigma / given.mu,)
+
+
 @inner_kernel
-def taper_straightforward_size(guide: Ints, i: int, n: int, p: int, v: float) -> int:
-    """Return TAP's chunk from the step alone: k = N·(P−1)^i / P^(i+1), as GSS follows it (see there)."""
+def _taper_chunk(reals: Floats, remaining: int, n: int, p: int) -> int:
+    return _taper_size(remaining / p, reals[0], n)
+
+
+@inner_kernel
+def _taper_chunk_by_step(reals: Floats, guide: Ints, i: int, n: int, p: int) -> int:
+    """Size TAP's chunk with k = N·(P−1)^i / P^(i+1), as GSS follows it (see there)."""
     _advance(guide, i, n, p)
     if guide[0, STEP] < i:
         return 1  # k < 1
     value = 0.0
     for k in range(guide.shape[1] - 1, HEADER, -1):
         value = value / (1 << WORD) + guide[0, k]
-    return taper_size(value + guide[0, HEADER] * float(1 << WORD), v, n)
-
-
-def _taper_values(given: Given) -> tuple[float, ...]:
-    return (given.parameters.alpha,)
-
-
-@inner_kernel
-def _prepare_taper(reals: Floats, parameters: Floats) -> None:
-    reals[VARIATION] = parameters[OWN] * parameters[SIGMA] / parameters[MU]
-
-
-@inner_kernel
-def _taper_chunk(reals: Floats, remaining: int, n: int, p: int) -> int:
-    return taper_size(remaining / p, reals[VARIATION], n)
-
-
-@inner_kernel
-def _taper_chunk_by_step(reals: Floats, guide: Ints, i: int, n: int, p: int) -> int:
-    return taper_straightforward_size(guide, i, n, p, reals[VARIATION])
+    return _taper_size(value + guide[0, HEADER] * float(1 << WORD), reals[0], n)
 
 
 TAP = TechniqueEntry(
@@ -235,7 +198,6 @@ TAP = TechniqueEntry(
     reference="Lucco 1992; Eleliemy 2021, Eq. 2.5, 4.3",
     options=(*STATISTICS_KEYS, *parameter_keys("alpha")),
     rule=Rule(
-        prepare=_prepare_taper,
         size=_taper_chunk,
         size_by_step=_taper_chunk_by_step,
         needs=(SIGMA_NEEDED, MU_NEEDED),

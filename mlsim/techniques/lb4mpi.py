@@ -20,7 +20,6 @@ from mlsim.techniques.pe_statistics import (
     RISK,
     SECONDS,
     learn_chunk,
-    learn_chunk_measured,
     learn_costs,
     learn_pieces,
     put,
@@ -47,21 +46,6 @@ def rounded(value: float, extra: float, most: int) -> int:
     """Return ⌊value + extra⌋, at most ``most``; a value within 1e-9 (relative) of an integer is that one."""
     value = value * (1.0 + _NOISE) + extra
     return math.floor(value) if value < most else most
-
-
-@inner_kernel
-def new_batch(remaining: int, p: int, least: int) -> tuple[int, int]:
-    """Return the chunk K of a batch at whose start R iterations are left, and its length min(P·K, R)."""
-    size = max(ceil_div(remaining, 2 * p), least)
-    # P·K may not fit in 64 bits
-    return size, remaining if size > remaining // p else p * size
-
-
-@inner_kernel
-def batch_chunk(size: int, least: int, left: int) -> int:
-    """Return a chunk of ``size`` from a batch of ``left`` iterations, with its rest if that is small."""
-    size = min(max(size, least), left)
-    return left if left - size <= least else size
 
 
 @inner_kernel
@@ -127,15 +111,21 @@ def note_deviation(measured: Floats, sums: Floats, pe: int) -> None:
 
 @inner_kernel
 def _batch_size(rule: Ints, remaining: int, p: int, min_chunk: int) -> int:
-    """Return the chunk of the batch; a batch that is used up is followed by a new one."""
+    """Return the chunk K of the batch; one that is used up is followed by a new one, of min(P·K, R)."""
     if rule[LEFT] == 0:
-        rule[PREVIOUS], rule[LEFT] = new_batch(remaining, p, min_chunk)
+        size = max(ceil_div(remaining, 2 * p), min_chunk)
+        # P·K may not fit in 64 bits
+        rule[PREVIOUS], rule[LEFT] = size, remaining if size > remaining // p else p * size
     return int(rule[PREVIOUS])
 
 
 @inner_kernel
 def _take_of_batch(rule: Ints, size: int, min_chunk: int) -> int:
-    chunk = batch_chunk(size, min_chunk, rule[LEFT])
+    """Take a chunk of ``size`` from the batch, with the batch's rest if that is small."""
+    left = rule[LEFT]
+    chunk = min(max(size, min_chunk), left)
+    if left - chunk <= min_chunk:
+        chunk = left
     rule[LEFT] -= chunk
     return chunk
 
@@ -221,13 +211,12 @@ def _learn_measured(
     size: int,
     pieces: int,
     seconds: float,
+    mean: float,
     between: float,
-    share: float,
 ) -> None:
     if seconds > 0.0:
-        mean = seconds / size
         forget_chunks(measured, pe)
-        learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
+        learn_pieces(measured, sums, pe, size, pieces, mean, between)
         note_deviation(measured, sums, pe)
 
 
@@ -235,11 +224,11 @@ FAC2_RULE = Rule(size=_halving_chunk)
 """Of FAC2, and of FAC, which is FAC2 in the library."""
 WEIGHTED_RULE = Rule(size=_weighted_chunk)
 """Of WF and AWF."""
-BATCH_RULE = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk_measured)
+BATCH_RULE = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk)
 """Of AWF-B."""
 BATCH_BREAKS_RULE = replace(BATCH_RULE, counts_breaks=True)
 """Of AWF-D."""
-CHUNK_RULE = Rule(size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk_measured)
+CHUNK_RULE = Rule(size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk)
 """Of AWF-C."""
 CHUNK_BREAKS_RULE = replace(CHUNK_RULE, counts_breaks=True)
 """Of AWF-E."""

@@ -20,22 +20,6 @@ from mlsim.techniques.technique_entry import (
 
 
 @inner_kernel
-def trapezoid_first_size(n: int, p: int) -> int:
-    """Return K_0 = ⌈N/2P⌉, the first chunk of TSS."""
-    return ceil_div(n, 2 * p)
-
-
-@inner_kernel
-def trapezoid_slope(n: int, p: int) -> int:
-    """Return C = ⌊(K_0 − 1)/(S − 1)⌋ with S = ⌈2N/(K_0 + 1)⌉ steps, the decrement of TSS."""
-    first = trapezoid_first_size(n, p)
-    # 2N may not fit in 64 bits: double quotient and remainder instead.
-    quotient = n // (first + 1)
-    steps = 2 * quotient + ceil_div(2 * (n - quotient * (first + 1)), first + 1)
-    return (first - 1) // (steps - 1) if steps > 1 else 0
-
-
-@inner_kernel
 def trapezoid_size(i: int, first: int, slope: int) -> int:
     """TSS at step i: K_0 − i·C, 0 once that is negative (Tzen and Ni 1993; Eleliemy 2021, Eq. 2.6, 4.4).
 
@@ -48,10 +32,15 @@ def trapezoid_size(i: int, first: int, slope: int) -> int:
 
 @inner_kernel
 def _prepare_trapezoid(rule: Ints, n: int, p: int, parameters: Floats) -> None:
-    rule[SIZE] = trapezoid_first_size(n, p)
-    rule[SLOPE] = trapezoid_slope(n, p)
+    """K_0 = ⌈N/2P⌉, and C = ⌊(K_0 − 1)/(S − 1)⌋ with S = ⌈2N/(K_0 + 1)⌉ steps (Tzen and Ni 1993)."""
+    first = ceil_div(n, 2 * p)
+    # 2N may not fit in 64 bits: double quotient and remainder instead.
+    quotient = n // (first + 1)
+    steps = 2 * quotient + ceil_div(2 * (n - quotient * (first + 1)), first + 1)
+    rule[SIZE] = first
+    rule[SLOPE] = (first - 1) // (steps - 1) if steps > 1 else 0
     if parameters[OF_LB4MPI] != 0.0:
-        rule[SLOPE] = library_slope(n, rule[SIZE])
+        rule[SLOPE] = library_slope(n, first)
 
 
 @inner_kernel
@@ -74,18 +63,14 @@ TSS = TechniqueEntry(
 
 
 @inner_kernel
-def trapezoid_factoring_size(i: int, p: int, first: int, slope: int) -> int:
-    """Return TFSS's chunk: the mean of the P chunks of TSS from step b·P on, rounded down; b = ⌊i/P⌋.
+def _trapezoid_factoring_chunk(rule: Ints, i: int, p: int) -> int:
+    """Return the mean of the P chunks of TSS from step b·P on, rounded down; b = ⌊i/P⌋.
 
     K_0 − b·P·C − C·(P−1)/2 in closed form, negative once TSS's chunks are (Chronopoulos et al. 2001;
     Eleliemy 2021, Eq. 2.9; with the index of Eq. 4.5 counted from b·P).
     """
-    return trapezoid_size(i // p * p, first, slope) - ceil_div(slope * (p - 1), 2)
-
-
-@inner_kernel
-def _trapezoid_factoring_chunk(rule: Ints, i: int, p: int) -> int:
-    return trapezoid_factoring_size(i, p, rule[SIZE], rule[SLOPE])
+    slope = rule[SLOPE]
+    return trapezoid_size(i // p * p, rule[SIZE], slope) - ceil_div(slope * (p - 1), 2)
 
 
 TFSS = TechniqueEntry(
@@ -116,36 +101,6 @@ def default_batches(n: int, p: int) -> int:
     return max(batches, 2)
 
 
-@inner_kernel
-def increase_first_size(n: int, p: int, batches: int) -> int:
-    """Return K_0 = ⌊N/((2+B)·P)⌋, the first chunk of FISS and VISS."""
-    return n // (2 + batches) // p
-
-
-@inner_kernel
-def fixed_increase(n: int, p: int, batches: int) -> int:
-    """Return C = ⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉, the growth of FISS's chunks from batch to batch.
-
-    That is 2N / ((2+B)·P·B·(B−1)/2), all of it integers; rounding up may be done factor by factor.
-    """
-    pairs = batches * (batches - 1) // 2
-    quotient = n // pairs
-    doubled = 2 * quotient + ceil_div(2 * (n - quotient * pairs), pairs)
-    return ceil_div(ceil_div(doubled, 2 + batches), p)
-
-
-@inner_kernel
-def fixed_increase_size(i: int, n: int, p: int, first: int, increase: int) -> int:
-    """Return FISS's K_0 + b·C, at most N (Philip and Das 1997; Eleliemy 2021, Eq. 2.10).
-
-    Per batch, b = ⌊i/P⌋: only so do B batches sum up to N.
-    """
-    batch = i // p
-    if increase > 0 and batch > (n - first) // increase:
-        return n
-    return first + batch * increase
-
-
 def _batches(given: Given) -> tuple[float, ...]:
     """Return FISS's B, 0 for that of FAC2, and whether VISS grows geometrically."""
     parameters = given.parameters
@@ -159,15 +114,31 @@ def _batch_count(n: int, p: int, parameters: Floats) -> int:
 
 
 @inner_kernel
+def _first_increase(n: int, p: int, batches: int) -> int:
+    return n // (2 + batches) // p
+
+
+@inner_kernel
 def _prepare_fixed_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    """K_0 = ⌊N/((2+B)·P)⌋, and C = ⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉, the growth from batch to batch.
+
+    That is 2N / ((2+B)·P·B·(B−1)/2), all of it integers; rounding up may be done factor by factor.
+    """
     batches = _batch_count(n, p, parameters)
-    rule[SIZE] = increase_first_size(n, p, batches)
-    rule[SLOPE] = fixed_increase(n, p, batches)
+    pairs = batches * (batches - 1) // 2
+    quotient = n // pairs
+    doubled = 2 * quotient + ceil_div(2 * (n - quotient * pairs), pairs)
+    rule[SIZE] = _first_increase(n, p, batches)
+    rule[SLOPE] = ceil_div(ceil_div(doubled, 2 + batches), p)
 
 
 @inner_kernel
 def _fixed_increase_chunk(rule: Ints, i: int, n: int, p: int) -> int:
-    return fixed_increase_size(i, n, p, rule[SIZE], rule[SLOPE])
+    """Return K_0 + b·C, at most N, of batch b = ⌊i/P⌋: only so do B batches sum up to N."""
+    batch, first, increase = i // p, rule[SIZE], rule[SLOPE]
+    if increase > 0 and batch > (n - first) // increase:
+        return n
+    return first + batch * increase
 
 
 FISS = TechniqueEntry(
@@ -185,17 +156,6 @@ FISS = TechniqueEntry(
         values=_batches,
     ),
 )
-
-
-@inner_kernel
-def variable_increase_size(i: int, p: int, first: int) -> int:
-    """Return VISS's ⌊K_0·(1 − 0.5^(b+1))/0.5⌋ = 2·K_0 − ⌈K_0/2^b⌉, b = ⌊i/P⌋, K_0 >= 1.
-
-    Philip and Das 1997; the derivation of Eleliemy 2021, Eq. 4.7, whose exponent as printed, i mod P,
-    would fall back to K_0 with every batch.
-    """
-    batch = i // p
-    return 2 * first - (ceil_div(first, 1 << batch) if batch < _BITS else 1)
 
 
 @inner_kernel
@@ -223,15 +183,21 @@ def geometric_increase_size(i: int, n: int, p: int, first: int) -> int:
 
 @inner_kernel
 def _prepare_variable_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
-    rule[SIZE] = max(increase_first_size(n, p, _batch_count(n, p, parameters)), 1)
-    rule[SLOPE] = int(parameters[OWN + 1])
+    rule[SIZE] = max(_first_increase(n, p, _batch_count(n, p, parameters)), 1)
 
 
 @inner_kernel
-def _variable_increase_chunk(rule: Ints, i: int, n: int, p: int) -> int:
-    if rule[SLOPE] != 0:
-        return geometric_increase_size(i, n, p, rule[SIZE])
-    return variable_increase_size(i, p, rule[SIZE])
+def _variable_increase_chunk(rule: Ints, reals: Floats, i: int, n: int, p: int) -> int:
+    """Return ⌊K_0·(1 − 0.5^(b+1))/0.5⌋ = 2·K_0 − ⌈K_0/2^b⌉, b = ⌊i/P⌋, K_0 >= 1; or grow geometrically.
+
+    Philip and Das 1997; the derivation of Eleliemy 2021, Eq. 4.7, whose exponent as printed, i mod P,
+    would fall back to K_0 with every batch.
+    """
+    first = rule[SIZE]
+    if reals[1] != 0.0:
+        return geometric_increase_size(i, n, p, first)
+    batch = i // p
+    return 2 * first - (ceil_div(first, 1 << batch) if batch < _BITS else 1)
 
 
 VISS = TechniqueEntry(

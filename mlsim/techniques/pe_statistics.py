@@ -249,11 +249,3 @@ def learn_chunk(measured: Floats, sums: Floats, weights: Floats, pe: int, size: 
             sums[0, 0] += 1.0
             sums[1, 0] += weights[pe]
         put(sums, RATE, pe, measured[ITERATIONS, pe] / measured[SECONDS, pe])
-
-
-@inner_kernel
-def learn_chunk_measured(
-    measured: Floats, sums: Floats, weights: Floats, pe: int, size: int, seconds: float, share: float
-) -> None:
-    """Add an executed chunk to a PE's rate, of whose seconds a ``share`` counts."""
-    learn_chunk(measured, sums, weights, pe, size, seconds * share)

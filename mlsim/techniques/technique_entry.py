@@ -22,12 +22,11 @@ from mlsim._arrays import Floats, Ints
 # class, where it travels between ranks.
 CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS, MEMORY = range(13)
 RULE_NUMBERS = 13
-# Its real numbers are its own; σ/μ, with TAP's α, comes first where it has that.
-VARIATION = 0
+# Its real numbers are the first of its own ``values``.
 RULE_REALS = 3
 
 # Places in the column of parameters. OWN: the first of those that a technique's ``values`` returns.
-ADDRESS, PIECES, OF_LB4MPI, SIGMA, MU, OVERHEAD, OWN = range(7)
+ADDRESS, PIECES, OF_LB4MPI, OWN = range(4)
 MOST_OWN = 8
 PARAMETERS = OWN + MOST_OWN
 
@@ -57,8 +56,8 @@ class RuleSettings(NamedTuple):
     """Least chunk, 1 or more."""
     parameters: Floats
     """float64[PARAMETERS], 0 where the technique does not read them: the address of a user-defined technique,
-    in how many parts a chunk is timed (0: each iteration; ``UNTIMED``), 1 where sizes are LB4MPI's, σ and
-    μ of the iteration times and h in s, then the technique's own ``values``.
+    in how many parts a chunk is timed (0: each iteration; ``UNTIMED``), 1 where sizes are LB4MPI's, then the
+    technique's own ``values``.
     """
     weights: Floats
     """float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them."""
@@ -87,8 +86,12 @@ class Given(NamedTuple):
     parameters: Any
     """Section ``application.parameters`` of the scenario."""
     first_chunk: float
-    """``application.execution.first_chunk``."""
+    """``application.parameters.first_chunk``."""
     seed: int
+    sigma: float
+    """Standard deviation of the iteration times in s, given or profiled; 0 if the rule does not need it."""
+    mu: float
+    """Their mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +103,9 @@ class Rule:
     """
 
     prepare: Callable[..., None] | None = None
-    """Prepares ``rule`` and ``reals`` for a loop; with ``constant`` it sets ``rule[SIZE]``."""
+    """Prepares ``rule`` for a loop, where zeros will not do."""
     size: Callable[..., int] | None = None
-    """Chunk size from what is left; None only where it is ``constant``."""
+    """Chunk size from what is left; the size of all chunks where it is ``constant``."""
     size_by_step: Callable[..., int] | None = None
     """Chunk size from the step alone; None where there is no such form. A queue is then locked from reading
     what remains to assigning the chunk.
@@ -124,7 +127,9 @@ class Rule:
     needs: tuple[Need, ...] = ()
     """Parameters that must be given."""
     values: Callable[[Given], tuple[float, ...]] | None = None
-    """Makes the technique's own values, at most ``MOST_OWN``, from place ``OWN`` of the column on."""
+    """Makes the technique's own values, at most ``MOST_OWN``: from place ``OWN`` of the column on, and the
+    first three in ``reals``.
+    """
 
     @property
     def adaptive(self) -> bool:

@@ -1,8 +1,7 @@
 """The kernels' switch over techniques, made of the records: from a code to the size of the next chunk.
 
-Each of :func:`_prepare`, :func:`_size`, :func:`_size_by_step`, :func:`_learn`, :func:`_learn_measured` is a
-kernel whose source is written here: one branch per function of the records, which is called with the
-arguments that it names. LLVM makes a jump table of the branches.
+``_prepare``, ``_size`` and the others are kernels whose source :func:`_switch` writes: one branch per function
+of the records, which is called with the arguments that it names. LLVM makes a jump table of the branches.
 """
 
 from __future__ import annotations
@@ -14,15 +13,19 @@ from typing import Any
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import inner_kernel, kernel, zeros
+from mlsim._jit import inlined, inner_kernel, kernel, zeros
 from mlsim.techniques import TECHNIQUES
+from mlsim.techniques.fixed import ceil_div
+from mlsim.techniques.prefix_costs import cost_between
 from mlsim.techniques.technique_entry import (
+    ADDRESS,
     CODE,
     CONSTANT,
     ITERATIONS,
     LB4MPI,
     MIN_CHUNK,
     OF_LB4MPI,
+    OWN,
     PES,
     RULE_NUMBERS,
     RULE_REALS,
@@ -30,6 +33,7 @@ from mlsim.techniques.technique_entry import (
     USER,
     USER_BY_STEP,
     USER_OBJECT,
+    USERS,
     Rule,
 )
 from mlsim.techniques.user_calls import USER_BY_STEP_RULE, USER_OBJECT_RULE, USER_RULE
@@ -57,10 +61,11 @@ _WITHOUT_STEP = tuple(code for code, rule in RULES.items() if rule.size_by_step 
 _TIMING = tuple(code for code, rule in RULES.items() if rule.times_iterations)
 _FOLLOWING = tuple(code for code, rule in RULES.items() if rule.follows_chunks)
 _COUNTING_OVERHEAD = tuple(code for code, rule in RULES.items() if rule.counts_overhead)
+_TIMING_OVERHEAD = tuple(code for code in _TIMING if RULES[code].counts_overhead)
 _COUNTING_BREAKS = tuple(code for code, rule in RULES.items() if rule.counts_breaks)
 
 
-def _switch(attribute: str, arguments: str, otherwise: str) -> Any:
+def _switch(attribute: str, arguments: str, otherwise: str, *, constant: bool) -> Any:
     """Write the kernel that calls the function of the rules with a code, by the names of its parameters.
 
     Parameters
@@ -71,11 +76,13 @@ def _switch(attribute: str, arguments: str, otherwise: str) -> Any:
         Of the kernel after ``code``, and what the functions can name.
     otherwise
         The result where a rule has no function; empty: none is returned.
+    constant
+        Whether it is for the rules of one size, or for the others.
     """
     codes: dict[Callable[..., Any], list[int]] = {}
     for code, rule in RULES.items():
         function = getattr(rule, attribute)
-        if function is not None:
+        if function is not None and rule.constant == constant:
             codes.setdefault(function, []).append(code)
     allowed = [name.strip() for name in arguments.split(",")]
     names: dict[str, Any] = {"__name__": __name__}
@@ -98,18 +105,36 @@ def _switch(attribute: str, arguments: str, otherwise: str) -> Any:
     source, file = "\n".join(lines) + "\n", f"<{__name__}.{attribute}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # for debuggers
     exec(compile(source, file, "exec"), names)
-    return inner_kernel(names[f"{attribute}_of"])
+    return inlined(names[f"{attribute}_of"])  # a call of its own would cost as much as a chunk
 
 
-_prepare = _switch("prepare", "rule, reals, n, p, parameters", "")
-_size = _switch("size", "rule, reals, weights, measured, sums, i, remaining, pe, now, n, p, min_chunk", "0")
-_size_by_step = _switch("size_by_step", "rule, reals, guide, weights, i, pe, n, p", "0")
+_prepare = _switch("prepare", "rule, n, p, parameters", "", constant=False)
+_constant = _switch("size", "n, p, reals", "1", constant=True)
+_size = _switch(
+    "size",
+    "rule, reals, weights, measured, sums, i, remaining, pe, now, n, p, min_chunk, address",
+    "0",
+    constant=False,
+)
+_size_by_step = _switch(
+    "size_by_step", "rule, reals, guide, weights, i, remaining, pe, n, p, address", "0", constant=False
+)
 _learn = _switch(
-    "learn", "measured, sums, weights, pe, prefix, speed, first, size, seconds, pieces, length, each", ""
+    "learn",
+    "measured, sums, weights, pe, prefix, speed, first, size, seconds, waited, pieces, length, each",
+    "",
+    constant=False,
 )
-_learn_measured = _switch(
-    "learn_measured", "measured, sums, weights, pe, size, pieces, seconds, between, share", ""
+learn_measured = _switch(
+    "learn_measured",
+    "measured, sums, weights, pe, size, pieces, seconds, mean, between",
+    "",
+    constant=False,
 )
+"""Updates an adaptive technique with a timed chunk of ``seconds``, the ``mean`` of its iterations [s], and
+``between``, Σ n_j·(x_j − mean)² over its pieces [s²]; seconds and mean include the wait for the chunk where
+the technique counts overhead.
+"""
 
 
 @kernel
@@ -167,20 +192,9 @@ def new_rule() -> tuple[Ints, Floats]:
 def reset_rule(
     rule: Ints, reals: Floats, code: int, n: int, p: int, min_chunk: int, parameters: Floats
 ) -> None:
-    """Prepare a technique for one loop, or for another one; a guide is to be made anew.
+    """Prepare a technique for a loop of n iterations (0 to 2^62) on p PEs (1 to 2^31 − 1), with a new guide.
 
-    Parameters
-    ----------
-    rule, reals
-        From ``new_rule``.
-    code
-        Which technique.
-    n, p
-        Iterations (0 to 2^62) and PEs (1 to 2^31 − 1).
-    min_chunk
-        Least chunk, 1 or more.
-    parameters
-        See ``RuleSettings``.
+    ``rule`` and ``reals`` are those of ``new_rule``, ``parameters`` of ``RuleSettings``.
     """
     rule[:] = 0
     rule[CODE] = code
@@ -188,8 +202,12 @@ def reset_rule(
     rule[PES] = p
     rule[MIN_CHUNK] = min_chunk
     rule[CONSTANT] = 1 if code in _CONSTANT else 0
-    _prepare(code, rule, reals, n, p, parameters)
+    rule[USERS] = int(parameters[ADDRESS])
+    for k in range(RULE_REALS):
+        reals[k] = parameters[OWN + k]
+    _prepare(code, rule, n, p, parameters)
     if rule[CONSTANT] != 0:
+        rule[SIZE] = _constant(code, n, p, reals)
         if parameters[OF_LB4MPI] != 0.0:
             rule[MIN_CHUNK] = 1  # the library does not look at it
         rule[SIZE] = min(max(rule[SIZE], rule[MIN_CHUNK]), max(n, 1))
@@ -220,48 +238,19 @@ def learn(
     length: int,
     each: float,
 ) -> None:
-    """Update an adaptive technique with a chunk that a PE has executed.
+    """Update an adaptive technique with a chunk, size >= 1, that a PE has executed.
 
-    Parameters
-    ----------
-    code
-        A technique that is adaptive.
-    measured, sums, weights
-        What is known; changed.
-    pe, first, size
-        Who executed which iterations; size >= 1.
-    prefix, speed
-        Costs and relative speed, for AF, which measures every iteration.
-    seconds
-        Time the chunk took, for AWF and mAF; from asking to its end where the technique counts overhead.
-    pieces
-        In how many parts AF times a chunk; 0: each iteration.
-    length, each
-        How many iterations these parts have, all but the last, and what a part takes besides them, in s at
-        speed 1.
+    ``prefix`` and ``speed`` are for AF, which measures every iteration (``pieces`` 0) or parts of ``length``
+    iterations, each of which takes ``each`` [s at speed 1] besides them. ``seconds`` are for AWF and mAF:
+    from the request to the chunk's end where the technique counts overhead.
     """
-    _learn(code, measured, sums, weights, pe, prefix, speed, first, size, seconds, pieces, length, each)
-
-
-@inner_kernel
-def learn_measured(
-    code: int,
-    measured: Floats,
-    sums: Floats,
-    weights: Floats,
-    pe: int,
-    size: int,
-    pieces: int,
-    seconds: float,
-    between: float,
-    share: float,
-) -> None:
-    """Update an adaptive technique with a timed chunk, of whose times a ``share`` counts.
-
-    ``seconds`` include the wait for the chunk where the technique counts overhead; ``between`` is
-    Σ n_j·(x_j − mean)² over its pieces, in s².
-    """
-    _learn_measured(code, measured, sums, weights, pe, size, pieces, seconds, between, share)
+    waited = 0.0
+    if code in _TIMING_OVERHEAD:
+        spent = cost_between(prefix, first, first + size) + each * ceil_div(size, length)
+        waited = seconds - spent / speed
+    _learn(
+        code, measured, sums, weights, pe, prefix, speed, first, size, seconds, waited, pieces, length, each
+    )
 
 
 @kernel
@@ -276,31 +265,19 @@ def recursive_size(
     pe: int,
     now: float,
 ) -> int:
-    """Size the next chunk from what is left.
+    """Size the next chunk from the remaining iterations, 1 or more, in the order of the steps ``i`` from 0.
 
-    Parameters
-    ----------
-    rule, reals
-        Of the technique; sizes must be asked for in the order of the steps.
-    weights
-        float64[P]; AWF-B and AWF-D change them.
-    measured, sums
-        Statistics of adaptive techniques, the chunks under way where a technique follows them, or the memory
-        of a class of the user; others do not look at them.
-    i, remaining, pe
-        Scheduling step from 0, iterations left (1 or more), PE that asks.
-    now
-        Time, in s, where the technique follows chunks.
-
-    Returns
-    -------
-    int
-        From 1 to ``remaining``; below 1 only where a technique of the user gave that.
+    ``weights`` float64[P] are changed by AWF-B and AWF-D. ``measured`` and ``sums`` are the statistics of
+    adaptive techniques, the chunks that a technique follows, or the memory of a user-defined class; others
+    do not read them. ``now`` [s] is for techniques that follow chunks. From 1 to ``remaining``; below 1 only
+    if a user-defined technique returned that.
     """
     if rule[CONSTANT] != 0:
         return min(int(rule[SIZE]), remaining)
     code, n, p, least = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES]), int(rule[MIN_CHUNK])
-    size: int = _size(code, rule, reals, weights, measured, sums, i, remaining, pe, now, n, p, least)
+    size: int = _size(
+        code, rule, reals, weights, measured, sums, i, remaining, pe, now, n, p, least, rule[USERS]
+    )
     if code >= USER and size < 1:
         return size
     return min(max(size, least), remaining)
@@ -308,27 +285,15 @@ def recursive_size(
 
 @kernel
 def straightforward_size(rule: Ints, reals: Floats, guide: Ints, weights: Floats, i: int, pe: int) -> int:
-    """Size chunk ``i`` for a PE from ``i`` alone, for techniques that do not need what is left.
+    """Size chunk ``i`` for a PE from ``i`` alone, from ``min_chunk`` to N (to 0 if N = 0).
 
-    Parameters
-    ----------
-    rule, reals, guide
-        Of the technique; sizes asked for in the order of the steps are found fastest, but any order gives
-        the same.
-    weights
-        float64[P].
-    i, pe
-        Scheduling step from 0, PE that asks.
-
-    Returns
-    -------
-    int
-        From ``min_chunk`` to N; below 1 only where a technique of the user gave that, or N = 0.
+    Sizes in the order of the steps are found fastest, but any order gives the same. Below 1 only if a
+    user-defined technique returned that.
     """
     if rule[CONSTANT] != 0:
         return int(rule[SIZE])
     code, n, p, least = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES]), int(rule[MIN_CHUNK])
-    size: int = _size_by_step(code, rule, reals, guide, weights, i, pe, n, p)
+    size: int = _size_by_step(code, rule, reals, guide, weights, i, -1, pe, n, p, rule[USERS])
     if code >= USER and size < 1:
         return size
     return min(max(size, least), n)

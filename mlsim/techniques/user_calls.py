@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._arrays import Floats
 from mlsim._jit import c_function, inner_kernel, kernel, zeros
-from mlsim.techniques.technique_entry import ADDRESS, RAISED, USERS, Rule
+from mlsim.techniques.technique_entry import RAISED, Rule
 
 NUMBERS, BEGIN, SIZE_OF, LEARN = range(4)
 """What a class's function is called for."""
@@ -20,9 +20,9 @@ _call_object = c_function("int64", "int64", "intp", *["int64"] * 7, *["float64"]
 
 
 @inner_kernel
-def user_size(address: int, n: int, p: int, remaining: int, step: int, pe: int) -> int:
+def user_size(address: int, n: int, p: int, remaining: int, i: int, pe: int) -> int:
     """Size a chunk by the function at an address; below 1 where the function is wrong."""
-    return _call(address, n, p, remaining, step, pe)
+    return _call(address, n, p, remaining, i, pe)
 
 
 @kernel
@@ -51,13 +51,13 @@ def begin_object(address: int, memory: Floats, n: int, p: int) -> None:
 
 
 @inner_kernel
-def object_size(address: int, memory: Floats, n: int, p: int, remaining: int, step: int, pe: int) -> int:
-    """Size a chunk by a class; below 1 where it is wrong."""
-    words = memory.shape[1] - 1
-    if memory[0, words] != 0.0:
+def object_size(address: int, sums: Floats, n: int, p: int, remaining: int, i: int, pe: int) -> int:
+    """Size a chunk by a class, whose memory is in the place of ``sums``; below 1 where it is wrong."""
+    words = sums.shape[1] - 1
+    if sums[0, words] != 0.0:
         return RAISED
-    place = memory.ctypes.data
-    return _call_object(address, SIZE_OF, place, words, n, p, remaining, step, pe, 0, 0.0, 0.0, 0.0)
+    place = sums.ctypes.data
+    return _call_object(address, SIZE_OF, place, words, n, p, remaining, i, pe, 0, 0.0, 0.0, 0.0)
 
 
 @kernel
@@ -117,27 +117,7 @@ def tell_of_node(address: int, gathered: Floats, memory: Floats, n: int, p: int,
         gathered[:, node] = 0.0
 
 
-@inner_kernel
-def _prepare(rule: Ints, parameters: Floats) -> None:
-    rule[USERS] = int(parameters[ADDRESS])
-
-
-@inner_kernel
-def _chunk(rule: Ints, i: int, remaining: int, pe: int, n: int, p: int) -> int:
-    return user_size(rule[USERS], n, p, remaining, i, pe)
-
-
-@inner_kernel
-def _chunk_by_step(rule: Ints, i: int, pe: int, n: int, p: int) -> int:
-    return user_size(rule[USERS], n, p, -1, i, pe)
-
-
-@inner_kernel
-def _object_chunk(rule: Ints, sums: Floats, i: int, remaining: int, pe: int, n: int, p: int) -> int:
-    return object_size(rule[USERS], sums, n, p, remaining, i, pe)
-
-
-USER_RULE = Rule(prepare=_prepare, size=_chunk)
-USER_BY_STEP_RULE = Rule(prepare=_prepare, size=_chunk, size_by_step=_chunk_by_step)
-USER_OBJECT_RULE = Rule(prepare=_prepare, size=_object_chunk)
+USER_RULE = Rule(size=user_size)
+USER_BY_STEP_RULE = Rule(size=user_size, size_by_step=user_size)
+USER_OBJECT_RULE = Rule(size=object_size)
 """Of a class, which is told of executed chunks by :func:`learn_object`."""

@@ -17,7 +17,7 @@ from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig, SelectionConfig
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.pe_statistics import new_measurements
-from mlsim.techniques.technique_entry import MU, OVERHEAD, PARAMETERS, SIGMA
+from mlsim.techniques.technique_entry import OWN, PARAMETERS
 from mlsim.techniques.technique_rules import new_rule, recursive_size, reset_rule
 from tests.reference.techniques import DIGITS, PI, Parameters
 
@@ -68,7 +68,7 @@ def as_decimal(value: Fraction) -> Decimal:
 def sizes_of(requests: list[tuple[float, int]], n: int = 1000, p: int = 4, sigma: float = 1.0) -> list[int]:
     """Size chunks for PEs that ask at given times, with μ = 1 s and h = 0.5 s."""
     parameters = np.zeros(PARAMETERS)
-    parameters[SIGMA], parameters[MU], parameters[OVERHEAD] = sigma, 1.0, 0.5
+    parameters[OWN : OWN + 3] = sigma, 1.0, 0.5
     (rule, reals), (measured, sums) = new_rule(), new_measurements(p)
     reset_rule(rule, reals, TECHNIQUES["BOLD"].code, n, p, 1, parameters)
     sizes: list[int] = []
