@@ -1,7 +1,7 @@
 """The kernels' switch over techniques, made of the records: from a code to the size of the next chunk.
 
-``_prepare``, ``_size`` and the others are kernels whose source :func:`_switch` writes: one branch per function
-of the records, which is called with the arguments that it names. LLVM makes a jump table of the branches.
+``_prepare``, ``_size`` and the others are kernels whose source :func:`_switch` writes: one branch per
+function of the records, which is called with the arguments that it names. LLVM makes a jump table of them.
 """
 
 from __future__ import annotations
