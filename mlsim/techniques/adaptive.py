@@ -47,7 +47,7 @@ def _adaptive_chunk(
     value within 1e-9 (relative) of the next integer counts as that integer, so that the rounding of the
     statistics costs no iteration.
     """
-    size = rule[SIZE]  # of a PE that has executed no iteration, or none that took any time
+    size = int(rule[SIZE])  # of a PE that has executed no iteration, or none that took any time
     if measured[MEAN, pe] > 0.0:
         d = sums[RISK, 1]
         work = remaining / sums[RATE, 1]

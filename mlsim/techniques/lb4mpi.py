@@ -122,7 +122,7 @@ def _batch_size(rule: Ints, remaining: int, p: int, min_chunk: int) -> int:
 @inner_kernel
 def _take_of_batch(rule: Ints, size: int, min_chunk: int) -> int:
     """Take a chunk of ``size`` from the batch, with the batch's rest if that is small."""
-    left = rule[LEFT]
+    left = int(rule[LEFT])
     chunk = min(max(size, min_chunk), left)
     if left - chunk <= min_chunk:
         chunk = left

@@ -135,7 +135,7 @@ def _prepare_fixed_increase(rule: Ints, n: int, p: int, parameters: Floats) -> N
 @inner_kernel
 def _fixed_increase_chunk(rule: Ints, i: int, n: int, p: int) -> int:
     """Return K_0 + b·C, at most N, of batch b = ⌊i/P⌋: only so do B batches sum up to N."""
-    batch, first, increase = i // p, rule[SIZE], rule[SLOPE]
+    batch, first, increase = i // p, int(rule[SIZE]), int(rule[SLOPE])
     if increase > 0 and batch > (n - first) // increase:
         return n
     return first + batch * increase
@@ -193,7 +193,7 @@ def _variable_increase_chunk(rule: Ints, reals: Floats, i: int, n: int, p: int) 
     Philip and Das 1997; the derivation of Eleliemy 2021, Eq. 4.7, whose exponent as printed, i mod P,
     would fall back to K_0 with every batch.
     """
-    first = rule[SIZE]
+    first = int(rule[SIZE])
     if reals[1] != 0.0:
         return geometric_increase_size(i, n, p, first)
     batch = i // p
