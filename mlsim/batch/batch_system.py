@@ -21,11 +21,11 @@ from mlsim.batch.events.submissions import Misfits, RejectAll, Submissions, With
 from mlsim.batch.job_recorder import JobRecorder, PassLog, wall_clock
 from mlsim.batch.predictors.estimates import LearnedEstimates, estimates_for
 from mlsim.batch.predictors.predictor import CorrectingPredictor
+from mlsim.batch.predictors.weekly_forests import JobClasses
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Applications, BatchState, Progress
 from mlsim.batch.state.state_choice import state_for
-from mlsim.batch.weekly.weekly_forests import JobClasses
 from mlsim.coordination import MessageLog
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, Occupancy, Outages, Passes, Rejections, empty

@@ -15,7 +15,7 @@ from mlsim.cli.command_options import Json, Overrides
 from mlsim.cli.usage_errors import Commands
 
 if TYPE_CHECKING:
-    from mlsim.batch.cp.problem.instance import Instance
+    from mlsim.batch.cp.instance import Instance
     from mlsim.scenario import CpConfig, Dispatcher
 
 

@@ -14,9 +14,8 @@ from mlsim.cli.learn_options import Out, check_read
 
 if TYPE_CHECKING:
     from mlsim.experiment.weekly_runs import WholeLog
-    from mlsim.learning.class_features import JobFeatures, Known
-    from mlsim.learning.class_learning import Quality, VariantResult
-    from mlsim.learning.energy import Profile
+    from mlsim.learning.class_learning import JobFeatures, Known, Quality, VariantResult
+    from mlsim.learning.energy_classes import Profile
     from mlsim.scenario import Policy, Scenario
 
 
@@ -61,11 +60,11 @@ def classes(
 
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
-    from mlsim.batch.weekly.weekly_forests import check_library
+    from mlsim.batch.predictors.weekly_forests import check_library
     from mlsim.cli.learn_options import results_of_others, show_rows
     from mlsim.errors import InputError
-    from mlsim.learning.class_features import Known
     from mlsim.learning.class_learning import (
+        Known,
         check_scenario,
         predicted_in_parts,
         quality_of,
@@ -121,8 +120,7 @@ def _read(scenarios: list[Scenario], what: Known) -> tuple[list[WholeLog], list[
     from mlsim._progress import followed
     from mlsim.cli.progress import working
     from mlsim.experiment.weekly_runs import whole_log
-    from mlsim.learning.class_features import features_of
-    from mlsim.learning.class_learning import check_weeks
+    from mlsim.learning.class_learning import check_weeks, features_of
 
     with working("features of jobs", len(scenarios)) as work:
         logs = [whole_log(scenario) for scenario in scenarios]
@@ -291,15 +289,8 @@ def energy(
     """
     from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError
-    from mlsim.learning.energy import (
-        Cleaning,
-        Tree,
-        classify,
-        cleaned,
-        power_steps,
-        read_samples,
-        write_steps,
-    )
+    from mlsim.learning.energy_classes import Cleaning, Tree, classify, cleaned
+    from mlsim.learning.energy_samples import power_steps, read_samples, write_steps
 
     for name, value in (("--least", least), ("--most", most)):
         if value is not None and not math.isfinite(value):
@@ -331,7 +322,7 @@ def energy(
 def _print(found: Mapping[str, Profile]) -> None:
     from collections import Counter
 
-    from mlsim.learning.energy import EnergyClass
+    from mlsim.learning.energy_classes import EnergyClass
 
     counts = Counter(profile.kind for profile in found.values())
     for kind in EnergyClass:
@@ -383,7 +374,7 @@ def profiles(
     """
     from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError
-    from mlsim.learning.energy import MadeProfiles, made_profiles, write_samples
+    from mlsim.learning.energy_samples import MadeProfiles, made_profiles, write_samples
 
     if longest < shortest:
         raise InputError(f"--longest: {longest:g}; allowed: --shortest ({shortest:g}) or more")

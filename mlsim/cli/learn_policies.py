@@ -16,8 +16,7 @@ from mlsim.cli.usage_errors import Commands
 if TYPE_CHECKING:
     from mlsim.learning.mixed_policies import Mixed
     from mlsim.learning.policy_delays import Samples
-    from mlsim.learning.policy_phases import PhaseBand
-    from mlsim.learning.policy_transfer import Transfer, TransferBand
+    from mlsim.learning.policy_validation import PhaseBand, Transfer, TransferBand
 
 
 def policies(
@@ -163,10 +162,16 @@ def mixed(
     from mlsim.cli.learn_options import results_of_others
     from mlsim.errors import InputError
     from mlsim.experiment.weekly_runs import weeks_of
-    from mlsim.learning.learning_files import write_mixed, write_phases
     from mlsim.learning.learning_parts import parts_in
     from mlsim.learning.mixed_policies import Searching, learn_mixed
-    from mlsim.learning.policy_phases import PROTOCOLS, at_phases, kept_searches, learn_phases
+    from mlsim.learning.policy_validation import (
+        PROTOCOLS,
+        at_phases,
+        kept_searches,
+        learn_phases,
+        write_mixed,
+        write_phases,
+    )
     from mlsim.scenario import load, parse_overrides
 
     scenario = load(file, parse_overrides(overrides or []))
@@ -361,11 +366,16 @@ def transfer(
     """
     from mlsim.errors import InputError
     from mlsim.experiment.weekly_runs import weeks_of
-    from mlsim.learning.learning_files import write_transfer, write_transfer_phases
     from mlsim.learning.learning_parts import parts_in
     from mlsim.learning.mixed_policies import Searching
-    from mlsim.learning.policy_phases import at_phases, kept_searches
-    from mlsim.learning.policy_transfer import learn_transfer, transfer_phases
+    from mlsim.learning.policy_validation import (
+        at_phases,
+        kept_searches,
+        learn_transfer,
+        transfer_phases,
+        write_transfer,
+        write_transfer_phases,
+    )
     from mlsim.scenario import load, parse_overrides
 
     scenarios = [load(file, parse_overrides(overrides or [])) for file in files]

@@ -151,33 +151,28 @@ Lists = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 def _of_batch(what: Listing) -> Lists:
     """List the choices of the batch level."""
-    from mlsim.batch import batch_catalogue as batch
+    from mlsim.scenario import Allocator, Backfill, Dispatcher, Policy, Predictor
 
     match what:
         case Listing.POLICIES:
             return ("policy", "key (smaller first)", "meaning"), [
-                *((entry.name, entry.key, entry.meaning) for entry in batch.POLICIES),
+                *((word.value, word.formula, word.meaning) for word in Policy),
                 *((name, "", meaning) for name, meaning in _plugins("policy")),
             ]
         case Listing.BACKFILLING:
-            return ("backfill", "meaning"), [(entry.name, entry.meaning) for entry in batch.BACKFILLING]
+            return ("backfill", "meaning"), [(word.value, word.meaning) for word in Backfill]
         case Listing.ALLOCATORS:
             return ("allocator", "meaning"), [
-                *((entry.name, entry.meaning) for entry in batch.ALLOCATORS),
+                *((word.value, word.meaning) for word in Allocator),
                 *_plugins("allocator"),
             ]
         case Listing.DISPATCHERS:
-            from mlsim.batch.cp.planner_catalogue import MEANINGS
-
             return ("dispatcher", "meaning"), [
-                *((entry.name, entry.meaning) for entry in batch.DISPATCHERS),
-                *((str(name), meaning) for name, meaning in MEANINGS.items()),
+                *((word.value, word.meaning) for word in Dispatcher),
                 *_plugins("dispatcher"),
             ]
-    from mlsim.batch.predictors import PREDICTORS
-
     return ("predictor", "predicts", "source"), [
-        *((entry.name, entry.meaning, entry.reference) for entry in PREDICTORS),
+        *((word.value, word.meaning, word.source) for word in Predictor),
         *((name, meaning, "") for name, meaning in _plugins("predictor")),
     ]
 

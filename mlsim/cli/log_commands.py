@@ -350,13 +350,12 @@ def predict(
 
 def _names(given: list[str] | None) -> list[str]:
     """Return the names of the predictors as the catalogue spells them."""
-    from mlsim.batch.predictors import PREDICTORS
     from mlsim.errors import InputError
     from mlsim.scenario import Predictor, installed_names
     from mlsim.scenario.plugin_names import PluginKind
 
     if not given:
-        return [str(entry.name) for entry in PREDICTORS] + list(installed_names("mlsim.predictors"))
+        return [word.value for word in Predictor] + list(installed_names("mlsim.predictors"))
     try:
         return [str(PluginKind(Predictor, "mlsim.predictors").parse(name)) for name in given]
     except ValueError as error:

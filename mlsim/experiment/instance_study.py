@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._processes import Helper, HelperEndedError, wait
+from mlsim.batch.cp.cp_solve import Status
 from mlsim.batch.cp.instance_replay import Replayed, instance_in, read_lines, solve_one
-from mlsim.batch.cp.planners.planner import Solve
-from mlsim.batch.cp.solver.cp_solve import Status
+from mlsim.batch.cp.planner import Solve
 from mlsim.errors import OutputError
 from mlsim.experiment.study.study_executors import cores
 from mlsim.experiment.study.study_plan import tool

@@ -39,6 +39,7 @@ from mlsim.scenario.plugin_names import (
     user_function,
     with_parameters,
 )
+from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.resources_section import CORES, MEMORY, PowerConfig, RequestConfig, megabytes
 from mlsim.scenario.scenario_keys import (
     Option,
@@ -105,7 +106,6 @@ from mlsim.scenario.words import (
     NeverRan,
     OverrunRule,
     PlanGoal,
-    Policy,
     Predictor,
     ReleasedNodes,
     RequestRule,

@@ -17,6 +17,7 @@ from mlsim.scenario.cp_section import (
     PredictorName,
 )
 from mlsim.scenario.field_types import Count, Natural, Number, OneOf, Switch
+from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.resources_section import PowerCaps
 from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.words import (
@@ -31,7 +32,6 @@ from mlsim.scenario.words import (
     Engine,
     FailureRule,
     OverrunRule,
-    Policy,
     Predictor,
     ReleasedNodes,
     RequestRule,

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 from mlsim.scenario.amount_types import Duration, MappingType, Pairs
 from mlsim.scenario.field_types import Count, Natural, Number, OneOf, Switch
 from mlsim.scenario.plugin_names import PluginKind
+from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.unit_types import shown
-from mlsim.scenario.words import Allocator, ClassSource, Dispatcher, PlanGoal, Policy, Predictor
+from mlsim.scenario.words import Allocator, ClassSource, Dispatcher, PlanGoal, Predictor
 
 _OURS = (Dispatcher.CP, Dispatcher.LISTS)
 _EARLY = (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2)

@@ -12,6 +12,7 @@ from mlsim.scenario.batch_section import BatchConfig
 from mlsim.scenario.costs_section import READS, SelectionConfig
 from mlsim.scenario.field_types import FieldType
 from mlsim.scenario.plugin_names import PARAMETERS, CodeKind, user_function
+from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.section_base import (
     Parameters,
@@ -30,7 +31,6 @@ from mlsim.scenario.words import (
     ExecutionModel,
     KnownCosts,
     LockOrder,
-    Policy,
     RequestRule,
     SelectionMethod,
 )

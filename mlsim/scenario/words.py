@@ -48,6 +48,20 @@ def words_of_modules(folder: str, suffix: str) -> list[str]:
     return sorted(path.name.removesuffix(suffix) for path in place.glob(f"*{suffix}"))
 
 
+class Described(Choice):
+    """Base of word sets whose words carry their meaning, as ``mlsim list`` shows it."""
+
+    meaning: str
+    """What the word stands for, in words."""
+
+    def __new__(cls, word: str, meaning: str = "") -> Self:
+        """Make a word with its meaning; without, type checkers take this for a look-up by word."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+
 # Words of platform, coordination and output.
 
 
@@ -120,41 +134,20 @@ class TraceRows(Choice):
 # Words of batch and workload.
 
 
-# SJF and LJF are the older names of SPF and LPF.
-class Policy(Choice, aliases={"SJF": "SPF", "LJF": "LPF"}):
-    """The order in which the queue is served."""
-
-    FCFS = "FCFS"
-    LCFS = "LCFS"
-    SPF = "SPF"
-    LPF = "LPF"
-    SQF = "SQF"
-    LQF = "LQF"
-    SAF = "SAF"
-    LAF = "LAF"
-    SRF = "SRF"
-    LRF = "LRF"
-    SEXP = "SEXP"
-    LEXP = "LEXP"
-    WFP = "WFP"
-    UNICEF = "UNICEF"
-    EDF = "EDF"
-    F1 = "F1"
-    F2 = "F2"
-    F3 = "F3"
-    F4 = "F4"
-    LINEAR = "linear"
-    FAIRSHARE = "fairshare"
-
-
 # The literature has first-fit backfilling, and aggressive backfilling for EASY.
-class Backfill(Choice, aliases={"first-fit": "greedy", "first_fit": "greedy", "aggressive": "easy"}):
+class Backfill(Described, aliases={"first-fit": "greedy", "first_fit": "greedy", "aggressive": "easy"}):
     """Whether jobs may overtake the queue's head, and how it is protected."""
 
-    NONE = "none"
-    GREEDY = "greedy"
-    EASY = "easy"
-    CONSERVATIVE = "conservative"
+    NONE = "none", "start jobs in the queue's order; stop at the first that does not fit"
+    GREEDY = "greedy", "skip jobs that do not fit and go on"
+    EASY = (
+        "easy",
+        "the first that does not fit gets a reservation; later jobs may start if they do not delay it",
+    )
+    CONSERVATIVE = (
+        "conservative",
+        "every waiting job has a reservation, which is kept and only ever moves forward",
+    )
 
 
 class EasyRule(Choice):
@@ -206,17 +199,36 @@ class Engine(Choice):
 
 
 # Balanced is what worst-fit leads to.
-class Allocator(Choice, aliases={"balanced": "worst-fit"}):
+class Allocator(Described, aliases={"balanced": "worst-fit"}):
     """Which free nodes a job gets."""
 
-    FIRST_FIT = "first-fit"
-    BEST_FIT = "best-fit"
-    WORST_FIT = "worst-fit"
-    CONTIGUOUS = "contiguous"
-    RANDOM = "random"
-    TOPOLOGY_AWARE = "topology-aware"
-    HETEROGENEITY_AWARE = "heterogeneity-aware"
-    DEMAND_AWARE = "demand-aware"
+    FIRST_FIT = "first-fit", "the first nodes, in the platform's order, that have room"
+    BEST_FIT = (
+        "best-fit",
+        "the busiest node first, anew after every unit; busy is the mean used share of what a node has",
+    )
+    WORST_FIT = "worst-fit", "the least busy node first, anew after every unit (alias balanced)"
+    CONTIGUOUS = (
+        "contiguous",
+        "the shortest stretch of neighbouring nodes that holds the job; where there is none, first-fit, or "
+        "it waits (contiguity: strict)",
+    )
+    RANDOM = "random", "nodes with room in random order, drawn for each job from the seed"
+    TOPOLOGY_AWARE = (
+        "topology-aware",
+        "around the node from which the job's nodes are the fewest links away: smallest radius, then "
+        "smallest sum of links",
+    )
+    HETEROGENEITY_AWARE = (
+        "heterogeneity-aware",
+        "where the least of what few nodes have, and the job does not ask for, lies idle; then the busiest; "
+        "it counts nodes that have a resource, not jobs that want it: demand-aware does",
+    )
+    DEMAND_AWARE = (
+        "demand-aware",
+        "off nodes with scarce resources that other jobs ask for, by how many do; then the busiest; a part "
+        "of such nodes is kept for those jobs (batch.reserve)",
+    )
 
 
 class Contiguity(Choice):
@@ -226,33 +238,32 @@ class Contiguity(Choice):
     STRICT = "strict"
 
 
-class Dispatcher(Choice):
+class Dispatcher(Described):
     """What decides which jobs start, and on which nodes."""
 
     solves: bool
     """Whether it plans by constraint programming."""
 
-    def __new__(cls, word: str, solves: bool = False) -> Self:
-        """Make a word that says whether it stands for a dispatcher that plans."""
-        member = str.__new__(cls, word)
-        member._value_ = word
+    def __new__(cls, word: str, meaning: str = "", solves: bool = False) -> Self:
+        """Make a word with its meaning and whether this dispatcher plans."""
+        member = super().__new__(cls, word, meaning)
         member.solves = solves
         return member
 
-    QUEUE = "queue"
-    REJECT = "reject"
-    PRB = "prb"
-    CP = "cp", True
-    LISTS = "lists", True
-    HCP19 = "hcp19", True
-    PCP19 = "pcp19", True
-    PCP4 = "pcp4", True
-    PCP21 = "pcp21", True
-    PCP21S = "pcp21s", True
-    HCP1 = "hcp1", True
-    HCP2 = "hcp2", True
-    PCP1 = "pcp1", True
-    PCP2 = "pcp2", True
+    QUEUE = "queue", "policy, backfill and allocator decide"
+    REJECT = "reject", "turns every job away: what the simulator itself costs"
+    PRB = "prb", "the largest (w + p) / p first, best-fit, on past jobs that do not fit"
+    CP = "cp", "list schedules on classes of nodes, made better by CP-SAT; ours", True
+    LISTS = "lists", "the list schedules of cp alone; ours", True
+    HCP19 = "hcp19", "times on pooled resources by CP, then best-fit (HCP'19, HCP3)", True
+    PCP19 = "pcp19", "times and nodes by CP, an optional interval per unit and node (PCP'19, PCP3)", True
+    PCP4 = "pcp4", "times and nodes by CP, a count of units per job and node (PCP4)", True
+    PCP21 = "pcp21", "times and nodes by CP, a box per unit and resource type (PCP'21)", True
+    PCP21S = "pcp21s", "PCP'21 for requests that are all alike (PCP'21s)", True
+    HCP1 = "hcp1", "HCP, version 1: objective from ewt, reduced model, search control", True
+    HCP2 = "hcp2", "HCP, version 2: version 1 with underestimated jobs taken as 1 s", True
+    PCP1 = "pcp1", "PCP, version 1: objective from ewt, reduced model, search control", True
+    PCP2 = "pcp2", "PCP, version 2: version 1 with underestimated jobs taken as 1 s", True
 
 
 class PlanGoal(Choice):
@@ -273,17 +284,46 @@ class OverrunRule(Choice, aliases={"terminate": "kill", "continue": "extend"}):
 
 
 # W, R and D1, as the sources write them.
-class Predictor(Choice, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
+class Predictor(Described, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
     """Where the run time that the dispatcher sees is predicted from."""
 
-    WALLTIME = "walltime"
-    ACTUAL = "actual"
-    DATA_DRIVEN = "D"
-    CONFIDENT = "D2"
-    LAST_TWO = "L2"
-    EASY_PLUS_PLUS = "EASY++"
-    FOREST_MEAN = "forest-mean"
-    FOREST_QUANTILE = "forest-quantile"
+    source: str
+    """Publication."""
+
+    def __new__(cls, word: str, meaning: str = "", source: str = "") -> Self:
+        """Make a word with its meaning and source."""
+        member = super().__new__(cls, word, meaning)
+        member.source = source
+        return member
+
+    WALLTIME = "walltime", "what the user asked for (alias W)"
+    ACTUAL = "actual", "the run time itself, which nobody can know (alias R)"
+    DATA_DRIVEN = (
+        "D",
+        "last run time of a similar job of the user: by name, queue, walltime and request, then by less",
+        "Galleguillos 2020, §4.1",
+    )
+    CONFIDENT = (
+        "D2",
+        "the walltime, for users whose last 3 jobs used 80 % of theirs in the mean; D for all others",
+        "Galleguillos 2020, §4.2",
+    )
+    LAST_TWO = "L2", "mean of the user's last two run times", "Tsafrir et al. 2007"
+    EASY_PLUS_PLUS = (
+        "EASY++",
+        "L2, raised in steps for jobs that outlive their prediction",
+        "Tsafrir et al. 2007",
+    )
+    FOREST_MEAN = (
+        "forest-mean",
+        "mean by a random forest over features of jobs, which learns weekly; needs scikit-learn",
+        "features: Zrigui 2021, Table 6.3",
+    )
+    FOREST_QUANTILE = (
+        "forest-quantile",
+        "the same, of a quantile (batch.quantile)",
+        "features: Zrigui 2021, Table 6.3",
+    )
 
 
 class WorkloadFormat(Choice):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 import mlsim
 from mlsim.batch.clock.class_replay import replay_classes
 from mlsim.errors import InputError
-from mlsim.learning.class_features import features_of
-from mlsim.learning.class_learning import predict_classes
+from mlsim.learning.class_learning import features_of, predict_classes
 from mlsim.scenario import BatchConfig, from_mapping
 from mlsim.workload.workload_jobs import JobBlock
 from tests.effort import examples

@@ -358,33 +358,15 @@ def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, cap
     assert "./file.py:Class" in shown
 
 
-def test_the_catalogue_names_every_word():
-    from mlsim.batch import batch_catalogue
-    from mlsim.batch.cp.planner_catalogue import MEANINGS
-    from mlsim.scenario import Allocator, Dispatcher
-
-    assert [entry.name for entry in batch_catalogue.ALLOCATORS] == list(Allocator)
-    assert [*(entry.name for entry in batch_catalogue.DISPATCHERS), *MEANINGS] == list(Dispatcher)
-
-
 def test_kernels_know_each_entry_by_a_code_of_its_own():
-    from mlsim.batch import batch_catalogue
-    from mlsim.batch.allocators.node_arrays import OWN
-    from mlsim.scenario import Policy, Technique
+    from mlsim.batch.allocators.node_arrays import CODES, OWN
+    from mlsim.scenario import Technique
     from mlsim.techniques import TECHNIQUES
     from mlsim.techniques.technique_entry import OF_USER
 
-    assert {entry.name for entry in batch_catalogue.POLICIES} == set(Policy)
     assert set(TECHNIQUES) == set(Technique)
-    own = {"techniques": OF_USER, "allocators": (OWN,), "policies": ()}
-    entries = {
-        "techniques": TECHNIQUES.values(),
-        "allocators": batch_catalogue.ALLOCATORS,
-        "policies": batch_catalogue.POLICIES,
-    }
-    for family, listed in entries.items():
-        codes = [*(entry.code for entry in listed), *own[family]]
-        assert len(codes) == len(set(codes)), family
+    for codes in ([*(entry.code for entry in TECHNIQUES.values()), *OF_USER], [*CODES.values(), OWN]):
+        assert len(codes) == len(set(codes))
 
 
 @pytest.mark.parametrize("execute", [False, True])

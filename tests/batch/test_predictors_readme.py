@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import mlsim
-from mlsim.batch.predictors import PREDICTORS
+from mlsim.scenario import Predictor
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "predictors.md").read_text(encoding="utf-8")
 
@@ -26,5 +26,5 @@ def test_the_example_runs(tmp_path):
 
 
 def test_every_predictor_is_on_the_page():
-    for entry in PREDICTORS:
-        assert f"| `{entry.name}`" in PAGE
+    for word in Predictor:
+        assert f"| `{word}`" in PAGE

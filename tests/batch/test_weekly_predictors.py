@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.predictors.offline import History, predictions
-from mlsim.batch.predictors.predictor_catalogue import PREDICTORS
-from mlsim.batch.weekly.weekly_forests import RunTimeForest
+from mlsim.batch.predictors.weekly_forests import RunTimeForest
 from mlsim.errors import InputError
+from mlsim.scenario import Predictor
 from tests.batch.test_classifier import DAY, WEEK, as_block, habits, rows, run
 from tests.effort import examples
 from tests.reference.predictors import REFERENCES
@@ -86,4 +86,4 @@ def test_a_quantile_that_nobody_reads_is_refused():
 
 def test_every_predictor_is_held_against_the_future():
     """By a test here or in test_predictors; of the others one is given, and one knows the future by name."""
-    assert {entry.name for entry in PREDICTORS} == {"walltime", "actual", *REFERENCES, *NAMES}
+    assert set(Predictor) == {"walltime", "actual", *REFERENCES, *NAMES}

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 import mlsim as package
 from mlsim.analysis.metric_definitions import LOOP, SUMMARY, keys_of
-from mlsim.batch.cp import planner_catalogue
+from mlsim.batch.cp import planning_dispatcher
 from mlsim.cli import init, listing
 from mlsim.cli.doctor import PURPOSES, pmi_of
 from mlsim.errors import InputError
@@ -156,12 +156,12 @@ def test_several_values_for_one_key_point_to_studies(key: str, mlsim, small: Pat
 
 
 def test_without_ortools_its_dispatchers_are_refused_and_others_are_not(monkeypatch) -> None:
-    monkeypatch.setattr(planner_catalogue, "find_spec", lambda name: None)
+    monkeypatch.setattr(planning_dispatcher, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'mlsim\[cp\]'"):
-        planner_catalogue.make_planner(Dispatcher.HCP19, CpConfig())
+        planning_dispatcher.make_planner(Dispatcher.HCP19, CpConfig())
     with pytest.raises(InputError, match="ortools is not installed"):
-        planner_catalogue.make_planner(Dispatcher.CP, CpConfig(solve_jobs=3))
-    assert planner_catalogue.make_planner(Dispatcher.LISTS, CpConfig())
+        planning_dispatcher.make_planner(Dispatcher.CP, CpConfig(solve_jobs=3))
+    assert planning_dispatcher.make_planner(Dispatcher.LISTS, CpConfig())
 
 
 _WITHOUT = """

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.weekly.job_history import FEATURE_NAMES
+from mlsim.batch.predictors.job_history import FEATURE_NAMES
 from mlsim.errors import InputError
-from mlsim.learning.class_features import features_of
-from mlsim.learning.class_learning import VARIANTS, predict_classes, quality_of, run_variant
+from mlsim.learning.class_learning import VARIANTS, features_of, predict_classes, quality_of, run_variant
 from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
 

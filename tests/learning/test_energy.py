@@ -16,22 +16,18 @@ from typer.testing import CliRunner
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.learning.energy import (
-    Cleaning,
-    EnergyClass,
+from mlsim.learning.energy_classes import Cleaning, EnergyClass, Tree, classify, cleaned
+from mlsim.learning.energy_samples import (
+    KINDS,
     MadeProfiles,
     Measured,
     Samples,
-    Tree,
-    classify,
-    cleaned,
     made_profiles,
     power_steps,
     read_samples,
     write_samples,
     write_steps,
 )
-from mlsim.learning.energy.energy_samples import KINDS
 from mlsim.workload.measured_power import read_steps
 from tests.effort import examples
 

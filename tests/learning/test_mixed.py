@@ -13,8 +13,7 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import weeks_of
 from mlsim.learning.mixed_policies import PURE, Searching, feature_scales, learn_mixed, weekly_means
-from mlsim.learning.policy_phases import learn_phases
-from mlsim.learning.policy_transfer import learn_transfer
+from mlsim.learning.policy_validation import learn_phases, learn_transfer
 from mlsim.learning.weight_search import FEATURES, minimise, penalty, simplex_grid, tried_by, widened
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import generate

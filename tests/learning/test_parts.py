@@ -19,8 +19,13 @@ from mlsim.experiment.study.study_store import Memory
 from mlsim.experiment.weekly_runs import weeks_of
 from mlsim.learning.learning_parts import Part, Parts
 from mlsim.learning.mixed_policies import Searching, learn_mixed
-from mlsim.learning.policy_phases import PROTOCOLS, PhaseSums, kept_searches
-from mlsim.learning.policy_transfer import learn_transfer, transfer_phases
+from mlsim.learning.policy_validation import (
+    PROTOCOLS,
+    PhaseSums,
+    kept_searches,
+    learn_transfer,
+    transfer_phases,
+)
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import generate
 

@@ -18,10 +18,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlsim.batch.cp.planner_catalogue import MEANINGS, make_planner
-from mlsim.batch.cp.problem.instance import Instance, Queued, Running
-from mlsim.batch.cp.problem.plan_power import PowerPart
+from mlsim.batch.cp.instance import Instance, Queued, Running
+from mlsim.batch.cp.plan_power import PowerPart
+from mlsim.batch.cp.planning_dispatcher import make_planner
 from mlsim.scenario import CpConfig, Dispatcher
+
+PLANNING = [word for word in Dispatcher if word.solves]
 
 WAITING = (10, 50, 100, 300)
 TURNS = 3
@@ -95,7 +97,7 @@ def main() -> None:
     print(
         f"{'dispatcher':<10} {'waiting':>7} {'least':>8} {'median':>8} {'9 of 10':>8} {'largest':>8}  CPU ms"
     )
-    for name in MEANINGS:
+    for name in PLANNING:
         if name in SOURCES_OLD or options.only not in ("", name):
             continue
         for waiting in WAITING:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.batch_catalogue import ALLOCATORS
 from mlsim.batch.columns.job_columns import (
     FloatColumn,
     FloatColumns,
@@ -18,8 +17,9 @@ from mlsim.batch.columns.job_columns import (
     by_address,
 )
 from mlsim.batch.columns.occupancy import begin_run, first_nodes, join_run, next_run
+from mlsim.scenario import Allocator
 
-CODES = {allocator.name: allocator.code for allocator in ALLOCATORS}
+CODES = {word.value: code for code, word in enumerate(Allocator)}
 FIRST_FIT = CODES["first-fit"]
 BEST_FIT = CODES["best-fit"]
 CONTIGUOUS = CODES["contiguous"]

@@ -15,12 +15,11 @@ from typing import IO, Any
 import polars as pl
 
 from mlsim._files import expanded, json_of, named, open_file, reason_of
-from mlsim.batch.cp.planner_catalogue import make_planner
-from mlsim.batch.cp.planners.planner import Solve
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan import check_plan
-from mlsim.batch.cp.problem.plan_learning import reduce
-from mlsim.batch.cp.solver.cp_solve import Status
+from mlsim.batch.cp.cp_solve import Status
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan import check_plan, reduce
+from mlsim.batch.cp.planner import Solve
+from mlsim.batch.cp.planning_dispatcher import make_planner
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 

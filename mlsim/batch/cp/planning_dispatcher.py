@@ -7,22 +7,55 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from importlib.util import find_spec
 
 import numpy as np
 
 from mlsim._arrays import Ints
-from mlsim.batch.cp.planner_catalogue import make_planner
-from mlsim.batch.cp.planners.list_planner import Lists
-from mlsim.batch.cp.planners.planner import AnyPlanner, Solve
-from mlsim.batch.cp.problem.instance import Instance, instance_of
-from mlsim.batch.cp.problem.plan import LATER, Plan
-from mlsim.batch.cp.problem.plan_learning import Experience, needed_resources
-from mlsim.batch.cp.problem.unit_packing import Placing
-from mlsim.batch.cp.solver.cp_solve import Status
+from mlsim.batch.cp.cp_planner import Cp
+from mlsim.batch.cp.cp_solve import Control, Status
+from mlsim.batch.cp.experience import Experience
+from mlsim.batch.cp.instance import Instance, instance_of
+from mlsim.batch.cp.list_planner import CpOptions, Lists
+from mlsim.batch.cp.plan import LATER, Plan, needed_resources
+from mlsim.batch.cp.planner import AnyPlanner, Solve
+from mlsim.batch.cp.source_models import SOURCE_MODELS
+from mlsim.batch.cp.unit_packing import Placing
 from mlsim.batch.view import Start, StateView
+from mlsim.errors import InputError
 from mlsim.record import Solves, SolveStatus
 from mlsim.record.column_types import stored_columns
 from mlsim.scenario import CpConfig, Dispatcher
+
+
+def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
+    """Return the solver's time limits, search mode, seed and workers for a dispatcher."""
+    limit, last = config.limits(name)
+    return Control(
+        limit, max(last, limit), config.extensions, config.deterministic, seed % 2**31, config.workers
+    )
+
+
+def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanner:
+    """Make a planner by its name, without memory of earlier passes.
+
+    Raises
+    ------
+    InputError
+        If it needs CP-SAT and ortools is not installed.
+    """
+    if name is not Dispatcher.LISTS and find_spec("ortools") is None:
+        raise InputError(
+            f"batch.dispatcher: {name} plans by CP-SAT, and ortools is not installed; "
+            "pip install 'mlsim[cp]'. Without it there are queue, prb and lists"
+        )
+    control = control_for(name, config, seed)
+    if name not in (Dispatcher.CP, Dispatcher.LISTS):
+        return SOURCE_MODELS[name](control, config.jobs)
+    options = CpOptions(
+        config.goal, config.by_size, config.headroom, config.reserve, config.patience, config.solve_jobs
+    )
+    return (Lists if name is Dispatcher.LISTS else Cp)(control, config.jobs, options)
 
 
 def easy(instance: Instance) -> Plan:

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import apart_kernel, kernel
-from mlsim.batch.batch_catalogue import POLICIES
+from mlsim._jit import apart_kernel, kernel, leaf_kernel
 from mlsim.scenario import BatchConfig, FairshareConfig, Policy, ShareOwner
+from mlsim.scenario.policy_words import DEADLINE_FACTOR, HALF_LIFE, THRESHOLD, WEIGHTS, WaitingJob
 from mlsim.workload.workload_jobs import JobBlock
 
-CODES = {policy.name: policy.code for policy in POLICIES}
-_LIVE = tuple(policy.code for policy in POLICIES if policy.live)
-
-FCFS = CODES["FCFS"]
-LCFS = CODES["LCFS"]
-SPF = CODES["SPF"]
-LPF = CODES["LPF"]
-SQF = CODES["SQF"]
-LQF = CODES["LQF"]
-SAF = CODES["SAF"]
-LAF = CODES["LAF"]
-SRF = CODES["SRF"]
-LRF = CODES["LRF"]
-F1 = CODES["F1"]
-F2 = CODES["F2"]
-F3 = CODES["F3"]
-F4 = CODES["F4"]
-SEXP = CODES["SEXP"]
-LEXP = CODES["LEXP"]
-WFP = CODES["WFP"]
-LINEAR = CODES["linear"]
-FAIRSHARE = CODES["fairshare"]
-_LEARNED = (F1, F2, F3, F4)
-
-# Places in the array of parameters.
-DEADLINE_FACTOR, THRESHOLD, HALF_LIFE, WEIGHTS = range(4)
+CODES = {policy.value: code for code, policy in enumerate(Policy)}
+"""The number by which kernels know each policy: its place among the words."""
+FCFS, FAIRSHARE = CODES["FCFS"], CODES["fairshare"]
+_LIVE = tuple(CODES[policy.value] for policy in Policy if policy.is_live)
 N_PARAMETERS: Final = WEIGHTS + 6
 
 
@@ -71,90 +50,24 @@ def is_live(policy: int) -> bool:
     return policy in _LIVE
 
 
-@apart_kernel
-def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float) -> float:
-    if policy in (FCFS, LCFS):
-        return r if policy == FCFS else -r
-    if policy in (SPF, LPF):
-        return p if policy == SPF else -p
-    if policy in (SQF, LQF):
-        return q if policy == SQF else -q
-    if policy in (SAF, LAF):
-        return p * q if policy == SAF else -p * q
-    if policy in (SRF, LRF):
-        return p / q if policy == SRF else -p / q
-    return r + deadline_factor * p
+def _choice_from(code: int) -> Callable[[int, WaitingJob], float]:
+    """Make the kernel that chooses among the keys of the policies from a code on."""
+    own = leaf_kernel(list(Policy)[code].key)
+    if code == len(Policy) - 1:
+        return leaf_kernel(lambda _policy, job: own(job))
+    others = _choice_from(code + 1)
+    return leaf_kernel(lambda policy, job: own(job) if policy == code else others(policy, job))
 
 
-@apart_kernel
-def _learned_key(policy: int, r: float, p: float, q: float) -> float:
-    log_r = math.log10(max(r, 1.0))  # r counts from 1 s up, so that the logarithm exists
-    if policy == F1:
-        return math.log10(max(p, 1.0)) * q + 870.0 * log_r
-    if policy == F2:
-        return math.sqrt(p) * q + 25600.0 * log_r
-    if policy == F3:
-        return p * q + 6.86e6 * log_r
-    return p * math.sqrt(q) + 5.3e5 * log_r
-
-
-@apart_kernel
-def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
-    expansion = (w + max(p, 1.0)) / max(p, 1.0)
-    return float(
-        parameters[WEIGHTS] * q
-        + parameters[WEIGHTS + 1] * p
-        - parameters[WEIGHTS + 2] * w
-        + parameters[WEIGHTS + 3] * (p / q)
-        - parameters[WEIGHTS + 4] * expansion
-        + parameters[WEIGHTS + 5] * (p * q)
-    )
-
-
-@apart_kernel
-def _live_key(policy: int, w: float, p: float, q: float) -> float:
-    p = max(p, 1.0)  # an estimate of nothing would divide by zero
-    if policy in (SEXP, LEXP):
-        expansion = (w + p) / p
-        return expansion if policy == SEXP else -expansion
-    if policy == WFP:
-        return -((w / p) ** 3) * q
-    return -w / (math.log2(max(q, 2.0)) * p)  # log2(1) would divide by zero
+_key = _choice_from(0)
 
 
 @apart_kernel
 def policy_key(
     policy: int, now: float, r: float, p: float, q: float, used: float, parameters: Floats
 ) -> float:
-    """Return the key of one job under a policy.
-
-    Parameters
-    ----------
-    policy
-        Code of the policy; see :data:`mlsim.batch.batch_catalogue.POLICIES`.
-    now, r, p
-        Current time, submission time and estimate, in seconds.
-    q
-        Processors.
-    used
-        Decayed usage of the job's owner in processor-seconds; read by fairshare only.
-    parameters
-        From :func:`parameters_of`.
-
-    Returns
-    -------
-    float
-        The key; the job with the smallest goes first.
-    """
-    if policy == LINEAR:
-        return _linear_key(now - r, p, q, parameters)
-    if policy == FAIRSHARE:
-        return used
-    if is_live(policy):
-        return _live_key(policy, now - r, p, q)
-    if policy in _LEARNED:
-        return _learned_key(policy, r, p, q)
-    return _fixed_key(policy, r, p, q, parameters[DEADLINE_FACTOR])
+    """Return the key of a job: r, p and now in seconds, q processors; see :class:`WaitingJob`."""
+    return float(_key(policy, WaitingJob(r, now - r, p, q, used, parameters)))
 
 
 @apart_kernel

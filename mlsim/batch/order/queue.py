@@ -43,8 +43,6 @@ from mlsim.batch.columns.job_table import (
 from mlsim.batch.order.policies import (
     FAIRSHARE,
     FCFS,
-    HALF_LIFE,
-    THRESHOLD,
     class_key,
     is_live,
     is_starved,
@@ -64,6 +62,7 @@ from mlsim.batch.order.queue_blocks import (
     next_fitting,
 )
 from mlsim.record import JobState
+from mlsim.scenario.policy_words import HALF_LIFE, THRESHOLD
 
 _MOVES_PER_JOB = 8
 """Insertion sort is abandoned after so many moves a job; an order that has hardly changed needs fewer."""

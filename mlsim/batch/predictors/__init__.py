@@ -1,14 +1,6 @@
 """Predictors: the estimates of run times that the dispatcher sees."""
 
 from mlsim.batch.predictors.predictor import CorrectingPredictor, JobNames, Predictor, SubmittedJob
-from mlsim.batch.predictors.predictor_catalogue import PREDICTORS, PredictorEntry, make_predictor
+from mlsim.batch.predictors.run_time_predictors import make_predictor
 
-__all__ = [
-    "PREDICTORS",
-    "CorrectingPredictor",
-    "JobNames",
-    "Predictor",
-    "PredictorEntry",
-    "SubmittedJob",
-    "make_predictor",
-]
+__all__ = ["CorrectingPredictor", "JobNames", "Predictor", "SubmittedJob", "make_predictor"]

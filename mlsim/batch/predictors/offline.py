@@ -10,9 +10,9 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.batch.predictors.estimates import cut
-from mlsim.batch.predictors.forest_predictor import WEEKLY, RunTimeLearner
 from mlsim.batch.predictors.predictor import SHORTEST, JobNames, SubmittedJob, submitted_jobs
-from mlsim.batch.predictors.predictor_catalogue import make_predictor
+from mlsim.batch.predictors.run_time_predictors import make_predictor
+from mlsim.batch.predictors.weekly_forests import WEEKLY, RunTimeLearner
 from mlsim.scenario import BatchConfig, CleaningConfig, Predictor, WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.job_selection import WEEK_SECONDS

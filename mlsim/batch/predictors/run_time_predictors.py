@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, Final
 
 from mlsim.batch.predictors.predictor import CorrectingPredictor, Predictor, SubmittedJob
 from mlsim.batch.user_dispatch import make_plugin
 from mlsim.errors import InputError, user_code_error
+from mlsim.scenario import Predictor as Word
 
 
 class Walltime:
@@ -238,3 +240,25 @@ def user_predictor(name: str) -> Predictor:
     predictor = make_plugin("predictor", name)
     checked = _CheckedCorrecting if isinstance(predictor, CorrectingPredictor) else _Checked
     return checked(f"predictor {name}", predictor)
+
+
+_BY_NAME: Final[dict[str, Callable[[], Predictor]]] = {
+    Word.WALLTIME: Walltime,
+    Word.DATA_DRIVEN: DataDriven,
+    Word.CONFIDENT: Confident,
+    Word.LAST_TWO: LastTwo,
+    Word.EASY_PLUS_PLUS: EasyPlusPlus,
+}
+"""Predictors that learn at the end of each job. Others need more than a job (:mod:`.estimates`)."""
+
+
+def make_predictor(name: str) -> Predictor:
+    """Return a new predictor by its name in a scenario, files as seen from the current directory.
+
+    Raises
+    ------
+    InputError
+        If a user-defined predictor cannot be made.
+    """
+    kind = _BY_NAME.get(name)
+    return user_predictor(name) if kind is None else kind()

@@ -43,9 +43,10 @@ from mlsim.batch.columns.job_table import (
 from mlsim.batch.columns.occupancy import RELEASED, write_row
 from mlsim.batch.columns.running_jobs import add_running, remove_running
 from mlsim.batch.matrix import node_allocation, node_future, node_profile
-from mlsim.batch.order.policies import HALF_LIFE, change_rate
+from mlsim.batch.order.policies import change_rate
 from mlsim.batch.room import pool
 from mlsim.batch.room.pool import EXTRA, Pool
+from mlsim.scenario.policy_words import HALF_LIFE
 
 # mypy: disable-error-code="empty-body"
 

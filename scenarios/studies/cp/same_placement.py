@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim.batch.cp.planners.list_planner import Found, Lists
+from mlsim.batch.cp.cp_solve import Control
+from mlsim.batch.cp.list_planner import Found, Lists
 from mlsim.batch.cp.planning_dispatcher import CpDispatcher
-from mlsim.batch.cp.solver.cp_solve import Control
 from mlsim.scenario import CpConfig
 
 

@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 
-from mlsim.batch.cp.problem.instance import Instance, Queued, Running
+from mlsim.batch.cp.instance import Instance, Queued, Running
 from mlsim.batch.view import RunningJobs, StateView, WaitingJobs
 
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import mlsim
-from mlsim.batch.cp.planner_catalogue import MEANINGS, control_for
-from mlsim.batch.cp.planning_dispatcher import CpDispatcher
-from mlsim.batch.cp.problem.instance import instance_of
-from mlsim.batch.cp.problem.plan_learning import Experience
+from mlsim.batch.cp.experience import Experience
+from mlsim.batch.cp.instance import instance_of
+from mlsim.batch.cp.planning_dispatcher import CpDispatcher, control_for
 from mlsim.batch.view import RunningJobs, StateView, WaitingJobs
 from mlsim.errors import InputError
 from mlsim.record import SolveStatus
 from mlsim.scenario import CpConfig, Dispatcher, from_mapping
+
+PLANNING = [word for word in Dispatcher if word.solves]
 
 
 def scenario(path: Path, nodes: int = 8, cores: int = 4, keys=None, **batch):
@@ -53,7 +54,7 @@ def jobs(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "mapping"),
-    [*((name, "core") for name in MEANINGS), (Dispatcher.CP, "packed"), (Dispatcher.PCP21, "packed")],
+    [*((name, "core") for name in PLANNING), (Dispatcher.CP, "packed"), (Dispatcher.PCP21, "packed")],
 )
 def test_every_job_ends(jobs: Path, name: Dispatcher, mapping: str):
     result = mlsim.run(scenario(jobs, dispatcher=str(name), cp=quick(name), mapping=mapping))
@@ -63,7 +64,7 @@ def test_every_job_ends(jobs: Path, name: Dispatcher, mapping: str):
     assert (solves.build_seconds > 0).all()
 
 
-@pytest.mark.parametrize("name", MEANINGS)
+@pytest.mark.parametrize("name", PLANNING)
 def test_no_more_licences_are_held_than_there_are(jobs: Path, name: Dispatcher):
     keys = {"platform.shared": {"matlab": 3}, "workload.request.shared": {"matlab": 1}}
     result = mlsim.run(scenario(jobs, keys=keys, dispatcher=str(name), cp=quick(name)))

@@ -10,22 +10,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlsim.batch.cp.cp_solve import Control, Status, solve
+from mlsim.batch.cp.experience import Experience
+from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.instance_replay import Group, Replayed, group_of
-from mlsim.batch.cp.planner_catalogue import MEANINGS, make_planner
-from mlsim.batch.cp.planners.planner import Solve
-from mlsim.batch.cp.planning_dispatcher import easy
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
-from mlsim.batch.cp.problem.plan_learning import Experience, least_makespan, reduce
-from mlsim.batch.cp.problem.plan_power import SharedPart
-from mlsim.batch.cp.solver.cp_solve import Control, Status, solve
+from mlsim.batch.cp.plan import LATER, Plan, check_plan, least_makespan, reduce
+from mlsim.batch.cp.plan_power import SharedPart
+from mlsim.batch.cp.planner import Solve
+from mlsim.batch.cp.planning_dispatcher import easy, make_planner
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher, PlanGoal
 from tests.batch.cp.instances import arrival, best_cost, instance, worked_example
 from tests.effort import examples
 
 IN_MODEL = [Dispatcher.PCP19, Dispatcher.PCP4, Dispatcher.PCP21, Dispatcher.PCP21S]
-EVERY = list(MEANINGS)
+EVERY = [word for word in Dispatcher if word.solves]
 QUICK = CpConfig(time_limit=0.5, time_limit_max=1.0, solve_jobs=12)
 
 quickly = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

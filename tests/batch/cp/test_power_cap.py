@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan_power import POWER_CAP
 from mlsim.batch.cp.planning_dispatcher import watching
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan_power import POWER_CAP
 from mlsim.errors import InputError
 from mlsim.record import JobState
 from tests.batch.builders import block, simulate

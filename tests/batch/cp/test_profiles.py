@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.cp.problem.class_profiles import (
+from mlsim.batch.cp.class_profiles import (
     NEVER,
     Demands,
     Ranks,
@@ -20,9 +20,9 @@ from mlsim.batch.cp.problem.class_profiles import (
     whole_of,
     work_space,
 )
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan_power import PowerPart, SharedPart
-from mlsim.batch.cp.problem.unit_packing import Kinds
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan_power import PowerPart, SharedPart
+from mlsim.batch.cp.unit_packing import Kinds
 from tests.batch.cp.instances import instance
 from tests.effort import examples
 

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.cp.planner_catalogue import MEANINGS, make_planner
-from mlsim.batch.cp.planning_dispatcher import easy
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan, pool_limits
-from mlsim.batch.cp.problem.plan_learning import Experience, reduce
-from mlsim.batch.cp.problem.plan_power import NO_PLACE, PowerPart
-from mlsim.batch.cp.solver.cp_solve import Status
+from mlsim.batch.cp.cp_solve import Status
+from mlsim.batch.cp.experience import Experience
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan import LATER, Plan, check_plan, pool_limits, reduce
+from mlsim.batch.cp.plan_power import NO_PLACE, PowerPart
+from mlsim.batch.cp.planning_dispatcher import easy, make_planner
 from mlsim.errors import InputError
 from mlsim.record import JobState
 from mlsim.scenario import CpConfig, Dispatcher, from_mapping
@@ -402,7 +401,7 @@ def test_who_names_the_nodes_may_start_what_first_fit_could_not():
     rows = block([0], [5], [5], [2])
     cap = {"power": power, "power_cap": 800}
     assert simulate(rows, 4, **cap)[1].state.tolist() == [JobState.REJECTED]
-    for name in MEANINGS:
+    for name in EVERY:
         _, done, held = simulate(rows, 4, **by(str(name), cap))
         assert done.state.tolist() == [JobState.COMPLETED]
         assert (held.node.tolist(), held.count.tolist()) == ([2], [2])
@@ -411,7 +410,7 @@ def test_who_names_the_nodes_may_start_what_first_fit_could_not():
 def test_unequal_power_is_no_error():
     nodes = [group("a", power=POWER), group("b", power=POWER | {"busy": 400})]
     scenario = {"platform": {"nodes": nodes}, "workload": {"path": "log.swf", "mapping": "node"}}
-    for name in MEANINGS:
+    for name in EVERY:
         from_mapping(scenario | {"batch": {"power_cap": 1200, "dispatcher": str(name)}})
 
 

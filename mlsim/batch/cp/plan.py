@@ -1,4 +1,4 @@
-"""A plan, its checker, and bounds on plans."""
+"""A plan, its checker, bounds on plans, and the reduction of an instance to what a model is made for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Ints
-from mlsim.batch.cp.problem.class_profiles import Profiles, profiles_of
-from mlsim.batch.cp.problem.instance import Instance
+from mlsim._arrays import Floats, Ints
+from mlsim.batch.cp.class_profiles import Profiles, profiles_of
+from mlsim.batch.cp.instance import NODE, Instance
+from mlsim.batch.cp.unit_packing import first_that_fit
 
 LATER = -1
 """Start of a job that the plan says nothing about: it goes back to the queue."""
@@ -233,3 +234,105 @@ def _levels(of_node: Ints) -> list[int]:
         above = above[np.linspace(0, len(above) - 1, _MOST_LEVELS).astype(np.int64)]
     levels: list[int] = above.tolist()
     return levels
+
+
+_ROUNDING = 1e-9
+"""Share by which sums of doubles may be too large."""
+
+
+def least_makespan(instance: Instance) -> int:
+    """Return the seconds from now before which the queued jobs cannot all have ended.
+
+    Until then as much amount x time of each resource type must have been free, over all nodes, as they ask
+    for, and of each amount that the machine has as a whole; of a power cap, what they add at least.
+    """
+    queued, running = instance.queued, instance.running
+    asked = queued.request * queued.units[:, None]
+    held = running.request * running.units[:, None]
+    needs = (asked * queued.duration[:, None].astype(np.float64)).sum(axis=0)
+    free = instance.free.sum(axis=0)
+    ends = running.remaining
+    filled = [_filled(ends, held[:, r], int(free[r]), float(needs[r])) for r in range(len(free))]
+    whole = instance.shared
+    needs = (whole.asked_by(len(queued)) * queued.duration[:, None].astype(np.float64)).sum(axis=0)
+    filled += [
+        _filled(whole.remaining, whole.held[:, k], int(whole.free[k]), float(needs[k]))
+        for k in range(len(whole.names))
+    ]
+    power = instance.power
+    if power:
+        need = float(power.least.astype(np.float64) @ queued.duration)
+        filled.append(_filled(power.remaining, power.held, power.free, need))
+    return max(filled, default=0)
+
+
+def _filled(ends: Ints, held: Ints, free: int, need: float) -> int:
+    """Return when as much of a type has been free as is needed."""
+    order = np.argsort(ends, kind="stable")
+    time, left, rate = 0, need * (1 - _ROUNDING), float(free)
+    for end, amount in zip(ends[order].tolist(), held[order].tolist(), strict=True):
+        usable = max(rate, 0.0)  # less than nothing is free where a cap has fallen
+        if left <= usable * (end - time):
+            break
+        left -= usable * (end - time)
+        time, rate = end, rate + amount
+    return time + (int(np.ceil(left / rate)) if left > 0 and rate > 0 else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """The part of an instance that a model is made for."""
+
+    instance: Instance
+    """Queued jobs in order of priority, and the resource types that matter to them."""
+    rows: Ints
+    """Which queued jobs of the whole instance they are."""
+    whole: int
+    """How many queued jobs the whole instance has."""
+
+    def widen(self, plan: Plan) -> Plan:
+        """Make a plan for the whole instance of one for this part."""
+        start = np.full(self.whole, LATER, np.int64)
+        start[self.rows] = plan.start
+        nodes: list[Ints | None] = [None] * self.whole
+        for row, chosen in zip(self.rows.tolist(), plan.nodes, strict=True):
+            nodes[row] = chosen
+        return Plan(start, tuple(nodes))
+
+
+def by_priority(priority: Floats, arrival: Floats) -> Ints:
+    """Order jobs: larger priority first, then earlier arrival, then as they come."""
+    return np.lexsort((arrival, -priority))
+
+
+def needed_resources(instance: Instance) -> Ints:
+    """Return the indices of the resource types that can keep a queued job from starting.
+
+    A type that no queued job asks for is dropped; so is, where nodes are given whole, one of which every
+    node in use has enough for every job.
+    """
+    if not len(instance.queued):
+        return np.arange(min(1, len(instance.resources)))
+    largest = instance.queued.request.max(axis=0)
+    matters = largest > 0
+    if instance.resources[0] == NODE:
+        in_use = instance.capacity[:, 0] > 0
+        enough = (instance.capacity[in_use] >= largest).all(axis=0)
+        matters &= ~enough
+        matters[0] = True
+    return np.flatnonzero(matters)
+
+
+def reduce(instance: Instance, most: int, priority: Floats | None = None) -> Reduced:
+    """Keep the first ``most`` jobs that could start now, and the resource types that somebody asks for.
+
+    Jobs are considered in order of priority, then arrival. A job could start now if enough of every type
+    and of what the machine has as a whole is free, and enough units fit on the nodes, on some such that a
+    power cap allows it. The others stay queued, out of the model.
+    """
+    queued = instance.queued
+    order = by_priority(instance.priority() if priority is None else priority, queued.arrival)
+    order = order[instance.shared.fits_now(len(queued))[order]]
+    rows = first_that_fit(order, most, queued.units, queued.request, instance.free, instance.power)
+    part = instance.with_queued(rows)
+    return Reduced(part.without_resources(needed_resources(part)), rows, len(queued))

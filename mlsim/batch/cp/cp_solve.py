@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan import pool_limits
-from mlsim.batch.cp.solver.cp_model import minimize_last, presolving, scaled
+from mlsim.batch.cp.cp_model import minimize_last, presolving, scaled
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan import pool_limits
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.problem.plan_power import (
+from mlsim.batch.cp.plan_power import (
     MOST,
     PowerPart,
     SharedPart,

@@ -13,7 +13,7 @@ import polars as pl
 from mlsim._arrays import Floats, Ints
 from mlsim._files import open_file
 from mlsim.errors import InputError
-from mlsim.learning.energy.energy_classes import Cleaning, EnergyClass, Profile
+from mlsim.learning.energy_classes import Cleaning, EnergyClass, Profile
 from mlsim.scenario.simulation_demand import Share, check_memory
 from mlsim.workload.measured_power import read_table
 

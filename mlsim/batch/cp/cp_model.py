@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan import pool_limits
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan import pool_limits
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar
@@ -173,7 +173,7 @@ class Scheduling:
         ----------
         places
             What each job adds, by where its units are; None: its nodes are not in the model, which then has
-            the limits of :mod:`mlsim.batch.cp.problem.plan` alone. They forbid no plan.
+            the limits of :mod:`mlsim.batch.cp.plan` alone. They forbid no plan.
         """
         power, measure = self.instance.power, self.power_measure
         if not power:

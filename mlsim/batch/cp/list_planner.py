@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.planners.planner import Solve, place_by_best_fit
-from mlsim.batch.cp.problem.class_profiles import (
+from mlsim.batch.cp.class_profiles import (
     NEVER,
     Demands,
     Profiles,
@@ -36,11 +35,12 @@ from mlsim.batch.cp.problem.class_profiles import (
     whole_of,
     work_space,
 )
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan import LATER, Plan, is_pool, pool_of
-from mlsim.batch.cp.problem.plan_learning import Experience, Reduced, least_makespan, needed_resources
-from mlsim.batch.cp.problem.unit_packing import Kinds, first_that_fit, kinds_of
-from mlsim.batch.cp.solver.cp_solve import Control, Status
+from mlsim.batch.cp.cp_solve import Control, Status
+from mlsim.batch.cp.experience import Experience
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan import LATER, Plan, Reduced, is_pool, least_makespan, needed_resources, pool_of
+from mlsim.batch.cp.planner import Solve, place_by_best_fit
+from mlsim.batch.cp.unit_packing import Kinds, first_that_fit, kinds_of
 
 _SHORTEST = 10.0
 """Seconds below which bounded slowdown does not count how short a job is."""

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
-from mlsim.batch.cp.problem.plan_learning import Reduced, reduce
-from mlsim.batch.cp.problem.unit_packing import Placing
-from mlsim.batch.cp.solver.cp_model import SAME_COST, SECONDS_A_PART, Scheduling, building, overstated
-from mlsim.batch.cp.solver.cp_solve import Answer, Control, Status, solve
+from mlsim.batch.cp.cp_model import SAME_COST, SECONDS_A_PART, Scheduling, building, overstated
+from mlsim.batch.cp.cp_solve import Answer, Control, Status, solve
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan import LATER, Plan, Reduced, objective_of, reduce
+from mlsim.batch.cp.unit_packing import Placing
 
 if TYPE_CHECKING:
-    from mlsim.batch.cp.problem.instance import Queued
+    from mlsim.batch.cp.instance import Queued
 
 
 ReadNodes = Callable[[Ints], tuple[Ints | None, ...]]

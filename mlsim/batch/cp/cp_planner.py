@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlsim._arrays import Ints
-from mlsim.batch.cp.planners.list_planner import Found, Lists, Task
-from mlsim.batch.cp.planners.pcp import Pcp4
-from mlsim.batch.cp.problem.plan import Plan
-from mlsim.batch.cp.solver.cp_model import SAME_COST, Scheduling, overstated
-from mlsim.batch.cp.solver.cp_solve import Answer, Control, Status, Window, solve, solve_window
+from mlsim.batch.cp.cp_model import SAME_COST, Scheduling, overstated
+from mlsim.batch.cp.cp_solve import Answer, Control, Status, Window, solve, solve_window
+from mlsim.batch.cp.list_planner import Found, Lists, Task
+from mlsim.batch.cp.plan import Plan
+from mlsim.batch.cp.source_models import Pcp4
 
 _WINDOW = 20
 """Jobs of a neighbourhood; as many as CP-SAT mostly proves an optimum for within a few ms."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.allocators.node_fit import dislikes, kept_nodes, scarce_types
-from mlsim.batch.cp.problem.class_profiles import power_of_kinds
-from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.plan_power import PowerLimit, PowerPart, least_powers, ranks_of
+from mlsim.batch.cp.class_profiles import power_of_kinds
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan_power import PowerLimit, PowerPart, least_powers, ranks_of
 
 _COSTLIER = 1e6
 """What a rank of power counts for, against what is free on a node: at most the number of types."""
@@ -52,7 +52,7 @@ def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Int
     most
         How many at most.
     units, request, free
-        As in :class:`~mlsim.batch.cp.problem.instance.Instance`.
+        As in :class:`~mlsim.batch.cp.instance.Instance`.
     power
         A cap on power.
     """

@@ -1,4 +1,0 @@
-"""The planners, one module each.
-
-They use the problem and the solver.
-"""

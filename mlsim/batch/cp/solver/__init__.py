@@ -1,4 +1,0 @@
-"""Models for CP-SAT, and calls of it.
-
-They use the problem.
-"""

@@ -1,1 +1,0 @@
-"""What is learned at the end of each week from the jobs that have ended: classes of jobs, and run times."""
