@@ -80,7 +80,7 @@ class Policy(Described, aliases={"SJF": "SPF", "LJF": "LPF"}):
         cls, word: str, formula: str = "", meaning: str = "", key: Key = _arrival, live: bool = False
     ) -> Self:
         """Make the word of a policy with its record."""
-        member = super().__new__(cls, word, meaning)
+        member = cls._with_meaning(word, meaning)
         member.formula, member.key, member.is_live = formula, key, live
         return member
 

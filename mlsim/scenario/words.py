@@ -52,13 +52,16 @@ class Described(Choice):
     """Base of word sets whose words carry their meaning, as ``mlsim list`` shows it."""
 
     meaning: str
-    """What the word stands for, in words."""
+    """The word explained in a phrase."""
 
     def __new__(cls, word: str, meaning: str = "") -> Self:
-        """Make a word with its meaning; without, type checkers take this for a look-up by word."""
+        """Make a word; type checkers take a call without meaning for a look-up by word."""
+        return cls._with_meaning(word, meaning)
+
+    @classmethod
+    def _with_meaning(cls, word: str, meaning: str) -> Self:
         member = str.__new__(cls, word)
-        member._value_ = word
-        member.meaning = meaning
+        member._value_, member.meaning = word, meaning
         return member
 
 
@@ -246,7 +249,7 @@ class Dispatcher(Described):
 
     def __new__(cls, word: str, meaning: str = "", solves: bool = False) -> Self:
         """Make a word with its meaning and whether this dispatcher plans."""
-        member = super().__new__(cls, word, meaning)
+        member = cls._with_meaning(word, meaning)
         member.solves = solves
         return member
 
@@ -292,7 +295,7 @@ class Predictor(Described, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
 
     def __new__(cls, word: str, meaning: str = "", source: str = "") -> Self:
         """Make a word with its meaning and source."""
-        member = super().__new__(cls, word, meaning)
+        member = cls._with_meaning(word, meaning)
         member.source = source
         return member
 
