@@ -1,4 +1,4 @@
-"""Free room over time on classes of nodes, and list scheduling in it."""
+"""Free resources over time on classes of nodes, and list scheduling in them."""
 
 from __future__ import annotations
 
@@ -29,29 +29,22 @@ _WATTS, _CHEAPEST, _RANK = range(3)
 
 
 class Profiles(NamedTuple):
-    """What is free when, before anything is planned.
-
-    Attributes
-    ----------
-    sizes, first, n_steps : ndarray of int64, shape (C,)
-        Nodes of each class, where they begin in ``members``, and how many steps its profile has.
-    times : ndarray of int64, shape (C, S)
-        When each step begins: seconds from now, 0 first.
-    room : ndarray of int64, shape (C, S, R)
-        Free on each node of the class.
-    kind : ndarray of int64, shape (C,)
-        Which of the rows of what nodes have, all types counted, the nodes of the class have.
-    members : ndarray of int64, shape (N,)
-        Nodes, class by class.
-    """
+    """Free resources over time, before anything is planned: C classes of nodes that are alike."""
 
     sizes: Ints
+    """int64[C]: nodes of each class."""
     first: Ints
+    """int64[C]: where the nodes of each class begin in ``members``."""
     n_steps: Ints
+    """int64[C]: steps of each profile."""
     times: Ints
+    """int64[C, S]: begin of each step, seconds from now, 0 first."""
     room: Ints
+    """int64[C, S, R]: free on each node of the class."""
     kind: Ints
+    """int64[C]: the kind of nodes (:class:`~mlsim.batch.cp.unit_packing.Kinds`)."""
     members: Ints
+    """int64[N]: nodes, class by class."""
 
     @property
     def n_classes(self) -> int:
@@ -60,45 +53,36 @@ class Profiles(NamedTuple):
 
 
 class Demands(NamedTuple):
-    """What waiting jobs ask for, one row a job.
-
-    Attributes
-    ----------
-    units, durations : ndarray of int64, shape (n,)
-        How many units, and for how many seconds.
-    requests : ndarray of int64, shape (n, R)
-        Of one unit.
-    dislike : ndarray of float64, shape (n, K)
-        How little each job should be on nodes of each kind; infinite where it may not be.
-    asked : ndarray of int64, shape (n, S)
-        Of what the machine has as a whole, whatever the nodes; with a cap on power one column more, of 0.
-    counts : ndarray of int64, shape (n,)
-        Of how many nodes, or cores, a unit holds the power.
-    """
+    """Requests of waiting jobs, one row per job."""
 
     units: Ints
     durations: Ints
+    """int64[n]: s."""
     requests: Ints
+    """int64[n, R]: of one unit."""
     dislike: Floats
+    """float64[n, K]: penalty for nodes of each kind; infinite where the job may not be."""
     asked: Ints
+    """int64[n, S]: machine-wide amounts; with a cap on power one column more, of 0."""
     counts: Ints
+    """int64[n]: nodes, or cores, per unit that count for power."""
 
 
 class Ranks(NamedTuple):
-    """What jobs weigh and how they make way for others, one row a job."""
+    """Weights of jobs and what they leave for others, one row per job."""
 
     weights: Floats
-    """float64[n]: what a second of waiting costs."""
+    """float64[n]: cost of a second of waiting."""
     keep_free: Floats
-    """float64[n, R]: what must be left free in all, of each type, by a job that starts now."""
+    """float64[n, R]: amounts that a job must leave free in all if it starts now."""
     keep_start: Mask
-    """bool[n]: whether later jobs of the order make way for a start that is not now. Where they do not, the
-    start given is the one that the job could have at its place in the order.
+    """bool[n]: whether a start that is not now is a reservation: later jobs of the order are placed around
+    it. Otherwise the start is only what the job could have at its place in the order.
     """
 
 
 class _Job(NamedTuple):
-    """What one job asks for."""
+    """Request of one job."""
 
     units: int
     duration: int
@@ -108,21 +92,14 @@ class _Job(NamedTuple):
 
 
 def power_of_kinds(watts: Ints) -> Ints:
-    """Return what kernels have to know of kinds of which each node, or core, adds so much."""
+    """Return int64[3, K], the power of kinds for kernels, from microwatts per node or core."""
     return np.stack((watts, np.argsort(watts, kind="stable"), ranks_of(watts)))
 
 
 def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
-    """Group the nodes of an instance by what is free on them from now on.
+    """Group nodes by what is free on them from now on; nodes of different kinds are never in one class.
 
-    Parameters
-    ----------
-    instance
-        With the resource types that matter.
-    remaining
-        Seconds until each running box is expected to end.
-    kind
-        Of each node; nodes of different kinds are never in one class.
+    ``remaining`` is the time (s) until the expected end of each running box, ``kind`` that of each node.
     """
     running = instance.running
     amounts = running.request * running.units[:, None]
@@ -156,9 +133,9 @@ def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
 
 
 def whole_of(part: SharedPart, power: PowerPart) -> Profiles:
-    """Return what is free of the machine as a whole from now on, as the profile of one node.
+    """Return the free machine-wide amounts over time as the profile of one node.
 
-    With a cap on power, what jobs may add is the last amount.
+    With a cap on power, the power that jobs may add is the last amount.
     """
     free, held, remaining = part.free, part.held_by(len(part.remaining)), part.remaining
     if power:
@@ -177,7 +154,7 @@ def whole_of(part: SharedPart, power: PowerPart) -> Profiles:
 
 
 def work_space(base: Profiles, jobs: int) -> Profiles:
-    """Make arrays that hold the profiles after so many jobs have been placed."""
+    """Make arrays for the profiles after this many jobs have been placed."""
     nodes = int(base.sizes.sum())
     classes = min(base.n_classes + 2 * jobs, nodes)
     steps = base.times.shape[1] + 2 * jobs
@@ -190,7 +167,7 @@ def work_space(base: Profiles, jobs: int) -> Profiles:
 def _fill(
     free: Ints, node: Ints, remaining: Ints, amounts: Ints, steps: Ints, times: Ints, room: Ints
 ) -> None:
-    """Write the profile of each node from what runs there, in order of (node, end)."""
+    """Write the profile of each node from its running boxes, which are in order of (node, end)."""
     for n in range(free.shape[0]):
         room[n, 0] = free[n]
         steps[n] = 1
@@ -218,10 +195,7 @@ def _job(row: int, jobs: Demands) -> _Job:
 
 @leaf_kernel
 def _as_one(row: int, jobs: Demands, asked: Ints) -> _Job:
-    """Return what a job asks of the machine as a whole, as one unit; ``asked`` receives it.
-
-    What it asks of the power cap is filled in where it is placed.
-    """
+    """Return a job's machine-wide request as one unit, in ``asked``; its power is set where it is placed."""
     for r in range(len(asked)):
         asked[r] = jobs.asked[row, r]
     return _Job(1, jobs.durations[row], asked, jobs.dislike[row], 0)
@@ -229,7 +203,7 @@ def _as_one(row: int, jobs: Demands, asked: Ints) -> _Job:
 
 @leaf_kernel
 def _step_at(c: int, at: int, p: Profiles) -> int:
-    """Return the step of a class's profile that covers a time."""
+    """Return the step of a class's profile at a time."""
     k = 0
     while k + 1 < p.n_steps[c] and p.times[c, k + 1] <= at:
         k += 1
@@ -238,10 +212,10 @@ def _step_at(c: int, at: int, p: Profiles) -> int:
 
 @inner_kernel
 def _fit(c: int, first: int, at: int, job: _Job, p: Profiles) -> tuple[int, int]:
-    """Return how many units fit on one node of a class from ``at`` on, and from when on more may.
+    """Return the units that fit on one node of a class from ``at`` on, and the time when more may fit.
 
-    ``first`` is the step that covers ``at``. No more units than the job has are counted, and from then on
-    no later start has more.
+    ``first`` is the step at ``at``. At most the units of the job are counted, and if all fit, no later start
+    has more.
     """
     n = p.n_steps[c]
     fit, tightest = job.units, first
@@ -264,7 +238,7 @@ def _fit(c: int, first: int, at: int, job: _Job, p: Profiles) -> tuple[int, int]
 
 @inner_kernel
 def _earliest_in_class(c: int, not_before: int, job: _Job, p: Profiles, limit: int) -> int:
-    """Return the earliest start of one unit on a node of a class; ``limit`` if not before that."""
+    """Return the earliest start, before ``limit``, of one unit on a node of a class; else ``limit``."""
     n = p.n_steps[c]
     start = not_before
     k = _step_at(c, start, p)
@@ -302,7 +276,7 @@ def _earliest_of_one(not_before: int, job: _Job, n_classes: int, p: Profiles) ->
 
 @inner_kernel
 def _look(c: int, at: int, job: _Job, p: Profiles, sweep: Ints) -> int:
-    """Count the units that fit on a class from ``at`` on; return how many more they are than before."""
+    """Count the units that fit on a class from ``at`` on; return the change since the last count."""
     k = sweep[c, _STEP]
     while k + 1 < p.n_steps[c] and p.times[c, k + 1] <= at:
         k += 1
@@ -316,9 +290,9 @@ def _look(c: int, at: int, job: _Job, p: Profiles, sweep: Ints) -> int:
 def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: Ints) -> int:
     """Return the earliest start, from ``not_before``, of all units of a job on the nodes it may use.
 
-    The sweep goes from one time at which more may fit on a class to the next. What was found for a class
-    is, until then, the most that fits: a later start ends later, and may meet less room, not more. So the
-    other classes are looked at again only where the sum of these says that all units may fit.
+    The sweep goes from one time at which more may fit on a class to the next. Until then the last count of a
+    class is an upper bound: a later start ends later, and may meet less room, not more. So the other classes
+    are counted again only where the sum of these bounds reaches the job's units.
     """
     if job.units == 1:
         return _earliest_of_one(not_before, job, n_classes, p)
@@ -348,13 +322,13 @@ def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: In
 
 @leaf_kernel
 def _ask_power(power: int, as_one: _Job) -> None:
-    """Note what a job takes of the power cap."""
+    """Set a job's request of the power cap."""
     as_one.request[len(as_one.request) - 1] = power
 
 
 @leaf_kernel
 def _least_power(job: _Job, power: Ints, on_kind: Ints) -> int:
-    """Return the least that a job adds where so many units fit on nodes of each kind."""
+    """Return a job's least power if these units fit on each kind; NO_PLACE if too few fit."""
     left, added = job.units, 0
     for k in range(power.shape[1]):
         kind = power[_CHEAPEST, k]
@@ -382,10 +356,10 @@ def _earliest_under_cap(
     whole: Profiles,
     sweep: Ints,
 ) -> int:
-    """Return the earliest start at which there are nodes that the power cap allows, and all else.
+    """Return the earliest start at which nodes, machine-wide amounts and the power cap suffice.
 
-    The sweep is that of :func:`_earliest`. Until more may fit on a class, a job adds no less than what was
-    found to be the least; so starts before there is so much power, and all else, are passed over.
+    The sweep is that of :func:`_earliest`. Until more may fit on a class, the least power found is a lower
+    bound, so starts before there is that much power, and all else, are skipped.
     """
     on_kind = np.zeros(power.shape[1], np.int64)
     at = not_before
@@ -426,9 +400,9 @@ def _earliest_in_all(
     whole: Profiles,
     sweep: Ints,
 ) -> int:
-    """Return the earliest start at which there are nodes and enough of what the machine has as a whole.
+    """Return the earliest start at which nodes and machine-wide amounts suffice.
 
-    Neither search passes over a start that it allows, so that the first one on which both agree is it.
+    Neither search skips a start that it allows, so the first one on which both agree is the earliest.
     """
     if power.shape[1] > 0:
         return _earliest_under_cap(not_before, job, as_one, power, n_classes, p, whole, sweep)
@@ -456,7 +430,7 @@ def _split(c: int, kept: int, new: int, p: Profiles) -> None:
 
 @inner_kernel
 def _break_at(c: int, at: int, p: Profiles) -> None:
-    """Split the step of a class's profile that covers a time, so that one begins there."""
+    """Split the step of a class's profile at a time, so that a step begins there."""
     n = p.n_steps[c]
     k = n
     while p.times[c, k - 1] > at:
@@ -476,7 +450,7 @@ def _break_at(c: int, at: int, p: Profiles) -> None:
 
 @inner_kernel
 def _take(c: int, each: int, at: int, job: _Job, p: Profiles, nodes: Ints) -> None:
-    """Take room for ``each`` units on each node of a class; note the nodes, if they are wanted."""
+    """Take ``each`` units on each node of a class; write the nodes, unless ``nodes`` is empty."""
     end = at + job.duration
     _break_at(c, at, p)
     _break_at(c, end, p)
@@ -490,7 +464,7 @@ def _take(c: int, each: int, at: int, job: _Job, p: Profiles, nodes: Ints) -> No
 
 @inner_kernel
 def _weigh(at: int, job: _Job, scarcity: Floats, p: Profiles, load: Floats, fits: Ints) -> None:
-    """Find how many units fit on a node of each class, and in which order classes are used."""
+    """Find the units that fit on a node of each class, and the order in which classes are used."""
     for c in range(len(load)):
         load[c], fits[c], k = np.inf, 0, 0
         if job.dislike[p.kind[c]] < np.inf:
@@ -504,7 +478,7 @@ def _weigh(at: int, job: _Job, scarcity: Floats, p: Profiles, load: Floats, fits
 
 @inner_kernel
 def _power_in_order(job: _Job, power: Ints, p: Profiles, load: Floats, fits: Ints) -> int:
-    """Return what a job adds if classes are used in the order of their load."""
+    """Return a job's power if classes are used in the order of their load."""
     loads = load.copy()
     left, added = job.units, 0
     while left > 0:
@@ -521,9 +495,9 @@ def _power_in_order(job: _Job, power: Ints, p: Profiles, load: Floats, fits: Int
 def _heed_power(
     at: int, job: _Job, as_one: _Job, power: Ints, p: Profiles, whole: Profiles, load: Floats, fits: Ints
 ) -> None:
-    """Use classes that add less before others; and note in ``as_one`` what the job adds so.
+    """Prefer classes of less power, and set the job's power in ``as_one``.
 
-    Classes that are liked as much are sorted by power; all are, if the job would else add too much.
+    Power decides among classes that are liked equally; among all, if the job would otherwise exceed the cap.
     """
     for c in range(len(load)):
         load[c] += _COSTLIER * power[_RANK, p.kind[c]]
@@ -547,9 +521,9 @@ def _place(
     whole: Profiles,
     nodes: Ints,
 ) -> int:
-    """Place a job that fits, least disliked nodes first, then the fullest; return the number of classes.
+    """Place a job that fits: least disliked nodes first, then the fullest; return the number of classes.
 
-    ``nodes`` receives the node of each unit; it is empty if they are not wanted.
+    ``nodes`` receives the node of each unit, unless it is empty.
     """
     load, fits = np.empty(n_classes), np.empty(n_classes, np.int64)
     _weigh(at, job, scarcity, p, load, fits)
@@ -596,7 +570,7 @@ def alone(jobs: Demands, power: Ints, profiles: Profiles, whole: Profiles) -> In
 
 @kernel
 def reset(base: Profiles, work: Profiles) -> None:
-    """Copy profiles to where they may be changed."""
+    """Copy profiles to a work space."""
     work.sizes[:] = 0
     for c in range(len(base.sizes)):
         work.sizes[c], work.first[c], work.n_steps[c] = base.sizes[c], base.first[c], base.n_steps[c]
@@ -609,7 +583,7 @@ def reset(base: Profiles, work: Profiles) -> None:
 
 @inner_kernel
 def _count_classes(p: Profiles) -> int:
-    """Return how many classes there are in a working copy: none is empty."""
+    """Return the number of classes in a work space: none is empty."""
     n = 0
     while n < len(p.sizes) and p.sizes[n] > 0:
         n += 1
@@ -626,7 +600,7 @@ def _sum_up(n_classes: int, p: Profiles, pool: Floats) -> None:
 
 @inner_kernel
 def _leaves_too_little(job: _Job, keep_free: Floats, pool: Floats) -> bool:
-    """Whether a job that starts now would leave less free than it has to."""
+    """Whether a job that starts now would leave less free than it must."""
     for r in range(len(pool)):
         if keep_free[r] > 0 and pool[r] - job.units * job.request[r] < keep_free[r]:
             return True
@@ -637,7 +611,7 @@ def _leaves_too_little(job: _Job, keep_free: Floats, pool: Floats) -> bool:
 def _power_suffices_now(
     job: _Job, as_one: _Job, power: Ints, n_classes: int, p: Profiles, whole: Profiles
 ) -> bool:
-    """Whether there are nodes now on which the power cap lets a job start, and all else."""
+    """Whether nodes, machine-wide amounts and the power cap allow a start now."""
     on_kind = np.zeros(power.shape[1], np.int64)
     for c in range(n_classes):
         if job.dislike[p.kind[c]] < np.inf:
@@ -650,7 +624,7 @@ def _power_suffices_now(
 
 @inner_kernel
 def _fits_now(job: _Job, as_one: _Job, power: Ints, n_classes: int, p: Profiles, whole: Profiles) -> bool:
-    """Whether a job can start now and stay for its duration."""
+    """Whether a job can start now and run for its duration."""
     if power.shape[1] > 0:
         return _power_suffices_now(job, as_one, power, n_classes, p, whole)
     if len(as_one.request) > 0 and _earliest_in_class(0, 0, as_one, whole, 1) > 0:
@@ -675,16 +649,10 @@ def start_more(
     whole: Profiles,
     nodes: Ints,
 ) -> Mask:
-    """Start jobs now, in their order, on what a list schedule has left; return which start.
+    """Start jobs now, in their order, in what a list schedule has left; return a mask of those that start.
 
-    Parameters
-    ----------
-    jobs, keep_free, scarcity, power
-        As of :func:`list_schedule`.
-    work, whole
-        As it left them; changed.
-    nodes
-        Receives the nodes of the units of those that start, one after the other; empty if not wanted.
+    The parameters are those of :func:`list_schedule`; ``nodes`` receives the nodes of the units of the jobs
+    that start, job after job, unless it is empty.
     """
     p, w = shared(work), shared(whole)
     n_classes = _count_classes(p)

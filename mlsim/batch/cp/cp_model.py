@@ -29,10 +29,7 @@ def horizon_of(instance: Instance) -> int:
 
 
 def scaled(weights: Floats, horizon: int, largest: float = _LARGEST_SCALE) -> tuple[Ints, float]:
-    """Return the weights scaled to integers, and the scale: weight x scale = integer.
-
-    The scale is the largest, or less where the worst objective would exceed 2^50.
-    """
+    """Return weights scaled to integers, and the scale: the largest that keeps the objective below 2^50."""
     worst = float(weights.sum()) * max(horizon, 1)
     scale = min(largest, _LARGEST_OBJECTIVE / max(worst, 1e-300))
     return _rounded(weights, scale), scale
@@ -43,24 +40,18 @@ def _rounded(weights: Floats, scale: float) -> Ints:
 
 
 def overstated(weights: Floats, scale: float, latest: Floats) -> float:
-    """Return by how much a model may overstate what a plan costs, as its weights are integers.
+    """Return how much a model may overstate the cost of a plan, as its weights are rounded integers.
 
-    A bound proved in the model, less this, holds for the weights that were meant. It is much where seconds of
-    some jobs cost millions of times what those of others do.
-
-    Parameters
-    ----------
-    weights, scale
-        As :func:`scaled` was given and has returned.
-    latest
-        Starts that no plan goes beyond, one a job (s).
+    A bound proved in the model, less this, holds for the exact weights. It is large where seconds of some
+    jobs cost millions of times as much as those of others. No plan has starts later than ``latest`` (s per
+    job).
     """
     above = np.maximum(_rounded(weights, scale) / scale - weights, 0.0)
     return float(above @ latest)
 
 
 def boxes_by_end(remaining: Ints, amounts: Ints) -> list[tuple[int, int]]:
-    """Sum what running units hold of one resource by when they end: (remaining, amount)."""
+    """Sum the amounts of one resource held by running units, by end: (remaining, amount)."""
     held = amounts > 0
     ends, place = np.unique(remaining[held], return_inverse=True)
     sums = np.bincount(place, weights=amounts[held], minlength=len(ends)).astype(np.int64)
@@ -68,21 +59,10 @@ def boxes_by_end(remaining: Ints, amounts: Ints) -> list[tuple[int, int]]:
 
 
 def minimize_last(cp: CpModel, starts: list[IntVar], durations: Ints, least: int, most: int) -> float:
-    """Minimize when the last job ends; of plans with the same makespan, the sum of starts.
+    """Minimise the end of the last job and, among plans with the same makespan, the sum of starts.
 
-    That sum is left out where the objective would lose precision.
-
-    Parameters
-    ----------
-    cp, starts, durations
-        The model, and its jobs.
-    least, most
-        Between which the last end lies.
-
-    Returns
-    -------
-    float
-        The scale: what a second of the makespan counts in the objective.
+    The sum is left out where the objective would lose precision. The last end is from ``least`` to ``most``.
+    Returns the scale: the weight of a second of the makespan in the objective.
     """
     last = cp.new_int_var(least, max(least, most), "")
     for start, duration in zip(starts, durations.tolist(), strict=True):
@@ -96,46 +76,29 @@ def minimize_last(cp: CpModel, starts: list[IntVar], durations: Ints, least: int
 
 
 class PowerOfPlaces(NamedTuple):
-    """What a job adds to the power of the machine: a sum over variables that say where its units are."""
+    """The power of a job as a sum over variables that place its units."""
 
     variables: list[IntVar]
     amounts: list[int]
-    """What one of each adds, in the model's measure."""
+    """Power per unit of each variable, in the model's measure."""
 
 
 @dataclass(slots=True)
 class Scheduling:
-    """The part of a model that is about time.
-
-    Attributes
-    ----------
-    instance
-        Reduced: every job in it could start now.
-    cp
-        The model.
-    starts, intervals
-        One a queued job.
-    horizon
-        End of the worst plan.
-    """
+    """Start times, intervals and capacities of a model; every job of the reduced instance could start now."""
 
     instance: Instance
     cp: CpModel
     starts: list[IntVar]
     intervals: list[IntervalVar]
     horizon: int
+    """End of the worst plan (s)."""
 
     @classmethod
     def of(cls, instance: Instance, horizon: int | None = None) -> Scheduling:
         """Make start variables and intervals, and the pooled capacity of each resource type.
 
-        Parameters
-        ----------
-        instance
-            Reduced.
-        horizon
-            Where every job must have ended; None: late enough for all. A job that cannot end by then
-            makes the model infeasible.
+        All jobs end by ``horizon`` (None: late enough for all); a job that cannot makes the model infeasible.
         """
         from ortools.sat.python import cp_model
 
@@ -161,7 +124,7 @@ class Scheduling:
         self._limit(queued.request[:, r] * queued.units, held, int(self.instance.capacity[:, r].sum()))
 
     def _share(self, k: int) -> None:
-        """Constrain what the machine has as a whole."""
+        """Constrain a machine-wide amount."""
         shared = self.instance.shared
         held = boxes_by_end(shared.remaining, shared.held[:, k])
         self._limit(shared.asked[:, k], held, int(shared.capacity[k]))
@@ -169,11 +132,8 @@ class Scheduling:
     def limit_power(self, places: list[PowerOfPlaces] | None = None) -> None:
         """Constrain power by a cap, where nodes add unequal power.
 
-        Parameters
-        ----------
-        places
-            What each job adds, by where its units are; None: its nodes are not in the model, which then has
-            the limits of :mod:`mlsim.batch.cp.plan` alone. They forbid no plan.
+        ``places`` is the power of each job by its nodes. None: its nodes are not in the model, which then has
+        only the limits of :func:`~mlsim.batch.cp.plan.pool_limits`; they forbid no plan.
         """
         power, measure = self.instance.power, self.power_measure
         if not power:
@@ -190,7 +150,7 @@ class Scheduling:
         self.cp.add_cumulative([*fixed, *self.intervals], [*heights, *added], total)
 
     def _added(self, places: PowerOfPlaces, least: int, most: int) -> IntVar:
-        """Return what a job adds, as one variable."""
+        """Return the power of a job as one variable."""
         added = self.cp.new_int_var(least, max(least, most), "")
         terms = zip(places.variables, places.amounts, strict=True)
         self.cp.add(sum(amount * variable for variable, amount in terms) == added)
@@ -198,17 +158,17 @@ class Scheduling:
 
     @property
     def power_measure(self) -> int:
-        """Microwatts that count as one."""
+        """Microwatts per unit of power."""
         return self.instance.power.measure(self.horizon)
 
     def power_of_unit(self, job: int) -> Ints:
-        """Return what a unit of a job adds on each node, in the measure and rounded up."""
+        """Return the power of a unit of a job on each node, in the measure and rounded up."""
         power = self.instance.power
         added: Ints = -(-power.of_node * int(power.counts[job]) // self.power_measure)
         return added
 
     def _limit(self, asked: Ints, held: list[tuple[int, int]], total: int) -> None:
-        """Limit jobs, with what running ones hold until their ends, to a total at every time."""
+        """Limit jobs and the amounts held by running ones, until their ends, to a total at every time."""
         demands = asked.tolist()
         intervals = [i for i, demand in zip(self.intervals, demands, strict=True) if demand]
         demands = [demand for demand in demands if demand]
@@ -220,9 +180,9 @@ class Scheduling:
         self.cp.add_cumulative(fixed + intervals, heights + demands, total)
 
     def _boxes(self, held: list[tuple[int, int]], total: int) -> tuple[list[IntervalVar], list[int]]:
-        """Return fixed intervals and their heights for what is held until its ends.
+        """Return fixed intervals and their heights for amounts held until their ends.
 
-        Running jobs may hold more than there is, where a cap has fallen; then nothing is free, and no less.
+        Running jobs may hold more than the total, where a cap has fallen; then nothing is free, and no less.
         """
         ends, amounts = [end for end, _ in held], [amount for _, amount in held]
         if sum(amounts) <= total:
@@ -236,14 +196,9 @@ class Scheduling:
         return boxes, np.minimum(left, total).tolist()
 
     def minimize(self, weights: Floats, after: Floats | None = None) -> float:
-        """Minimize the weighted sum of starts and return the scale of the weights.
+        """Minimise the weighted sum of starts and return the scale of the weights.
 
-        Parameters
-        ----------
-        weights
-            Per second of start time, one a job.
-        after
-            Seconds from now up to which waiting costs nothing; None: it costs from now on.
+        Waiting costs nothing until ``after`` (s from now per job; None: from now on).
         """
         integers, scale = scaled(weights, self.horizon)
         terms = []
@@ -258,7 +213,7 @@ class Scheduling:
         return scale
 
     def minimize_makespan(self) -> float:
-        """Minimize when the last queued job ends, and return what a second of it counts."""
+        """Minimise the end of the last queued job, and return the weight of a second of it."""
         return minimize_last(self.cp, self.starts, self.instance.queued.duration, 0, self.horizon)
 
     def search_by_priority(self) -> None:
@@ -282,10 +237,10 @@ Parts = TypeVar("Parts", float, Floats)
 
 
 def building(parts: Parts, each: float = SECONDS_A_PART) -> Parts:
-    """Return how long a model of so many variables and constraints takes to build and read (s)."""
+    """Return the time to build and read a model of this many variables and constraints (s)."""
     return each * parts
 
 
 def presolving(parts: float) -> float:
-    """Return how long CP-SAT's presolve may take (s); it takes no notice of limits."""
+    """Return the longest time of CP-SAT's presolve (s), which ignores limits."""
     return _SECONDS_A_PAIR * parts * parts

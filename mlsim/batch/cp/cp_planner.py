@@ -33,22 +33,22 @@ _PACE = 0.3
 
 
 class Cp(Lists):
-    """Lists, then CP-SAT."""
+    """List schedules improved by CP-SAT."""
 
     name: ClassVar[str] = "cp"
     _turn: int = 0
-    """Neighbourhoods of long queues searched so far: the next pass goes on with those that follow."""
+    """Neighbourhoods of long queues searched so far: the next pass continues with those that follow."""
     _planned: int = 0
-    """Jobs beyond the first that were planned for in turns so far."""
+    """Jobs beyond the first ones that were planned for in turns so far."""
 
     def visible(self, order: Ints) -> Ints:
-        """Return all that wait."""
+        """Return all waiting jobs."""
         return order
 
     def planned(self, n: int, n_classes: int) -> Ints:
-        """Return who is planned for: of a long queue as many jobs as can be listed in half of the limit.
+        """Return the jobs to plan for: of a long queue as many as can be listed in half of the limit.
 
-        They are ``most_jobs`` at least. Where more wait, the first of the order are planned for in every
+        There are ``most_jobs`` at least. Where more wait, the first of the order are planned for in every
         pass, and others take turns, so that all are in a few passes.
         """
         if n <= self.most_jobs:
@@ -64,7 +64,7 @@ class Cp(Lists):
         return np.concatenate((np.arange(first), np.sort(others)))
 
     def improve(self, task: Task, found: Found) -> None:
-        """Search neighbourhoods with CP-SAT, as many as the rest of the limit allows."""
+        """Search as many neighbourhoods with CP-SAT as the remaining limit allows."""
         n = len(task.jobs.units)
         found.counts = dict.fromkeys(("variables", "constraints", *_COUNTED), 0)
         if n - task.fixed < 2 or n > self.options.solve_jobs:
@@ -87,10 +87,10 @@ class Cp(Lists):
                 break
 
     def _neighbourhoods(self, order: Ints, most: int) -> list[Ints]:
-        """Return which jobs move together: all, or those that follow each other in the order.
+        """Return the jobs that move together: all, or jobs that are consecutive in the order.
 
         Of a long queue the first ones are searched in every pass, as they may start now; the others take
-        turns, so that all that wait are searched in a few passes.
+        turns, so that all are searched in a few passes.
         """
         n = len(order)
         if n <= _WINDOW:
@@ -102,7 +102,7 @@ class Cp(Lists):
         return [np.sort(order[f : f + _WINDOW]) for f in (0, *(others[k] for k in sorted(chosen)))]
 
     def place_exactly(self, task: Task, plan: Plan, found: Found) -> Plan:
-        """Have CP-SAT place the units of a small instance; return a plan that costs no more."""
+        """Place the units of a small instance by CP-SAT; return a plan that costs no more."""
         part = task.reduced.instance
         n = len(part.queued)
         small = n * part.n_nodes <= _MOST_COUNTS and not task.fixed and n <= self.options.solve_jobs
@@ -138,13 +138,13 @@ _LISTS = 5
 
 
 def _listing(task: Task) -> float:
-    """Return how long a list schedule takes (s), told by its size: the dearest that was measured."""
+    """Return the time of a list schedule (s), computed from its size: the largest that was measured."""
     n = len(task.jobs.units)
     return _SECONDS_A_STEP * n * (task.base.n_classes + 2 * n)
 
 
 def _latest(task: Task, found: Found, free: Ints) -> Ints:
-    """Return the latest start of each of some jobs in a plan that costs less, if all others stay."""
+    """Return the latest start of each free job in a cheaper plan, if all others stay."""
     starts, earliest, weights = found.starts[free], found.earliest[free], task.ranks.weights[free]
     if task.makespan:
         return int(found.cost) - task.jobs.durations[free]
@@ -156,7 +156,7 @@ def _latest(task: Task, found: Found, free: Ints) -> Ints:
 
 
 def _proved(task: Task, answer: Answer, scale: float, latest: Ints, cost: float) -> float:
-    """Return the bound on the cost of all jobs, and the cost itself where they differ by next to nothing."""
+    """Return the bound on the cost of all jobs; the cost itself if they differ by less than rounding."""
     bound = answer.bound / scale
     if task.makespan:  # whole seconds; what is behind the point tells plans with the same makespan apart
         bound = float(np.floor(bound))
@@ -166,7 +166,7 @@ def _proved(task: Task, answer: Answer, scale: float, latest: Ints, cost: float)
 
 
 def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
-    """Let some jobs move on the pool, and schedule the order of the starts that come out."""
+    """Move some jobs on the pool, and list-schedule all by the starts that are found."""
     n = len(found.order)
     latest = _latest(task, found, free)
     window = Window(free, found.starts, found.earliest, latest, task.ranks.weights, task.makespan)
@@ -185,7 +185,7 @@ def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
 
 
 def _count(counts: dict[str, Any], answer: Answer, size: tuple[int, int]) -> None:
-    """Add up what was searched."""
+    """Add the counts of a search."""
     counts["variables"] = max(counts["variables"], size[0])
     counts["constraints"] = max(counts["constraints"], size[1])
     for name in _COUNTED:

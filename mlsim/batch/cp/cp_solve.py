@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """What is known of an instance after a pass."""
+    """The result of a pass."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -34,41 +34,27 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """How long to look for an answer.
-
-    Attributes
-    ----------
-    limit, last_limit
-        First and last limit in seconds; with ``deterministic`` as CP-SAT's deterministic time tells them.
-    patience
-        Extensions in a row without improvement after which the search ends.
-    deterministic
-        One worker, fixed seed, deterministic time: the same answer on every machine.
-    seed
-        Of CP-SAT.
-    workers
-        Threads of CP-SAT where it need not be deterministic.
-    pace
-        Deterministic time that passes in a second at least, with the models at hand.
-    """
+    """Time limits and mode of a search."""
 
     limit: float = 1.0
+    """First limit (s); with ``deterministic`` converted to CP-SAT's deterministic time."""
     last_limit: float = 16.0
+    """Last limit (s), likewise."""
     patience: int = 2
+    """Extensions in a row without improvement after which the search ends."""
     deterministic: bool = True
+    """One worker, fixed seed, deterministic time: the same answer on every machine."""
     seed: int = 0
     workers: int = 1
+    """Threads of CP-SAT if not deterministic."""
     pace: float = 1.0
+    """Deterministic time per second at least, with the models at hand."""
 
     def after(self, seconds: float, told: float) -> Control:
-        """Return what is left of the limits; a tenth of each is, always.
+        """Return the remaining limits after a model was built; at least a tenth of each.
 
-        Parameters
-        ----------
-        seconds
-            What building a model took, by the clock.
-        told
-            The same, told by its size: what counts where answers must not depend on the machine.
+        ``seconds`` is the wall-clock time of building, ``told`` the time computed from its size, which counts
+        where answers must not depend on the machine.
         """
         gone = told if self.deterministic else seconds
         limits = [max(limit - gone, 0.1 * limit) for limit in (self.limit, self.last_limit)]
@@ -77,42 +63,25 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What CP-SAT found.
-
-    Attributes
-    ----------
-    status
-        OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.
-    values : ndarray of int64 or None
-        The value of each variable, by index; None without a solution.
-    objective, bound
-        In the units of the model; NaN without a solution.
-    branches, conflicts, extensions
-        Counts.
-    """
+    """Result of CP-SAT."""
 
     status: Status
     values: Ints | None
+    """The value of each variable, by index; None without a solution."""
     objective: float
+    """In the units of the model; NaN without a solution."""
     bound: float
+    """Likewise."""
     branches: int
     conflicts: int
     extensions: int
 
 
 def solve(model: CpModel, control: Control, fixed_search: bool, **parameters: Any) -> Answer:
-    """Look for the best solution of a model.
+    """Search for the best solution of a model.
 
-    Parameters
-    ----------
-    model
-        With objective, and a decision strategy if ``fixed_search``.
-    control
-        How long.
-    fixed_search
-        Whether to branch as the model's decision strategy says; otherwise as CP-SAT finds best.
-    **parameters
-        Further parameters of CP-SAT.
+    With ``fixed_search`` CP-SAT follows the model's decision strategy; further parameters are those of
+    CP-SAT.
     """
     look = _deterministic if control.deterministic else _wall_clock
     return look(model, control, fixed_search, parameters)
@@ -137,19 +106,16 @@ def _parts(model: CpModel) -> int:
 
 
 def _as_it_is(solver: Any) -> None:
-    """Have CP-SAT search a model as it is: presolve does not end in time."""
+    """Search a model without presolve, which would exceed the limit."""
     solver.parameters.cp_model_presolve = False
     solver.parameters.cp_model_probing_level = 0
     solver.parameters.symmetry_level = 0
 
 
 def _status(code: Any, model: CpModel) -> Status:
-    """Return how a search ended.
+    """Return the status of a search.
 
-    Raises
-    ------
-    InputError
-        If CP-SAT takes no model with such numbers.
+    Raises InputError if CP-SAT rejects the numbers of the model.
     """
     from ortools.sat.python import cp_model
 
@@ -189,8 +155,8 @@ def _deterministic(
 ) -> Answer:
     """Search within deterministic time.
 
-    CP-SAT cannot take up a search where it ended, so an extension goes on from the best solution and
-    the bound found before; what was learned from conflicts is lost.
+    CP-SAT cannot resume a search, so an extension starts from the best solution and the bound found before;
+    clauses learned from conflicts are lost.
     """
     best: Answer | None = None
     presolve = presolving(_parts(model))
@@ -226,7 +192,7 @@ def _deterministic(
 
 
 def _kept(best: Answer, later: Answer) -> Answer:
-    """Keep the solution of before where the extension has found none."""
+    """Keep the previous solution where the extension has found none."""
     status = Status.OPTIMAL if later.status is Status.INFEASIBLE else Status.FEASIBLE
     return Answer(
         status, best.values, best.objective, best.bound, later.branches, later.conflicts, later.extensions
@@ -243,7 +209,7 @@ def _go_on_from(model: CpModel, best: Answer) -> None:
 
 
 def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters: dict[str, Any]) -> Answer:
-    """Search once, within wall-clock time; a second thread decides at each limit whether to go on."""
+    """Search once, within wall-clock time; a second thread decides at each limit whether to continue."""
     from ortools.sat.python import cp_model
 
     class Best(cp_model.CpSolverSolutionCallback):
@@ -310,7 +276,7 @@ _MOST_CONFLICTS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What may move, and how far."""
+    """A neighbourhood: jobs that may move, and how far."""
 
     free: Ints
     """Jobs that move."""
@@ -319,15 +285,15 @@ class Window:
     earliest: Ints
     """int64[n]: the earliest start of each job if no other waited."""
     latest: Ints
-    """The latest start at which a better plan could have each job that moves."""
+    """The latest start of each job that moves in any better plan."""
     weights: Floats
-    """float64[n]: what a second of waiting costs."""
+    """float64[n]: cost of a second of waiting."""
     makespan: bool
-    """Whether the end of the last job counts instead."""
+    """Whether the end of the last job is minimised instead."""
 
 
 def _steps(begins: Ints, ends: Ints, amounts: Ints) -> list[tuple[int, int, int]]:
-    """Sum what fixed boxes hold: (from, until, amount), one after the other."""
+    """Sum the amounts of fixed boxes: (from, until, amount), one after the other."""
     held = (amounts > 0) & (ends > begins)
     times, place = np.unique(np.concatenate((begins[held], ends[held])), return_inverse=True)
     change = np.concatenate((amounts[held], -amounts[held]))
@@ -339,16 +305,10 @@ def _steps(begins: Ints, ends: Ints, amounts: Ints) -> list[tuple[int, int, int]
 def solve_window(
     instance: Instance, window: Window, control: Control
 ) -> tuple[Ints | None, Answer, float, tuple[int, int]]:
-    """Move some jobs on the pool of all nodes, so that the plan costs less.
+    """Move some jobs on the pool of all nodes, to reduce the cost of the plan.
 
-    Returns
-    -------
-    starts : ndarray or None
-        Starts of all jobs; None where nothing was found.
-    answer, scale
-        What CP-SAT says, and by how much costs were multiplied.
-    size
-        Variables and constraints of the model.
+    Returns the starts of all jobs (None if nothing was found), CP-SAT's answer, the scale of costs, and the
+    number of variables and constraints.
     """
     from ortools.sat.python import cp_model
 
@@ -406,7 +366,7 @@ def solve_window(
 
 
 def _conflicts_within(limit: float, constraints: int) -> int:
-    """Return how many conflicts there may be within a limit (s): n for which a n + b n^2 is the limit."""
+    """Return the allowed conflicts within a limit (s): n for which a n + b n^2 is the limit."""
     a, b = _SECONDS_A_CONFLICT * constraints, _SECONDS_A_PAIR
     # Not (root - a) / 2 b, which loses its digits where limits are short.
     conflicts = limit / (0.5 * (a + math.sqrt(a * a + 4 * b * limit)))
@@ -416,7 +376,7 @@ def _conflicts_within(limit: float, constraints: int) -> int:
 def _limit(
     cp: CpModel, intervals: list[IntervalVar], asked: Ints, held: list[tuple[int, int, int]], total: int
 ) -> None:
-    """Limit moving jobs, with what others hold, to a total at every time."""
+    """Limit moving jobs, with the amounts held by others, to a total at every time."""
     demands = asked.tolist()
     # Steps at which all that moves has room are no limit.
     held = [(begin, end, amount) for begin, end, amount in held if sum(demands) + amount > total]

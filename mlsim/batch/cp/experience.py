@@ -17,13 +17,7 @@ _MUCH_SHORTER = 13
 
 
 class Experience:
-    """What the passes so far have shown.
-
-    Attributes
-    ----------
-    expected : dict of int to float
-        The end that was expected of each running job when it was first seen, by number.
-    """
+    """Experience of the passes so far."""
 
     def __init__(self) -> None:
         self.expected: dict[int, float] = {}
@@ -36,7 +30,7 @@ class Experience:
         self._asked: Floats = np.zeros(1)  # the last one counts arrivals
 
     def observe(self, view: StateView) -> None:
-        """Take note of the jobs that have gone and of those that have come since the last pass."""
+        """Learn from jobs that have ended and jobs that have arrived since the last pass."""
         running = view.running
         now_running = dict(zip(running.number.tolist(), range(len(running)), strict=True))
         for number in [number for number in self.expected if number not in now_running]:
@@ -67,20 +61,19 @@ class Experience:
 
     @property
     def trust(self) -> float:
-        """How far to trust estimates, 0 to 1.
+        """Trust in estimates, 0 to 1.
 
-        0 where less than nine in ten of the jobs that ended ran within a factor of 2 of their estimate, and
-        before 20 have ended; 1 where all did.
+        0 where less than nine in ten of the ended jobs ran within a factor of 2 of their estimate, and before
+        20 have ended; 1 where all did.
         """
         if self._seen < 20.0:
             return 0.0
         return max(10.0 * self._right / self._seen - 9.0, 0.0)
 
     def asked(self, resources: int) -> Floats:
-        """Return how many arrivals request each resource type, and how many there were.
+        """Return how many arrivals request each resource type, and the number of arrivals.
 
-        Where nodes are given whole, an instance has ``node`` before the types of the view, for which all
-        ask.
+        With whole-node allocation, an instance has ``node``, which all request, before the types of the view.
         """
         asked: Floats = np.full(resources + 1, self._asked[-1])
         asked[resources + 1 - len(self._asked) :] = self._asked

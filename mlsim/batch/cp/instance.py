@@ -1,4 +1,4 @@
-"""What one pass has to decide: an instance, and how it is written as JSON."""
+"""An instance: the dispatching problem of one pass, and its JSON form."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _LEAST = {"units": 1, "remaining": 1, "job_id": _ANY}
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Boxes that are already there: one row a (job, node)."""
+    """Boxes of running jobs, one row per (job, node)."""
 
     job_id: Ints
     """int64[b]: the job."""
     node: Ints
     """int64[b]: where the units are."""
     units: Ints
-    """int64[b]: how many of the job's units are on this node."""
+    """int64[b]: units of the job on this node."""
     request: Ints
-    """int64[b, R]: what one unit holds."""
+    """int64[b, R]: amounts held by one unit."""
     remaining: Ints
     """int64[b]: seconds from now until the expected end, at least 1: less would shrink the horizon."""
     elapsed: Ints
@@ -57,7 +57,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Jobs that wait: one row each, in order of arrival."""
+    """Waiting jobs, one row each, in order of arrival."""
 
     job_id: Ints
     """int64[n]: the job."""
@@ -66,13 +66,11 @@ class Queued:
     units: Ints
     """int64[n]: identical units."""
     request: Ints
-    """int64[n, R]: what one unit asks for."""
+    """int64[n, R]: request of one unit."""
     duration: Ints
     """int64[n]: expected duration in whole seconds, rounded up, at least 1."""
     ewt: Floats
-    """float64[n]: expected waiting time of the job's submission queue in seconds, above 0; versions 1 and 2
-    only.
-    """
+    """float64[n]: expected waiting time of the job's submission queue (s), above 0; versions 1 and 2 only."""
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -100,13 +98,11 @@ class Instance:
     capacity: Ints
     """int64[N, R]: what every node has."""
     free: Ints
-    """int64[N, R]: what nobody holds now."""
+    """int64[N, R]: free amounts of every node."""
     running: Running
-    """Boxes that are there already."""
     queued: Queued
-    """Jobs that wait."""
     shared: SharedPart = field(default_factory=SharedPart)
-    """What the machine has as a whole."""
+    """Machine-wide amounts."""
     power: PowerPart = field(default_factory=PowerPart)
     """A power cap where nodes add unequal power."""
 
@@ -122,7 +118,7 @@ class Instance:
         return priority
 
     def without_resources(self, kept: Ints) -> Instance:
-        """Keep only some resource types, given by their places."""
+        """Keep only the resource types with these indices."""
         return Instance(
             self.now,
             tuple(self.resources[r] for r in kept.tolist()),
@@ -141,7 +137,7 @@ class Instance:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the instance as lists and numbers that :meth:`from_json` reads."""
+        """Return lists and numbers for :meth:`from_json`."""
         return {
             "now": self.now,
             "resources": list(self.resources),
@@ -204,7 +200,7 @@ class Instance:
         return instance
 
     def _check(self) -> None:
-        """Raise ValueError where columns do not belong together, or more is held than there is."""
+        """Raise ValueError where columns do not belong together, or more is held than exists."""
         running, queued, shared = self.running, self.queued, self.shared
         lengths = {
             "running": {len(getattr(running, name)) for name in Running.__slots__},
@@ -247,18 +243,10 @@ def instance_of(
     default_ewt: float = 1.0,
     expected: Mapping[int, float] | None = None,
 ) -> Instance:
-    """Make an instance of what a dispatcher sees.
+    """Make an instance from a dispatcher's view.
 
-    Parameters
-    ----------
-    view
-        The state at a pass.
-    ewt
-        Expected waiting time of each submission queue in seconds.
-    default_ewt
-        For queues that ``ewt`` does not name.
-    expected
-        The end that was expected of each running job, by its number, when it started.
+    ``ewt`` maps submission queues to expected waiting times (s), and ``expected`` the numbers of running jobs
+    to the ends that were expected at their starts.
     """
     waiting, running = view.waiting, view.running
     held = running.held_job

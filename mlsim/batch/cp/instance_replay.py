@@ -1,4 +1,4 @@
-"""Instances of a run solved again, and dispatchers compared on them."""
+"""Dispatchers compared on saved instances."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _SAME_TIME = 0.05
 
 
 class Group(StrEnum):
-    """How a dispatcher does on an instance, compared with another (thesis, Table 6.3).
+    """Comparison of a dispatcher with another on an instance (thesis, Table 6.3).
 
-    G1: no worse in objective and time. G2: better in one, worse in the other. G3: the rest, worse in one
-    and no better in the other. UNSOLVED: one of the two has no solution.
+    G1: no worse in objective and time. G2: better in one, worse in the other. G3: the rest, worse in one and
+    no better in the other. UNSOLVED: one of the two has no solution.
     """
 
     G1 = "G1"
@@ -50,11 +50,9 @@ class Replayed:
     instance: int
     """Its number, from 0."""
     dispatcher: Dispatcher
-    """Who solved it."""
     solve: Solve
-    """How."""
     wrong: tuple[str, ...]
-    """What the checker found wrong with the plan."""
+    """Faults of the plan, found by the checker."""
 
     @property
     def seconds(self) -> float:
@@ -72,20 +70,14 @@ class Replayed:
 
 @contextmanager
 def writer_of(path: Path) -> Iterator[IO[str]]:
-    """Open a file of instances, one JSON object a line; compressed if its name ends in .gz."""
+    """Open a file of instances, one JSON object per line; compressed if its name ends in .gz."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "wt", encoding="utf-8") as file:
         yield file
 
 
 def instance_in(line: str, place: str) -> Instance:
-    """Read the instance of a line.
-
-    Raises
-    ------
-    InputError
-        If it is none; the message names the place.
-    """
+    """Read the instance of a line; an InputError names the place."""
     data = json_of(line, place)
     if not isinstance(data, dict):
         raise InputError(f"{place}: not an instance; `mlsim cp dump` writes such files")
@@ -93,13 +85,7 @@ def instance_in(line: str, place: str) -> Instance:
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a file that are not empty, each behind its place for messages.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
-    """
+    """Yield the non-empty lines of a file, each with its place for messages."""
     path = expanded(path)
     for number, line in enumerate(_lines(path), 1):
         if line.strip():
@@ -128,21 +114,8 @@ def _lines(path: Path) -> Iterator[str]:
 def solve_one(number: int, instance: Instance, name: Dispatcher, config: CpConfig, seed: int = 0) -> Replayed:
     """Solve an instance with a dispatcher.
 
-    All dispatchers get the same jobs: those that the reduction by slowdown keeps. So ours plan for the jobs
-    that can start now, too, and without what they would have learned or remembered.
-
-    Parameters
-    ----------
-    number
-        Of the instance.
-    instance
-        What to solve.
-    name
-        Who.
-    config
-        Time control and options.
-    seed
-        Of the solver.
+    All dispatchers get the same jobs, those that the reduction by slowdown keeps. So ``cp`` and ``lists``
+    plan only for jobs that can start now, without earlier experience.
     """
     part = instance.with_queued(reduce(instance, config.jobs).rows)
     plan, solve = make_planner(name, config, seed).plan(part)
@@ -150,7 +123,7 @@ def solve_one(number: int, instance: Instance, name: Dispatcher, config: CpConfi
 
 
 def group_of(one: Replayed, other: Replayed) -> Group:
-    """Say how ``one`` does, compared with ``other`` on the same instance."""
+    """Return how ``one`` compares with ``other`` on the same instance."""
     a, b = one.objective, other.objective
     if not (math.isfinite(a) and math.isfinite(b)):
         return Group.UNSOLVED

@@ -60,41 +60,39 @@ class CpOptions:
     """Options of the dispatchers ``lists`` and ``cp``."""
 
     goal: Goal = "slowdown"
-    """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small; or ``makespan``."""
+    """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean that is minimised; or ``makespan``."""
     by_size: bool = False
-    """Whether a job counts as much as the resources it asks for."""
+    """Whether jobs weigh by the resources that they ask for."""
     headroom: float = 0.05
-    """Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted."""
+    """Share of the pool that long jobs leave free for much shorter ones, if estimates can be trusted."""
     reserve: float = 0.2
-    """Share of the nodes with a type that only some nodes have that is kept for jobs that ask for it, if all
-    do.
-    """
+    """Share of the nodes with a scarce type that is kept for jobs that ask for it, if all do."""
     patience: float = 432_000.0
     """Seconds after which a waiting job comes first."""
     solve_jobs: int = 0
-    """``cp`` asks CP-SAT if there are no more jobs than this; 0: never."""
+    """``cp`` uses CP-SAT up to this many jobs; 0: never."""
 
 
 @dataclass(slots=True)
 class Found:
-    """The best plan of a pass so far, and what is known of it."""
+    """The best plan of a pass so far."""
 
     order: Ints
-    """Jobs, as they are placed one by one."""
+    """Jobs in the order of placement."""
     starts: Ints
     """int64[n]: the start of each job."""
     cost: float
     """Sum of weight x start, or the makespan."""
     earliest: Ints
-    """int64[n]: the start that each job could have alone."""
+    """int64[n]: the earliest start of each job alone."""
     bound: float
-    """No plan costs less."""
+    """Lower bound on the cost of any plan."""
     counts: dict[str, Any] = field(default_factory=dict)
-    """Of CP-SAT."""
+    """Statistics of CP-SAT."""
 
     @property
     def status(self) -> Status:
-        """Return whether the plan is proved to be the best."""
+        """Return whether the plan is proved optimal."""
         best = self.cost <= self.bound * (1 + 1e-9) + 1e-12
         return Status.OPTIMAL if best else Status.FEASIBLE
 
@@ -104,13 +102,13 @@ class Others:
     """Waiting jobs that are not planned for: those that fit start now, around the plan."""
 
     instance: Instance
-    """The one of the pass."""
+    """The instance of the pass."""
     rows: Ints
-    """Of the queued jobs there that are not planned for."""
+    """Rows of these jobs there."""
     tried: Ints
-    """Those of them that would fit now if nobody else started, as many as are planned for at most."""
+    """Those of them that would fit now alone, at most as many as are planned for."""
     part: Instance
-    """With these queued, and the resource types of the task."""
+    """The instance with these queued, and the resource types of the task."""
     jobs: Demands
     keep_free: Floats
 
@@ -126,12 +124,12 @@ class Task:
     ranks: Ranks
     scarcity: Floats
     power: Ints
-    """What nodes of each kind add to the power of the machine, where a cap counts that node by node."""
+    """Power of nodes of each kind, where a cap counts it node by node."""
     fixed: int
     makespan: bool
     work: Profiles
     whole: Profiles
-    """What the machine has as a whole; ``base`` is what nodes have."""
+    """Machine-wide amounts; ``base`` has those of nodes."""
     whole_work: Profiles
     others: Others | None = None
 
@@ -156,7 +154,7 @@ class Task:
         )
 
     def start_others(self, nodes: Ints) -> NDArray[np.bool_]:
-        """Start others on what the last list schedule has left; return who starts.
+        """Start others in what the last list schedule has left; return a mask of those that start.
 
         ``nodes`` receives the nodes of their units, unless it is empty.
         """
@@ -173,13 +171,13 @@ class Task:
         return began
 
     def cost(self, starts: Ints) -> float:
-        """Return what a plan with such starts costs."""
+        """Return the cost of a plan with these starts."""
         if self.makespan:
             return float((starts + self.jobs.durations).max())
         return float(self.ranks.weights @ starts)
 
     def least(self, earliest: Ints) -> float:
-        """Return a cost that no plan is below, given the earliest start of each job."""
+        """Return a lower bound on the cost of plans, given the earliest start of each job."""
         least = self.cost(earliest)
         if self.makespan and self.ranks.keep_start.all():  # else jobs are planned over each other
             least = max(least, float(least_makespan(self.reduced.instance)))
@@ -187,18 +185,9 @@ class Task:
 
 
 class Lists:
-    """Plans by list schedules.
+    """Plans by list schedules, for the ``most_jobs`` of the smallest share x duration.
 
-    Parameters
-    ----------
-    control
-        Of CP-SAT.
-    most_jobs
-        Jobs that a plan is made for at most, the smallest share x duration first.
-    options
-        See :class:`CpOptions`.
-    experience
-        What is known from earlier passes; None: nothing, and no room is left free.
+    Without experience of earlier passes, no room is left free.
     """
 
     name: ClassVar[str] = "lists"
@@ -217,7 +206,7 @@ class Lists:
         self._rank: dict[int, int] = {}  # of each job in the plan before
 
     def plan(self, instance: Instance) -> tuple[Plan, Solve]:
-        """Answer an instance."""
+        """Plan an instance."""
         began = time.perf_counter()
         queued = instance.queued
         n = len(queued)
@@ -296,11 +285,11 @@ class Lists:
         )
 
     def visible(self, order: Ints) -> Ints:
-        """Return which of the waiting jobs are seen, in their order."""
+        """Return the waiting jobs that are considered, in their order."""
         return order[: self.most_jobs]
 
     def planned(self, n: int, _n_classes: int) -> Ints:
-        """Return which of ``n`` jobs that are seen are planned for, in ascending order: all."""
+        """Return the places of the considered jobs that are planned for, ascending: all."""
         return np.arange(n)
 
     def _others(
@@ -313,7 +302,7 @@ class Lists:
         pooled: bool,
         capacity: Ints,
     ) -> Others:
-        """Find who may start besides the jobs that are planned for; ``part`` has all that are seen."""
+        """Find the jobs that may start besides the planned ones; ``part`` has all that are considered."""
         queued = part.queued
         left = np.setdiff1d(np.arange(len(seen)), planned)
         could = left[part.shared.fits_now(len(queued))[left]]
@@ -324,7 +313,7 @@ class Lists:
         return Others(instance, seen[left], seen[tried], theirs, jobs, keep_free)
 
     def _kinds(self, instance: Instance, rows: Ints) -> Kinds:
-        """Return the classes of nodes, by their resource types and by the jobs they are reserved for."""
+        """Return the classes of nodes, by their resource types and by reservation for jobs."""
         queued, experience = instance.queued, self.experience
         n = len(rows)
         if experience is None:
@@ -340,10 +329,10 @@ class Lists:
         return self.experience is None or self.experience.trust > 0
 
     def _keep_start(self, duration: Ints, waited: Floats, fixed: int) -> NDArray[np.bool_]:
-        """Return which jobs keep their planned start as a reservation, if they cannot start now.
+        """Return the jobs that keep their planned start as a reservation, if they cannot start now.
 
-        All, where estimates can be trusted. Elsewhere the times in a plan are hardly more than a guess,
-        and the start is kept of one job only: that with the longest wait over estimate, from a half on.
+        All, where estimates can be trusted. Elsewhere the times in a plan are little more than a guess, and
+        only the job with the longest wait over estimate, from a half on, keeps its start.
         """
         keep = np.full(len(duration), self._trusted)
         late = waited / duration
@@ -353,7 +342,7 @@ class Lists:
         return keep
 
     def _weights(self, duration: Ints, share: Floats) -> Floats:
-        """Return the weight of each job: the cost of a second of waiting."""
+        """Return the cost of a second of waiting of each job."""
         goal = self.options.goal
         if goal in _BY_SECONDS:
             weights = np.ones(len(duration))
@@ -362,7 +351,7 @@ class Lists:
         return weights * share if self.options.by_size else weights
 
     def _keep_free(self, duration: Ints, requests: Ints, units: Ints, capacity: Ints, fixed: int) -> Floats:
-        """Return the headroom: what each job must leave free of each requested type to start now."""
+        """Return the headroom: the amount of each type that each job must leave free to start now."""
         experience, headroom = self.experience, self.options.headroom
         if experience is None or not headroom or self.options.goal in _BY_SECONDS:
             return np.zeros(requests.shape)
@@ -392,7 +381,7 @@ class Lists:
         return plan, Solve(0, status=found.status, objective=before + found.cost, bound=bound, **found.counts)
 
     def _cost_so_far(self, task: Task) -> float:
-        """Return what the objective has besides weight x start: waits so far, and run times in slowdowns."""
+        """Return the objective without weight x start: waits so far, and run times in slowdowns."""
         if task.makespan:
             return 0.0
         part = task.reduced.instance
@@ -402,7 +391,7 @@ class Lists:
         return float(task.ranks.weights @ waited)
 
     def _best_list(self, task: Task, earliest: Ints) -> Found:
-        """Return the cheapest of a few priority orders."""
+        """Return the cheapest of the list schedules by a few orders."""
         n = len(task.jobs.units)
         jobs = task.reduced.instance.queued.job_id.tolist()
         before = np.array([self._rank.get(job, n) for job in jobs])
@@ -419,10 +408,10 @@ class Lists:
         return found
 
     def improve(self, _task: Task, _found: Found) -> None:
-        """Make what was found better, and say what is known of it; here nothing is solved."""
+        """Improve the plan that was found; without a solver nothing is done."""
 
     def place_exactly(self, _task: Task, plan: Plan, _found: Found) -> Plan:
-        """Return a plan that costs no more, and note what is known of it; here nothing is solved."""
+        """Return a plan that costs no more; without a solver it is the same."""
         return plan
 
     def _placed(self, task: Task, order: Ints, starts: Ints) -> Plan:
@@ -448,7 +437,7 @@ class Lists:
         )
 
     def _with_others_on_pool(self, task: Task, order: Ints, starts: Ints) -> Plan:
-        """Return the plan with nodes for all that starts now, of others too; the pool says who does."""
+        """Return the plan with nodes for all jobs that start now, others included, as the pool decides."""
         others, nobody = task.others, np.empty(0, np.int64)
         assert others is not None
         task.schedule(order, starts, nobody)
@@ -477,10 +466,7 @@ class Lists:
 
 
 def _demands(part: Instance, kinds: Kinds, rows: Ints, pooled: bool) -> Demands:
-    """Return what the queued jobs of an instance ask for, in slots where they are on a pool.
-
-    ``rows`` are theirs in what ``kinds`` knows of jobs.
-    """
+    """Return the requests of queued jobs, in slots on a pool; ``rows`` are their places in ``kinds``."""
     jobs, n = part.queued, len(part.queued)
     requests = np.ones_like(jobs.request) if pooled else jobs.request
     asked = part.shared.asked_by(n)
@@ -491,7 +477,7 @@ def _demands(part: Instance, kinds: Kinds, rows: Ints, pooled: bool) -> Demands:
 
 
 def _of_each(n: int, now: Ints, units: Ints, nodes: Ints) -> tuple[Ints | None, ...]:
-    """Return the nodes of each of ``n`` jobs; those that start now have them one after the other."""
+    """Return the nodes of each of ``n`` jobs, of which those that start now have ``nodes``, job after job."""
     chosen: list[Ints | None] = [None] * n
     at = 0
     for k in now.tolist():
@@ -501,7 +487,7 @@ def _of_each(n: int, now: Ints, units: Ints, nodes: Ints) -> tuple[Ints | None, 
 
 
 def _both(plan: Plan, others: Others, begun: NDArray[np.bool_], nodes: tuple[Ints | None, ...]) -> Plan:
-    """Return a plan in which jobs that are not planned for start, too."""
+    """Add the starts of jobs that are not planned for to a plan."""
     start, chosen = plan.start.copy(), list(plan.nodes)
     for k in np.flatnonzero(begun).tolist():
         row = int(others.tried[k])
@@ -510,14 +496,14 @@ def _both(plan: Plan, others: Others, begun: NDArray[np.bool_], nodes: tuple[Int
 
 
 def _shares(instance: Instance) -> Floats:
-    """Return each job's dominant share: the largest fraction of anything that it requests."""
+    """Return each job's dominant share: the largest fraction of any amount that it requests."""
     capacity = np.maximum(instance.capacity.sum(axis=0), 1)
     shares: Floats = (instance.queued.request * instance.queued.units[:, None] / capacity).max(axis=1)
     return np.maximum(shares, _share_of_whole(instance))
 
 
 def _share_of_whole(instance: Instance) -> Floats:
-    """Return the largest fraction that each job requests of what the machine has as a whole, and of power."""
+    """Return the largest fraction that each job requests of machine-wide amounts and of power."""
     shares, power = instance.shared.dominant(len(instance.queued)), instance.power
     return np.maximum(shares, power.shares()) if power else shares
 

@@ -22,19 +22,18 @@ class Plan:
     """An answer to an instance."""
 
     start: Ints
-    """int64[n]: seconds from now at which each queued job starts, or ``LATER``."""
+    """int64[n]: seconds from now at which each queued job starts; ``LATER`` if it is not planned."""
     nodes: tuple[Ints | None, ...]
-    """The node of each unit of each job; None where only the time is planned. Jobs that start now always have
-    nodes.
+    """The node of each unit of each job; None where only the time is planned. Jobs that start now have nodes.
     """
 
     @classmethod
     def empty(cls, n: int) -> Plan:
-        """Start nothing."""
+        """Return a plan that starts nothing."""
         return cls(np.full(n, LATER, np.int64), (None,) * n)
 
     def starting(self) -> list[int]:
-        """Rows of the jobs that start now."""
+        """Return the rows of the jobs that start now."""
         rows: list[int] = np.flatnonzero(self.start == 0).tolist()
         return rows
 
@@ -49,12 +48,12 @@ def objective_of(instance: Instance, start: Ints) -> float:
 
 
 def check_plan(instance: Instance, plan: Plan) -> list[str]:
-    """Say what is wrong with a plan; an empty list if nothing is.
+    """Return the faults of a plan, in words; empty if it is valid.
 
-    Checks, at every instant at which a job starts: every unit whole on one node that exists, and on every
-    node no more of any resource in use than there is, running jobs included where they are; nor more of what
-    the machine has as a whole, if a job that starts then asks for it; nor more power than a cap allows, where
-    a job of which only the time is planned counts with the least that it can add.
+    Checked at every instant at which a job starts: each unit is whole on one existing node; no node holds
+    more of any resource than it has, running jobs included; machine-wide amounts that a job starting then
+    asks for suffice; no power cap is exceeded, where a job without nodes counts with the least power that it
+    can add.
     """
     queued = instance.queued
     wrong = []
@@ -97,7 +96,7 @@ def check_plan(instance: Instance, plan: Plan) -> list[str]:
 
 
 def _check_shared(instance: Instance, plan: Plan) -> list[str]:
-    """Say of what the machine has as a whole a plan takes too much, and when."""
+    """Return where a plan takes too much of a machine-wide amount."""
     shared = instance.shared
     spans = [(0, int(end), held) for end, held in zip(shared.remaining, shared.held, strict=True)]
     for k, start in enumerate(plan.start.tolist() if shared.names else ()):
@@ -115,7 +114,7 @@ def _check_shared(instance: Instance, plan: Plan) -> list[str]:
 
 
 def _check_power(instance: Instance, plan: Plan) -> list[str]:
-    """Say when a plan takes more power than a cap on unequal nodes allows."""
+    """Return where a plan exceeds a power cap on unequal nodes."""
     power = instance.power
     running = [(0, int(end), int(held)) for end, held in zip(power.remaining, power.held, strict=True)]
     planned = []
@@ -134,9 +133,11 @@ def _check_power(instance: Instance, plan: Plan) -> list[str]:
 def is_pool(instance: Instance) -> bool:
     """Return whether every plan on the pool of all nodes can be placed on nodes.
 
-    It can where there is one resource type and all queued jobs ask for the same g of it a unit: a node
-    with x free has x // g slots, a slot serves any unit, and running jobs only ever free slots. At
-    each start enough slots are then free on some nodes, whichever units hold the others.
+    It can where there is one resource type and all queued jobs ask for the same g of it per unit: a node with
+    x free has x
+
+    g slots, a slot serves any unit, and running jobs only ever free slots. At each start enough slots are
+    then free on some nodes, whichever units hold the others.
     """
     request = instance.queued.request
     return (
@@ -147,14 +148,9 @@ def is_pool(instance: Instance) -> bool:
 
 
 def pool_of(instance: Instance, remaining: Ints) -> Profiles:
-    """Return the free slots of all nodes over time as the profile of one big node.
+    """Return the free slots of all nodes over time as the profile of one big node; :func:`is_pool` must hold.
 
-    Parameters
-    ----------
-    instance
-        For which :func:`is_pool` holds.
-    remaining
-        Seconds until each running box is expected to end.
+    ``remaining`` is the time (s) until the expected end of each running box.
     """
     size = int(instance.queued.request[0, 0])
     if size == 1:
@@ -184,27 +180,22 @@ _MOST_LEVELS = 8
 
 
 class PoolLimit(NamedTuple):
-    """So much of something at every time, wherever jobs are placed."""
+    """A limit at every time, wherever jobs are placed."""
 
     asked: Ints
-    """int64[n]: what each queued job takes."""
+    """int64[n]: request of each queued job."""
     held: Ints
-    """int64[b]: what is held already."""
+    """int64[b]: amounts already held."""
     remaining: Ints
-    """int64[b]: for how many seconds."""
+    """int64[b]: how long they are held (s)."""
     total: int
-    """How much there is."""
+    """The amount that exists."""
 
 
 def pool_limits(instance: Instance, horizon: int) -> Iterator[PoolLimit]:
-    """Yield limits on the power of jobs whose nodes are not known, in a measure of each, rounded down.
+    """Yield limits on the power of jobs whose nodes are unknown, each in its measure, rounded down.
 
-    Parameters
-    ----------
-    instance
-        With a cap on unequal power.
-    horizon
-        Seconds that plans may take.
+    The instance has a cap on unequal power; plans take ``horizon`` seconds at most.
     """
     power, queued, running = instance.power, instance.queued, instance.running
     measure = power.measure(horizon)
@@ -228,7 +219,7 @@ def pool_limits(instance: Instance, horizon: int) -> Iterator[PoolLimit]:
 
 
 def _levels(of_node: Ints) -> list[int]:
-    """Return the powers above the least, or some of them."""
+    """Return the powers above the least; of many, some that are spread evenly."""
     above = np.unique(of_node)[1:]
     if len(above) > _MOST_LEVELS:
         above = above[np.linspace(0, len(above) - 1, _MOST_LEVELS).astype(np.int64)]
@@ -241,10 +232,11 @@ _ROUNDING = 1e-9
 
 
 def least_makespan(instance: Instance) -> int:
-    """Return the seconds from now before which the queued jobs cannot all have ended.
+    """Return a lower bound (s from now) on the end of all queued jobs.
 
-    Until then as much amount x time of each resource type must have been free, over all nodes, as they ask
-    for, and of each amount that the machine has as a whole; of a power cap, what they add at least.
+    By then, as much amount x time of each resource type must have been free over all nodes as the jobs ask
+    for, and likewise of each machine-wide amount and of a power cap, where a job counts with the least that
+    it can add.
     """
     queued, running = instance.queued, instance.running
     asked = queued.request * queued.units[:, None]
@@ -267,7 +259,7 @@ def least_makespan(instance: Instance) -> int:
 
 
 def _filled(ends: Ints, held: Ints, free: int, need: float) -> int:
-    """Return when as much of a type has been free as is needed."""
+    """Return when as much amount x time of a type has been free as is needed."""
     order = np.argsort(ends, kind="stable")
     time, left, rate = 0, need * (1 - _ROUNDING), float(free)
     for end, amount in zip(ends[order].tolist(), held[order].tolist(), strict=True):
@@ -281,17 +273,17 @@ def _filled(ends: Ints, held: Ints, free: int, need: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The part of an instance that a model is made for."""
+    """The part of an instance for which a model is made."""
 
     instance: Instance
     """Queued jobs in order of priority, and the resource types that matter to them."""
     rows: Ints
-    """Which queued jobs of the whole instance they are."""
+    """Rows of these jobs in the whole instance."""
     whole: int
-    """How many queued jobs the whole instance has."""
+    """Queued jobs of the whole instance."""
 
     def widen(self, plan: Plan) -> Plan:
-        """Make a plan for the whole instance of one for this part."""
+        """Return the plan for the whole instance."""
         start = np.full(self.whole, LATER, np.int64)
         start[self.rows] = plan.start
         nodes: list[Ints | None] = [None] * self.whole
@@ -301,15 +293,15 @@ class Reduced:
 
 
 def by_priority(priority: Floats, arrival: Floats) -> Ints:
-    """Order jobs: larger priority first, then earlier arrival, then as they come."""
+    """Order jobs by larger priority, then earlier arrival, then row."""
     return np.lexsort((arrival, -priority))
 
 
 def needed_resources(instance: Instance) -> Ints:
     """Return the indices of the resource types that can keep a queued job from starting.
 
-    A type that no queued job asks for is dropped; so is, where nodes are given whole, one of which every
-    node in use has enough for every job.
+    A type that no queued job asks for is dropped; with whole-node allocation, so is one of which every node
+    in use has enough for every job.
     """
     if not len(instance.queued):
         return np.arange(min(1, len(instance.resources)))
@@ -324,11 +316,10 @@ def needed_resources(instance: Instance) -> Ints:
 
 
 def reduce(instance: Instance, most: int, priority: Floats | None = None) -> Reduced:
-    """Keep the first ``most`` jobs that could start now, and the resource types that somebody asks for.
+    """Keep the first ``most`` jobs that could start now, and the resource types that they ask for.
 
-    Jobs are considered in order of priority, then arrival. A job could start now if enough of every type
-    and of what the machine has as a whole is free, and enough units fit on the nodes, on some such that a
-    power cap allows it. The others stay queued, out of the model.
+    Jobs are considered in order of priority, then arrival. A job could start now, alone, if all amounts are
+    free, its units fit on the nodes, and a power cap allows some such placement.
     """
     queued = instance.queued
     order = by_priority(instance.priority() if priority is None else priority, queued.arrival)

@@ -37,23 +37,13 @@ def names_of(data: Mapping[str, Any], key: str, *, of: str = "") -> tuple[str, .
 
 
 def whole_numbers(data: Mapping[str, Any], key: str, *, of: str = "", least: int = 0) -> Ints:
-    """Read a column of whole numbers.
-
-    Parameters
-    ----------
-    data, key
-        Where it is.
-    of
-        The name of the section, for messages.
-    least
-        What none is below.
-    """
+    """Read a column of whole numbers, ``least`` or more; ``of`` names the section in messages."""
     allowed = f"{of}{key}: allowed: a list of whole numbers" + (f", {least} and more" if least >= 0 else "")
     return _whole(data[key], 1, allowed, least)
 
 
 def whole_rows(data: Mapping[str, Any], key: str, wide: int, *, of: str = "", each: str = "resource") -> Ints:
-    """Read a table of whole numbers of 0 and more, with ``wide`` of them in each row."""
+    """Read a table of whole numbers, 0 or more, with ``wide`` of them in each row."""
     allowed = f"{of}{key}: allowed: rows of {wide} whole numbers, 0 and more, one a {each}"
     table = _whole(data[key], 2, allowed, 0)
     if not table.size:
@@ -64,7 +54,7 @@ def whole_rows(data: Mapping[str, Any], key: str, wide: int, *, of: str = "", ea
 
 
 def seconds(data: Mapping[str, Any], key: str, *, of: str = "", above: float = -np.inf) -> Floats:
-    """Read a column of times (s), all above a number."""
+    """Read a column of times (s), all above a limit."""
     column = _numbers(data[key])
     if column is None or column.ndim != 1:
         raise ValueError(f"{of}{key}: allowed: a list of numbers")
@@ -89,7 +79,7 @@ def _whole(values: Any, dimensions: int, allowed: str, least: int) -> Ints:
 
 
 def _numbers(values: Any) -> NDArray[Any] | None:
-    """Return an array of what is numbers, none of them 2^63 or more in size; None otherwise."""
+    """Return an array of numbers, all below 2^63 in size; None if there are others."""
     try:
         table = np.asarray(values)
     except (ValueError, OverflowError):  # rows of unequal length
@@ -108,64 +98,57 @@ def _none() -> Ints:
 
 
 class PowerLimit(NamedTuple):
-    """A cap as kernels see it that place units now."""
+    """A cap as seen by kernels that place units now."""
 
     of_node: Ints
-    """int64[N]: what each node, or core, adds (microwatts)."""
+    """int64[N]: power that a held node, or core, adds (microwatts)."""
     cheapest: Ints
-    """int64[N]: nodes by it, the least first."""
+    """int64[N]: nodes by power, the least first."""
     counts: Ints
-    """int64[n]: of how many nodes, or cores, a unit of each job holds the power."""
+    """int64[n]: nodes, or cores, per unit of each job that count for power."""
     left: int
-    """What jobs may add now (microwatts)."""
+    """Power that jobs may add now (microwatts)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerPart:
-    """A cap on power, and what jobs take of it; nothing where there is none that could keep a job waiting.
-
-    Attributes
-    ----------
-    of_node : ndarray of int64, shape (N,)
-        What each node, or each core of it where these are given singly, adds when it is held (microwatts).
-    free
-        What jobs may add now (microwatts); below 0 where a cap has fallen below what running ones take.
-    counts : ndarray of int64, shape (n,)
-        Of how many nodes, or cores, a unit of each queued job holds the power.
-    least : ndarray of int64, shape (n,)
-        What each queued job adds at least on an empty machine (microwatts); NO_PLACE where it does not fit.
-    held : ndarray of int64, shape (m,)
-        What each running job adds (microwatts).
-    remaining : ndarray of int64, shape (m,)
-        Seconds from now until its expected end, at least 1.
-    """
+    """A cap on power and what jobs take of it; empty where no cap can keep a job waiting."""
 
     of_node: Ints = field(default_factory=_none)
+    """int64[N]: power that a held node, or core if nodes are shared, adds (microwatts)."""
     free: int = 0
+    """Power that jobs may add now (microwatts); below 0 where a cap has fallen below what running jobs take.
+    """
     counts: Ints = field(default_factory=_none)
+    """int64[n]: nodes, or cores, per unit of each queued job that count for power."""
     least: Ints = field(default_factory=_none)
+    """int64[n]: the least power of each queued job on an empty machine (microwatts); NO_PLACE if it does not
+    fit.
+    """
     held: Ints = field(default_factory=_none)
+    """int64[m]: power of each running job (microwatts)."""
     remaining: Ints = field(default_factory=_none)
+    """int64[m]: seconds from now until its expected end, at least 1."""
 
     def __bool__(self) -> bool:
         return len(self.of_node) > 0
 
     @property
     def capacity(self) -> int:
-        """What all jobs together may add (microwatts)."""
+        """Power that all jobs together may add (microwatts)."""
         return max(self.free + int(self.held.sum()), 0)
 
     def counts_of(self, n: int) -> Ints:
-        """Return the counts of ``n`` queued jobs, also where there is no cap."""
+        """Return the counts of ``n`` queued jobs; 0 without a cap."""
         return self.counts if self else np.zeros(n, np.int64)
 
     def shares(self) -> Floats:
-        """Return for each queued job the fraction of what all may add that it adds at least."""
+        """Return the least power of each queued job as a fraction of what all may add."""
         shares: Floats = self.least / max(self.capacity, 1)
         return shares
 
     def added(self, job: int, nodes: Ints) -> int:
-        """Return what a queued job adds with its units on such nodes (microwatts)."""
+        """Return the power of a queued job with its units on these nodes (microwatts)."""
         return int(self.counts[job]) * int(self.of_node[nodes].sum())
 
     def take(self, rows: Ints) -> PowerPart:
@@ -181,22 +164,22 @@ class PowerPart:
         return PowerLimit(self.of_node, np.argsort(self.of_node, kind="stable"), self.counts, self.free)
 
     def measure(self, horizon: int, more: int = 0) -> int:
-        """Return the microwatts that count as one in a model of CP-SAT for plans of so many seconds.
+        """Return the unit of power (microwatts) of CP-SAT models for plans of this horizon (s).
 
-        That is what all nodes, or cores, add a whole number of, so that nothing is rounded. Only where power
-        x time would be above 2^62 of these it is more, the least that will do; ``more`` is added to the cap.
+        It divides the power of every node, or core, so that nothing is rounded. Only where power x time would
+        exceed 2^62 units it is larger, by as little as possible; ``more`` is added to the cap.
         """
         exact = max(math.gcd(*self.of_node.tolist()), 1)
         return max(exact, math.ceil((self.capacity + more) * max(horizon, 1) / _MOST))
 
     def as_json(self) -> dict[str, Any]:
-        """Return lists and numbers that :meth:`from_json` reads."""
+        """Return lists and numbers for :meth:`from_json`."""
         columns = {name: getattr(self, name).tolist() for name in ("of_node", "counts", "held", "remaining")}
         return {"free": self.free, **columns}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], units: Ints, request: Ints, capacity: Ints) -> PowerPart:
-        """Read what :meth:`as_json` returned; the rest is of the instance."""
+        """Read what :meth:`as_json` returned; units, request and capacity are those of the instance."""
         of_node, counts, held, remaining = (
             whole_numbers(data, name, of="power.", least=int(name == "remaining"))
             for name in ("of_node", "counts", "held", "remaining")
@@ -221,13 +204,13 @@ class PowerPart:
         request: Ints,
         capacity: Ints,
     ) -> PowerPart:
-        """Make it of its columns, and of what queued jobs ask for and nodes have."""
+        """Make the part from its columns, the requests of queued jobs and the capacities of nodes."""
         least = least_powers(units, request, counts, of_node, capacity)
         return cls(of_node, free, counts, least, held, remaining)
 
 
 def ranks_of(power: Ints) -> Ints:
-    """Return the rank of each power, 0 for the least; those that are equal have the same."""
+    """Return the rank of each power, 0 for the least; equal powers have equal ranks."""
     if not len(power):
         return power
     _, ranks = np.unique(power, return_inverse=True)
@@ -235,23 +218,9 @@ def ranks_of(power: Ints) -> Ints:
 
 
 def least_powers(units: Ints, request: Ints, counts: Ints, of_node: Ints, room: Ints) -> Ints:
-    """Return the least that each job can add on nodes with so much room (microwatts).
+    """Return the least power of each job (microwatts); NO_PLACE where not all units fit.
 
-    Parameters
-    ----------
-    units : ndarray of int64, shape (n,)
-        Of each job.
-    request : ndarray of int64, shape (n, R)
-        Of one unit.
-    counts, of_node
-        As in :class:`PowerPart`.
-    room : ndarray of int64, shape (N, R)
-        Of each node.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        ``NO_PLACE`` where not all units fit.
+    ``units`` (n,) and ``request`` (n, R) are those of jobs, ``room`` (N, R) is that of nodes.
     """
     alike, sizes = np.unique(np.column_stack((of_node, room)), axis=0, return_counts=True)
     rooms = np.ascontiguousarray(alike[:, 1:])
@@ -260,7 +229,7 @@ def least_powers(units: Ints, request: Ints, counts: Ints, of_node: Ints, room: 
 
 @kernel
 def _least_powers(units: Ints, request: Ints, counts: Ints, powers: Ints, sizes: Ints, rooms: Ints) -> Ints:
-    """Fill classes of nodes in their order, those that add least first."""
+    """Fill classes of nodes in their order, those of least power first."""
     least = np.empty(len(units), np.int64)
     for job in range(len(units)):
         left, total = units[job], 0
@@ -277,17 +246,7 @@ def _least_powers(units: Ints, request: Ints, counts: Ints, powers: Ints, sizes:
 
 
 def power_of(view: StateView, units: Ints, request: Ints, capacity: Ints, remaining: Ints) -> PowerPart:
-    """Make it of what a dispatcher sees, if the cap may keep a waiting job from starting.
-
-    Parameters
-    ----------
-    view
-        The state at a pass.
-    units, request, capacity
-        Of the queued jobs and of the nodes, as an instance has them.
-    remaining
-        Of each running job.
-    """
+    """Return the cap as a dispatcher sees it; empty if no waiting job can be kept from starting by it."""
     if view.power_left is None or view.power_units is not None:
         return PowerPart()
     of_node, free = view.power_added.astype(np.int64), int(view.power_left)
@@ -319,36 +278,27 @@ def _no_amounts() -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class SharedPart:
-    """Amounts of which a job holds so much from its start to its end.
-
-    Attributes
-    ----------
-    names
-        Of the S amounts.
-    capacity, free : ndarray of int64, shape (S,)
-        How much there is, and what nobody holds now; less than nothing is free where a cap has fallen below
-        what running jobs hold.
-    asked : ndarray of int64, shape (n, S)
-        What each queued job asks for.
-    held : ndarray of int64, shape (m, S)
-        What each running job holds.
-    remaining : ndarray of int64, shape (m,)
-        Seconds from now until its expected end, at least 1.
-    """
+    """Machine-wide amounts that a job holds from its start to its end."""
 
     names: tuple[str, ...] = ()
+    """Of the S amounts."""
     capacity: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """int64[S]: amounts of the machine."""
     free: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """int64[S]: free amounts; below 0 where a cap has fallen below what running jobs hold."""
     asked: Ints = field(default_factory=_no_amounts)
+    """int64[n, S]: request of each queued job."""
     held: Ints = field(default_factory=_no_amounts)
+    """int64[m, S]: held by each running job."""
     remaining: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """int64[m]: seconds from now until its expected end, at least 1."""
 
     def asked_by(self, n: int) -> Ints:
-        """Return what each of ``n`` queued jobs asks for, also where nothing is shared."""
+        """Return the requests of ``n`` queued jobs, also where nothing is shared."""
         return self.asked if self.names else np.zeros((n, 0), np.int64)
 
     def held_by(self, n: int) -> Ints:
-        """Return what each of ``n`` running jobs holds, also where nothing is shared."""
+        """Return the amounts held by ``n`` running jobs, also where nothing is shared."""
         return self.held if self.names else np.zeros((n, 0), np.int64)
 
     def fits_now(self, n: int) -> NDArray[np.bool_]:
@@ -368,7 +318,7 @@ class SharedPart:
         return SharedPart(self.names, self.capacity, self.free, self.asked[rows], self.held, self.remaining)
 
     def as_json(self) -> dict[str, Any]:
-        """Return lists that :meth:`from_json` reads."""
+        """Return lists for :meth:`from_json`."""
         columns = {name: getattr(self, name).tolist() for name in self.__slots__ if name != "names"}
         return {"names": list(self.names), **columns}
 
@@ -392,7 +342,7 @@ class SharedPart:
 
 
 def shared_of(view: StateView, remaining: Ints) -> SharedPart:
-    """Make it of what a dispatcher sees; ``remaining`` is of each running job."""
+    """Return the machine-wide amounts in a dispatcher's view; ``remaining`` is that of each running job."""
     part = SharedPart()
     if view.shared:
         part = SharedPart(
@@ -407,7 +357,7 @@ def shared_of(view: StateView, remaining: Ints) -> SharedPart:
 
 
 def _capped(part: SharedPart, view: StateView, remaining: Ints) -> SharedPart:
-    """Add the power cap, if it may keep a waiting job from starting."""
+    """Add a cap on equal power as one more amount, if it can keep a waiting job from starting."""
     free = view.power_units
     if free is None:
         return part

@@ -1,4 +1,4 @@
-"""What the planners have in common: reduce, build, solve, place, and note how it went."""
+"""The base of planners: reduce, build, solve, place, and record the solve."""
 
 from __future__ import annotations
 
@@ -27,51 +27,44 @@ ReadNodes = Callable[[Ints], tuple[Ints | None, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """How one pass went.
-
-    Attributes
-    ----------
-    queued, considered, started
-        Jobs: waiting, in the model, that start now.
-    variables, constraints
-        Of the model.
-    branches, conflicts, extensions
-        Of the search: counts, and how often its limit was doubled.
-    status
-        What is known of the answer.
-    objective, bound
-        Sum of the expected slowdowns of the jobs in the plan, and the bound on it that the model proves; NaN
-        where there is no plan. Versions 1 and 2 make another sum small, and prove nothing of this one.
-    build_seconds, solve_seconds
-        Wall-clock time of building the model, and the solve time.
-    fallback
-        Whether EASY decided because there was no solution.
-    unplaced
-        Jobs that the model starts now but for which no nodes were found.
-    """
+    """Statistics of one pass."""
 
     queued: int
+    """Waiting jobs."""
     considered: int = 0
+    """Jobs in the model."""
     started: int = 0
+    """Jobs that start now."""
     variables: int = 0
+    """Of the model."""
     constraints: int = 0
+    """Of the model."""
     branches: int = 0
     conflicts: int = 0
     extensions: int = 0
+    """Doublings of the search's limit."""
     status: Status = Status.EMPTY
     objective: float = float("nan")
+    """Sum of the expected slowdowns of the jobs in the plan; NaN without a plan."""
     bound: float = float("nan")
+    """Proved bound on the objective; NaN without a plan, and for versions 1 and 2, whose objective is
+    another.
+    """
     build_seconds: float = 0.0
+    """Wall-clock time of building the model."""
     solve_seconds: float = 0.0
+    """Wall-clock time of solving."""
     fallback: bool = False
+    """Whether EASY decided because there was no solution."""
     unplaced: int = 0
+    """Jobs that the model starts now but for which no nodes were found."""
 
 
 class AnyPlanner(Protocol):
-    """Answers instances."""
+    """A planner."""
 
     def plan(self, instance: Instance) -> tuple[Plan, Solve]:
-        """Return a plan and its solve; with status UNKNOWN or INFEASIBLE the plan is empty."""
+        """Return a plan and its statistics; with status UNKNOWN or INFEASIBLE the plan is empty."""
         ...
 
 
@@ -80,33 +73,25 @@ class Built:
     """A model that is ready to be solved."""
 
     scheduling: Scheduling
-    """Its part about time."""
+    """Start times and capacities."""
     read: ReadNodes | None
-    """Reads where it places jobs; None where it does not."""
+    """Reads the nodes of jobs; None if the model places no jobs."""
     fixed_search: bool
-    """Whether to branch as the model says."""
+    """Whether to branch by the model's decision strategy."""
     scale: float
     """Of the weights in the objective."""
 
 
 class Planner(ABC):
-    """Plans instances. Subclasses make the model.
-
-    Parameters
-    ----------
-    control
-        How long to solve.
-    most_jobs
-        m: jobs in a model at most.
-    """
+    """Base of planners: subclasses make the model; ``most_jobs`` (m) is its largest number of jobs."""
 
     name: ClassVar[str]
     pace: ClassVar[float]
-    """Deterministic time that passes in a second at least, measured as in the solver's room said."""
+    """Deterministic time per second at least, measured as :mod:`.cp_model` describes."""
     of_slowdowns: ClassVar[bool] = True
-    """Whether the model makes the sum of slowdowns small."""
+    """Whether the model minimises the sum of slowdowns."""
     part_seconds: ClassVar[float] = SECONDS_A_PART
-    """Seconds that a variable or a constraint of the model takes to make, measured likewise."""
+    """Seconds to make a variable or a constraint of the model."""
 
     def __init__(self, control: Control, most_jobs: int = 100) -> None:
         self.control = replace(control, pace=self.pace)
@@ -122,11 +107,11 @@ class Planner(ABC):
         return weights
 
     def parts(self, instance: Instance) -> Floats:
-        """Return how many variables and constraints each queued job brings into a model, about."""
+        """Return the approximate number of variables and constraints per queued job."""
         return np.full(len(instance.queued), 4.0)
 
     def _affordable(self, reduced: Reduced) -> Reduced:
-        """Keep the first jobs whose model is built within half of the last limit; one, always."""
+        """Keep the first jobs whose model is built within half of the last limit; at least one."""
         told = building(np.cumsum(self.parts(reduced.instance)), self.part_seconds)
         most = max(int(np.searchsorted(told, 0.5 * self.control.last_limit, side="right")), 1)
         if most >= len(reduced.rows):
@@ -139,7 +124,7 @@ class Planner(ABC):
         """Make the model of a reduced instance."""
 
     def plan(self, instance: Instance) -> tuple[Plan, Solve]:
-        """Answer an instance; a status of UNKNOWN or INFEASIBLE comes with an empty plan."""
+        """Plan an instance; a status of UNKNOWN or INFEASIBLE comes with an empty plan."""
         began = time.perf_counter()
         n = len(instance.queued)
         reduced = reduce(instance, self.most_jobs, self.priority(instance))
@@ -178,7 +163,7 @@ class Planner(ABC):
         return plan, replace(done, bound=bound, status=Status.OPTIMAL if proved else Status.FEASIBLE)
 
     def _gap(self, built: Built, answer: Answer, starts: Ints) -> float:
-        """Return how much less than this plan another could cost."""
+        """Return an upper bound on the saving of any other plan."""
         queued = built.scheduling.instance.queued
         weights = self.weights(queued)
         cost = float(weights @ starts)
@@ -192,7 +177,7 @@ class Planner(ABC):
         return answer.values[[start.index for start in built.scheduling.starts]]
 
     def _read(self, reduced: Reduced, built: Built, answer: Answer) -> tuple[Plan, int]:
-        """Return the plan of a solution, and how many of its jobs found no nodes."""
+        """Return the plan of a solution, and the number of its jobs without nodes."""
         if answer.values is None:
             return Plan.empty(reduced.whole), 0
         starts = self._starts(built, answer)

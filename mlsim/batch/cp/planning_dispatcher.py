@@ -1,4 +1,4 @@
-"""A planner as a dispatcher of the batch level."""
+"""Planners as dispatchers of the batch level, and EASY as their fallback."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def easy(instance: Instance) -> Plan:
 
     The reservation is of nodes: the first time, as running jobs end, at which all units of the job fit, and
     the nodes on which best-fit then places them. Later jobs start if they fit now and end by then, or fit
-    on what the reservation leaves.
+    beside the reservation.
     """
     n = len(instance.queued)
     if not n:
@@ -128,14 +128,14 @@ def easy(instance: Instance) -> Plan:
 
 
 def _suffices(asked: Ints, free: Ints) -> bool:
-    """Return whether so much is free of each amount; who asks for none of one needs none."""
+    """Return whether enough is free of each amount; a request of 0 always fits."""
     return bool(((asked <= free) | (asked == 0)).all())
 
 
 def _ends(instance: Instance, started: list[int]) -> list[tuple[int, int, int, int, int]]:
-    """List in order what comes back: when, and the box, the job or the running job it is of.
+    """List the releases in order: time, and the box, the job or the running job that releases.
 
-    Of running jobs what the machine has as a whole and power are listed apart.
+    Machine-wide amounts and power of running jobs are listed separately.
     """
     ends = [(int(r), k, -1, -1, -1) for k, r in enumerate(instance.running.remaining)]
     ends += [(int(instance.queued.duration[job]), -1, job, -1, -1) for job in started]
@@ -161,15 +161,7 @@ def watching(sink: Sink) -> Iterator[None]:
 
 
 class CpDispatcher:
-    """Dispatches by plans; EASY decides in a pass without one.
-
-    Parameters
-    ----------
-    planner
-        Who plans.
-    config
-        The section ``batch.cp``.
-    """
+    """Dispatches by plans; EASY decides in a pass without one."""
 
     def __init__(self, planner: AnyPlanner, config: CpConfig) -> None:
         self._planner = planner
@@ -186,7 +178,7 @@ class CpDispatcher:
         return cls(make_planner(name, config, seed), config)
 
     def dispatch(self, view: StateView) -> list[Start]:
-        """Answer for one pass."""
+        """Return the starts of one pass."""
         began = time.perf_counter()
         self._experience.observe(view)
         instance = instance_of(view, self._ewt, self._default_ewt, self._experience.expected)
@@ -208,22 +200,21 @@ class CpDispatcher:
         return _answers(plan)
 
     def _needs_help(self, instance: Instance, plan: Plan, solve: Solve) -> bool:
-        """Return whether EASY has to schedule this pass.
+        """Return whether EASY must schedule this pass: without a solution, or with an idle machine left idle.
 
-        It has to without a solution. It has to, too, if a plan starts no job on an idle machine: no later
-        pass might ever come.
+        If a plan starts no job on an idle machine, no later pass might ever come.
         """
         if solve.status in (Status.UNKNOWN, Status.INFEASIBLE):
             return True
         return solve.status is not Status.EMPTY and not len(instance.running) and not plan.starting()
 
     def solves(self) -> Solves:
-        """Return the table of solves, one row a pass."""
+        """Return the table of solves, one row per pass."""
         return self._rows.record()
 
 
 def _answers(plan: Plan) -> list[Start]:
-    """Start jobs in order of arrival; those that overtake a job that waits on are marked."""
+    """Start jobs in order of arrival; mark those that overtake a waiting job as backfilled."""
     first_left = int(np.argmax(plan.start != 0)) if (plan.start != 0).any() else len(plan.start)
     answers = []
     for row in plan.starting():

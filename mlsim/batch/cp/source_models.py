@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Hcp19(Planner):
-    """Nodes are not in the model; a job that then finds no nodes waits for the next pass."""
+    """Times on pooled resources; a job that then finds no nodes waits for the next pass."""
 
     name: ClassVar[str] = "hcp19"
     pace: ClassVar[float] = 0.1
 
     def build(self, instance: Instance) -> Built:
-        """Make start variables and one cumulative a resource type."""
+        """Make start variables and one cumulative per resource type."""
         model = Scheduling.of(instance)
         read = self.place(model)
         scale = model.minimize(self.weights(instance.queued))
@@ -31,7 +31,7 @@ class Hcp19(Planner):
         return Built(model, read, True, scale)
 
     def place(self, model: Scheduling) -> ReadNodes | None:
-        """Return None: the model places no job, which is taken to add the least power that it can."""
+        """Return None: the model places no job, and each counts with the least power that it can add."""
         model.limit_power()
         return None
 
@@ -46,7 +46,7 @@ def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
 
 
 def parts_of_places(instance: Instance) -> Floats:
-    """Count a literal and an interval for each place of a unit, and what time brings, of each queued job."""
+    """Count, per queued job, a literal and an interval for each place of a unit, and what time adds."""
     parts: Floats = 4.0 + 2.0 * units_on(instance).sum(axis=1)
     return parts
 
@@ -120,7 +120,7 @@ class Pcp19(Hcp19):
     part_seconds: ClassVar[float] = 13e-6
 
     def parts(self, instance: Instance) -> Floats:
-        """Count those of all places of the units."""
+        """Count the places of all units."""
         return parts_of_places(instance)
 
     def place(self, model: Scheduling) -> ReadNodes:
@@ -129,7 +129,7 @@ class Pcp19(Hcp19):
 
 
 def _segments(instance: Instance) -> list[tuple[int, int]]:
-    """Return the stretches of nodes with equal capacities, and power under a cap, as (first, last + 1)."""
+    """Return the ranges of nodes with equal capacities, and equal power under a cap, as (first, last + 1)."""
     capacity = instance.capacity
     if instance.power:
         capacity = np.column_stack((capacity, instance.power.of_node))
@@ -139,12 +139,9 @@ def _segments(instance: Instance) -> list[tuple[int, int]]:
 
 
 class Positions:
-    """Boxes of all units, and what holds them together.
+    """Boxes of all units in time and position.
 
-    Attributes
-    ----------
-    variables
-        Position variables of each job: by type, the scarcest first, then by unit.
+    ``variables`` has the position variables of each job: by type, the scarcest first, then by unit.
     """
 
     def __init__(self, model: Scheduling) -> None:
@@ -199,9 +196,9 @@ class Positions:
     def _add_unit(
         self, request: Ints, asked: list[int]
     ) -> tuple[IntVar, list[IntVar], list[tuple[int, IntVar]]]:
-        """Make the node of a unit and its position in each type it asks for.
+        """Make the node of a unit and its position in each type that it asks for.
 
-        Where segments make a difference, also the first node of each, with whether the unit is there.
+        Where segments matter, also return the first node of each, with the literal that the unit is there.
         """
         from ortools.sat.python import cp_model
 
@@ -234,7 +231,7 @@ class Positions:
         return node, positions, on
 
     def _add_running(self) -> None:
-        """Stack what runs on a node on its lowest positions, the longest lowest."""
+        """Stack running jobs on the lowest positions of their nodes, the longest lowest."""
         cp, running = self._model.cp, self._model.instance.running
         order = np.lexsort((running.job_id, -running.remaining, running.node))
         for r, (x, y) in enumerate(self._boxes):
@@ -266,7 +263,7 @@ class Pcp21(Planner):
     pace: ClassVar[float] = 0.09
 
     def parts(self, instance: Instance) -> Floats:
-        """Count what each unit has: a node, and a position, an interval and limits for each type."""
+        """Count, per unit, a node, and a position, an interval and limits for each type."""
         types = np.count_nonzero(instance.queued.request, axis=1)
         parts: Floats = 4.0 + instance.queued.units * (2.0 + 5.0 * types)
         return parts
@@ -280,7 +277,7 @@ class Pcp21(Planner):
         return Built(model, positions.read, True, scale)
 
     def search(self, model: Scheduling, positions: Positions) -> None:
-        """Say in which order to branch."""
+        """Set the order of branching."""
         from ortools.sat.python import cp_model
 
         order = [
@@ -294,7 +291,7 @@ class Pcp21(Planner):
 class Pcp21s(Pcp21):
     """Branches on all start times before any position.
 
-    A conflict then goes back to a start time, and does not permute positions that are worth the same.
+    A conflict then returns to a start time, instead of permuting positions of equal value.
     """
 
     name: ClassVar[str] = "pcp21s"
@@ -358,14 +355,14 @@ class _Counts:
 
 
 class Pcp4(Hcp19):
-    """Times and nodes in one model; one integer a job and node."""
+    """Times and nodes in one model; one integer per job and node."""
 
     name: ClassVar[str] = "pcp4"
     pace: ClassVar[float] = 0.025
     part_seconds: ClassVar[float] = 16e-6
 
     def parts(self, instance: Instance) -> Floats:
-        """Count a variable for each node that can hold a unit, and what time brings."""
+        """Count, per queued job, a variable for each node that can hold a unit, and what time adds."""
         parts: Floats = 4.0 + np.minimum(units_on(instance), 1).sum(axis=1)
         return parts
 
@@ -378,7 +375,7 @@ class Pcp4(Hcp19):
 
 
 def _shrunk_horizon(instance: Instance) -> int:
-    """Return the sum of all remaining run times; running jobs past their estimate count negatively."""
+    """Return the sum of all remaining run times, below 0 for running jobs past their estimates."""
     running = instance.running
     _, first = np.unique(running.job_id, return_index=True)
     left = np.where(running.late > 0, -running.late, running.remaining)[first]
@@ -409,7 +406,7 @@ class Hcp2(Planner):
         return weights
 
     def build(self, instance: Instance) -> Built:
-        """Make start variables and one cumulative a resource type."""
+        """Make start variables and one cumulative per resource type."""
         model = Scheduling.of(instance, self.horizon(instance))
         model.limit_power()
         return Built(model, None, False, model.minimize(self.weights(instance.queued)))
@@ -420,17 +417,17 @@ class Hcp2(Planner):
 
 
 class Hcp1(Hcp2):
-    """HCP2 with running jobs that outlived their estimate as they are."""
+    """HCP2 with the remaining times of running jobs that outlived their estimate as they are, below 0."""
 
     name: ClassVar[str] = "hcp1"
 
     def horizon(self, instance: Instance) -> int | None:
-        """Return the sum of remaining run times, less what running jobs are past their estimates."""
+        """Return the sum of remaining run times, below 0 for running jobs past their estimates."""
         return _shrunk_horizon(instance)
 
 
 class Pcp2(Hcp2):
-    """PCP: only waiting beyond the queue's ewt counts; jobs are considered as they arrived."""
+    """PCP: only waiting beyond the queue's ewt counts; jobs are considered in order of arrival."""
 
     name: ClassVar[str] = "pcp2"
     pace: ClassVar[float] = 0.07
@@ -459,12 +456,12 @@ class Pcp2(Hcp2):
 
 
 class Pcp1(Pcp2):
-    """PCP2 with running jobs that outlived their estimate as they are."""
+    """PCP2 with the remaining times of running jobs that outlived their estimate as they are, below 0."""
 
     name: ClassVar[str] = "pcp1"
 
     def horizon(self, instance: Instance) -> int | None:
-        """Return the sum of remaining run times, less what running jobs are past their estimates."""
+        """Return the sum of remaining run times, below 0 for running jobs past their estimates."""
         return _shrunk_horizon(instance)
 
 

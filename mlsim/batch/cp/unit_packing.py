@@ -1,4 +1,4 @@
-"""Whether units fit on nodes, best-fit, and kinds of nodes."""
+"""Best-fit placement of units on nodes, and kinds of nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fitting_units(node: int, units: int, request: Ints, free: Ints) -> int:
 
 @inner_kernel
 def _has_power(job: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit) -> bool:
-    """Whether a cap lets a job start now, on the nodes that add least."""
+    """Whether a cap lets a job start now, on the nodes of least power."""
     left, power = units[job], 0
     for node in limit.cheapest:
         fit = fitting_units(node, left, request[job], free)
@@ -43,19 +43,7 @@ def _has_power(job: int, units: Ints, request: Ints, free: Ints, limit: PowerLim
 
 
 def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Ints, power: PowerPart) -> Ints:
-    """Return the first jobs of an order that could start now, each taken alone.
-
-    Parameters
-    ----------
-    order
-        Jobs in the order in which they are considered.
-    most
-        How many at most.
-    units, request, free
-        As in :class:`~mlsim.batch.cp.instance.Instance`.
-    power
-        A cap on power.
-    """
+    """Return the first ``most`` jobs of an order that could start now, each taken alone."""
     if not power:
         return _first_on_nodes(order, most, units, request, free)
     return _first_under_cap(order, most, units, request, free, power.limit())
@@ -63,7 +51,7 @@ def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Int
 
 @inner_kernel
 def _on_nodes(job: int, units: Ints, request: Ints, free: Ints, pool: Ints) -> bool:
-    """Whether all units of a job fit now, of which so much is free in all."""
+    """Whether all units of a job fit now; ``pool`` is the sum of what is free."""
     for r in range(pool.size):
         if request[job, r] * units[job] > pool[r]:
             return False
@@ -109,28 +97,11 @@ def _first_under_cap(
 def best_fit(
     units: int, request: Ints, free: Ints, scarcity: NDArray[np.float64], ranks: Ints, nodes: Ints
 ) -> bool:
-    """Place the units of a job on the fullest nodes on which they fit.
+    """Place the units of a job on the fullest nodes on which they fit; return whether all have a place.
 
-    Nodes are filled one after the other, in order of their rank, then of what is free on them: each resource
-    weighted by its scarcity, ties by number. ``free`` is changed only if all units find a place.
-
-    Parameters
-    ----------
-    units, request
-        The job.
-    free : ndarray, shape (N, R)
-        What is free on each node.
-    scarcity : ndarray, shape (R,)
-        How much one of each resource counts.
-    ranks : ndarray, shape (N,) or (0,)
-        Nodes of smaller rank come first; empty: all are of one.
-    nodes : ndarray, shape (units,)
-        Receives the node of each unit.
-
-    Returns
-    -------
-    bool
-        Whether all units have a place.
+    Nodes are filled one after the other, in order of their rank (none: all equal), then of what is free on
+    them: each resource weighted by its scarcity, ties by number. ``free`` (N, R) is changed only if all units
+    fit; ``nodes`` receives the node of each unit.
     """
     n_nodes, n_resources = free.shape
     load = np.full(n_nodes, np.inf)
@@ -164,21 +135,9 @@ def best_fit(
 
 
 class Placing:
-    """Units placed now, job by job, on what is free, by best-fit and under the cap.
+    """Units placed now, job by job, by best-fit and under the power cap.
 
-    Parameters
-    ----------
-    free : ndarray of int64, shape (N, R)
-        What is free on each node; changed as jobs are placed.
-    scarcity : ndarray of float64, shape (R,)
-        How much one of each resource counts.
-    power
-        The cap on power.
-
-    Attributes
-    ----------
-    left
-        What jobs may still add (microwatts).
+    ``free`` (N, R) is changed as jobs are placed; ``left`` is the power that jobs may still add (microwatts).
     """
 
     def __init__(self, free: Ints, scarcity: NDArray[np.float64], power: PowerPart) -> None:
@@ -186,13 +145,13 @@ class Placing:
         self._scarcity, self._power, self._ranks = scarcity, power, ranks_of(power.of_node)
 
     def copy(self) -> Placing:
-        """Return another, with as much room."""
+        """Return an independent copy."""
         other = Placing(self.free.copy(), self._scarcity, self._power)
         other.left = self.left
         return other
 
     def narrow(self, other: Placing) -> None:
-        """Have no more room than another has, on any node or in all."""
+        """Reduce what is free to no more than in another placing, on each node and in power."""
         self.free = np.minimum(self.free, other.free)
         self.left = min(self.left, other.left)
 
@@ -208,12 +167,12 @@ class Placing:
         return nodes
 
     def take(self, job: int, nodes: Ints, request: Ints) -> None:
-        """Give a job such nodes."""
+        """Allocate nodes to a job."""
         np.subtract.at(self.free, nodes, request)
         self.left -= self._added(job, nodes)
 
     def give_back(self, job: int, nodes: Ints, request: Ints) -> None:
-        """Take its nodes from a job."""
+        """Release the nodes of a job."""
         np.add.at(self.free, nodes, request)
         self.left += self._added(job, nodes)
 
@@ -231,15 +190,14 @@ class Kinds:
     kind: Ints
     """int64[N]: of each node."""
     dislike: Floats
-    """float64[n, K]: how little each job should be on nodes of each kind: the sum over the types that they
-    have and the job does not ask for of the share of arrivals that ask for them. Infinite where it may not
-    be.
+    """float64[n, K]: penalty of each job on nodes of each kind: over the types that they have and the job
+    does not ask for, the sum of the shares of arrivals that ask for them. Infinite where it may not be.
     """
     power: Ints = field(default_factory=lambda: np.zeros((3, 0), np.int64))
-    """int64[3, K]: what they add to the power of the machine, where a cap counts that node by node."""
+    """int64[3, K]: their power, where a cap counts it node by node."""
 
     def by_power(self, of_node: Ints) -> Kinds:
-        """Tell nodes of a kind apart by what each adds to the power of the machine, if that matters."""
+        """Split kinds by the power of their nodes, if that matters."""
         if not len(of_node):
             return self
         apart, kind = np.unique(np.column_stack((self.kind, of_node)), axis=0, return_inverse=True)
@@ -248,18 +206,11 @@ class Kinds:
 
 
 def kinds_of(instance: Instance, rows: Ints, asked: Floats, reserve: float, yields: Bools) -> Kinds:
-    """Return the nodes of an instance classified by resource types and reserved share.
+    """Classify the nodes of an instance by resource types and reserved share.
 
-    Parameters
-    ----------
-    instance
-        With all its resource types.
-    rows
-        The queued jobs that count.
-    asked, reserve
-        As in :mod:`mlsim.batch.allocators.node_fit`, whose rules these are.
-    yields : ndarray of bool, shape (n,)
-        Whether a job stays off those nodes, if it has room elsewhere on an empty machine.
+    ``rows`` are the queued jobs that count, ``yields`` (n,) marks those that keep off reserved nodes if they
+    fit elsewhere on an empty machine. The rules, ``asked`` and ``reserve``, are those of
+    :mod:`mlsim.batch.allocators.node_fit`.
     """
     has, kind = np.unique(instance.capacity > 0, axis=0, return_inverse=True)
     kind = kind.reshape(-1).astype(np.int64)
@@ -286,7 +237,7 @@ def kinds_of(instance: Instance, rows: Ints, asked: Floats, reserve: float, yiel
 
 
 def _fits(instance: Instance, job: int, allowed: Bools) -> bool:
-    """Return whether a job fits on some of the nodes when they are empty, under the power cap too."""
+    """Return whether a job fits on the allowed nodes when they are empty, under the power cap too."""
     units, request = int(instance.queued.units[job]), instance.queued.request[job]
     capacity, power, asked = instance.capacity[allowed], instance.power, request > 0
     if (capacity[:, asked] // request[asked]).min(axis=1, initial=units).sum() < units:
