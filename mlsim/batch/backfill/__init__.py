@@ -1,4 +1,4 @@
-"""Which jobs start when: greedy, EASY, reservations, the profile; once for every room.
+"""Backfilling: greedy, EASY, reservations, the profile; the same code for every room.
 
 It uses the order and the room.
 """

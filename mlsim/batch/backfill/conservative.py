@@ -1,10 +1,9 @@
 """Conservative backfilling: every waiting job has a reservation, which is kept from pass to pass.
 
-The profile is kept too, but where drains are announced, nodes have gone back to a job, or the allocator is
-the user's own: a pass in which nothing came back early forgets what is past, and finds places for new jobs.
-Where a job ends early, what it leaves is added. After all else that changes what is free, or what is expected
-to be, the room has another version (:mod:`mlsim.batch.columns.job_columns`), and the profile is made anew,
-with the reservations there are.
+The profile is kept too, except where drains are announced, nodes have returned to a job, or the allocator is
+user-defined. A pass without early releases drops the past and reserves for new jobs. The units of a job that
+ends early are added. Any other change of what is free, or expected to be, gives the room another version
+(:mod:`mlsim.batch.columns.job_columns`); then the profile is rebuilt with the existing reservations.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def _is_missed(now: float, columns: Columns) -> bool:
 def _is_sound(segment: int, columns: Columns, room: Room) -> bool:
     """Whether the profile is non-negative from a segment on.
 
-    Before the first reservation it may be less, where a power cap has fallen below what runs.
+    Before the first reservation it may be negative, where a power cap has fallen below what runs.
     """
     while segment != END:
         if not is_sound(segment, columns, room):
@@ -118,7 +117,7 @@ def _is_sound(segment: int, columns: Columns, room: Room) -> bool:
 
 @inner_kernel
 def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
-    """Make the profile with the reservations that jobs have; return whether they still hold."""
+    """Build the profile with the existing reservations; return whether they still hold."""
     make_profile(now, columns, room)
     n = 0
     for k in range(columns.counts[QUEUED]):
@@ -143,20 +142,20 @@ def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
 
 @inner_kernel
 def _has_overdue(now: float, columns: Columns) -> bool:
-    """Whether a running job has outlived its estimate: its end is expected later in every pass."""
+    """Whether a running job has outlived its estimate: its expected end moves in every pass."""
     return bool(columns.counts[RUNNING] > 0 and columns.floats[EXPECTED, running_at(0, columns)] <= now)
 
 
 @inner_kernel
 def _bring_up_to_now(now: float, columns: Columns) -> bool:
-    """Bring the profile of the last pass up to now; return whether it says what is free now."""
+    """Advance the profile of the last pass to now; return whether it agrees with what is free now."""
     forget_past(now, columns)
     return bool(columns.profile_free[columns.counts[FIRST]] == columns.counts[FREE])
 
 
 @inner_kernel
 def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
-    """Bring the profile, with the reservations that jobs have, up to now; return whether they still hold."""
+    """Advance the profile, with its reservations, to now; return whether they still hold."""
     if _is_missed(now, columns):
         return False
     if is_profile_kept(columns) and not _has_overdue(now, columns) and _bring_up_to_now(now, columns):
@@ -171,7 +170,7 @@ def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
 
 @in_room
 def _note_what_came_back(columns: Columns, room: Room) -> None:
-    """Note as one gap what units that came back early have left, up to the last time they were expected."""
+    """Note early releases as one gap, up to the last time at which they were expected."""
     first = last = columns.counts[FIRST]
     units = 0
     for k in range(columns.counts[EARLY]):
@@ -186,7 +185,7 @@ def _note_what_came_back(columns: Columns, room: Room) -> None:
 
 @in_room
 def _compress_counted(columns: Columns, room: Room) -> None:
-    """Do what :func:`_compress` does, where units are counted; look only at what could have changed."""
+    """Compress reservations where units are counted; try only jobs that could move."""
     moved, closed, since = True, 0, 0
     while moved:
         moved = False
@@ -209,9 +208,9 @@ def _compress_counted(columns: Columns, room: Room) -> None:
 def _compress(columns: Columns, room: Room) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves.
 
-    No reservation becomes later, as each job can have its old place. Where the earliest time is the old one,
-    it keeps its old nodes. In one round, each job has one try; it may then start at a time at which nothing
-    else happens.
+    No reservation becomes later, as each job can have its old place. A job whose earliest start is the old
+    one keeps its nodes. In one round, each job has one try; it may then start at a time without another
+    event.
     """
     if not counts_units(room):
         compress_on_nodes(columns, room)
@@ -238,11 +237,11 @@ def _compress(columns: Columns, room: Room) -> None:
 
 @inner_kernel
 def backfill_conservative(n_started: int, now: float, columns: Columns, room: Room) -> int:
-    """Start the jobs whose reserved time has come; every other waiting job gets or keeps a reservation.
+    """Start the jobs whose reserved time has come; all other waiting jobs get or keep a reservation.
 
-    Reservations are kept from pass to pass, with their nodes. Where something came back earlier than
-    expected, they move forward, in the queue's order; where they do not hold any more, because a job
-    outlives its estimate or nodes are out of use, all are made anew. Returns the new count of starts.
+    Reservations are kept from pass to pass, with their nodes. After early releases they move forward, in the
+    queue's order. If one does not hold any more, because a job outlives its estimate or nodes are out of use,
+    all are made anew. Returns the new count of starts.
     """
     n = columns.counts[QUEUED]
     if not _bring_reservations(now, columns, room):

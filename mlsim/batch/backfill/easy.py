@@ -63,26 +63,13 @@ _CHOSEN_SINGLY: Final = 8
 
 @in_room
 def find_reservation(head: int, now: float, columns: Columns, room: Room) -> float:
-    """Find when a job is expected to fit; the room knows what is expected to be free besides.
+    """Return the time (s) when the head is expected to fit; the room knows what else is free then.
 
-    Running jobs are let go in the order of their expected ends, all of one time together. What a job has
-    released early is not expected a second time. A job that ends at this very time is expected now, one that
-    outlived its estimate at :func:`mlsim.batch.columns.running_jobs.overdue_end`; the ends of announced
-    drains are looked at as ends of jobs are.
-
-    Parameters
-    ----------
-    head
-        Slot of the job with the reservation.
-    now
-        Current time in seconds.
-    columns, room
-        State of the batch level.
-
-    Returns
-    -------
-    float
-        The time in seconds; now if it fits already, infinity where nodes are out of use and it never will.
+    Running jobs are released in order of their expected ends, all of one time together. Nodes that a job has
+    released early do not return a second time. A job that ends at this very time is expected now, one that
+    outlived its estimate at :func:`mlsim.batch.columns.running_jobs.overdue_end`; ends of announced drains
+    count like ends of jobs. The result is now if the head fits already, and infinity if it never will because
+    nodes are out of use.
     """
     begin_future(head, now, columns, room)
     late, n = first_after(now, columns), end_of_running(columns)
@@ -106,9 +93,9 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
 
 @in_room
 def _let_late_go(due: bool, late: int, head: int, now: float, columns: Columns, room: Room) -> bool:
-    """Let go, of the jobs whose expected ends have come, those that end at this very time, or the others.
+    """Release, of the jobs past their expected ends, those that end now (``due``), or the others.
 
-    Returns whether there are some that stay.
+    Returns whether others remain.
     """
     stay, place = False, 0
     while place < late:
@@ -131,7 +118,7 @@ def is_put_off(now: float, columns: Columns) -> bool:
 
 @in_room
 def keep_reservation(now: float, columns: Columns, room: Room) -> None:
-    """Reserve for a head that has no reservation yet, once for good."""
+    """Reserve for a head without a reservation, once and for all."""
     head = columns.queue[columns.counts[HEAD]]
     if np.isnan(columns.floats[RESERVED, head]):
         time = find_reservation(head, now, columns, room)
@@ -141,7 +128,7 @@ def keep_reservation(now: float, columns: Columns, room: Room) -> None:
 
 @apart_kernel
 def _kept_reservation(columns: Columns) -> float:
-    """Return by when jobs must end that overtake a head whose reservation is kept; infinity: whenever.
+    """Return the latest end of jobs that overtake a head with a kept reservation; infinity: no limit.
 
     accasim never vetoes; batsched does, where the head has a reservation.
     """
@@ -151,7 +138,7 @@ def _kept_reservation(columns: Columns) -> float:
 
 @in_room
 def _first_candidate(now: float, columns: Columns, room: Room) -> int:
-    """Find the place of the first job behind the head that could start; past all places: none could."""
+    """Return the place of the first job behind the head that could start; beyond all places if none could."""
     place = next_behind(columns.counts[FRONT], MOST_UNITS, now, np.inf, columns)
     while place < columns.counts[PLACES] and not could_start(columns.queue[place], now, columns, room):
         place = next_behind(place + 1, MOST_UNITS, now, np.inf, columns)
@@ -160,9 +147,9 @@ def _first_candidate(now: float, columns: Columns, room: Room) -> int:
 
 @leaf_kernel
 def next_behind(place: int, beside: int, now: float, time: float, columns: Columns) -> int:
-    """Find the next job behind the head, from a place on, that could start by the units it asks for.
+    """Return the place of the next job behind the head that could start by the units it asks for.
 
-    It must end by a time, or ask for no more units than the head leaves (``beside``).
+    It must end by ``time``, or ask for no more units than the head leaves (``beside``).
     """
     place = next_fitting(place, columns.counts[FREE], beside, now, time, columns)
     if place == columns.counts[HEAD]:
@@ -172,9 +159,9 @@ def next_behind(place: int, beside: int, now: float, time: float, columns: Colum
 
 @in_room
 def _candidates(place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room) -> int:
-    """List the jobs from a place on that could start without delaying the head; return how many there are.
+    """List the jobs, from a place on, that could start without delaying the head; return their number.
 
-    Room only becomes less on the way, so jobs that do not pass now need not be sorted.
+    What is free only shrinks on the way, so jobs that do not qualify now need not be sorted.
     """
     n, beside = 0, -1 if is_kept else most_beside(room)
     place = next_behind(place, beside, now, time, columns)
@@ -224,9 +211,9 @@ def _start_by_place(
 
 @apart_kernel
 def _bring_least(k: int, n: int, column: int, beside: int, now: float, time: float, columns: Columns) -> int:
-    """Put the first by a key of the candidates from k on at k, and drop those that cannot start any more.
+    """Swap the first candidate by key, of those from k on, to k, and drop those that no longer qualify.
 
-    Returns how many candidates there are then.
+    Returns the remaining number of candidates.
     """
     best, this, free = -1, k, columns.counts[FREE]
     while this < n:
@@ -293,7 +280,7 @@ def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
 
 @apart_kernel
 def _shortest(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
-    """Find the place in the queue of the shortest job that may start on a part of what is free; -1: none."""
+    """Return the place of the shortest job that may start on a part of the free units; -1 if none."""
     head, best, time = columns.queue[columns.counts[HEAD]], -1, np.inf
     if columns.rules[BACKFILL] == EASY:
         time = find_reservation(head, now, columns, room)
@@ -314,9 +301,9 @@ def _shortest(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
 
 @apart_kernel
 def start_short_jobs(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
-    """Start the shortest jobs that fit on what was released since the last pass; return how many.
+    """Start the shortest jobs that fit on units released since the last pass; return their number.
 
-    ``part`` is what is free of it, as the room counts; it is updated.
+    ``part`` has the free ones of these units, as the room counts; it is updated.
     """
     measure_part(part, columns, room)
     n_started = 0

@@ -1,4 +1,4 @@
-"""The profile: what is expected to be free over time."""
+"""The profile: free resources expected over time, as a list of segments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NUMBER, _FREE, _USES = range(3)
 
 @leaf_kernel
 def _put_after(segment: int, time: float, columns: Columns) -> int:
-    """Begin a segment within another at ``time``; return it."""
+    """Begin a new segment within another at ``time``; return it."""
     new = columns.counts[UNUSED]
     if new == END:
         new = columns.counts[SEGMENTS]
@@ -65,7 +65,7 @@ def _put_after(segment: int, time: float, columns: Columns) -> int:
 
 @leaf_kernel
 def _take_out(segment: int, columns: Columns) -> None:
-    """Have a segment's time belong to the one before it, and its number to the next one that is made."""
+    """Merge a segment into the one before it, and reuse its number."""
     before, after = columns.profile_before[segment], columns.profile_next[segment]
     columns.profile_next[before], columns.profile_before[after] = after, before
     columns.profile_next[segment], columns.counts[UNUSED] = columns.counts[UNUSED], segment
@@ -73,7 +73,7 @@ def _take_out(segment: int, columns: Columns) -> None:
 
 @leaf_kernel
 def stop_using(segment: int, columns: Columns) -> None:
-    """Have one job fewer begin or end with a segment; without any, it is as the one before it."""
+    """Drop one begin or end of a job at a segment; an unused segment merges into the one before it."""
     columns.profile_uses[segment] -= 1
     if columns.profile_uses[segment] == 0 and segment != columns.counts[FIRST]:
         _take_out(segment, columns)
@@ -81,7 +81,7 @@ def stop_using(segment: int, columns: Columns) -> None:
 
 @in_room
 def make_profile(now: float, columns: Columns, room: Room) -> None:
-    """Make the profile of what running jobs hold, until each one's expected end."""
+    """Build the profile from running jobs, each until its expected end."""
     late, n = first_after(now, columns), end_of_running(columns)
     k, overdue_time = late, overdue_end(now, columns)
     last = _begin_profile(now, columns)
@@ -114,9 +114,9 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
 
 @in_room
 def _expect_due(late: int, first: int, now: float, columns: Columns, room: Room) -> bool:
-    """Have what jobs hold that end at this very time be free from the first segment on.
+    """Add the units of jobs that end at this very time from the first segment on.
 
-    Returns whether there are others among the ``late`` jobs whose expected ends have come.
+    Returns whether there are others among the ``late`` jobs, those past their expected ends.
     """
     overdue, place = False, 0
     columns.counts[PENDING] = 0
@@ -133,7 +133,7 @@ def _expect_due(late: int, first: int, now: float, columns: Columns, room: Room)
 
 @leaf_kernel
 def _begin_profile(now: float, columns: Columns) -> int:
-    """Have a profile of one segment; return it."""
+    """Reset the profile to one segment; return it."""
     first = END + 1
     columns.counts[FIRST], columns.counts[SEGMENTS], columns.counts[UNUSED] = first, first + 1, END
     columns.profile_times[first], columns.profile_times[END] = now, np.inf
@@ -144,7 +144,7 @@ def _begin_profile(now: float, columns: Columns) -> int:
 
 @in_room
 def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
-    """Free nothing of the nodes of an announced drain while it lasts."""
+    """Make the nodes of an announced drain unavailable while it lasts."""
     end = drain_end(drain, now, room)
     if end <= now:
         columns.counts[PENDING] += 1
@@ -160,7 +160,7 @@ def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
 
 @in_room
 def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
-    """Begin a segment at ``time``, in the one given or later; return which."""
+    """Begin a segment at ``time``, in the given one or later; return it."""
     after = columns.profile_next[segment]
     while columns.profile_times[after] <= time:
         segment = after
@@ -174,7 +174,7 @@ def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
 
 @in_room
 def begin_before(time: float, segment: int, columns: Columns, room: Room) -> int:
-    """Begin a segment at ``time``, not after the begin of the one given; return which."""
+    """Begin a segment at ``time``, not after the begin of the given one; return it."""
     before = columns.profile_before[segment]
     while columns.profile_times[before] > time:
         before = columns.profile_before[before]
@@ -183,7 +183,7 @@ def begin_before(time: float, segment: int, columns: Columns, room: Room) -> int
 
 @leaf_kernel
 def forget_past(now: float, columns: Columns) -> None:
-    """Have the profile begin now."""
+    """Drop the segments before now."""
     first = columns.counts[FIRST]
     while columns.profile_times[columns.profile_next[first]] <= now:
         after = columns.profile_next[first]
@@ -196,9 +196,9 @@ def forget_past(now: float, columns: Columns) -> None:
 
 @leaf_kernel
 def sort_segments(columns: Columns) -> None:
-    """Give segments of a profile that counts units new numbers, in the order of their times.
+    """Renumber segments in the order of their times, so that neighbours are adjacent in memory.
 
-    Those that follow each other are then beside each other in memory.
+    For a profile that counts units.
     """
     numbers = columns.sorted_segments[_NUMBER]
     n, segment = 0, columns.counts[FIRST]
@@ -233,7 +233,7 @@ def sort_segments(columns: Columns) -> None:
 
 @leaf_kernel
 def short_of(units: int, segment: int, end: float, columns: Columns) -> int:
-    """Find the first segment, from one on and before a time, with fewer free units; END if there is none."""
+    """Return the first segment, from one on and before a time, with fewer free units; END if none."""
     while columns.profile_times[segment] < end:
         if columns.profile_free[segment] < units:
             return int(segment)
@@ -243,7 +243,7 @@ def short_of(units: int, segment: int, end: float, columns: Columns) -> int:
 
 @leaf_kernel
 def earliest_counted(units: int, duration: float, first: int, columns: Columns) -> int:
-    """Find the first segment, from one on, from which on so many units are free for so long; END if never."""
+    """Return the first segment from which these units are free for ``duration``; END if never."""
     while first != END:
         short = short_of(units, first, stay_end(columns.profile_times[first], duration), columns)
         if short == END:
@@ -254,7 +254,7 @@ def earliest_counted(units: int, duration: float, first: int, columns: Columns) 
 
 @in_room
 def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Room) -> int:
-    """Find the first segment in which a job that begins with ``first`` lacks room; END if there is none."""
+    """Return the first segment that lacks room for a job that begins with ``first``; END if there is none."""
     end = stay_end(columns.profile_times[first], duration)
     if not counts_units(room):
         short = short_of(asked(slot, columns, room), first, end, columns)
@@ -273,7 +273,7 @@ def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Ro
 
 @in_room
 def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Room) -> int:
-    """Find the first segment, from one on and before ``until``, with which a job fits for as long as it asks.
+    """Return the first segment, from one on and before ``until``, at which a job fits for its duration.
 
     END if there is none. The room notes the units.
     """
@@ -291,16 +291,16 @@ def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Roo
 
 @in_room
 def fits_now(slot: int, columns: Columns, room: Room) -> bool:
-    """Whether a job fits from now on for as long as it asks for room; the room notes the units."""
+    """Whether a job fits from now on for its duration; the room notes the units."""
     blocked = _blocking(slot, columns.counts[FIRST], reserved_time(slot, columns), columns, room)
     return blocked == END and place_at_once(slot, columns, room)
 
 
 @in_room
 def take(slot: int, first: int, columns: Columns, room: Room) -> int:
-    """Take the units found for a job out of the profile, from a segment on for as long as it asks for room.
+    """Remove the units found for a job from the profile, from a segment on for its duration.
 
-    Returns the segment from which on they are free again.
+    Returns the segment at which they are free again.
     """
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
     last = begin_at(end, first, columns, room)

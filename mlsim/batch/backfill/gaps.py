@@ -1,18 +1,18 @@
-"""Gaps: where room has become free in the profile, and which reservations may move into them.
+"""Gaps: units that have become free in the profile, and the reservations that may move into them.
 
-Where every waiting job has the earliest place that there is beside all others, a job can only get an earlier
-one if that overlaps room which has become free since. Let its reservation begin at t and last for d. Earlier
-places for it begin before t; up to t they need room that others leave, and from t on it has its own. So it
-can move exactly if, before t, there is a *run* of segments in which it fits that is as long as d or reaches
-t; and, as there was none when it was last looked at, only if that run overlaps a gap that is younger. The
-earliest of these runs is where it moves. (No run that begins earlier is missed: it would overlap no younger
-gap, and the job would have moved there before.)
+Where every waiting job has the earliest place beside all others, a job can only get an earlier one if that
+overlaps room which has become free since. Let its reservation begin at t and last for d. Earlier places for
+it begin before t; up to t they need room that others leave, and from t on it has its own. So it can move
+exactly if, before t, there is a *run* of segments in which it fits that is as long as d or reaches t; and, as
+there was none at the last try, only if that run overlaps a younger gap. The job moves to the earliest of
+these runs. (No run that begins earlier is missed: it would overlap no younger gap, and the job would have
+moved there before.)
 
-So who may move is known when a gap is made (:mod:`mlsim.batch.backfill.recheck`): of the run that a job moves
-into, the youngest gap is the last part that became wide enough for it. The job asks for more units than were
-free there before, and for no more than now; and either it begins where that part ends, or runs around the gap
-are long enough for it. How long these are is found out class of size by class of size, only as far as there
-are later jobs which last so long. What is taken afterwards only makes runs shorter.
+So the jobs that may move are known when a gap is made (:mod:`mlsim.batch.backfill.recheck`): of the run that
+a job moves into, the youngest gap is the last part that became wide enough for it. The job asks for more
+units than were free there before, and for no more than now; and either it begins where that part ends, or
+runs around the gap are long enough for it. The length of these runs is determined class of size by class of
+size, only as far as later jobs last that long. Units that are taken afterwards only make runs shorter.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _open_gap(first: int, last: int, columns: Columns) -> int:
 
 @in_room
 def note_gap(first: int, last: int, added: int, columns: Columns, room: Room) -> None:
-    """Take note that ``added`` units at most have become free from a segment up to another."""
+    """Note that at most ``added`` units have become free from one segment up to another."""
     if first != last:
         # Where jobs ask for more than units, these may have been free before.
         _note_gap(first, last, added if counts_only_units(room) else MOST_UNITS, columns)
@@ -118,7 +118,7 @@ def _is_long_for_any(sizes: range, first: int, last: int, more_than: int, column
 
 @leaf_kernel
 def _widen(units: int, first: int, last: int, enough: float, columns: Columns) -> tuple[int, int]:
-    """Widen a run to both sides as far as units are free, until it is longer than is enough (s)."""
+    """Widen a run to both sides while units are free, until it is longer than ``enough`` (s)."""
     while (
         columns.profile_free[columns.profile_before[first]] >= units
         and columns.profile_times[last] - columns.profile_times[first] <= enough
@@ -134,9 +134,9 @@ def _widen(units: int, first: int, last: int, enough: float, columns: Columns) -
 
 @leaf_kernel
 def length_of_run(first: int, last: int, columns: Columns) -> float:
-    """Return for how long (s) at most a job may ask that fits into a run.
+    """Return the longest duration (s) that fits into a run.
 
-    A sum that is rounded down may fit into slightly less than it seems to ask for.
+    A sum that is rounded down may fit into slightly less than its duration.
     """
     return float(columns.profile_times[last] * _ROUNDED_UP - columns.profile_times[first])
 
@@ -145,10 +145,10 @@ def length_of_run(first: int, last: int, columns: Columns) -> float:
 def _look_around(
     gap: int, size: int, first: int, last: int, enough: float, more_than: int, most: int, columns: Columns
 ) -> tuple[int, int]:
-    """Have jobs of a size looked at with a gap of one segment that fit into the run around it.
+    """Recheck jobs of a size that fit into the run around a gap of one segment.
 
-    ``enough`` is the shortest time (s) for which later ones ask. Returns how far the run goes, as far as that
-    was looked at; runs of smaller sizes go as far.
+    ``enough`` is the shortest duration (s) of later ones. Returns how far the run was followed; runs of
+    smaller sizes reach at least as far.
     """
     units, begin = least_of(size), columns.gap_times[_FROM, gap]
     first, last = _widen(units, first, last, enough, columns)
@@ -169,7 +169,7 @@ def _look_around(
 def _look_around_wide(
     gap: int, size: int, enough: float, more_than: int, most: int, columns: Columns
 ) -> None:
-    """Have jobs of a size looked at that fit into one of the runs around a gap of several segments."""
+    """Recheck jobs of a size that fit into one of the runs around a gap of several segments."""
     reach, begin = _longest_around(gap, least_of(size), columns), columns.gap_times[_FROM, gap]
     columns.gap_reach[gap, size] = reach
     left = int(columns.durations[size]) if reach >= enough else 0
@@ -183,7 +183,7 @@ def _look_around_wide(
 
 @leaf_kernel
 def _longest_around(gap: int, units: int, columns: Columns) -> float:
-    """Return how long (s) runs around a gap are at most in which units are free; -1 if there is none."""
+    """Return the length (s) of the longest run around a gap in which units are free; -1 if there is none."""
     segment, until = columns.gaps[_SEGMENT, gap], columns.gap_times[_UNTIL, gap]
     while columns.profile_free[columns.profile_before[segment]] >= units:
         segment = columns.profile_before[segment]
@@ -203,9 +203,9 @@ def _longest_around(gap: int, units: int, columns: Columns) -> float:
 
 @in_room
 def earlier_place(slot: int, columns: Columns, room: Room) -> int:
-    """Find the earliest segment from which on a job fits beside all others; END if it has no earlier place.
+    """Return the earliest segment at which a job fits beside all others; END if it has no earlier place.
 
-    It is looked at with the gaps that may have made one.
+    Only the gaps that may have made such a place are searched.
     """
     begin = columns.ints[BEGIN_SEGMENT, slot]
     if begin == END:
@@ -234,7 +234,7 @@ def earlier_place(slot: int, columns: Columns, room: Room) -> int:
 
 @in_room
 def _first_run(gap: int, slot: int, segment: int, until: float, columns: Columns, room: Room) -> int:
-    """Find the first run around a gap that is long enough for a job, before its reservation; END: none."""
+    """Return the first run around a gap that is long enough for a job, before its reservation; or END."""
     duration = reserved_time(slot, columns)
     begin = columns.profile_times[columns.ints[BEGIN_SEGMENT, slot]]
     run, end, longest = END, np.inf, -1.0
@@ -264,7 +264,7 @@ def _first_run(gap: int, slot: int, segment: int, until: float, columns: Columns
 
 @leaf_kernel
 def _shorten(gap: int, slot: int, longest: float, columns: Columns) -> None:
-    """Note how long runs around a gap still are for a job, and for those that ask for more units."""
+    """Record the length of runs around a gap for a job, and for those that ask for more units."""
     size = columns.ints[SIZE, slot]
     if columns.ints[UNITS, slot] > least_of(size):
         size += 1
@@ -274,7 +274,7 @@ def _shorten(gap: int, slot: int, longest: float, columns: Columns) -> None:
 
 @in_room
 def move(slot: int, first: int, columns: Columns, room: Room) -> None:
-    """Have a job's reservation begin with a segment before, and note the gap that it leaves."""
+    """Move a reservation to an earlier segment, and note the gap that it leaves."""
     old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
     overlaps = end > columns.profile_times[old_first]

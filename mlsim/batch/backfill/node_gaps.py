@@ -1,17 +1,17 @@
-"""Gaps on nodes: which reservations are looked at where it matters which nodes are free.
+"""Gaps where it matters which nodes are free.
 
 A job of which no earlier place was found gets one only where something became free that this place has: it
-overlaps a *gap* since then, a stretch of the profile in which nodes became free. What is taken meanwhile only
-makes places fewer. So a job is looked at again when there is a gap before its reservation ends, and it is
-tried from the starts on with which it would overlap a gap. For each job it is noted where the first of its
-gaps begins and when the last one ends.
+overlaps a *gap* since then, a range of the profile in which nodes became free. What is taken meanwhile only
+reduces places. So a job is tried again when there is a gap before its reservation ends, from the starts on
+with which it would overlap a gap. For each job the begin of its first gap and the end of its last one are
+noted.
 
 In every segment up to its reservation an earlier place needs as much as the job asks for of what
 ``profile_free`` counts. So it lies in a run of such segments that the gap overlaps, which is as long as the
-job lasts or reaches its reservation; how long runs around a gap are is found out once for each class of size.
-From the reservation on, what the job itself has comes back, which may be on other nodes; so a gap that
-overlaps the reservation counts as well, if enough is free right before it. Most looks that are left end
-without any node being looked at.
+job lasts or reaches its reservation; the length of runs around a gap is determined once for each class of
+size. From the reservation on, the job's own units come back, which may be on other nodes; so a gap that
+overlaps the reservation counts as well, if enough is free right before it. Most of the remaining tries end
+without examining any node.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _REACH, _UNTIL, _LONGEST = range(3)
 def compress_on_nodes(columns: Columns, room: Room) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves or for one round.
 
-    Where the earliest start is the old one, a job keeps its old nodes.
+    Where the earliest start is the old one, a job keeps its nodes.
     """
     _begin(columns, room)
     moved = True
@@ -85,7 +85,7 @@ def compress_on_nodes(columns: Columns, room: Room) -> None:
 
 @apart_kernel
 def _begin(columns: Columns, room: Room) -> None:
-    """Have those looked at that may move because of what came back early, or all."""
+    """Recheck the jobs that may move because of early releases, or all."""
     begin_looks(columns)
     columns.gap_reach[_LONGEST] = -1.0
     least, greatest = columns.gap_reach.shape[1], 0
@@ -114,7 +114,7 @@ def _begin(columns: Columns, room: Room) -> None:
 
 @leaf_kernel
 def _forget_gaps(slot: int, columns: Columns) -> None:
-    """Have a job not looked at with any gap."""
+    """Clear the gaps of a job."""
     if columns.ints[LOOK_SEGMENT, slot] != END:
         stop_using(columns.ints[LOOK_SEGMENT, slot], columns)
     columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot] = END, -np.inf
@@ -122,7 +122,7 @@ def _forget_gaps(slot: int, columns: Columns) -> None:
 
 @leaf_kernel
 def _look_from(slot: int, first: int, columns: Columns) -> None:
-    """Have a job looked at with a gap that begins with a segment."""
+    """Recheck a job from a gap on that begins with a segment."""
     old = columns.ints[LOOK_SEGMENT, slot]
     if old != END:
         if columns.profile_times[old] <= columns.profile_times[first]:
@@ -134,7 +134,7 @@ def _look_from(slot: int, first: int, columns: Columns) -> None:
 
 @apart_kernel
 def _note_gap(of: int, first: int, last: int, columns: Columns) -> None:
-    """Have jobs looked at, but for one, that may move as something became free between two segments."""
+    """Recheck the jobs, except one, that may move as something became free between two segments."""
     begin, end = columns.profile_times[first], columns.profile_times[last]
     most, segment = -1, first
     while segment != last:
@@ -194,7 +194,7 @@ def _measure_runs_of(size: int, first: int, last: int, columns: Columns) -> None
 
 @leaf_kernel
 def _is_overlapped(slot: int, begin: float, columns: Columns) -> bool:
-    """Whether a reservation ends after a gap has begun, and there is enough for it right before it."""
+    """Whether a reservation ends after a gap has begun, with enough free right before the reservation."""
     old = columns.ints[BEGIN_SEGMENT, slot]
     return bool(
         old != END
@@ -205,9 +205,9 @@ def _is_overlapped(slot: int, begin: float, columns: Columns) -> bool:
 
 @leaf_kernel
 def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int:
-    """Find the first segment with which a job might begin, by what is counted; END if there is none.
+    """Return the first segment at which a job might begin, by what is counted; END if there is none.
 
-    It begins before ``until``, and the job would end after the segment given begins.
+    It begins before ``until``, and the job would end after the given segment begins.
     """
     units, duration = columns.ints[ASKED, slot], reserved_time(slot, columns)
     since, own = columns.profile_times[segment], columns.profile_times[columns.ints[BEGIN_SEGMENT, slot]]
@@ -231,7 +231,7 @@ def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int
 
 @in_room
 def _move(slot: int, columns: Columns, room: Room) -> bool:
-    """Move a reservation to its earliest start, where gaps may have made an earlier one; whether it moves."""
+    """Move a reservation to its earliest start, if gaps may have made an earlier one; whether it moved."""
     first, until = columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot]
     if columns.ints[DUE, slot] == ANYWHERE:
         first, until = columns.counts[FIRST], np.inf

@@ -1,4 +1,4 @@
-"""Reservations to look at again while they are compressed."""
+"""Reservations to recheck while they are compressed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def begin_looks(columns: Columns) -> None:
 
 @leaf_kernel
 def list_jobs(columns: Columns) -> None:
-    """List the jobs that have reservations; the lists serve until others get one."""
+    """List the jobs with reservations; the lists are valid until others get one."""
     segment = columns.counts[FIRST]
     while segment != END:
         columns.profile_begins[segment] = NONE
@@ -74,13 +74,13 @@ def list_jobs(columns: Columns) -> None:
 
 @leaf_kernel
 def _part_of(time: float, columns: Columns) -> int:
-    """Return the part of the profile's time in which a time is."""
+    """Return the part of the profile's time at a time."""
     return min(int((time - columns.parts[_BEGIN]) * columns.parts[_RATE]), N_PARTS - 1)
 
 
 @leaf_kernel
 def _sort_alike(columns: Columns) -> None:
-    """List waiting jobs with reservations in classes of size and duration, the latest ones first."""
+    """List waiting jobs with reservations in classes of size and duration, the latest first."""
     columns.durations[:] = 0
     columns.shortest_later[:] = np.inf
     least, greatest, segment = N_SIZES - 1, 0, columns.counts[FIRST]
@@ -119,20 +119,20 @@ def _list_alike(slot: int, size: int, duration: float, columns: Columns) -> None
 
 @leaf_kernel
 def shortest_after(size: int, time: float, columns: Columns) -> float:
-    """Return for how long (s) at least jobs of a class ask that are reserved after a time."""
+    """Return the shortest duration (s) of the jobs of a class that are reserved after a time."""
     return float(columns.shortest_later[_part_of(time, columns), size])
 
 
 @leaf_kernel
 def begin_with(slot: int, segment: int, columns: Columns) -> None:
-    """Note that a job begins with a segment."""
+    """Add a job to those that begin with a segment."""
     columns.ints[NEXT_BESIDE, slot] = columns.profile_begins[segment]
     columns.profile_begins[segment] = slot
 
 
 @leaf_kernel
 def no_longer_begin_with(slot: int, segment: int, columns: Columns) -> None:
-    """Note that a job no longer begins with a segment."""
+    """Remove a job from those that begin with a segment."""
     other = columns.profile_begins[segment]
     if other == slot:
         columns.profile_begins[segment] = columns.ints[NEXT_BESIDE, slot]
@@ -147,14 +147,14 @@ def no_longer_begin_with(slot: int, segment: int, columns: Columns) -> None:
 
 @leaf_kernel
 def make_due(slot: int, columns: Columns) -> None:
-    """Have a job looked at in its turn."""
+    """Recheck a job in its turn."""
     place = columns.ints[PLACE, slot]
     columns.due[place >> 6] |= np.int64(1) << np.int64(place & 63)
 
 
 @leaf_kernel
 def next_due(place: int, columns: Columns) -> int:
-    """Return the first place of the queue, from one on, whose job is due; it no longer is. NONE: none is."""
+    """Return the first place of the queue, from one on, whose job is due, and clear it; NONE if none is."""
     n_words, word = (columns.counts[QUEUED] + 63) >> 6, place >> 6
     if word >= n_words:
         return NONE
@@ -171,7 +171,7 @@ def next_due(place: int, columns: Columns) -> int:
 
 @leaf_kernel
 def have_all_looked_at(columns: Columns) -> None:
-    """Have every job looked at from now on."""
+    """Recheck every job, anywhere."""
     for k in range(columns.counts[QUEUED]):
         columns.ints[DUE, columns.queue[k]] = ANYWHERE
         make_due(columns.queue[k], columns)
@@ -179,7 +179,7 @@ def have_all_looked_at(columns: Columns) -> None:
 
 @leaf_kernel
 def have_beginners_looked_at(first: int, last: int, added: int, columns: Columns) -> None:
-    """Have jobs looked at that fit right before their reservations since units were added there."""
+    """Recheck jobs that fit right before their reservations since units were added there."""
     segment = first
     while segment != last:
         free = columns.profile_free[segment]
@@ -195,10 +195,10 @@ def have_beginners_looked_at(first: int, last: int, added: int, columns: Columns
 def have_alike_looked_at(
     gap: int, size: int, lasts: int, begin: float, reach: float, more_than: int, most: int, columns: Columns
 ) -> None:
-    """Have jobs of a class looked at with a gap, which begins at ``begin``.
+    """Recheck jobs of a class with a gap, which begins at ``begin``.
 
-    They are reserved later, last as long as runs around the gap at most, and their units fit since there is
-    the gap: ``more_than`` fitted before throughout, ``most`` fit now.
+    They are reserved later, last at most as long as runs around the gap, and fit only since the gap:
+    ``more_than`` units fitted before throughout, ``most`` fit now.
     """
     slot = columns.alike[size, lasts]
     while slot != NONE and columns.alike_latest[slot] > begin:
@@ -217,7 +217,7 @@ def have_alike_looked_at(
 
 @leaf_kernel
 def _list_gap(slot: int, gap: int, columns: Columns) -> None:
-    """Put a gap into a job's list; without room for that, the job is looked at from now on."""
+    """Add a gap to a job's list; if the list is full, recheck the job anywhere."""
     if columns.ints[DUE, slot] == ANYWHERE:
         return
     entry = columns.counts[UNLISTED]
@@ -237,7 +237,7 @@ def _list_gap(slot: int, gap: int, columns: Columns) -> None:
 
 @leaf_kernel
 def take_gap(slot: int, columns: Columns) -> int:
-    """Take a gap out of a job's list, which is not empty; return it."""
+    """Remove a gap from a job's list, which is not empty; return it."""
     entry = columns.ints[DUE, slot]
     columns.ints[DUE, slot] = columns.due_gaps[_NEXT, entry]
     columns.due_gaps[_NEXT, entry], columns.counts[UNLISTED] = columns.counts[UNLISTED], entry

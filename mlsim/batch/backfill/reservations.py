@@ -82,13 +82,13 @@ def shortest_of(lasts: int) -> float:
 
 @leaf_kernel
 def begin_searches(columns: Columns) -> None:
-    """Begin to look for places in a profile in which only less will be free."""
+    """Begin to search a profile in which free units only decrease."""
     columns.searched_classes[:] = 0
 
 
 @leaf_kernel
 def _least_place(units: int, duration: float, columns: Columns) -> int:
-    """Find the first segment with which the least job fits that is in the class of such a one."""
+    """Return the first segment at which the smallest job of the class of such a job fits."""
     size, lasts = size_of(units), duration_class(duration)
     bit = np.int64(1) << np.int64(lasts)
     first = columns.counts[FIRST]
@@ -102,7 +102,7 @@ def _least_place(units: int, duration: float, columns: Columns) -> int:
 
 @in_room
 def earliest(slot: int, columns: Columns, room: Room) -> int:
-    """Find the first segment from which on a job fits for as long as it asks for room; END if never.
+    """Return the first segment at which a job fits for its duration; END if never.
 
     The room notes the units.
     """
@@ -125,7 +125,7 @@ def _start_in_profile(place: int, n_started: int, now: float, columns: Columns, 
 
 @in_room
 def _reserve_unkept(slot: int, columns: Columns, room: Room) -> int:
-    """Take a job's earliest place out of the profile, for this pass only; return its segment, or END."""
+    """Reserve a job's earliest place, for this pass only; return its segment, or END."""
     first = earliest(slot, columns, room)
     if first != END:
         take(slot, first, columns, room)
@@ -135,9 +135,9 @@ def _reserve_unkept(slot: int, columns: Columns, room: Room) -> int:
 
 @in_room
 def _list_candidates(reserved: int, now: float, columns: Columns, room: Room) -> int:
-    """List the places of the jobs behind the head that could start; return how many there are.
+    """List the places of the jobs behind the head that could start; return their number.
 
-    They end by the segment with which the head is ``reserved``, or are content with what is free then.
+    They end by the segment at which the head is ``reserved``, or fit in what is free then.
     """
     time, beside, n = columns.profile_times[reserved], columns.profile_free[reserved], 0
     if not counts_units(room) or columns.rules[EASY_AS] == CQSIM:
@@ -154,7 +154,7 @@ def _list_candidates(reserved: int, now: float, columns: Columns, room: Room) ->
 
 @in_room
 def _stays_free(slot: int, columns: Columns, room: Room) -> bool:
-    """Whether as much as a job asks for is counted as free from now on, for as long as it asks for room."""
+    """Whether enough units for a job are counted as free from now on for its duration."""
     first = columns.counts[FIRST]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
     return bool(short_of(asked(slot, columns, room), first, end, columns) == END)
@@ -162,7 +162,7 @@ def _stays_free(slot: int, columns: Columns, room: Room) -> bool:
 
 @in_room
 def _first_candidate(k: int, n: int, columns: Columns, room: Room) -> int:
-    """Return which of the candidates, from the k-th on, is the first that still is one; n if none is."""
+    """Return the first candidate, from the k-th on, that still is one; n if none is."""
     while k < n and not _stays_free(columns.queue[columns.spare[k]], columns, room):
         k += 1
     return k
@@ -186,7 +186,7 @@ def _start_rest(k: int, n: int, n_started: int, now: float, columns: Columns, ro
 
 @in_room
 def _reserve(n_started: int, now: float, columns: Columns, room: Room) -> int:
-    """Reserve for k jobs in their order, start candidates on the way and then; return the count of starts."""
+    """Reserve for k jobs in order, start candidates between and after; return the count of starts."""
     place = columns.counts[HEAD]
     first = _reserve_unkept(columns.queue[place], columns, room)
     n, reserved = _list_candidates(first, now, columns, room), 1
@@ -210,7 +210,7 @@ def _reserve(n_started: int, now: float, columns: Columns, room: Room) -> int:
 def backfill_several(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start jobs behind the head that do not delay the reservations of the first k jobs that do not fit.
 
-    The queue is walked in its own order until k jobs have a reservation, the rest of it in the order of
+    The queue is walked in its own order until k jobs have a reservation, the rest in the order of
     backfilling. With k = 1 this is EASY. Returns the new count of starts.
     """
     if next_behind(columns.counts[HEAD] + 1, MOST_UNITS, now, np.inf, columns) == columns.counts[PLACES]:

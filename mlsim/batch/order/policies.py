@@ -1,4 +1,4 @@
-"""Scheduling policies: keys of the queue, keys of classes, fairshare."""
+"""Keys of policies compiled, the order of the queue, keys of classes, fairshare."""
 
 from __future__ import annotations
 
@@ -22,18 +22,9 @@ N_PARAMETERS: Final = WEIGHTS + 6
 
 
 def parameters_of(config: BatchConfig) -> Floats:
-    """Return the parameters of the policies' keys.
+    """Return the parameters of the policies' keys: EDF's factor, threshold, half-life, six weights.
 
-    Parameters
-    ----------
-    config
-        The ``batch`` section.
-
-    Returns
-    -------
-    ndarray of float64, shape (9,)
-        EDF's factor, the threshold [s] (infinite if there is none), fairshare's half-life [s], and the six
-        weights of linear (0 if there are none).
+    The threshold is infinite, and the weights are 0, where there are none.
     """
     parameters = np.zeros(N_PARAMETERS)
     parameters[DEADLINE_FACTOR] = config.deadline_factor
@@ -86,7 +77,7 @@ def policy_keys(
     used: Floats,
     parameters: Floats,
 ) -> Floats:
-    """Return the keys of many jobs, minus infinity for those past the threshold; see :func:`policy_key`."""
+    """Return the keys of many jobs, minus infinity for those past the threshold."""
     keys = np.empty(len(submit))
     for k in range(len(keys)):
         if is_starved(policy, False, now, submit[k], parameters):
@@ -149,9 +140,9 @@ _ZERO: Final = 2.0**300
 
 @apart_kernel
 def _above_zero(key: float) -> float:
-    """Return a number above 0 that is in the order of the keys, equal for equal ones, without rounding.
+    """Return a number above 0 in the order of the keys, equal for equal keys, without rounding.
 
-    With |key| = m 2^e and m in [0.5, 1): above 0 the exponent is raised, beyond what stands for 0; below, the
+    With |key| = m 2^e and m in [0.5, 1): above 0 the exponent is raised beyond the number for 0; below, the
     larger |key| is the smaller is (1.5 - m) 2^-e, which is exact.
     """
     if key == 0.0:
@@ -179,18 +170,9 @@ N_SHARES: Final = 5
 
 @kernel
 def usage_at(account: int, now: float, half_life: float, shares: Floats) -> float:
-    """Return the decayed usage of an account in processor-seconds.
+    """Return the decayed usage of an account in processor-seconds; it is cached in ``shares``.
 
-    Parameters
-    ----------
-    account
-        Column of ``shares``.
-    now
-        Time in seconds, not before the account's last change.
-    half_life
-        Seconds after which usage counts half.
-    shares
-        See :class:`Accounts`; what is found is written down there.
+    ``now`` is not before the account's last change.
     """
     if shares[FOUND_AT, account] != now:
         rate = math.log(2.0) / half_life
@@ -214,16 +196,8 @@ def change_rate(account: int, processors: int, now: float, half_life: float, sha
 class Accounts:
     """The accounts of all owners seen so far.
 
-    Parameters
-    ----------
-    config
-        Whose usage adds up, and the half-life.
-
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (5, capacity)
-        Usage [processor-seconds], processors in use, time of both [s]; the usage that was last asked for,
-        and for which time [s]; one column an account.
+    ``shares`` (5, capacity) has a column per account: usage (processor-seconds), processors in use, time of
+    both (s); the cached usage, and its time (s).
     """
 
     def __init__(self, config: FairshareConfig) -> None:
@@ -244,5 +218,5 @@ class Accounts:
         return np.array(known, np.int64)[place]
 
     def change(self, account: int, processors: int, now: float) -> None:
-        """Count that a job of this account has started, or with a negative number ended."""
+        """Add the processors of a job that has started, or subtract those of one that has ended."""
         change_rate(account, processors, now, self._half_life, self.shares)

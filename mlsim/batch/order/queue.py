@@ -1,4 +1,4 @@
-"""The queue, kept in the order of its keys, and jobs that are withdrawn from it."""
+"""The queue in the order of its keys, and jobs withdrawn from it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
 
 @leaf_kernel
 def _place_of(slot: int, columns: Columns) -> int:
-    """Find the first place from which on every job goes behind this one."""
+    """Return the first place from which on every job is behind this one."""
     low, high = columns.counts[FRONT], columns.counts[PLACES]
     while low < high:
         middle = (low + high) // 2
@@ -101,14 +101,14 @@ def _place_of(slot: int, columns: Columns) -> int:
 
 @leaf_kernel
 def _put_at(place: int, slot: int, columns: Columns) -> None:
-    """Put a job at an empty place."""
+    """Insert a job at an empty place."""
     columns.queue[place] = slot
     allow_for(slot, place, columns)
 
 
 @leaf_kernel
 def _append(slot: int, columns: Columns) -> None:
-    """Put a job at the end of the queue."""
+    """Append a job to the queue."""
     place = columns.counts[PLACES]
     columns.counts[PLACES] = place + 1
     if place % BLOCK == 0:
@@ -118,7 +118,7 @@ def _append(slot: int, columns: Columns) -> None:
 
 @leaf_kernel
 def insert(slot: int, columns: Columns) -> None:
-    """Put a job in its place in the queue; those behind it move up to the next empty place."""
+    """Insert a job into the queue; those behind it move up to the next empty place."""
     while columns.counts[PLACES] > 0 and columns.queue[columns.counts[PLACES] - 1] == GONE:
         columns.counts[PLACES] -= 1
     front, end = min(columns.counts[FRONT], columns.counts[PLACES]), columns.counts[PLACES]
@@ -138,7 +138,7 @@ def insert(slot: int, columns: Columns) -> None:
 
 @apart_kernel
 def _make_way(place: int, columns: Columns) -> None:
-    """Have the jobs from a place on move up, to the next empty one."""
+    """Move the jobs from a place on up, to the next empty place."""
     hole = place
     while hole < columns.counts[PLACES] and columns.queue[hole] != GONE:
         hole += 1
@@ -160,7 +160,7 @@ def _make_way(place: int, columns: Columns) -> None:
 
 @leaf_kernel
 def _change_places(n: int, columns: Columns) -> None:
-    """Take note that jobs have changed places, of which there were ``n``."""
+    """Update the blocks after ``n`` jobs have changed places."""
     if n <= BLOCK:
         loosen(0, columns)  # the bounds of the only block hold
     else:
@@ -169,7 +169,7 @@ def _change_places(n: int, columns: Columns) -> None:
 
 @apart_kernel
 def tidy(columns: Columns) -> None:
-    """Have every waiting job move up to the front, so that the queue has no empty places."""
+    """Move every waiting job up to the front, so that the queue has no empty places."""
     if columns.counts[PLACES] == columns.counts[QUEUED]:
         return
     kept = 0
@@ -184,7 +184,7 @@ def tidy(columns: Columns) -> None:
 
 @leaf_kernel
 def _first_of(place: int, other: int, columns: Columns) -> int:
-    """Return which of two places, of which the other one may be none, has the job that goes first."""
+    """Return the first of two places by key; the other one may be empty."""
     if other == GONE:
         return place
     a, b = columns.queue[place], columns.queue[other]
@@ -193,7 +193,7 @@ def _first_of(place: int, other: int, columns: Columns) -> int:
 
 @leaf_kernel
 def _find_first_of(block: int, columns: Columns) -> None:
-    """Find the place of the job of a block that goes first."""
+    """Find the first job of a block by key."""
     first = GONE
     for place in range(block * BLOCK, min((block + 1) * BLOCK, columns.counts[PLACES])):
         if columns.queue[place] != GONE:
@@ -203,7 +203,7 @@ def _find_first_of(block: int, columns: Columns) -> None:
 
 @leaf_kernel
 def leave(place: int, columns: Columns) -> None:
-    """Take the job at a place out of the queue."""
+    """Remove the job at a place from the queue."""
     columns.queue[place] = GONE
     columns.counts[QUEUED] -= 1
     loosen(place, columns)
@@ -219,7 +219,7 @@ def leave(place: int, columns: Columns) -> None:
 
 @apart_kernel
 def drop_started(columns: Columns) -> None:
-    """Take the jobs that have started out of the queue, all of it, and have the others move up."""
+    """Remove started jobs from the whole queue, and move the others up."""
     for place in range(columns.counts[FRONT], columns.counts[PLACES]):
         slot = columns.queue[place]
         if slot != GONE and not np.isnan(columns.floats[START, slot]):
@@ -229,7 +229,7 @@ def drop_started(columns: Columns) -> None:
 
 @leaf_kernel
 def enqueue(slot: int, now: float, columns: Columns) -> None:
-    """Put a job into the queue: into its place, or at the end where keys are computed anew in each pass."""
+    """Insert a job: in its place, or at the end where keys are computed anew in each pass."""
     if columns.counts[PLACES] == len(columns.queue):
         tidy(columns)
     if is_live(columns.rules[POLICY]):
@@ -244,10 +244,10 @@ def enqueue(slot: int, now: float, columns: Columns) -> None:
 
 @leaf_kernel
 def order_queue(now: float, whole: bool, columns: Columns) -> None:
-    """Bring the queue into the order of now: live keys anew, jobs past the threshold to the head.
+    """Update the queue's order: recompute live keys, move jobs past the threshold to the head.
 
-    Unless the ``whole`` queue is asked for, jobs with live keys stay where they are, and only the head is
-    found, if any job fits.
+    Unless the ``whole`` queue is needed, jobs with live keys stay where they are, and only the head is found,
+    if any job fits.
     """
     policy = columns.rules[POLICY]
     if is_live(policy):
@@ -262,7 +262,7 @@ def order_queue(now: float, whole: bool, columns: Columns) -> None:
 
 @apart_kernel
 def _order_live(now: float, whole: bool, columns: Columns) -> None:
-    """Do what :func:`order_queue` does, for live keys; a short queue is sorted, which is as quick."""
+    """Update the order by live keys; a short queue is sorted, which is as fast."""
     places = columns.counts[PLACES]
     if not whole and not columns.rules[KEEPS]:
         free = columns.counts[FREE]
@@ -319,7 +319,7 @@ def _raise_starved(policy: int, now: float, columns: Columns) -> None:
 
 @apart_kernel
 def find_head(now: float, columns: Columns) -> None:
-    """Compute live keys, and find the job that goes first."""
+    """Compute live keys, and find the head."""
     policy = columns.rules[POLICY]
     for block in range(columns.counts[FRONT] // BLOCK, (columns.counts[PLACES] - 1) // BLOCK + 1):
         first, least = GONE, np.inf
@@ -338,7 +338,7 @@ def find_head(now: float, columns: Columns) -> None:
 
 @apart_kernel
 def find_next_head(columns: Columns) -> None:
-    """Find the head, by the keys that there are, among the jobs that go first in their blocks."""
+    """Find the head by the existing keys, among the first jobs of the blocks."""
     head = GONE
     for block in range(columns.counts[FRONT] // BLOCK, (columns.counts[PLACES] - 1) // BLOCK + 1):
         if columns.block_first[block] != GONE:
@@ -348,7 +348,7 @@ def find_next_head(columns: Columns) -> None:
 
 @apart_kernel
 def sort_by_keys(columns: Columns) -> None:
-    """Sort the queue by the keys that there are."""
+    """Sort the queue by the existing keys."""
     tidy(columns)
     sort_slots(columns.counts[QUEUED], columns.queue, columns.spare, KEY, columns.ints, columns.floats)
     _change_places(columns.counts[QUEUED], columns)
@@ -374,7 +374,7 @@ def _order_anew(
 ) -> None:
     """Compute the keys of ``n`` waiting jobs and sort by them, in one go while their order hardly changes.
 
-    A key above the one before it, as nearly all are, needs no other look than that.
+    A key above the one before it, as nearly all are, needs no other comparison.
     """
     ints, floats, moves, last = columns.ints, columns.floats, 0, -np.inf
     for k in range(n):
@@ -396,7 +396,7 @@ def _order_anew(
 
 @apart_kernel
 def _move_up(k: int, slots: Ints, column: int, ints: Ints, floats: Floats) -> int:
-    """Move the k-th slot before all that it goes before, of those before it; return its place."""
+    """Move the k-th slot before all earlier slots that it precedes; return its place."""
     slot, place = slots[k], k
     while place > 0 and goes_before(slot, slots[place - 1], column, ints, floats):
         slots[place] = slots[place - 1]
@@ -407,7 +407,7 @@ def _move_up(k: int, slots: Ints, column: int, ints: Ints, floats: Floats) -> in
 
 @apart_kernel
 def sort_slots(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
-    """Sort by insertion while that is quick, as it is from one pass to the next; else by merging."""
+    """Sort by insertion while that is fast, as it is from one pass to the next; else by merging."""
     moves = 0
     for k in range(1, n):
         moves += k - _move_up(k, slots, column, ints, floats)
@@ -454,7 +454,7 @@ def next_withdrawal(first: int, withdrawals: IntColumn, columns: Columns) -> flo
 
 @apart_kernel
 def withdrawals_in_order(slots: IntColumn, floats: FloatColumns) -> IntColumn:
-    """Return the slots of the jobs that are withdrawn if they wait for too long, in order of that time."""
+    """Return the slots of jobs that are withdrawn after too long a wait, in order of that time."""
     coming = slots[floats[WITHDRAWAL][slots] < np.inf]
     ordered: IntColumn = coming[np.argsort(floats[WITHDRAWAL][coming], kind="mergesort")]
     return ordered
@@ -462,7 +462,7 @@ def withdrawals_in_order(slots: IntColumn, floats: FloatColumns) -> IntColumn:
 
 @apart_kernel
 def withdraw(slot: int, columns: Columns) -> None:
-    """Take a waiting job out of the queue for good; what was reserved for it is free."""
+    """Remove a waiting job from the queue for good, with its reservation."""
     place = columns.counts[FRONT]
     while place < columns.counts[PLACES] and columns.queue[place] != slot:
         place += 1
@@ -479,5 +479,5 @@ def withdraw(slot: int, columns: Columns) -> None:
 
 @kernel
 def withdraw_one(slot: int, columns: int) -> None:
-    """Do what :func:`withdraw` does, for Python, which gives the address of the columns."""
+    """Call :func:`withdraw` from Python, with the address of the columns."""
     withdraw(slot, columns_at(columns))

@@ -1,4 +1,4 @@
-"""The queue in blocks, so that a pass looks at few."""
+"""Blocks of the queue with bounds on their jobs, so that a pass examines few of them."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ UNKNOWN, _ONLY_UNITS, _BOUNDS, _ALL = range(4)
 
 
 def blocks_of(capacity: int) -> int:
-    """Return how many blocks to make for so many places: rows of them begin in different sets of a cache."""
+    """Return the number of blocks for this many places: rows of them begin in different sets of a cache."""
     lines = -(-(capacity // BLOCK + 1) // 8)
     return 8 * (lines | 1)
 
 
 @leaf_kernel
 def _size_of(units: int) -> int:
-    """Return the size of a number of units: how often it can be halved."""
+    """Return the class of a number of units: its binary logarithm."""
     return min(last_bit(max(units, 0), 63) + 1, _N_SIZES - 1)
 
 
 @leaf_kernel
 def allow_for(slot: int, place: int, columns: Columns) -> None:
-    """Have what is known of a place's block be true of a job that comes there too."""
+    """Widen the bounds of a place's block for a job that is inserted there."""
     block = place // BLOCK
     known, units, time = columns.block_known[block], columns.ints[UNITS, slot], columns.floats[ESTIMATE, slot]
     if known == UNKNOWN:
@@ -60,33 +60,33 @@ def allow_for(slot: int, place: int, columns: Columns) -> None:
 
 @leaf_kernel
 def begin_block(place: int, columns: Columns) -> None:
-    """Begin a block, in which nobody is, at a place."""
+    """Begin an empty block at a place."""
     columns.block_known[place // BLOCK], columns.block_units[place // BLOCK] = _ONLY_UNITS, MOST_UNITS
 
 
 @leaf_kernel
 def loosen(place: int, columns: Columns) -> None:
-    """Take note that a job has left a block: jobs may ask for more now."""
+    """Mark the bounds of a block as loose: a job has left, and the others may ask for more."""
     if columns.block_known[place // BLOCK] == _ALL:
         columns.block_known[place // BLOCK] = _BOUNDS
 
 
 @leaf_kernel
 def forget_blocks(first: int, columns: Columns) -> None:
-    """Know nothing of the blocks from a place on."""
+    """Forget the bounds of blocks from a place on."""
     for block in range(first // BLOCK, columns.counts[PLACES] // BLOCK + 1):
         columns.block_known[block] = UNKNOWN
 
 
 @leaf_kernel
 def knows_all(block: int, columns: Columns) -> bool:
-    """Whether all of a block's bounds are known."""
+    """Whether all bounds of a block are known."""
     return bool(columns.block_known[block] >= _BOUNDS)
 
 
 @apart_kernel
 def measure(block: int, columns: Columns) -> None:
-    """Find what the jobs of a block ask for at least."""
+    """Compute the bounds of a block: the least that its jobs ask for."""
     columns.block_known[block], columns.block_units[block] = _ALL, MOST_UNITS
     for row in range(N_BLOCK_TIMES):
         columns.block_times[row, block] = np.inf
@@ -99,7 +99,7 @@ def measure(block: int, columns: Columns) -> None:
 def _has_none(
     block: int, free: int, beside: int, now: float, time: float, size: int, columns: Columns
 ) -> bool:
-    """Whether it is known that no job of a block is one that :func:`next_fitting` looks for."""
+    """Whether bounds exclude that a job of the block is one that :func:`next_fitting` looks for."""
     known, least = columns.block_known[block], columns.block_units[block]
     if known == UNKNOWN:
         return False
@@ -110,25 +110,10 @@ def _has_none(
 
 @apart_kernel
 def next_fitting(place: int, free: int, beside: int, now: float, time: float, columns: Columns) -> int:
-    """Find the next job, from a place on, that asks for few units and ends in time, or for even fewer.
+    """Return the place of the next job that asks for few units and ends in time, or for even fewer.
 
-    Parameters
-    ----------
-    place
-        The first place to look at.
-    free
-        Units that it asks for at most.
-    beside
-        Units up to which it does not matter when it ends.
-    now, time
-        Current time, and that by which it has to end, in seconds.
-    columns
-        State of the batch level.
-
-    Returns
-    -------
-    int
-        Its place; the number of places if there is none.
+    Among the places from ``place`` on, it asks for at most ``free`` units, and ends by ``time`` (s) unless it
+    asks for at most ``beside``. The result is the number of places if there is none.
     """
     end, size = columns.counts[PLACES], _size_of(free)
     while place < end:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from mlsim.batch.cp.solver import cp_solve
 from ortools.sat.python import cp_model
 
+from mlsim.batch.cp import cp_solve
 from mlsim.batch.cp.cp_solve import Answer, Control, Status, solve
 
 
