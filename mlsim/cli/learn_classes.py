@@ -374,11 +374,11 @@ def profiles(
     """
     from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError
-    from mlsim.learning.energy_samples import MadeProfiles, made_profiles, write_samples
+    from mlsim.learning.energy_samples import GeneratedProfiles, generated_profiles, write_samples
 
     if longest < shortest:
         raise InputError(f"--longest: {longest:g}; allowed: --shortest ({shortest:g}) or more")
-    made = MadeProfiles(each, shortest, longest, noise=noise, seed=seed)
+    made = GeneratedProfiles(each, shortest, longest, noise=noise, seed=seed)
     with new_files([out]) as (part,):
-        write_samples(part, made_profiles(made))
+        write_samples(part, generated_profiles(made))
     print(f"Written: {out}")

@@ -167,8 +167,8 @@ def mixed(
     from mlsim.learning.policy_validation import (
         PROTOCOLS,
         at_phases,
-        kept_searches,
         learn_phases,
+        searches_in_parts,
         write_mixed,
         write_phases,
     )
@@ -196,7 +196,7 @@ def mixed(
         at_phases(scenario, phases)
     weeks = weeks_of(scenario)
     with parts_in(out, "learn mixed", scenario.name, jobs) as parts:
-        found = learn_mixed(weeks, *train_test, searching, kept_searches(parts))
+        found = learn_mixed(weeks, *train_test, searching, searches_in_parts(parts))
         _print(found, source)
         if out is not None:
             write_mixed(out, found, scenario)
@@ -370,8 +370,8 @@ def transfer(
     from mlsim.learning.mixed_policies import Searching
     from mlsim.learning.policy_validation import (
         at_phases,
-        kept_searches,
         learn_transfer,
+        searches_in_parts,
         transfer_phases,
         write_transfer,
         write_transfer_phases,
@@ -391,7 +391,7 @@ def transfer(
         at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
     with parts_in(out, "learn transfer", ", ".join(names), jobs) as parts:
-        found = learn_transfer(logs, share, searching, kept_searches(parts))
+        found = learn_transfer(logs, share, searching, searches_in_parts(parts))
         _print_transfer(found)
         if out is not None:
             write_transfer(out, found, _REFERENCE)

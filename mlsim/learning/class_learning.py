@@ -29,17 +29,7 @@ from mlsim.workload.workload_jobs import JobBlock
 
 
 class Known(StrEnum):
-    """What is known of jobs when the class of another one is predicted.
-
-    Attributes
-    ----------
-    ENDED
-        Those that had ended, by the log, when the week of the other one began.
-    SUBMITTED
-        Those submitted in earlier weeks, also if they still ran then, which nobody can know.
-    AT_ONCE
-        As SUBMITTED to learn from, and for lags and shares all that were submitted before the other one.
-    """
+    """Jobs whose classes are known when the class of another job is predicted."""
 
     ENDED = "ended"
     SUBMITTED = "submitted"
@@ -48,48 +38,29 @@ class Known(StrEnum):
 
 @dataclass(frozen=True)
 class JobFeatures:
-    """Features of jobs, and what classes are.
-
-    Attributes
-    ----------
-    values : ndarray of float64, shape (jobs, 20)
-        In the order of :data:`FEATURE_NAMES`; -1 where there is nothing to tell.
-    week
-        Of each job's submission, from 0.
-    known_from
-        The first week in which each job's run time is known.
-    divider
-        Median run time of the jobs that ended in the week before [s], frozen at submission; of the last week
-        with any where none did, NaN in the first week.
-    small
-        The class that each job turned out to have: 1 if its run time is below the divider. Jobs without one
-        are judged by the first that there is.
-    """
+    """Features and classes of jobs."""
 
     values: Floats
+    """float64[jobs, 20]: in the order of :data:`FEATURE_NAMES`; -1 where nothing is known."""
     week: Ints
+    """Week of each job's submission, from 0."""
     known_from: Ints
+    """The first week in which each job's run time is known."""
     divider: Floats
+    """Median run time of the jobs that ended in the week before (s), frozen at submission; of the last week
+    with any where none did, NaN in the first week.
+    """
     small: Ints
+    """1 if the job's run time is below its divider, else 0. Jobs without a divider are judged by the first
+    one.
+    """
 
 
 def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> JobFeatures:
-    """Return the features of all jobs of a log.
+    """Return the features of all jobs of a log, one row per job.
 
-    Parameters
-    ----------
-    jobs
-        In arrival order, with the waits of the log; times in seconds.
-    local
-        Submit times as seconds since 1970 on the clocks of the log's time zone
-        (:func:`mlsim.workload.log_times.local_times`).
-    known
-        What is known of other jobs.
-
-    Returns
-    -------
-    JobFeatures
-        One row a job.
+    ``jobs`` are in arrival order, with the waits of the log; ``local`` are their submit times as seconds
+    since 1970 on the clocks of the log's time zone (:func:`mlsim.workload.log_times.local_times`).
     """
     zero, week = weeks_from_first(jobs)
     known_from = week + 1
@@ -109,7 +80,7 @@ def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> Jo
 
 
 def weeks_from_first(jobs: JobBlock) -> tuple[float, Ints]:
-    """Return when the first job is submitted [s], and the week after that, from 0, of each submission."""
+    """Return the first submit time (s), and the week of each submission, counted from it, from 0."""
     zero = float(jobs.submit_time[0]) if len(jobs) else 0.0
     return zero, np.floor((jobs.submit_time - zero) / WEEK_SECONDS).astype(np.int64)
 
@@ -117,7 +88,7 @@ def weeks_from_first(jobs: JobBlock) -> tuple[float, Ints]:
 def _write_history(
     jobs: JobBlock, values: Floats, small: Ints, week: Ints, known_from: Ints, at_once: bool
 ) -> None:
-    """Write what is known of each job's categories into its features."""
+    """Write the features of each job's categories."""
     n_weeks = int(week.max()) + 1 if len(jobs) else 0
     users, categories = jobs.user.tolist(), Categories()
     by_edge = np.argsort(known_from, kind="stable")
@@ -135,7 +106,7 @@ def _write_history(
 
 
 def _dividers(run_time: Floats, known_from: Ints, n_weeks: int) -> Floats:
-    """Return the divider of each week: the median run time of what became known at its beginning."""
+    """Return the divider of each week: the median run time of the jobs that became known at its begin."""
     found = np.full(n_weeks + 1, np.nan)
     for number in range(1, n_weeks + 1):
         times = run_time[known_from == number]
@@ -158,19 +129,9 @@ _WEEKLY: Final = ("accuracy", "precision", "recall")
 
 
 def check_scenario(scenario: Scenario, policies: Sequence[Policy]) -> None:
-    """Check that all variants of some policies can be simulated.
+    """Check that all variants of some policies can be simulated on the log of a scenario.
 
-    Parameters
-    ----------
-    scenario
-        Of the log.
-    policies
-        Which take the place of its own.
-
-    Raises
-    ------
-    InputError
-        If a key stands against it, or a policy lacks its weights.
+    Raises InputError if a key rules it out, or a policy lacks its weights.
     """
     for policy in policies:
         config = scenario.batch.model_copy(update={"policy": policy})
@@ -188,13 +149,7 @@ def check_scenario(scenario: Scenario, policies: Sequence[Policy]) -> None:
 
 
 def check_weeks(name: str, jobs: JobBlock) -> None:
-    """Check that there is something to predict.
-
-    Raises
-    ------
-    InputError
-        If all jobs of the log are submitted within a week, or there are none.
-    """
+    """Check that a log has at least two weeks; an InputError says otherwise."""
     if int(weeks_from_first(jobs)[1].max(initial=0)) < 1:
         found = "all its jobs are submitted within a week" if len(jobs) else "it has no jobs"
         raise InputError(
@@ -211,19 +166,8 @@ def predict_classes(
 ) -> Mask:
     """Return which jobs are predicted to be small, each by the forest of its week.
 
-    Parameters
-    ----------
-    features
-        Of the jobs. The forest of a week learns from those that had ended when it began.
-    trees
-        Of each forest.
-    seed
-        Of the forests.
-
-    Raises
-    ------
-    InputError
-        If scikit-learn is not installed.
+    The forest of a week learns from the jobs that had ended when it began. Raises InputError without
+    scikit-learn.
     """
     check_library()
     small = np.zeros(len(features.week), np.bool_)
@@ -244,31 +188,26 @@ def predict_week(features: JobFeatures, week: int, trees: int, seed: int) -> Mas
 
 @dataclass(frozen=True)
 class Quality:
-    """How good predicted classes are; small is the positive class (Zrigui 2021, Eqs. 6.1 to 6.3).
-
-    Attributes
-    ----------
-    accuracy, precision, recall
-        Of all jobs after the first week.
-    false_small, false_large
-        Shares of all these jobs that were wrongly taken for small, and for large.
-    weeks
-        The weeks after the first that have jobs.
-    weekly
-        Accuracy, precision and recall of each of these, NaN where undefined, shape (weeks, 3).
-    """
+    """Quality of predicted classes; small is the positive class (Zrigui 2021, Eqs. 6.1 to 6.3)."""
 
     accuracy: float
+    """Of all jobs after the first week."""
     precision: float
+    """Likewise."""
     recall: float
+    """Likewise."""
     false_small: float
+    """Share of these jobs that were wrongly predicted small."""
     false_large: float
+    """Share of these jobs that were wrongly predicted large."""
     weeks: Ints
+    """The weeks after the first that have jobs."""
     weekly: Floats
+    """float64[weeks, 3]: accuracy, precision and recall of each of these; NaN where undefined."""
 
 
 def quality_of(features: JobFeatures, small: Mask) -> Quality:
-    """Return how good predicted classes are."""
+    """Return the quality of predicted classes."""
     later = features.week > 0
     truth, week = features.small[later] == 1, features.week[later]
     said = small[later]
@@ -284,28 +223,20 @@ def quality_of(features: JobFeatures, small: Mask) -> Quality:
 
 @dataclass(frozen=True)
 class VariantResult:
-    """One variant of ch. 6 on a whole log.
-
-    Attributes
-    ----------
-    bounded_slowdown
-        Cumulative: the sum over all jobs that ran.
-    mean_small, mean_large
-        Mean bounded slowdown of the jobs that turned out small, and of the others.
-    killed
-        How many jobs the safeguard killed, each once.
-    lost_node_seconds
-        What their first attempts took.
-    jobs
-        How many jobs ran; each completes once.
-    """
+    """Result of one variant of ch. 6 on a whole log."""
 
     bounded_slowdown: float
+    """Cumulative: the sum over all jobs that ran."""
     mean_small: float
+    """Mean bounded slowdown of the jobs that turned out small."""
     mean_large: float
+    """Mean bounded slowdown of the others."""
     killed: int
+    """Jobs that the safeguard killed, each counted once."""
     lost_node_seconds: float
+    """Node-seconds of their first attempts."""
     jobs: int
+    """Jobs that ran; each completes once."""
 
 
 def run_variant(
@@ -318,18 +249,7 @@ def run_variant(
 ) -> VariantResult:
     """Simulate a whole log under one of :data:`VARIANTS`.
 
-    Parameters
-    ----------
-    variant
-        Which.
-    jobs
-        In arrival order.
-    features, predicted
-        Their features and predicted classes.
-    config
-        Policy, backfilling, threshold.
-    units
-        Processors of the machine.
+    ``jobs`` are in arrival order; ``units`` are the processors of the machine.
     """
     large = np.zeros(len(jobs), np.bool_)
     small: Mask = {
@@ -366,19 +286,7 @@ def _measured(jobs: JobBlock, small: Ints, found: ClassReplay) -> VariantResult:
 def predicted_in_parts(
     parts: Parts, log: WholeLog, features: JobFeatures, known: Known, *, trees: int, seed: int
 ) -> Mask:
-    """Return what :func:`mlsim.learning.class_learning.predict_classes` does, each week a part.
-
-    Parameters
-    ----------
-    parts
-        Who does them.
-    log, features
-        The jobs.
-    known
-        What ``features`` are made of.
-    trees, seed
-        Of the forests.
-    """
+    """Return the result of :func:`predict_classes`, each week a part; ``features`` are made by ``known``."""
     weeks = range(1, int(features.week.max()) + 1)
     wanted = [
         Part({"log": log.scenario.name, "week": str(week)}, log.scenario, _Forest(week, known, trees, seed))
@@ -393,21 +301,7 @@ def predicted_in_parts(
 def variants_in_parts(
     parts: Parts, log: WholeLog, known: Known, predicted: Mask, policies: Sequence[Policy]
 ) -> dict[tuple[Policy, str], VariantResult]:
-    """Return each policy under each variant, each a part.
-
-    Parameters
-    ----------
-    parts
-        Who does them.
-    log
-        The jobs.
-    known
-        What the features are made of.
-    predicted
-        Which jobs were predicted to be small.
-    policies
-        Which take the place of that of the scenario.
-    """
+    """Return the results of each policy under each variant, each a part."""
     bits = zlib.compress(np.packbits(predicted).tobytes())
     cases = [(policy, variant) for policy in policies for variant in VARIANTS]
     wanted = [
@@ -422,7 +316,7 @@ def variants_in_parts(
 
 
 def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:
-    """Return the cumulative bounded slowdown of EASY++ on a log, and how many jobs ran.
+    """Return the cumulative bounded slowdown of EASY++ on a log, and the number of jobs that ran.
 
     EASY++ (Tsafrir et al. 2007) predicts the mean of a user's last two run times, backfills shortest first,
     and serves in order of arrival; the rest is that of the scenario.
@@ -499,7 +393,7 @@ def _result(found: Floats) -> VariantResult:
 
 
 def _shared_log(scenario: Scenario, known: Known) -> tuple[WholeLog, JobFeatures]:
-    """Return a log with its features, made once for all parts that one process does."""
+    """Return a log with its features, made once for all parts in one process."""
 
     def make() -> tuple[tuple[WholeLog, JobFeatures], int]:
         log = whole_log(scenario)

@@ -50,29 +50,21 @@ class Tree:
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of one job.
-
-    Attributes
-    ----------
-    kind
-        Its class.
-    samples
-        How many are left after cleaning.
-    mean
-        Mean power of these [W].
-    deviation, windows_deviation, density
-        What the tests compare, of scaled power; NaN where a test was not reached.
-    period
-        Samples (of twelve raw ones each) of a period; NaN unless it is periodic.
-    """
+    """Result for one job."""
 
     kind: EnergyClass
     samples: int
+    """Samples after cleaning."""
     mean: float
+    """Mean power of these (W)."""
     deviation: float = np.nan
+    """Standard deviation of scaled power; NaN where the test was not reached."""
     windows_deviation: float = np.nan
+    """That of the means of windows; likewise."""
     density: float = np.nan
+    """Highest spectral density; likewise."""
     period: float = np.nan
+    """Samples (of twelve raw ones each) of a period; NaN unless it is periodic."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +97,7 @@ class Cleaning:
 
 
 def cleaned(power: Floats, cleaning: Cleaning | None = None) -> Floats:
-    """Return a profile as means of samples, without head, tail and outliers.
-
-    Parameters
-    ----------
-    power
-        Raw samples [W], at equal distances.
-    cleaning
-        How; default: as the source does.
-    """
+    """Return the means of raw samples at equal distances (W), without head, tail and outliers."""
     cleaning = cleaning or Cleaning()
     means = cleaning.means(power)
     return means[cleaning.kept(means)]

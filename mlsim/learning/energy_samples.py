@@ -26,18 +26,12 @@ _HDF5: Final = b"\x89HDF\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class Samples:
-    """Power of one job.
-
-    Attributes
-    ----------
-    time
-        Of each sample [s], rising.
-    power
-        Of a node [W].
-    """
+    """Power of one job."""
 
     time: Floats
+    """Of each sample (s), rising."""
     power: Floats
+    """Of a node (W)."""
 
     @property
     def interval(self) -> float:
@@ -46,24 +40,18 @@ class Samples:
 
     @property
     def complete(self) -> bool:
-        """Whether none is missing between the first and the last."""
+        """Whether no sample is missing between the first and the last."""
         return len(self.time) < 2 or bool(np.diff(self.time).max() < _GAP * self.interval)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a file holds.
-
-    Attributes
-    ----------
-    samples
-        Of each job, in the order of the file.
-    known
-        The classes that the file says jobs have; empty where it says nothing.
-    """
+    """Content of a file of power."""
 
     samples: Mapping[str, Samples]
+    """Of each job, in the order of the file."""
     known: Mapping[str, str] = field(default_factory=dict)
+    """The classes of jobs in the file, if it has any."""
 
 
 def read_samples(path: str | Path) -> Measured:
@@ -108,7 +96,7 @@ def write_samples(path: Path, measured: Measured) -> None:
 
 
 def _jobs_of(path: Path, frame: pl.DataFrame) -> Measured:
-    """Take a table of samples apart, by jobs."""
+    """Split a table of samples by jobs."""
     for name in _NEEDED:
         if name not in frame.columns:
             raise InputError(f"{path}: has no column {name}; needed: job_id, time (s), power (W)")
@@ -140,7 +128,7 @@ def _jobs_of(path: Path, frame: pl.DataFrame) -> Measured:
 
 
 def _complain(path: Path, wrong: pl.Series, message: str) -> None:
-    """Refuse a table if a row is wrong, and name the first: in a file of lines by its line."""
+    """Refuse a table if a row is wrong, and name the first: in a text file by its line."""
     if wrong.any():
         row = int(wrong.arg_true()[0])
         with open_file(path, "table of power") as file:
@@ -193,34 +181,20 @@ _FREQUENCIES = 201
 
 @dataclass(frozen=True)
 class JobPower:
-    """Power of one job over time.
-
-    Attributes
-    ----------
-    time
-        Since the job's start [s], from 0 on.
-    power
-        From then on, of a node [W].
-    period
-        After which the steps begin again [s]; NaN: the last one holds.
-    """
+    """Power of one job over time."""
 
     time: Floats
+    """Seconds since the job's start, from 0 on."""
     power: Floats
+    """From then on, of a node (W)."""
     period: float = float("nan")
+    """Time after which the steps repeat (s); NaN: the last one holds."""
 
 
 def power_steps(samples: Samples, profile: Profile, cleaning: Cleaning | None = None) -> JobPower | None:
-    """Return the power over time of a job; None where samples are missing, or there is none.
+    """Return the power over time of a job; None where samples are missing, or there are none.
 
-    Parameters
-    ----------
-    samples
-        Of the job.
-    profile
-        What it was classified as.
-    cleaning
-        With which.
+    The profile is the job's classification, with the same cleaning.
     """
     cleaning = cleaning or Cleaning()
     if profile.kind is EnergyClass.INCOMPLETE or not len(samples.power):
@@ -238,7 +212,7 @@ def power_steps(samples: Samples, profile: Profile, cleaning: Cleaning | None = 
 
 
 def _folded(values: Floats, places: Ints, distance: float, period: float) -> JobPower:
-    """Return one period as steps, each the mean of what was measured in that part of the period."""
+    """Return one period as steps, each the mean of the samples in that part of the period."""
     period = _refined(values, places, period)
     parts = max(round(period), 2)
     part = (((places + 0.5) % period) / period * parts).astype(np.int64) % parts
@@ -253,7 +227,7 @@ def _folded(values: Floats, places: Ints, distance: float, period: float) -> Job
 def _refined(values: Floats, places: Ints, period: float) -> float:
     """Return the period of the highest density near one, which is that of a whole number of periods.
 
-    Whole numbers are half a period wrong at the end, at worst, and folding would blur what it adds up.
+    Whole numbers are half a period wrong at the end, at worst, and folding would blur the sum.
     """
     n = len(values)
     tried = np.linspace(n / period - 0.75, n / period + 0.75, _FREQUENCIES) / n
@@ -263,7 +237,7 @@ def _refined(values: Floats, places: Ints, period: float) -> float:
 
 
 def write_steps(path: Path, jobs: Mapping[str, JobPower], *, parquet: bool = False) -> None:
-    """Write the power of jobs over time: a row a step, with job_id, time (s), power (W) and period (s)."""
+    """Write the power of jobs over time: a row per step, with job_id, time (s), power (W) and period (s)."""
     parts = [
         pl.DataFrame(
             {
@@ -289,8 +263,8 @@ KINDS = (EnergyClass.CONSTANT, EnergyClass.PERIODIC, EnergyClass.APERIODIC, Ener
 
 
 @dataclass(frozen=True)
-class MadeProfiles:
-    """How profiles are made."""
+class GeneratedProfiles:
+    """Options of generated profiles."""
 
     each: int = 100
     """Jobs of each class."""
@@ -310,13 +284,10 @@ class MadeProfiles:
     """Of all draws."""
 
 
-def made_profiles(made: MadeProfiles) -> Measured:
+def generated_profiles(made: GeneratedProfiles) -> Measured:
     """Return profiles with their classes; jobs are numbered from 1.
 
-    Raises
-    ------
-    InputError
-        If memory does not hold them.
+    Raises InputError if memory does not hold them.
     """
     _check_size(made)
     rng = np.random.default_rng(made.seed)
@@ -339,7 +310,7 @@ def made_profiles(made: MadeProfiles) -> Measured:
     return Measured(samples, known)
 
 
-def _check_size(made: MadeProfiles) -> None:
+def _check_size(made: GeneratedProfiles) -> None:
     jobs = made.each * len(KINDS)
     ratio = made.longest / made.shortest
     mean = made.shortest * ((ratio - 1.0) / np.log(ratio) if ratio > 1.0 else 1.0)
@@ -375,7 +346,7 @@ def _shape(kind: EnergyClass, n: int, interval: float, rng: np.random.Generator)
 
 
 def _with_ends(shape: Floats, interval: float, rng: np.random.Generator) -> Floats:
-    """Return a shape with a phase of initialising and one of finishing, of low power."""
+    """Return a shape with phases of low power at its begin and end."""
     found = shape.copy()
     ends = rng.uniform(60.0, 240.0, 2) / interval
     first, last = (min(int(end), len(shape) // 8) for end in ends)

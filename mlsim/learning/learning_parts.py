@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Work(Subject):
-    """What one part does; subclasses are frozen dataclasses, whose fields are all its options."""
+    """The work of one part; subclasses are frozen dataclasses, whose fields are all its options."""
 
     kind = "learning"
     metrics: ClassVar[Mapping[str, str]] = {}
@@ -40,25 +40,25 @@ class Work(Subject):
 
     @abstractmethod
     def found(self, scenario: Scenario) -> Floats:
-        """Return what is found on the log of a scenario, as one row of numbers."""
+        """Return the result on the log of a scenario, as one row of numbers."""
 
     def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
         """Read the scenario of a part."""
         return loads(base.text, base.source, overrides, base.directory)
 
     def check(self, scenario: Scenario) -> None:
-        """Check nothing: who asks for parts has read what they need."""
+        """Check nothing: the parts' caller has read all they need."""
 
     def empty(self) -> Mapping[str, Any]:
-        """Return the summary of nothing."""
+        """Return an empty summary."""
         return {"found": ""}
 
     def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
-        """Do the part."""
+        """Run the part."""
         return _Found(scenario, self.found(scenario))
 
     def options(self) -> list[str]:
-        """Return all that its result depends on beside the scenario."""
+        """Return all that the result depends on besides the scenario."""
         return [type(self).__name__, *(_words(getattr(self, field.name)) for field in _fields(self))]
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -70,7 +70,7 @@ def _fields(value: Any) -> Sequence[Any]:
 
 
 def _words(value: Any) -> str:
-    """Return an option as text that tells any two apart: the numbers of an array are cut by repr."""
+    """Return an option as text that is unique to its value: repr truncates the numbers of an array."""
     if isinstance(value, np.ndarray):
         return repr(value.tolist())
     if hasattr(value, "__dataclass_fields__"):
@@ -92,27 +92,20 @@ class _Found(Simulated):
 
 @dataclass(frozen=True)
 class Part:
-    """A part to be done."""
+    """One part of a command."""
 
     labels: Mapping[str, str]
     """For messages."""
     scenario: Scenario
-    """Whose log it is about."""
+    """The scenario of its log."""
     work: Work
-    """What it does."""
 
 
 class Parts:
-    """Has parts done, those that are not there already.
+    """Runs parts that the store does not have yet.
 
-    Parameters
-    ----------
-    entries
-        What is kept of parts; None: nothing from before, for as long as this lives.
-    executor
-        Who does them; None: this process.
-    watch
-        Is told how far they are.
+    Without ``entries`` results are kept only as long as this object; without ``executor`` this process runs
+    them.
     """
 
     def __init__(
@@ -130,14 +123,10 @@ class Parts:
         self._there = 0
 
     def results(self, parts: Sequence[Part]) -> Iterator[Floats]:
-        """Do parts, and yield what they give, in their order.
+        """Run parts, and yield their results in order.
 
-        Raises
-        ------
-        MlsimError
-            If one fails; those that were done are kept.
-        OutputError
-            If what they give cannot be kept.
+        Raises MlsimError if one fails (those that were done are kept), and OutputError if results cannot be
+        kept.
         """
         tasks = [self._task(part) for part in parts]
         self._do({task.key: task for task in tasks})
@@ -157,7 +146,7 @@ class Parts:
         return Task(key, part.labels, part.work, base, {}, keep="summary", output="", store=store)
 
     def _do(self, tasks: Mapping[str, Task]) -> None:
-        """Do the tasks whose results are not there; those that failed before are done once more."""
+        """Run the tasks without results; those that failed before run once more."""
         missing = [task for key, task in tasks.items() if not self._is_there(key)]
         new = set(tasks) - self._known
         self._there += len(new) - len(missing)
@@ -194,23 +183,12 @@ class Parts:
 
 @contextmanager
 def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Iterator[Parts]:
-    """Have the parts of one command done while the block runs, by processes of this machine.
+    """Run the parts of one command while the block runs, in processes of this machine.
 
-    Parameters
-    ----------
-    out
-        Directory for results and store; one that is there is taken up again. None: nothing is kept.
-    command, name
-        Of what the store is: that of another command, or of other logs, is refused.
-    jobs
-        How many processes; 1: this one. None: as many as are worth it.
-
-    Raises
-    ------
-    InputError
-        If the directory is something else, or another process is at work in it.
-    OutputError
-        If it cannot be written.
+    ``out`` is the directory for results and store (an existing one is resumed; None: nothing is kept); the
+    store of another ``command``, or of other logs (``name``), is refused. ``jobs`` is the number of
+    processes; 1: this one, None: automatic. Raises InputError if the directory is something else, or in use,
+    and OutputError if it cannot be written.
     """
     executor = Serial() if jobs == 1 else Processes(jobs)
     watch = Watching(command, shown=True, things="parts known so far")
@@ -230,19 +208,9 @@ def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Ite
 
 
 def write_tables(directory: Path, texts: Mapping[str, str | None]) -> None:
-    """Write files into a directory, each of which is whole, or as it was.
+    """Write files into a directory, each atomically.
 
-    Parameters
-    ----------
-    directory
-        Where.
-    texts
-        Name to text. None: there is none this time; what an earlier command left is removed.
-
-    Raises
-    ------
-    OutputError
-        If one cannot be written.
+    ``texts`` maps names to texts; None removes the file of an earlier command. Raises OutputError on failure.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -256,7 +224,7 @@ def write_tables(directory: Path, texts: Mapping[str, str | None]) -> None:
 
 
 def shared_weeks(scenario: Scenario) -> LogWeeks:
-    """Return the weeks of a scenario's log, cut once for all parts of it that one process does."""
+    """Return the weeks of a scenario's log, cut once for all parts in one process."""
 
     def make() -> tuple[LogWeeks, int]:
         weeks = weeks_of(scenario)

@@ -34,33 +34,30 @@ _TYPICAL_WAIT = 1800.0
 
 @dataclass(frozen=True)
 class Searching:
-    """How weight vectors are searched."""
+    """Options of the search for weight vectors."""
 
     features: tuple[str, ...] = ("q", "p", "wait")
     """Names of :data:`mlsim.learning.weight_search.FEATURES`."""
     method: str = "grid"
     """``grid``, ``xnes`` or ``cma-es``."""
     points: int = 200
-    """Of grid: values of each dimension."""
+    """Grid: values per dimension."""
     evaluations: int = 2000
-    """Of xnes and cma-es: vectors tried for each week, and for all training weeks."""
+    """xnes and cma-es: vectors tried for each week, and for all training weeks."""
     factor: float = 1.0
-    """Of xnes and cma-es: λ of the penalty."""
+    """xnes and cma-es: λ of the penalty."""
     seed: int = 0
-    """Of xnes and cma-es."""
+    """xnes and cma-es."""
     scaled: bool = False
     """Whether each feature is divided by its deviation in the training weeks (:func:`feature_scales`)."""
     scale: Floats | None = None
-    """What features are divided by; found by what learns where they are scaled."""
+    """Divisors of features; computed by the learning function where they are scaled."""
 
     def check(self) -> None:
-        """Check what can be known before a search.
+        """Check options before a search.
 
-        Raises
-        ------
-        InputError
-            If features or method are not known, a grid of them is too large, or what the method needs is not
-            installed.
+        Raises InputError if features or method are unknown, a grid of them is too large, or the package of
+        the method is not installed.
         """
         if self.method == "grid":
             check_grid(self.points, self.features)
@@ -73,17 +70,17 @@ class Searching:
         return replace(self, scale=feature_scales(blocks)) if self.scaled else self
 
     def unscaled(self, vectors: Floats) -> Floats:
-        """Return the weights of features as they are that weights of scaled ones stand for."""
+        """Return weights of unscaled features for weights of scaled ones."""
         return vectors if self.scale is None else vectors / self.scale
 
     def grid(self) -> Floats:
-        """Return all vectors that a grid tries."""
+        """Return all vectors of a grid."""
         return self.unscaled(simplex_grid(self.points, self.features))
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Weeks of a log on which vectors are to be searched together."""
+    """Weeks of a log to be searched together."""
 
     log: LogWeeks
     weeks: tuple[int, ...]
@@ -96,47 +93,40 @@ Searches = Callable[[Sequence[Wanted]], Iterable[Floats]]
 
 @dataclass(frozen=True)
 class Mixed:
-    """Mixed and pure policies in every week.
-
-    Attributes
-    ----------
-    weeks
-        Numbers of the weeks with jobs.
-    train, test
-        Which of them are for learning, and for testing.
-    means
-        Policy to its mean bounded slowdown in each week: ``w*``, ``w*_train``, ``w_greedy`` and :data:`PURE`.
-    best, learned
-        The best vector of each week, and that of w*_train.
-    vectors
-        How many vectors were simulated in each week.
-    """
+    """Mixed and pure policies in every week."""
 
     weeks: Ints
+    """Numbers of the weeks with jobs."""
     train: Mask
+    """Marks those for learning."""
     test: Mask
+    """Marks those for testing."""
     means: Mapping[str, Floats]
+    """Mean bounded slowdown in each week by policy: ``w*``, ``w*_train``, ``w_greedy`` and :data:`PURE`."""
     best: Floats
+    """The best vector of each week."""
     learned: Floats
+    """The vector of w*_train."""
     vectors: int
+    """Vectors simulated in each week."""
 
     def sums(self) -> dict[str, tuple[float, float]]:
-        """Return the sum of weekly means of each policy: over the training weeks, and over the test weeks."""
+        """Return each policy's sums of weekly means over the training weeks and over the test weeks."""
         return {
             name: (float(values[self.train].sum()), float(values[self.test].sum()))
             for name, values in self.means.items()
         }
 
     def against(self, reference: str) -> dict[str, Spread]:
-        """Return each policy's mean over the test weeks, and the paired difference to a policy's."""
+        """Return each policy's mean over the test weeks, and the paired difference to a policy."""
         weeks, other = self.weeks[self.test], self.means[reference][self.test]
         return {name: paired(weeks, values[self.test], other) for name, values in self.means.items()}
 
 
 def paired(weeks: Ints, values: Floats, others: Floats) -> Spread:
-    """Return the mean over weeks of what a policy gives, and the paired difference to another one.
+    """Return a policy's mean over weeks, and the paired difference to another policy.
 
-    Of a single week there is a difference, but no interval and no test of it, which are NaN.
+    Of a single week there is a difference, but its interval and test are NaN.
     """
     one, other = (dict(zip(map(str, weeks.tolist()), of.tolist(), strict=True)) for of in (values, others))
     found = spread_of(one, other)
@@ -161,20 +151,10 @@ def pure_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int) -> d
 
 
 def feature_scales(blocks: Sequence[JobBlock]) -> Floats:
-    """Return the standard deviation of each feature over the jobs of some weeks.
+    """Return the standard deviation of each feature over the jobs of some weeks, in the order of FEATURES.
 
-    Wait is scaled as p is, as both are times, the expansion factor by what it is after half an hour.
-
-    Parameters
-    ----------
-    blocks
-        The weeks of which scales are learned, which are those for training: others would be a look ahead.
-
-    Returns
-    -------
-    ndarray of float64, shape (6,)
-        In the order of :data:`~mlsim.learning.weight_search.FEATURES`; 1 where a feature is the same for all
-        jobs.
+    1 where a feature is the same for all jobs. Wait is scaled as p is, as both are times, the expansion
+    factor by its value after half an hour. Use training weeks only: others would be a look ahead.
     """
     p = np.maximum(np.concatenate([block.walltime for block in blocks]), 1.0)
     q = np.concatenate([block.processors for block in blocks]).astype(np.float64)
@@ -185,7 +165,7 @@ def feature_scales(blocks: Sequence[JobBlock]) -> Floats:
 
 
 def searched(wanted: Wanted) -> Floats:
-    """Return what a search finds: by grid, each vector's sum of weekly means; else a vector and its sum."""
+    """Return, of a grid, each vector's sum of weekly means; else the vector that was found, and its sum."""
     blocks = [wanted.log.blocks[number] for number in wanted.weeks]
     config, units, searching = wanted.log.scenario.batch, wanted.log.units, wanted.searching
     if searching.method != "grid":
@@ -204,13 +184,13 @@ def searched_here(wanted: Sequence[Wanted]) -> Iterator[Floats]:
 
 
 def parts_of(log: LogWeeks, weeks: Sequence[int], searching: Searching) -> list[Wanted]:
-    """Return in which parts the vector of the least sum over weeks is searched: week by week if by a grid."""
+    """Return the parts of the search for the vector of the least sum over weeks: by grid, week by week."""
     groups = [(week,) for week in weeks] if searching.method == "grid" else [tuple(weeks)]
     return [Wanted(log, group, searching) for group in groups]
 
 
 def learned_of(found: Iterable[Floats], searching: Searching) -> Floats:
-    """Return the vector of the least sum of weekly means, over all six features, by what parts have found."""
+    """Return the vector of the least sum of weekly means, over all six features, from results of parts."""
     if searching.method != "grid":
         (one,) = found
         return one[:-1]

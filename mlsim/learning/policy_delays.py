@@ -48,30 +48,20 @@ DELAYS: Final = (
 
 @dataclass(frozen=True)
 class Delays:
-    """Who is delayed in one run.
-
-    Attributes
-    ----------
-    premature
-        Share of premature jobs (%).
-    ratio
-        The mean bounded slowdown of these, divided by that of the others; NaN where either are none.
-    shares : ndarray of float64, shape (4,)
-        Of jobs, by :data:`CATEGORIES` (%).
-    backfilled
-        Share of the started jobs (%).
-    sizes : ndarray of float64, shape (100,) or shorter
-        Processors of the hundred most delayed jobs, those of the largest slowdown first.
-    curves : ndarray of float64, shape (3, weeks)
-        The mean of each of :data:`CURVES` over all jobs that ended by the end of each week, from week 1.
-    """
+    """Delays of jobs in one run."""
 
     premature: float
+    """Share of premature jobs (%)."""
     ratio: float
+    """Mean bounded slowdown of these, divided by that of the others; NaN where there are none of either."""
     shares: Floats
+    """float64[4]: shares of jobs by :data:`CATEGORIES` (%)."""
     backfilled: float
+    """Share of the started jobs (%)."""
     sizes: Floats
+    """Processors of the hundred most delayed jobs (or fewer), largest slowdown first."""
     curves: Floats
+    """float64[3, weeks]: mean of each of :data:`CURVES` over all jobs that ended by the end of each week."""
 
     def row(self) -> Floats:
         """Return one number for each of :data:`DELAYS`."""
@@ -80,13 +70,13 @@ class Delays:
         return np.array([self.premature, self.ratio, *self.shares, *quartiles, self.backfilled, *means])
 
     def packed(self) -> Floats:
-        """Return all in one row of numbers."""
+        """Return all fields in one row of numbers."""
         head = [len(self.sizes), self.premature, self.ratio, *self.shares.tolist(), self.backfilled]
         return np.concatenate([head, self.sizes, self.curves.ravel()])
 
     @classmethod
     def unpacked(cls, row: Floats) -> Delays:
-        """Return what :meth:`packed` was given."""
+        """Return the delays of a row made by :meth:`packed`."""
         count, premature, ratio = int(row[0]), float(row[1]), float(row[2])
         sizes, curves = np.split(row[8:], [count])
         return cls(premature, ratio, row[3:7], float(row[7]), sizes, curves.reshape(len(CURVES), -1))
@@ -97,13 +87,7 @@ Samples = Mapping[tuple[str, ...], Sequence[Delays]]
 
 
 def delays_of(jobs: Jobs) -> Delays:
-    """Return who is delayed in one run.
-
-    Parameters
-    ----------
-    jobs
-        All jobs; those that did not run are left out.
-    """
+    """Return the delays of jobs in one run; jobs that did not run are left out."""
     slowdown = JOB_METRICS["bounded_slowdown"].values(jobs, TAU)
     ran = ~np.isnan(slowdown)
     if not ran.any():
@@ -133,11 +117,11 @@ def _curves(jobs: Jobs) -> Floats:
 
 
 @dataclass(frozen=True)
-class _WhoIsDelayed(Work):
+class _JobDelays(Work):
     """Simulates a scenario."""
 
     def found(self, scenario: Scenario) -> Floats:
-        """Return who is delayed."""
+        """Return the delays."""
         from mlsim.experiment.runner import run
 
         return delays_of(run(scenario).records.jobs).packed()
@@ -148,31 +132,21 @@ class _Premature(Work):
     """Counts the premature jobs of a log."""
 
     def found(self, scenario: Scenario) -> Floats:
-        """Return their share, how many jobs there are, and their mean run time."""
+        """Return their share, the number of jobs, and their mean run time."""
         jobs = JobBlock.concatenate(list(workload_of(scenario).blocks()))
         share = 100.0 * np.mean(jobs.walltime >= _PREMATURE * jobs.run_time)
         return np.array([share, len(jobs), jobs.run_time.mean()])
 
 
 def delays_of_study(study: Study, parts: Parts) -> Samples:
-    """Return who is delayed in the repetitions of each combination of a study of runs.
+    """Return the delays in the repetitions of each combination of a study of runs.
 
-    Parameters
-    ----------
-    study
-        Its keys ``metrics`` and pictures are of no account here.
-    parts
-        Who does its runs.
-
-    Raises
-    ------
-    InputError
-        If the study is not one of runs.
+    Its keys ``metrics`` and pictures are ignored. Raises InputError if the study is not one of runs.
     """
     if study.subject.kind != "runs":
         raise InputError(f"{study.source}: of: {study.subject.kind}; needed: runs")
     cases = list(study.cases)
-    wanted = [Part(point.labels, scenario, _WhoIsDelayed()) for point, scenario in cases]
+    wanted = [Part(point.labels, scenario, _JobDelays()) for point, scenario in cases]
     groups: dict[tuple[str, ...], list[Delays]] = {}
     for (point, _), found in zip(cases, parts.results(wanted), strict=True):
         labels = tuple(value for axis, value in point.labels.items() if axis != study.repetitions)
@@ -181,7 +155,7 @@ def delays_of_study(study: Study, parts: Parts) -> Samples:
 
 
 def means_of(samples: Iterable[Delays]) -> Floats:
-    """Return the means over runs of :data:`DELAYS`, those that are defined; NaN where none is."""
+    """Return the means over runs of :data:`DELAYS`, ignoring undefined ones; NaN where none is defined."""
     found = np.array([sample.row() for sample in samples])
     known = ~np.isnan(found)
     count = known.sum(axis=0)
@@ -190,13 +164,10 @@ def means_of(samples: Iterable[Delays]) -> Floats:
 
 
 def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], Floats]:
-    """Return what is premature in each log of a study, as it is, whatever is drawn from it.
+    """Return the premature jobs in each log of a study, before resampling.
 
-    Returns
-    -------
-    mapping
-        Labels of :func:`log_axes` to the share of premature jobs (%), the number of jobs, and their mean run
-        time [s].
+    Maps labels of :func:`log_axes` to the share of premature jobs (%), the number of jobs, and their mean run
+    time (s).
     """
     axes = log_axes(study)
     logs: dict[tuple[str, ...], Scenario] = {}
@@ -213,16 +184,16 @@ def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], F
 
 
 def policy_axis(study: Study) -> str:
-    """Return the axis of a study that says which policy there is: with key ``batch.policy``, or the last."""
+    """Return the axis of a study that varies the policy: with key ``batch.policy``, or the last."""
     axes = [axis for axis in study.axes if axis.name != study.repetitions]
     found = [axis.name for axis in axes if any("batch.policy" in keys for keys in axis.points.values())]
     return (found or [axes[-1].name])[0]
 
 
 def log_axes(study: Study) -> list[str]:
-    """Return the axes of a study that say which jobs a log has: with keys of ``workload``, or the first.
+    """Return the axes of a study that vary the jobs: with keys of ``workload``, or the first.
 
-    Ways to resample are none of them, as nothing is left of them when a log is taken as it is.
+    Ways to resample do not count: the log itself stays the same.
     """
     axes = [axis for axis in study.axes if axis.name != study.repetitions]
     found = [
@@ -241,20 +212,12 @@ Panels = Mapping[str, Mapping[str, Sequence[Delays]]]
 
 
 def delay_pictures(samples: Samples, trim: int) -> dict[str, Callable[[], Figure]]:
-    """Return all pictures by the names of their files: a panel a log, in it a colour a policy.
+    """Return all pictures by file name: a panel per log, a colour per policy.
 
-    Parameters
-    ----------
-    samples
-        Runs of each combination; the last label is the policy, those before it name the panel.
-    trim
-        How many of the best and of the worst runs are left out of curves, by the value at their end.
-
-    Returns
-    -------
-    dict
-        ``cumulative-METRIC`` for each of :data:`~mlsim.learning.policy_delays.CURVES` (Fig. 4.1),
-        ``most-delayed`` (Fig. 4.2), ``slowdown-shares`` (Fig. 4.3) and ``backfilled`` (Fig. 4.4).
+    ``samples`` are runs of each combination; the last label is the policy, those before it name the panel.
+    ``trim`` best and worst runs are left out of curves, by the value at their end. There is a
+    ``cumulative-METRIC`` for each of :data:`CURVES` (Fig. 4.1), ``most-delayed`` (Fig. 4.2),
+    ``slowdown-shares`` (Fig. 4.3) and ``backfilled`` (Fig. 4.4).
     """
     panels: dict[str, dict[str, Sequence[Delays]]] = {}
     for labels, runs in samples.items():
@@ -272,7 +235,7 @@ def delay_pictures(samples: Samples, trim: int) -> dict[str, Callable[[], Figure
 
 
 def _draw_curves(panels: Panels, number: int, trim: int) -> Figure:
-    """Draw cumulative means week by week: the mean over runs, and from the least to the most of them."""
+    """Draw cumulative means week by week: the mean over runs, and their least and most."""
     from mlsim.analysis.plots.panel_plots import LinePanel, Look, lines
 
     drawn = []
@@ -288,7 +251,7 @@ def _draw_curves(panels: Panels, number: int, trim: int) -> Figure:
 
 
 def _band(runs: Sequence[Delays], number: int, trim: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return weeks, and mean, least and most of the runs that are left in each, while all of them last."""
+    """Return weeks, and mean, least and most of the remaining runs in each, up to the end of the shortest."""
     curves = [run.curves[number] for run in runs]
     curves.sort(key=lambda values: float(values[-1]) if len(values) else np.inf)
     kept = curves[trim : len(curves) - trim] or curves

@@ -26,51 +26,28 @@ _JOB: Final = 32
 
 @dataclass(frozen=True)
 class Trials:
-    """What was tried.
-
-    Attributes
-    ----------
-    sets, tasks
-        How many sets of jobs, and jobs of each that are put into random orders.
-    initial
-        Jobs of each set before these, which go first in every trial, so that the machine is busy.
-    trials
-        Random orders of each set; each job is first in as many, or in one more.
-    seed
-        Of the draws.
-    """
+    """Size of the trials."""
 
     sets: int = 100
+    """Sets of jobs."""
     tasks: int = 32
+    """Jobs of each set that are put into random orders."""
     initial: int = 16
+    """Jobs of each set before these, which go first in every trial, so that the machine is busy."""
     trials: int = 1024
+    """Random orders of each set; each job is first equally often, or once more."""
     seed: int = 0
+    """Of the draws."""
 
 
 def run_trials(
     weeks: LogWeeks, tried: Trials, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Simulate the trials.
+    """Simulate the trials; ``progress`` receives the number of sets done.
 
-    Parameters
-    ----------
-    weeks
-        Of a log; sets are jobs that follow each other in a week.
-    tried
-        How many, of what.
-    progress
-        Is told how many sets are done.
-
-    Returns
-    -------
-    tuple of ndarray, shape (sets · tasks,)
-        Estimates [s], processors, submit times since the first job of the set [s], and scores, whose mean
-        over the jobs of a set is 1 / tasks.
-
-    Raises
-    ------
-    InputError
-        If no week has enough jobs, or memory does not hold the trials.
+    Sets are consecutive jobs of a week. Returns estimates (s), processors, submit times since the first job
+    of the set (s), and scores, whose mean over the jobs of a set is 1 / tasks, each of shape (sets x tasks,).
+    Raises InputError if no week has enough jobs, or memory does not hold the trials.
     """
     length = tried.initial + tried.tasks
     check_memory(
@@ -145,24 +122,16 @@ def _orders(tried: Trials, rng: np.random.Generator) -> Ints:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of p, q and r; the job with the smallest value goes first.
-
-    Attributes
-    ----------
-    bases
-        Of p, q and r: :data:`_BASES`.
-    operators
-        Between them; ``*`` and ``/`` bind as usual.
-    weights
-        One for each sum that these leave.
-    error
-        Mean distance from the scores, weighted by p q.
-    """
+    """A function of p, q and r; the job with the smallest value goes first."""
 
     bases: tuple[str, ...]
+    """Of p, q and r: :data:`_BASES`."""
     operators: tuple[str, ...]
+    """Between them; ``*`` and ``/`` bind as usual."""
     weights: tuple[float, ...]
+    """One per term of the sum."""
     error: float
+    """Mean distance from the scores, weighted by p q."""
 
     @property
     def text(self) -> str:
@@ -196,7 +165,7 @@ def _based(base: str, values: Floats) -> Floats:
 
 
 def _terms(bases: Sequence[str], operators: Sequence[str], p: Floats, q: Floats, r: Floats) -> list[Floats]:
-    """Return what is added up: every function is linear in one weight for each."""
+    """Return the terms of the sum: every function is linear in one weight for each."""
     parts = [_based(base, np.maximum(values, 1.0)) for base, values in zip(bases, (p, q, r), strict=True)]
     terms = [parts[0]]
     for operator, part in zip(operators, parts[1:], strict=True):
@@ -208,22 +177,12 @@ def _terms(bases: Sequence[str], operators: Sequence[str], p: Floats, q: Floats,
 
 
 def fit_functions(p: Floats, q: Floats, r: Floats, score: Floats, keep: int = 4) -> list[Function]:
-    """Fit 484 functions to the scores by weighted least squares, and return the nearest.
+    """Fit 484 functions to the scores by weighted least squares, and return the nearest, by error.
 
-    They are the 576 of the source without those that divide by a logarithm.
-
-    Parameters
-    ----------
-    p, q, r, score
-        From :func:`run_trials`. Values below 1 count as 1, so that the logarithm exists and nothing is
-        divided by zero. A job weighs p q, so that large ones, whose harm lasts, are fitted best.
-    keep
-        How many.
-
-    Returns
-    -------
-    list of Function
-        By their error; of equal ones the first in the order of bases and operators.
+    They are the 576 of the source without those that divide by a logarithm. The columns are from
+    :func:`run_trials`; values below 1 count as 1, so that the logarithm exists and nothing is divided by
+    zero. A job weighs p q, so that large ones, whose harm lasts, are fitted best. Among equal errors the
+    order of bases and operators decides.
     """
     weight = np.maximum(p, 1.0) * q
     root = np.sqrt(weight / weight.mean())
@@ -243,15 +202,7 @@ def fit_functions(p: Floats, q: Floats, r: Floats, score: Floats, keep: int = 4)
 
 
 def as_policy(functions: Sequence[Function], of: str) -> str:
-    """Return a Python file with a policy for each function, ``Learned1`` and so on.
-
-    Parameters
-    ----------
-    functions
-        The functions.
-    of
-        What they were learned from, for the file's first lines.
-    """
+    """Return a Python file with a policy per function, ``Learned1`` and so on; ``of`` is their source."""
     lines = [f'"""Policies that mlsim learned from {of}."""', "", "import numpy as np", ""]
     for number, function in enumerate(functions, 1):
         lines += [

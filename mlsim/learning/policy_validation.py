@@ -49,7 +49,7 @@ class _Search(Work):
     searching: Searching
 
     def found(self, scenario: Scenario) -> Floats:
-        """Return what the search gives."""
+        """Return the result of the search."""
         return searched(Wanted(shared_weeks(scenario), self.weeks, self.searching))
 
 
@@ -67,8 +67,8 @@ class PhaseSums(Work):
         return np.array([sums[name] for name in PROTOCOLS]).ravel()
 
 
-def kept_searches(parts: Parts) -> Searches:
-    """Return what has searches done as parts."""
+def searches_in_parts(parts: Parts) -> Searches:
+    """Return a function that runs searches as parts."""
 
     def searches(wanted: Sequence[Wanted]) -> Iterator[Floats]:
         return parts.results([_part(one) for one in wanted])
@@ -86,24 +86,19 @@ def _part(wanted: Wanted) -> Part:
 
 @dataclass(frozen=True)
 class PhaseBand:
-    """Sums of weekly mean bounded slowdowns, for each phase of the cut.
-
-    Attributes
-    ----------
-    phases
-        By how much weeks begin later than those of the scenario [s].
-    train, test
-        Policy to its sums over the training and the test weeks, one a phase.
-    """
+    """Sums of weekly mean bounded slowdowns, for each phase of the cut."""
 
     phases: Floats
+    """Delay of the begin of weeks to those of the scenario (s)."""
     train: Mapping[str, Floats]
+    """Policy to its sums over the training weeks, one per phase."""
     test: Mapping[str, Floats]
+    """Policy to its sums over the test weeks, one per phase."""
 
     def spread(self, policy: str, *, test: bool, reference: str | None = None) -> Spread:
         """Return the mean over phases, and the paired difference to a policy in the same phase.
 
-        Phases overlap, so that its interval says how much the cut matters, and not how sure a result is.
+        Phases overlap, so its interval shows the influence of the cut, not the certainty of a result.
         """
         sums = self.test if test else self.train
 
@@ -116,12 +111,9 @@ class PhaseBand:
 
 
 def at_phases(scenario: Scenario, count: int) -> tuple[Floats, list[Scenario]]:
-    """Return phases of the cut, evenly spread over a week from its own on, and the scenario at each.
+    """Return evenly spaced phases of the weekly cut, beginning with its own, and the scenario at each.
 
-    Raises
-    ------
-    InputError
-        If there are less than two, or the scenario's log is not cut into weeks.
+    Raises InputError if there are less than two, or the scenario's log is not cut into weeks.
     """
     if count < 2:
         raise InputError(f"phases: {count}; allowed: 2 or more")
@@ -170,7 +162,7 @@ def learn_phases(
     phases, moved = at_phases(scenario, count)
     work = PhaseSums(train, test, searching)
     wanted = [
-        Part({"phase": phase_words(phase)}, one, work) for phase, one in zip(phases, moved, strict=True)
+        Part({"phase": phase_label(phase)}, one, work) for phase, one in zip(phases, moved, strict=True)
     ]
     found = (parts or Parts()).results(wanted)
     sums = np.array([one.reshape(len(PROTOCOLS), 2) for one in found])
@@ -180,32 +172,26 @@ def learn_phases(
     return PhaseBand(phases, learned, tested)
 
 
-def phase_words(phase: float) -> str:
-    """Write by how much weeks begin later."""
+def phase_label(phase: float) -> str:
+    """Return the delay of the begin of weeks as text."""
     return f"{phase / 3600:g} h"
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """Policies learned on the first weeks of each log, on the last weeks of all.
-
-    Attributes
-    ----------
-    weights
-        Log to the vector that was learned on it, of the six weights.
-    weeks
-        Log to the numbers of its weeks for testing.
-    means
-        Log of the test to policy to its mean bounded slowdown in each of these weeks; policies are the logs
-        on which they were learned, and the pure ones.
-    """
+    """Policies learned on the first weeks of each log, tested on the last weeks of all."""
 
     weights: Mapping[str, Floats]
+    """The six weights learned on each log."""
     weeks: Mapping[str, Ints]
+    """Numbers of the test weeks of each log."""
     means: Mapping[str, Mapping[str, Floats]]
+    """By test log and policy, the mean bounded slowdown in each of these weeks; policies are the logs of
+    learning, and the pure ones.
+    """
 
     def against(self, log: str, policy: str, reference: str) -> Spread:
-        """Return a policy's mean over the test weeks of a log, and the paired difference to another one's."""
+        """Return a policy's mean over the test weeks of a log, and the paired difference to another."""
         return paired(self.weeks[log], self.means[log][policy], self.means[log][reference])
 
 
@@ -217,21 +203,8 @@ def learn_transfer(
 ) -> Transfer:
     """Learn a mixed policy on the first weeks of each log, and test all of them on the last weeks of each.
 
-    Parameters
-    ----------
-    logs
-        Name to weeks.
-    share
-        Of the weeks with jobs, how many are for learning, the first ones; above 0 and below 1.
-    searching
-        How vectors are searched.
-    searches
-        Who does the searches.
-
-    Raises
-    ------
-    InputError
-        If a log has too few weeks.
+    ``share`` (above 0, below 1) of the weeks with jobs, the first ones, are for learning. Raises InputError
+    if a log has too few weeks.
     """
     splits = {name: split_of(name, log, share) for name, log in logs.items()}
     wanted: dict[str, list[Wanted]] = {}
@@ -255,10 +228,7 @@ def learn_transfer(
 def split_of(name: str, log: LogWeeks, share: float) -> tuple[list[int], list[int]]:
     """Return the weeks with jobs of a log for learning, the first ones, and those for testing.
 
-    Raises
-    ------
-    InputError
-        If there are too few.
+    Raises InputError if there are too few.
     """
     numbers = [n for n, block in sorted(log.blocks.items()) if (block.processors <= log.units).any()]
     first = round(share * len(numbers))
@@ -280,21 +250,15 @@ def tested(
 
 @dataclass(frozen=True)
 class TransferBand:
-    """Policies learned on the first weeks of each log, for each phase of the cut into weeks.
-
-    Attributes
-    ----------
-    phases
-        By how much the weeks of each log begin later than those of its scenario [s]: log to phases.
-    means
-        Log of the test to policy to its mean over the test weeks, one a phase.
-    """
+    """Policies learned on the first weeks of each log, for each phase of the cut into weeks."""
 
     phases: Mapping[str, Floats]
+    """Delays of the begin of each log's weeks (s)."""
     means: Mapping[str, Mapping[str, Floats]]
+    """By test log and policy, the means over the test weeks, one per phase."""
 
     def relative(self, log: str, policy: str, reference: str) -> Floats:
-        """Return the difference to a policy as a share of that one's mean, one a phase."""
+        """Return the difference to a policy as a share of that policy's mean, one per phase."""
         base = self.means[log][reference]
         found: Floats = (self.means[log][policy] - base) / base
         return found
@@ -303,27 +267,11 @@ class TransferBand:
 def transfer_phases(
     scenarios: Sequence[Scenario], count: int, share: float, searching: Searching, parts: Parts | None = None
 ) -> TransferBand:
-    """Learn and test as :func:`learn_transfer` does, for phases of the cut, evenly spread over a week.
+    """Learn and test as :func:`learn_transfer`, for ``count`` phases of the cut, evenly spaced over a week.
 
-    In each phase the vectors learned in it are tested on the weeks that it cuts.
-
-    Parameters
-    ----------
-    scenarios
-        Of the logs, each with a name of its own.
-    count
-        How many phases.
-    share, searching
-        As of :func:`learn_transfer`.
-    parts
-        Who does them: a log in a phase each, once to learn and once to test; None: this process.
-
-    Raises
-    ------
-    InputError
-        As of :func:`mlsim.learning.policy_validation.at_phases`.
-    MlsimError
-        If a log has too few weeks.
+    In each phase the vectors learned in it are tested on the weeks that it cuts. A log in a phase is two
+    parts, one to learn and one to test. Raises InputError as :func:`at_phases`, MlsimError if a log has too
+    few weeks.
     """
     hands = parts or Parts()
     names = [scenario.name for scenario in scenarios]
@@ -331,7 +279,7 @@ def transfer_phases(
 
     def part(name: str, place: int, does: str, work: Work) -> Part:
         phases, moved = cuts[name]
-        labels = {"log": name, "phase": phase_words(float(phases[place])), "part": does}
+        labels = {"log": name, "phase": phase_label(float(phases[place])), "part": does}
         return Part(labels, moved[place], work)
 
     places = [(name, place) for name in names for place in range(count)]
@@ -388,16 +336,9 @@ class _Tested(Work):
 def write_mixed(directory: Path, found: Mixed, scenario: Scenario) -> None:
     """Write weekly values and the scenario with the learned weights.
 
-    Parameters
-    ----------
-    directory
-        Files: ``weeks.csv`` has a row a week (part, mean bounded slowdown of each policy, the weights
-        that were best in hindsight), ``learned.yaml`` is the scenario under w*_train, files by their whole
-        paths, so that it runs from there.
-    found
-        What was found.
-    scenario
-        On which.
+    ``weeks.csv`` has a row per week (part, mean bounded slowdown of each policy, the best weights in
+    hindsight); ``learned.yaml`` is the scenario under w*_train, with absolute paths, so that it runs from
+    there.
     """
     parts = ["train" if t else "test" if u else "" for t, u in zip(found.train, found.test, strict=True)]
     weights = {f"best {name}": found.best[:, place] for place, name in enumerate(FEATURES)}
@@ -409,18 +350,10 @@ def write_mixed(directory: Path, found: Mixed, scenario: Scenario) -> None:
 
 
 def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
-    """Write what policies learned on each log are worth on all of them.
+    """Write the value of policies learned on each log on all of them.
 
-    Parameters
-    ----------
-    directory
-        Files: ``transfer.csv`` has a row for each policy and log of the test (weeks, mean bounded
-        slowdown of a week, paired difference to the reference with its interval and p), ``weights.csv`` the
-        weights learned on each log.
-    found
-        What was found.
-    reference
-        The policy that others are compared with.
+    ``transfer.csv`` has a row per policy and test log (weeks, mean bounded slowdown of a week, paired
+    difference to the reference with its interval and p), ``weights.csv`` the weights learned on each log.
     """
     rows = []
     for log, means in found.means.items():
@@ -449,10 +382,7 @@ def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
 
 
 def write_phases(directory: Path, band: PhaseBand | None) -> None:
-    """Write ``phases.csv``: a row for each policy and phase of the cut, with its sums over both parts.
-
-    None: there is no band this time, and no such file.
-    """
+    """Write ``phases.csv``, a row per policy and phase with its sums; without a band remove it."""
     if band is None:
         write_tables(directory, {"phases.csv": None})
         return
@@ -467,10 +397,7 @@ def write_phases(directory: Path, band: PhaseBand | None) -> None:
 
 
 def write_transfer_phases(directory: Path, band: TransferBand | None) -> None:
-    """Write ``phases.csv``: a row for each policy, log of the test and phase of the cut, with its mean.
-
-    None: there is no band this time, and no such file.
-    """
+    """Write ``phases.csv``, a row per policy, test log and phase with its mean; without a band remove it."""
     if band is None:
         write_tables(directory, {"phases.csv": None})
         return

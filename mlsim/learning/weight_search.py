@@ -22,10 +22,7 @@ _MOST: Final = 10_000_000
 def places_of(features: Sequence[str]) -> list[int]:
     """Return the places of features among the weights.
 
-    Raises
-    ------
-    InputError
-        If there are less than two, one is not known, or named twice.
+    Raises InputError if there are less than two, one is unknown, or named twice.
     """
     for name in features:
         if name not in FEATURES:
@@ -38,10 +35,7 @@ def places_of(features: Sequence[str]) -> list[int]:
 def check_grid(points: int, features: Sequence[str]) -> None:
     """Check that a grid over some features can be made.
 
-    Raises
-    ------
-    InputError
-        If there are too few points or features, or too many.
+    Raises InputError if there are too few points or features, or too many.
     """
     dimensions = len(places_of(features)) - 1
     if points < 2:
@@ -55,7 +49,7 @@ def check_grid(points: int, features: Sequence[str]) -> None:
 
 
 def normalised(vectors: Floats) -> Floats:
-    """Return vectors divided by the sums of their absolute values, which is what policy linear reads."""
+    """Return vectors divided by the sums of their absolute values, as policy linear reads them."""
     found: Floats = vectors / np.abs(vectors).sum(axis=1, keepdims=True)
     return found
 
@@ -68,28 +62,12 @@ def widened(vectors: Floats, features: Sequence[str]) -> Floats:
 
 
 def simplex_grid(points: int, features: Sequence[str]) -> Floats:
-    """Return a uniform grid of all mixed policies over some features.
+    """Return a uniform grid of all mixed policies over some features, shape (vectors, 6).
 
     Only the direction of a vector matters, so that the vectors with a sum of absolute values of 1 are all
     policies (Zrigui 2021, §5.4). All features but the first have ``points`` values from -1 to 1; the first
-    has what is left of 1, with both signs. 200 points and three features are 39,600 vectors.
-
-    Parameters
-    ----------
-    points
-        Values of a dimension; at least 2.
-    features
-        Names of :data:`FEATURES`.
-
-    Returns
-    -------
-    ndarray of float64, shape (vectors, 6)
-        In an order that depends on the arguments alone.
-
-    Raises
-    ------
-    InputError
-        As of :func:`check_grid`.
+    has the remainder to 1, with both signs. 200 points and three features are 39,600 vectors. The order
+    depends on the arguments alone. Raises InputError as :func:`check_grid`.
     """
     check_grid(points, features)
     axes = [np.linspace(-1.0, 1.0, points)] * (len(features) - 1)
@@ -121,32 +99,11 @@ def penalty(vectors: Floats, factor: float) -> Floats:
 def minimise(
     loss: Loss, dimensions: int, *, method: str, evaluations: int, factor: float, seed: int
 ) -> tuple[Floats, float]:
-    """Search for the vector of the least loss plus penalty.
+    """Return the best vector found for loss plus penalty, and its loss without the penalty.
 
-    Parameters
-    ----------
-    loss
-        What is minimised, without the penalty.
-    dimensions
-        Of the vectors.
-    method
-        ``xnes`` (Glasmachers et al. 2010) or ``cma-es`` (Hansen and Ostermeier 2001, by the package cmaes).
-    evaluations
-        How many vectors are tried, up to the last whole generation.
-    factor
-        λ of the penalty.
-    seed
-        Of the draws.
-
-    Returns
-    -------
-    tuple
-        The best vector that was tried, and its loss without the penalty.
-
-    Raises
-    ------
-    InputError
-        If the method is not known, or its package is not installed.
+    ``method`` is ``xnes`` (Glasmachers et al. 2010) or ``cma-es`` (Hansen and Ostermeier 2001, by the package
+    cmaes). Up to ``evaluations`` vectors are tried, in whole generations; ``factor`` is λ of the penalty.
+    Raises InputError if the method is unknown, or its package is not installed.
     """
     search = _search_of(method, dimensions, seed)
     best, least, tried = np.ones(dimensions), math.inf, 0
@@ -162,19 +119,13 @@ def minimise(
 
 
 def tried_by(method: str, dimensions: int, evaluations: int) -> int:
-    """Return how many vectors a search tries: whole generations, at least one."""
+    """Return the number of vectors that a search tries: whole generations, at least one."""
     population = _search_of(method, dimensions, 0).population
     return max(evaluations // population, 1) * population
 
 
 def check_method(method: str) -> None:
-    """Check that a method is known, and its package installed.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
+    """Check that a method is known, and its package installed; an InputError says otherwise."""
     _search_of(method, 2, 0)
 
 

@@ -16,7 +16,7 @@ from mlsim.verify.schedule import MOST_NAMED, Breach, Schedule, Verdict, not_jud
 
 
 def judge_drains(run: Schedule) -> Verdict:
-    """Judge that no job starts on drained nodes, nor one that is expected to run into an announced drain."""
+    """Judge that no job starts on drained nodes, or before an announced drain that it would run into."""
     stays, jobs, platform = run.records.occupancy, run.records.jobs, run.scenario.platform
     if not platform.drains:
         return not_judged("drains", "there are none (platform.drains)")
@@ -107,23 +107,11 @@ def moments_of(start: Floats, end: Floats) -> tuple[Ints, Ints]:
 def _walk_nodes(
     row: Ints, kind: Ints, node: Ints, count: Ints, asked: Ints, capacity: Ints, found: Ints
 ) -> int:
-    """Go through ends and starts, and count what is held of each node.
+    """Sum the amounts held of each node over time; return the number of stays that do not fit at their start.
 
-    Parameters
-    ----------
-    row, kind
-        Of :func:`moments_of`.
-    node, count, asked
-        Of each stay: first node, number of nodes, and what it holds of each resource on each of them.
-    capacity
-        What each node has; shape (nodes, resources).
-    found
-        Is filled with (stay, node, resource, held) of the first breaches.
-
-    Returns
-    -------
-    int
-        How often a stay began on a node on which it does not fit.
+    ``row`` and ``kind`` are those of :func:`moments_of`; ``asked`` is what a stay holds of each resource on
+    each of its nodes, ``capacity`` (nodes, resources) what nodes have. ``found`` receives the first breaches:
+    stay, node, resource, held.
     """
     held, breaches = np.zeros_like(capacity), 0
     for k in range(len(row)):
@@ -145,7 +133,7 @@ def _walk_nodes(
 
 
 def judge_nodes(run: Schedule) -> Verdict:
-    """Judge that no node holds more than it has, at any time, of cores and of every other resource."""
+    """Judge that no node ever holds more than it has, of cores and of every other resource."""
     stays, jobs = run.records.occupancy, run.records.jobs
     if not run.is_on_machine:
         outside = (stays.node < 0) | (stays.count < 1) | (stays.node + stays.count > run.n_nodes)
@@ -172,7 +160,7 @@ def judge_nodes(run: Schedule) -> Verdict:
 
 
 def _resources(run: Schedule) -> tuple[list[str], Ints, Ints]:
-    """Return the names of what nodes have, how much each node has, and what each stay holds of a node.
+    """Return the names of nodes' resources, the amount of each node, and what each stay holds per node.
 
     Whole nodes are held by one job at once. A job's totals are spread over its nodes, or where nodes are
     shared over its cores: its units are alike.
@@ -200,7 +188,7 @@ def _resources(run: Schedule) -> tuple[list[str], Ints, Ints]:
 
 
 def judge_shared(run: Schedule) -> Verdict:
-    """Judge that jobs never hold more than there is of what the machine has as a whole."""
+    """Judge that jobs never hold more of a machine-wide amount than there is."""
     jobs, attempts, shared = run.records.jobs, run.records.attempts, run.records.shared
     if not shared.name:
         return not_judged("shared", "the machine has nothing as a whole (platform.shared)")
@@ -243,10 +231,10 @@ def _walk_power(
     busy: Floats,
     off: Floats,
 ) -> Floats:
-    """Go through ends and starts of stays and outages; return the power of the machine after each (W).
+    """Return the power of the machine after each start and end of stays and outages (W).
 
-    A node in use takes idle + (busy - idle) · held / cores, one that is out of use and that nobody holds
-    ``off``. An outage is a stay of no cores that has its node out of use.
+    A node in use takes idle + (busy - idle) x held / cores, an unallocated one out of use ``off``. An outage
+    is a stay of no cores during which its node is out of use.
     """
     power, held, out = np.empty(len(row)), np.zeros_like(capacity), np.zeros_like(capacity)
     total = idle.sum()
@@ -268,7 +256,7 @@ def _walk_power(
 
 
 def judge_cap(run: Schedule) -> Verdict:
-    """Judge that where a job starts, the machine takes no more than the cap of that time, all starts done."""
+    """Judge that the power of the machine never exceeds the cap after the starts of a time."""
     cap, power = run.scenario.batch.power_cap, run.records.nodes.power
     if cap is None or power is None:
         return not_judged("power cap", "there is none (batch.power_cap)")
@@ -313,22 +301,10 @@ PROMISES: Final = ("easy", "conservative")
 
 
 def judge(records: Records, scenario: Scenario, promise: str | None = None) -> tuple[Verdict, ...]:
-    """Judge the schedule of a run by every law.
+    """Judge the schedule of a run by every law; it keeps them all if no verdict has a breach.
 
-    Parameters
-    ----------
-    records
-        The tables of the run.
-    scenario
-        Its scenario.
-    promise
-        One of :data:`PROMISES`, which is judged whatever dispatcher the scenario names. Default: that of its
-        backfilling.
-
-    Returns
-    -------
-    tuple of Verdict
-        One a law. The schedule keeps them all if no verdict has a breach.
+    ``promise`` (one of :data:`PROMISES`) is judged whatever dispatcher the scenario names. Default: that of
+    its backfilling.
     """
     run = Schedule(records, scenario)
     laws = [judge_arrivals, judge_walltimes, judge_stays, judge_nodes, judge_shared]

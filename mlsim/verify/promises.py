@@ -58,13 +58,10 @@ def ranks_of(run: Schedule) -> Ints:
 
 
 def heads_of(run: Schedule, ranks: Ints) -> tuple[Ints, Floats]:
-    """Find the jobs that waited as the head of the queue until they started, and since when they were it.
+    """Return the jobs that waited as the head of the queue until they started, and since when (s).
 
-    Returns
-    -------
-    heads, since
-        Rows of jobs, and times [s] before their starts: the later of the job's arrival and of the last start
-        of a job that goes before it.
+    That is the later of the job's arrival and of the last start of a job that precedes it, before its own
+    start.
     """
     start, arrival = run.records.jobs.start_time, run.arrival
     ran = np.flatnonzero(run.ran)
@@ -165,7 +162,7 @@ def _state(run: Schedule, job: int) -> str:
 
 
 def first_of(wrong: Mask, times: Floats) -> list[int]:
-    """Return the first rows that are wrong, in order of time."""
+    """Return the first wrong rows, in order of time."""
     rows = np.flatnonzero(wrong)
     chosen: list[int] = rows[np.argsort(times[rows], kind="stable")[:MOST_NAMED]].tolist()
     return chosen
@@ -178,12 +175,7 @@ _ROUNDING = 1e-6
 def judge_easy(run: Schedule, asked: bool) -> Verdict:
     """Judge that no head of the queue starts after the reservation that it had when it became the head.
 
-    Parameters
-    ----------
-    run
-        The run.
-    asked
-        Whether to judge it whatever dispatcher made the schedule.
+    With ``asked`` it is judged whatever dispatcher made the schedule.
     """
     law, batch = "EASY's promise", run.scenario.batch
     if not asked and not _is_by(run.scenario, Backfill.EASY):
@@ -272,7 +264,7 @@ def _is_by(scenario: Scenario, backfill: Backfill) -> bool:
 
 
 def _obstacles(run: Schedule, ends: Floats) -> Iterator[str]:
-    """Yield why a promise does not hold in this run, or cannot be seen in its tables."""
+    """Yield reasons why a promise does not hold in this run, or cannot be checked in its tables."""
     batch, platform, jobs = run.scenario.batch, run.scenario.platform, run.records.jobs
     outlived = int((run.ran & (jobs.end_time > ends)).sum())
     if outlived:
@@ -300,7 +292,7 @@ def _obstacles(run: Schedule, ends: Floats) -> Iterator[str]:
 
 
 def _units_under_cap(run: Schedule) -> int | None:
-    """Return how many units the power cap allows; None where that is no number of units."""
+    """Return the number of units that the power cap allows; None if it is not a number of units."""
     cap, power = run.scenario.batch.power_cap, run.records.nodes.power
     if cap is None or power is None or len(cap) > 1 or cap[0][0] > 0.0:
         return None
@@ -311,7 +303,7 @@ def _units_under_cap(run: Schedule) -> int | None:
 
 
 def _amounts(run: Schedule) -> tuple[Ints, Ints]:
-    """Return what each job holds, units first, and how much there is of each."""
+    """Return the amounts that each job holds, units first, and the amounts of the machine."""
     units = run.n_nodes if run.is_exclusive else int(run.records.nodes.cores.sum())
     if run.scenario.batch.power_cap is not None:
         units = min(units, _units_under_cap(run) or 0)
@@ -343,20 +335,11 @@ def _late_heads(
     amounts: Ints,
     capacity: Ints,
 ) -> Mask:
-    """Return which heads fit before they started, beside those that ran when they became the head.
+    """Return which heads fit before they started, beside the jobs that ran when they became the head.
 
-    Parameters
-    ----------
-    heads, since, before
-        Jobs in order of ``since``, when each became the head; expected ends up to ``before`` count as over.
-    unsure
-        Whether those count as well that are behind it and started at that very time.
-    by_start
-        All jobs in order of their starts.
-    start, ends, ranks, amounts
-        Of all jobs: start, expected end, place in the queue's order, what it holds.
-    capacity
-        How much there is.
+    Heads are in order of ``since``; expected ends up to ``before`` count as over. ``unsure``: jobs that are
+    behind a head and started at that very time count as well. ``by_start`` are all jobs in order of their
+    starts; the other columns are of all jobs: start, expected end, place in the queue's order, amounts held.
     """
     late = np.zeros(len(heads), np.bool_)
     running, n, coming = np.empty(len(by_start), np.int64), 0, 0
@@ -397,10 +380,10 @@ def _fits_from(run: Schedule, head: int, since: float, ranks: Ints, ends: Floats
 
 @kernel
 def _first_places(arrival: Floats, start: Floats, estimate: Floats, amounts: Ints, capacity: Ints) -> Floats:
-    """Return the first time at which each job fits beside those before it, which are where they are.
+    """Return the first time at which each job fits beside those before it, at their actual starts.
 
-    Jobs are in the order in which they got their reservations. The profile is a list of steps from ``first``
-    to ``last``: from ``times[k]`` on so much is free.
+    Jobs are in the order of their reservations. The profile is a list of steps from ``first`` to ``last``:
+    from ``times[k]`` on, ``free[k]`` is free.
     """
     n = len(arrival)
     times, free = np.empty(2 * n + 2), np.empty((2 * n + 2, len(capacity)), np.int64)

@@ -1,4 +1,4 @@
-"""A schedule as laws see it, and verdicts on it."""
+"""A schedule as the laws see it, and verdicts on it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Schedule:
 
     @property
     def is_on_machine(self) -> bool:
-        """Whether there is every node that a stay names."""
+        """Whether every node of a stay exists."""
         stays = self.records.occupancy
         ends = stays.node + stays.count
         return bool(((stays.node >= 0) & (stays.count >= 1) & (ends <= self.n_nodes)).all())
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether nodes are given whole."""
+        """Whether jobs get whole nodes."""
         return self.scenario.workload.mapping is not Mapping.CORE
 
     @cached_property
@@ -50,7 +50,7 @@ class Schedule:
 
     @cached_property
     def arrival(self) -> Floats:
-        """When each job entered the queue [s]; NaN where it never did."""
+        """Arrival of each job in the queue (s); NaN where it never arrived."""
         jobs = self.records.jobs
         if jobs.eligible_time is None:
             return jobs.submit_time
@@ -75,7 +75,7 @@ class Schedule:
 
     @cached_property
     def _attempts_of_rows(self) -> tuple[Mask, Floats, Floats]:
-        """Find the attempt to which each stay belongs: whether it is the job's last, its start and end."""
+        """Return, for each stay, whether its attempt is the job's last, and the attempt's start and end."""
         jobs, stays, attempts = self.records.jobs, self.records.occupancy, self.records.attempts
         start, end = jobs.start_time[stays.job], jobs.end_time[stays.job]
         earlier: dict[int, list[tuple[float, float]]] = {}
@@ -100,7 +100,7 @@ class Schedule:
 
     @cached_property
     def shares(self) -> Ints:
-        """What each job held of what the machine has as a whole; shape (jobs, amounts)."""
+        """Machine-wide amounts held by each job; shape (jobs, amounts)."""
         names = self.records.shared.name
         columns = [np.asarray(self.records.own.of[f"request_{name}"], np.int64) for name in names]
         return np.stack(columns, axis=1) if columns else np.zeros((self.n_jobs, 0), np.int64)
@@ -119,7 +119,7 @@ class Breach:
     time: float
     """When, in seconds from the scenario's start."""
     text: str
-    """What is wrong, with its numbers."""
+    """The fault, with its numbers."""
 
     def __str__(self) -> str:
         job = f"job {self.job_id} " if self.job_id >= 0 else ""
@@ -133,7 +133,7 @@ class Verdict:
     law: str
     """Its name."""
     judged: str = ""
-    """The number of facts that were judged, in words; empty where the law was not judged."""
+    """The number of facts that were judged, as text; empty where the law was not judged."""
     reason: str = ""
     """Why the law was not judged; empty where it was."""
     count: int = 0
@@ -143,7 +143,7 @@ class Verdict:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the run does not break it."""
+        """Whether the run keeps the law."""
         return self.count == 0
 
     @classmethod
@@ -154,5 +154,5 @@ class Verdict:
 
 
 def not_judged(law: str, reason: str) -> Verdict:
-    """Return the verdict of a law that says nothing of a run, or cannot be judged."""
+    """Return the verdict of a law that does not apply to a run, or cannot be judged."""
     return Verdict(law, reason=reason)

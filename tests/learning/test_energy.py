@@ -19,10 +19,10 @@ from mlsim.errors import InputError
 from mlsim.learning.energy_classes import Cleaning, EnergyClass, Tree, classify, cleaned
 from mlsim.learning.energy_samples import (
     KINDS,
-    MadeProfiles,
+    GeneratedProfiles,
     Measured,
     Samples,
-    made_profiles,
+    generated_profiles,
     power_steps,
     read_samples,
     write_samples,
@@ -196,8 +196,8 @@ def test_jobs_with_missing_samples_are_not_judged_and_do_not_count():
 
 
 def test_made_profiles_have_their_classes_and_depend_on_the_seed_alone():
-    made = made_profiles(MadeProfiles(each=30, shortest=20_000, longest=40_000, seed=1))
-    again = made_profiles(MadeProfiles(each=30, shortest=20_000, longest=40_000, seed=1))
+    made = generated_profiles(GeneratedProfiles(each=30, shortest=20_000, longest=40_000, seed=1))
+    again = generated_profiles(GeneratedProfiles(each=30, shortest=20_000, longest=40_000, seed=1))
     assert [one.power.tobytes() for one in made.samples.values()] == [
         one.power.tobytes() for one in again.samples.values()
     ]
@@ -264,7 +264,7 @@ def written_hdf5(path, measured, grouped):
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "hdf5, a table", "hdf5, groups"])
 def test_files_of_all_forms_say_the_same(form, tmp_path):
-    made = made_profiles(MadeProfiles(each=2, shortest=600, longest=700))
+    made = generated_profiles(GeneratedProfiles(each=2, shortest=600, longest=700))
     made = Measured(
         {job: Samples(one.time, one.power.round(3)) for job, one in made.samples.items()}, made.known
     )

@@ -22,8 +22,8 @@ from mlsim.learning.mixed_policies import Searching, learn_mixed
 from mlsim.learning.policy_validation import (
     PROTOCOLS,
     PhaseSums,
-    kept_searches,
     learn_transfer,
+    searches_in_parts,
     transfer_phases,
 )
 from mlsim.scenario import dump, from_mapping
@@ -108,7 +108,7 @@ def test_kept_searches_give_what_plain_ones_give(scenarios, searching):
     parts = Parts(Memory())
     plain = learn_mixed(weeks, (0, 2), (3, 4), searching)
     for _ in range(2):  # done, and then there
-        kept = learn_mixed(weeks, (0, 2), (3, 4), searching, kept_searches(parts))
+        kept = learn_mixed(weeks, (0, 2), (3, 4), searching, searches_in_parts(parts))
         assert kept.learned.tobytes() == plain.learned.tobytes()
         assert all(kept.means[name].tobytes() == plain.means[name].tobytes() for name in plain.means)
 

@@ -22,7 +22,7 @@ from mlsim.batch.backfill.free_profile import (
 )
 from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
 from mlsim.batch.backfill.node_gaps import compress_on_nodes
-from mlsim.batch.backfill.recheck import NONE, begin_looks, have_all_looked_at, list_jobs, next_due
+from mlsim.batch.backfill.recheck import NONE, begin_recheck, list_jobs, next_due, recheck_all
 from mlsim.batch.backfill.reservations import begin_searches, earliest, size_of
 from mlsim.batch.columns.job_columns import (
     EARLY,
@@ -147,18 +147,18 @@ def _has_overdue(now: float, columns: Columns) -> bool:
 
 
 @inner_kernel
-def _bring_up_to_now(now: float, columns: Columns) -> bool:
+def _advance_profile(now: float, columns: Columns) -> bool:
     """Advance the profile of the last pass to now; return whether it agrees with what is free now."""
     forget_past(now, columns)
     return bool(columns.profile_free[columns.counts[FIRST]] == columns.counts[FREE])
 
 
 @inner_kernel
-def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
+def _advance_reservations(now: float, columns: Columns, room: Room) -> bool:
     """Advance the profile, with its reservations, to now; return whether they still hold."""
     if _is_missed(now, columns):
         return False
-    if is_profile_kept(columns) and not _has_overdue(now, columns) and _bring_up_to_now(now, columns):
+    if is_profile_kept(columns) and not _has_overdue(now, columns) and _advance_profile(now, columns):
         return True
     forget_profile(columns)
     columns.counts[GROUPED], columns.counts[UNSEEN] = 0, 1
@@ -169,7 +169,7 @@ def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
 
 
 @in_room
-def _note_what_came_back(columns: Columns, room: Room) -> None:
+def _note_early_releases(columns: Columns, room: Room) -> None:
     """Note early releases as one gap, up to the last time at which they were expected."""
     first = last = columns.counts[FIRST]
     units = 0
@@ -221,12 +221,12 @@ def _compress(columns: Columns, room: Room) -> None:
     if scattered or not columns.counts[GROUPED]:
         list_jobs(columns)
         columns.counts[GROUPED], columns.counts[MOVED] = 1, 0
-    begin_looks(columns)
+    begin_recheck(columns)
     columns.counts[GAPS] = 0
     if columns.counts[UNSEEN]:
-        have_all_looked_at(columns)
+        recheck_all(columns)
     if is_profile_kept(columns):
-        _note_what_came_back(columns, room)
+        _note_early_releases(columns, room)
     _compress_counted(columns, room)
     columns.counts[MOVED] += columns.counts[GAPS]
     columns.counts[UNSEEN] = columns.rules[ONE_ROUND]
@@ -244,7 +244,7 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
     all are made anew. Returns the new count of starts.
     """
     n = columns.counts[QUEUED]
-    if not _bring_reservations(now, columns, room):
+    if not _advance_reservations(now, columns, room):
         for k in range(n):
             columns.floats[RESERVED, columns.queue[k]] = np.nan
             columns.ints[BEGIN_SEGMENT, columns.queue[k]] = END

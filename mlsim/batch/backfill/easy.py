@@ -73,7 +73,7 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
     """
     begin_future(head, now, columns, room)
     late, n = first_after(now, columns), end_of_running(columns)
-    overdue = late > 0 and _let_late_go(True, late, head, now, columns, room)
+    overdue = late > 0 and _release_late(True, late, head, now, columns, room)
     k, time, overdue_time = late, now, overdue_end(now, columns)
     while not head_fits(head, columns, room):
         upcoming = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
@@ -82,7 +82,7 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
         if time == np.inf:
             break
         if overdue and time == overdue_time:
-            _let_late_go(False, late, head, now, columns, room)
+            _release_late(False, late, head, now, columns, room)
             overdue = False
         while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
             let_go(running_at(k, columns), head, columns, room)
@@ -92,7 +92,7 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
 
 
 @in_room
-def _let_late_go(due: bool, late: int, head: int, now: float, columns: Columns, room: Room) -> bool:
+def _release_late(due: bool, late: int, head: int, now: float, columns: Columns, room: Room) -> bool:
     """Release, of the jobs past their expected ends, those that end now (``due``), or the others.
 
     Returns whether others remain.
@@ -210,7 +210,7 @@ def _start_by_place(
 
 
 @apart_kernel
-def _bring_least(k: int, n: int, column: int, beside: int, now: float, time: float, columns: Columns) -> int:
+def _select_min(k: int, n: int, column: int, beside: int, now: float, time: float, columns: Columns) -> int:
     """Swap the first candidate by key, of those from k on, to k, and drop those that no longer qualify.
 
     Returns the remaining number of candidates.
@@ -244,7 +244,7 @@ def _start_by_key(
     while columns.counts[FREE] != 0:
         if k < _CHOSEN_SINGLY:
             beside = -1 if is_kept else most_beside(room)
-            n = _bring_least(k, n, column, beside, now, time, columns)
+            n = _select_min(k, n, column, beside, now, time, columns)
         elif k == _CHOSEN_SINGLY:
             rest, scratch = columns.spare[k:], columns.spare[len(columns.queue) :]
             sort_slots(n - k, rest, scratch, column, columns.ints, columns.floats)

@@ -26,11 +26,11 @@ from mlsim.batch.backfill.free_profile import END, begin_at, begin_before, stop_
 from mlsim.batch.backfill.recheck import (
     ANYWHERE,
     NONE,
-    begin_with,
-    have_alike_looked_at,
-    have_beginners_looked_at,
+    add_beginner,
     lowest_bit,
-    no_longer_begin_with,
+    recheck_alike,
+    recheck_beginners,
+    remove_beginner,
     shortest_after,
     take_gap,
 )
@@ -80,7 +80,7 @@ def note_gap(first: int, last: int, added: int, columns: Columns, room: Room) ->
 @inner_kernel
 def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
     gap = _open_gap(first, last, columns)
-    have_beginners_looked_at(first, last, added, columns)
+    recheck_beginners(first, last, added, columns)
     least, most, segment = columns.profile_free[first], 0, first
     while segment != last:
         least, most = min(least, columns.profile_free[segment]), max(most, columns.profile_free[segment])
@@ -161,7 +161,7 @@ def _look_around(
             reach = length_of_run(first, last, columns)
             if columns.alike_shortest[size, lasts] > reach:
                 break
-            have_alike_looked_at(gap, size, lasts, begin, reach, more_than, most, columns)
+            recheck_alike(gap, size, lasts, begin, reach, more_than, most, columns)
     return first, last
 
 
@@ -178,7 +178,7 @@ def _look_around_wide(
         left &= left - 1
         if columns.alike_shortest[size, lasts] > reach:
             break
-        have_alike_looked_at(gap, size, lasts, begin, reach, more_than, most, columns)
+        recheck_alike(gap, size, lasts, begin, reach, more_than, most, columns)
 
 
 @leaf_kernel
@@ -283,8 +283,8 @@ def move(slot: int, first: int, columns: Columns, room: Room) -> None:
     columns.profile_uses[last] += 1
     columns.floats[RESERVED, slot] = columns.profile_times[first]
     columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot] = first, last
-    no_longer_begin_with(slot, old_first, columns)
-    begin_with(slot, first, columns)
+    remove_beginner(slot, old_first, columns)
+    add_beginner(slot, first, columns)
     taken_until, free_from = (old_first, last) if overlaps else (last, old_first)
     change_segments(slot, first, taken_until, -1, columns, room)
     change_segments(slot, free_from, old_last, 1, columns, room)

@@ -21,7 +21,7 @@ import numpy as np
 from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.backfill.free_profile import END, earliest_in, reserve_from, stop_using
 from mlsim.batch.backfill.gaps import length_of_run
-from mlsim.batch.backfill.recheck import ANYWHERE, NONE, begin_looks, have_all_looked_at, make_due, next_due
+from mlsim.batch.backfill.recheck import ANYWHERE, NONE, begin_recheck, make_due, next_due, recheck_all
 from mlsim.batch.backfill.reservations import least_of, size_of
 from mlsim.batch.columns.job_columns import (
     EARLY,
@@ -73,7 +73,7 @@ def compress_on_nodes(columns: Columns, room: Room) -> None:
     while moved:
         moved = False
         if not fits_less_in_less(room):
-            have_all_looked_at(columns)
+            recheck_all(columns)
         k = next_due(0, columns)
         while k != NONE:
             moved = _move(columns.queue[k], columns, room) or moved
@@ -86,7 +86,7 @@ def compress_on_nodes(columns: Columns, room: Room) -> None:
 @apart_kernel
 def _begin(columns: Columns, room: Room) -> None:
     """Recheck the jobs that may move because of early releases, or all."""
-    begin_looks(columns)
+    begin_recheck(columns)
     columns.gap_reach[_LONGEST] = -1.0
     least, greatest = columns.gap_reach.shape[1], 0
     for k in range(columns.counts[QUEUED]):
@@ -99,7 +99,7 @@ def _begin(columns: Columns, room: Room) -> None:
         columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot] = END, -np.inf
     columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] = least, greatest
     if columns.counts[UNSEEN]:
-        have_all_looked_at(columns)
+        recheck_all(columns)
     if is_profile_kept(columns):
         first, last = columns.counts[FIRST], columns.counts[FIRST]
         for k in range(columns.counts[EARLY]):

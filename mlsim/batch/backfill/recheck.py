@@ -46,7 +46,7 @@ def lowest_bit(word: int) -> int:
 
 
 @leaf_kernel
-def begin_looks(columns: Columns) -> None:
+def begin_recheck(columns: Columns) -> None:
     """Begin with no job due."""
     columns.due[: (columns.counts[QUEUED] + 63) >> 6] = 0
     columns.counts[LISTED], columns.counts[UNLISTED] = 0, NONE
@@ -65,7 +65,7 @@ def list_jobs(columns: Columns) -> None:
     for k in range(columns.counts[QUEUED]):
         slot = columns.queue[k]
         if columns.ints[BEGIN_SEGMENT, slot] != END:
-            begin_with(slot, columns.ints[BEGIN_SEGMENT, slot], columns)
+            add_beginner(slot, columns.ints[BEGIN_SEGMENT, slot], columns)
     begin = columns.profile_times[columns.counts[FIRST]]
     whole = columns.profile_times[columns.profile_before[END]] - begin
     columns.parts[_BEGIN], columns.parts[_RATE] = begin, N_PARTS / max(whole, 1.0)
@@ -124,14 +124,14 @@ def shortest_after(size: int, time: float, columns: Columns) -> float:
 
 
 @leaf_kernel
-def begin_with(slot: int, segment: int, columns: Columns) -> None:
+def add_beginner(slot: int, segment: int, columns: Columns) -> None:
     """Add a job to those that begin with a segment."""
     columns.ints[NEXT_BESIDE, slot] = columns.profile_begins[segment]
     columns.profile_begins[segment] = slot
 
 
 @leaf_kernel
-def no_longer_begin_with(slot: int, segment: int, columns: Columns) -> None:
+def remove_beginner(slot: int, segment: int, columns: Columns) -> None:
     """Remove a job from those that begin with a segment."""
     other = columns.profile_begins[segment]
     if other == slot:
@@ -170,7 +170,7 @@ def next_due(place: int, columns: Columns) -> int:
 
 
 @leaf_kernel
-def have_all_looked_at(columns: Columns) -> None:
+def recheck_all(columns: Columns) -> None:
     """Recheck every job, anywhere."""
     for k in range(columns.counts[QUEUED]):
         columns.ints[DUE, columns.queue[k]] = ANYWHERE
@@ -178,7 +178,7 @@ def have_all_looked_at(columns: Columns) -> None:
 
 
 @leaf_kernel
-def have_beginners_looked_at(first: int, last: int, added: int, columns: Columns) -> None:
+def recheck_beginners(first: int, last: int, added: int, columns: Columns) -> None:
     """Recheck jobs that fit right before their reservations since units were added there."""
     segment = first
     while segment != last:
@@ -192,7 +192,7 @@ def have_beginners_looked_at(first: int, last: int, added: int, columns: Columns
 
 
 @inner_kernel
-def have_alike_looked_at(
+def recheck_alike(
     gap: int, size: int, lasts: int, begin: float, reach: float, more_than: int, most: int, columns: Columns
 ) -> None:
     """Recheck jobs of a class with a gap, which begins at ``begin``.

@@ -79,6 +79,8 @@ class Ranks(NamedTuple):
     """bool[n]: whether a start that is not now is a reservation: later jobs of the order are placed around
     it. Otherwise the start is only what the job could have at its place in the order.
     """
+    makespan: bool
+    """Whether the cost of a list is the time until its last job ends, not weight x start."""
 
 
 class _Job(NamedTuple):
@@ -492,7 +494,7 @@ def _power_in_order(job: _Job, power: Ints, p: Profiles, load: Floats, fits: Int
 
 
 @inner_kernel
-def _heed_power(
+def _sort_by_power(
     at: int, job: _Job, as_one: _Job, power: Ints, p: Profiles, whole: Profiles, load: Floats, fits: Ints
 ) -> None:
     """Prefer classes of less power, and set the job's power in ``as_one``.
@@ -528,7 +530,7 @@ def _place(
     load, fits = np.empty(n_classes), np.empty(n_classes, np.int64)
     _weigh(at, job, scarcity, p, load, fits)
     if power.shape[1] > 0:
-        _heed_power(at, job, as_one, power, p, whole, load, fits)
+        _sort_by_power(at, job, as_one, power, p, whole, load, fits)
     if len(as_one.request) > 0:
         _take(0, 1, at, as_one, whole, nodes[:0])
     left = job.units
@@ -599,7 +601,7 @@ def _sum_up(n_classes: int, p: Profiles, pool: Floats) -> None:
 
 
 @inner_kernel
-def _leaves_too_little(job: _Job, keep_free: Floats, pool: Floats) -> bool:
+def _lacks_headroom(job: _Job, keep_free: Floats, pool: Floats) -> bool:
     """Whether a job that starts now would leave less free than it must."""
     for r in range(len(pool)):
         if keep_free[r] > 0 and pool[r] - job.units * job.request[r] < keep_free[r]:
@@ -663,9 +665,7 @@ def start_more(
     written = 0
     for row in range(len(begun)):
         job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
-        if _leaves_too_little(job, keep_free[row], pool) or not _fits_now(
-            job, as_one, power, n_classes, p, w
-        ):
+        if _lacks_headroom(job, keep_free[row], pool) or not _fits_now(job, as_one, power, n_classes, p, w):
             continue
         begun[row] = True
         for r in range(len(pool)):
@@ -685,7 +685,6 @@ def list_schedule(
     ranks: Ranks,
     scarcity: Floats,
     power: Ints,
-    makespan: bool,
     bound: float,
     work: Profiles,
     whole: Profiles,
@@ -694,34 +693,20 @@ def list_schedule(
 ) -> float:
     """Schedule the jobs of an order one by one, each at its earliest start around those before it.
 
+    Returns the cost; infinity if it reaches ``bound`` or a job can never start.
+
     Parameters
     ----------
-    order
-        Jobs.
-    jobs, ranks
-        What they ask for, and what they weigh.
-    scarcity : ndarray, shape (R,)
-        How much one of each type counts for best-fit.
-    power : ndarray, shape (3, K)
-        Of nodes of each kind, see :func:`power_of_kinds`; without kinds it is no matter.
-    makespan
-        Whether the cost is the time until the last job ends.
-    bound
-        Give up as soon as the cost reaches this.
-    work
-        A copy of the profiles with room for new classes and steps; changed.
-    whole
-        The same of what the machine has as a whole.
+    scarcity
+        float64[R]: weight of each type for best-fit.
+    power
+        int64[3, K], see :func:`power_of_kinds`; without kinds it does not matter.
+    work, whole
+        Copies of the profiles of nodes and of machine-wide amounts (:func:`work_space`); changed.
     starts
         Receives the start of each job.
-    nodes : ndarray, shape (U,) or (0,)
-        Receives the nodes of the units of the jobs that start now, in the order of ``order``; empty if
-        they are not wanted.
-
-    Returns
-    -------
-    float
-        Sum of weight x start, or the makespan; infinity if it reaches ``bound`` or a job can never start.
+    nodes
+        Receives the nodes of the units of the jobs that start now, in their order, unless it is empty.
     """
     p, w = shared(work), shared(whole)
     n_resources = jobs.requests.shape[1]
@@ -733,10 +718,10 @@ def list_schedule(
     written = 0
     for row in order:
         job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
-        later = 1 if _leaves_too_little(job, ranks.keep_free[row], pool) else 0
+        later = 1 if _lacks_headroom(job, ranks.keep_free[row], pool) else 0
         at = _earliest_in_all(later, job, as_one, power, n_classes, p, w, sweep)
         starts[row] = at
-        if makespan:
+        if ranks.makespan:
             cost = max(cost, float(at + job.duration))
         else:
             cost += ranks.weights[row] * at

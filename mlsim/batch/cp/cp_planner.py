@@ -53,8 +53,8 @@ class Cp(Lists):
         """
         if n <= self.most_jobs:
             return np.arange(n)
-        told = 0.5 * self.control.limit / (_LISTS * _SECONDS_A_STEP)  # n (classes + 2 n) of a list
-        most = max(int((np.sqrt(n_classes**2 + 8.0 * told) - n_classes) / 4), self.most_jobs)
+        computed = 0.5 * self.control.limit / (_LISTS * _SECONDS_A_STEP)  # n (classes + 2 n) of a list
+        most = max(int((np.sqrt(n_classes**2 + 8.0 * computed) - n_classes) / 4), self.most_jobs)
         if n <= most:
             return np.arange(n)
         turns = max(most - self.most_jobs, self.most_jobs // 10)

@@ -50,13 +50,13 @@ class Control:
     pace: float = 1.0
     """Deterministic time per second at least, with the models at hand."""
 
-    def after(self, seconds: float, told: float) -> Control:
+    def after(self, seconds: float, computed: float) -> Control:
         """Return the remaining limits after a model was built; at least a tenth of each.
 
-        ``seconds`` is the wall-clock time of building, ``told`` the time computed from its size, which counts
+        ``seconds`` is the wall-clock time of building, ``computed`` that computed from its size, which counts
         where answers must not depend on the machine.
         """
-        gone = told if self.deterministic else seconds
+        gone = computed if self.deterministic else seconds
         limits = [max(limit - gone, 0.1 * limit) for limit in (self.limit, self.last_limit)]
         return replace(self, limit=limits[0], last_limit=limits[1])
 
@@ -105,7 +105,7 @@ def _parts(model: CpModel) -> int:
     return len(model.proto.variables) + len(model.proto.constraints)
 
 
-def _as_it_is(solver: Any) -> None:
+def _skip_presolve(solver: Any) -> None:
     """Search a model without presolve, which would exceed the limit."""
     solver.parameters.cp_model_presolve = False
     solver.parameters.cp_model_probing_level = 0
@@ -169,7 +169,7 @@ def _deterministic(
             if presolve <= 0.5 * step:
                 searching -= presolve
             else:
-                _as_it_is(solver)
+                _skip_presolve(solver)
         solver.parameters.max_deterministic_time = control.pace * searching
         status = _status(solver.solve(model), model)
         answer = _answer(solver, status, best, extensions)
@@ -188,7 +188,7 @@ def _deterministic(
         spent += step
         extensions += 1
         if best.values is not None:
-            _go_on_from(model, best)
+            _hint_solution(model, best)
 
 
 def _kept(best: Answer, later: Answer) -> Answer:
@@ -199,7 +199,7 @@ def _kept(best: Answer, later: Answer) -> Answer:
     )
 
 
-def _go_on_from(model: CpModel, best: Answer) -> None:
+def _hint_solution(model: CpModel, best: Answer) -> None:
     assert best.values is not None
     proto = model.proto
     proto.solution_hint.vars.clear()
@@ -224,7 +224,7 @@ def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters
 
     solver, best, ended = _solver(control, fixed_search, parameters), Best(), threading.Event()
     if presolving(_parts(model)) > 0.5 * control.limit:
-        _as_it_is(solver)
+        _skip_presolve(solver)
     last_limit = min(control.last_limit, threading.TIMEOUT_MAX)
     solver.parameters.max_time_in_seconds = last_limit
     extensions = 0

@@ -126,12 +126,16 @@ class Task:
     power: Ints
     """Power of nodes of each kind, where a cap counts it node by node."""
     fixed: int
-    makespan: bool
     work: Profiles
     whole: Profiles
     """Machine-wide amounts; ``base`` has those of nodes."""
     whole_work: Profiles
     others: Others | None = None
+
+    @property
+    def makespan(self) -> bool:
+        """Whether the makespan is minimised."""
+        return self.ranks.makespan
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
         """List-schedule the jobs in an order and return the cost of the schedule."""
@@ -144,7 +148,6 @@ class Task:
                 self.ranks,
                 self.scarcity,
                 self.power,
-                self.makespan,
                 bound,
                 self.work,
                 self.whole_work,
@@ -273,11 +276,11 @@ class Lists:
                 weights,
                 self._keep_free(jobs.duration, demands.requests, jobs.units, capacity, fixed),
                 self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
+                makespan,
             ),
             1.0 / np.maximum(capacity, 1),
             kinds.power,
             fixed,
-            makespan,
             work_space(base, most),
             whole,
             work_space(whole, most),
@@ -395,13 +398,13 @@ class Lists:
         n = len(task.jobs.units)
         jobs = task.reduced.instance.queued.job_id.tolist()
         before = np.array([self._rank.get(job, n) for job in jobs])
-        keys = [*_first_keys(task), before.astype(np.float64)]
-        starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
+        keys = [*_order_keys(task), before.astype(np.float64)]
+        starts, no_nodes = np.empty(n, np.int64), np.empty(0, np.int64)
         found = None
         for key in keys:
             key[: task.fixed] = -np.inf
             order = np.argsort(key, kind="stable")
-            cost = task.schedule(order, starts, nobody, found.cost if found else math.inf)
+            cost = task.schedule(order, starts, no_nodes, found.cost if found else math.inf)
             if found is None or cost < found.cost:
                 found = Found(order, starts.copy(), cost, earliest, task.least(earliest))
         assert found is not None
@@ -424,7 +427,7 @@ class Lists:
         now = order[starts[order] == 0]
         nodes = np.empty(int(task.jobs.units[now].sum()), np.int64)
         task.schedule(order, starts, nodes)
-        plan = task.reduced.widen(Plan(starts, _of_each(len(starts), now, task.jobs.units, nodes)))
+        plan = task.reduced.widen(Plan(starts, _nodes_by_job(len(starts), now, task.jobs.units, nodes)))
         if task.others is None:
             return plan
         also = np.empty(int(task.others.jobs.units.sum()), np.int64)
@@ -433,15 +436,15 @@ class Lists:
             plan,
             task.others,
             begun,
-            _of_each(len(begun), np.flatnonzero(begun), task.others.jobs.units, also),
+            _nodes_by_job(len(begun), np.flatnonzero(begun), task.others.jobs.units, also),
         )
 
     def _with_others_on_pool(self, task: Task, order: Ints, starts: Ints) -> Plan:
         """Return the plan with nodes for all jobs that start now, others included, as the pool decides."""
-        others, nobody = task.others, np.empty(0, np.int64)
+        others, no_nodes = task.others, np.empty(0, np.int64)
         assert others is not None
-        task.schedule(order, starts, nobody)
-        begun = task.start_others(nobody)
+        task.schedule(order, starts, no_nodes)
+        begun = task.start_others(no_nodes)
         rows = np.concatenate((task.reduced.rows, others.tried))
         both = others.instance.with_queued(rows).without_resources(
             np.array([others.instance.resources.index(name) for name in others.part.resources])
@@ -476,7 +479,7 @@ def _demands(part: Instance, kinds: Kinds, rows: Ints, pooled: bool) -> Demands:
     return Demands(jobs.units, jobs.duration, requests, kinds.dislike[rows], asked, counts)
 
 
-def _of_each(n: int, now: Ints, units: Ints, nodes: Ints) -> tuple[Ints | None, ...]:
+def _nodes_by_job(n: int, now: Ints, units: Ints, nodes: Ints) -> tuple[Ints | None, ...]:
     """Return the nodes of each of ``n`` jobs, of which those that start now have ``nodes``, job after job."""
     chosen: list[Ints | None] = [None] * n
     at = 0
@@ -508,7 +511,7 @@ def _share_of_whole(instance: Instance) -> Floats:
     return np.maximum(shares, power.shares()) if power else shares
 
 
-def _first_keys(task: Task) -> list[Floats]:
+def _order_keys(task: Task) -> list[Floats]:
     """Return keys of the orders in which jobs are scheduled, smallest first."""
     durations = task.jobs.durations.astype(np.float64)
     share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1, initial=0.0)

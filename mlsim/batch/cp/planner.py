@@ -112,8 +112,8 @@ class Planner(ABC):
 
     def _affordable(self, reduced: Reduced) -> Reduced:
         """Keep the first jobs whose model is built within half of the last limit; at least one."""
-        told = building(np.cumsum(self.parts(reduced.instance)), self.part_seconds)
-        most = max(int(np.searchsorted(told, 0.5 * self.control.last_limit, side="right")), 1)
+        computed = building(np.cumsum(self.parts(reduced.instance)), self.part_seconds)
+        most = max(int(np.searchsorted(computed, 0.5 * self.control.last_limit, side="right")), 1)
         if most >= len(reduced.rows):
             return reduced
         first = np.arange(most)
@@ -134,8 +134,8 @@ class Planner(ABC):
         built = self.build(reduced.instance)
         ready = time.perf_counter()
         proto = built.scheduling.cp.proto
-        told = building(len(proto.variables) + len(proto.constraints), self.part_seconds)
-        answer = solve(built.scheduling.cp, self.control.after(ready - began, told), built.fixed_search)
+        computed = building(len(proto.variables) + len(proto.constraints), self.part_seconds)
+        answer = solve(built.scheduling.cp, self.control.after(ready - began, computed), built.fixed_search)
         plan, unplaced = self._read(reduced, built, answer)
         done = Solve(
             queued=n,

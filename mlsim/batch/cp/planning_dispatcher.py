@@ -107,7 +107,7 @@ def easy(instance: Instance) -> Plan:
             later.left += int(part.power.held[powered])
         elif (placed := nodes[job]) is not None:  # as of all that have started
             left_later += asked[job]
-            later.give_back(job, placed, queued.request[job])
+            later.release_units(job, placed, queued.request[job])
         if _suffices(asked[head], left_later) and later.place(head, units, request) is not None:
             shadow = end
             break
@@ -186,7 +186,7 @@ class CpDispatcher:
             sink(instance)
         ready = time.perf_counter()
         plan, solve = self._planner.plan(instance)
-        if self._needs_help(instance, plan, solve):
+        if self._needs_easy(instance, plan, solve):
             planned = time.perf_counter()
             plan = easy(instance)
             solve = replace(
@@ -199,7 +199,7 @@ class CpDispatcher:
         self._rows.note(view.now, solve)
         return _answers(plan)
 
-    def _needs_help(self, instance: Instance, plan: Plan, solve: Solve) -> bool:
+    def _needs_easy(self, instance: Instance, plan: Plan, solve: Solve) -> bool:
         """Return whether EASY must schedule this pass: without a solution, or with an idle machine left idle.
 
         If a plan starts no job on an idle machine, no later pass might ever come.

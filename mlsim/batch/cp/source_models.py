@@ -45,7 +45,7 @@ def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
     return fit
 
 
-def parts_of_places(instance: Instance) -> Floats:
+def count_places(instance: Instance) -> Floats:
     """Count, per queued job, a literal and an interval for each place of a unit, and what time adds."""
     parts: Floats = 4.0 + 2.0 * units_on(instance).sum(axis=1)
     return parts
@@ -121,7 +121,7 @@ class Pcp19(Hcp19):
 
     def parts(self, instance: Instance) -> Floats:
         """Count the places of all units."""
-        return parts_of_places(instance)
+        return count_places(instance)
 
     def place(self, model: Scheduling) -> ReadNodes:
         """Add an optional interval for each unit on each node that can hold it."""
@@ -434,7 +434,7 @@ class Pcp2(Hcp2):
 
     def parts(self, instance: Instance) -> Floats:
         """Count as in PCP'19."""
-        return parts_of_places(instance)
+        return count_places(instance)
 
     def priority(self, instance: Instance) -> Floats:
         """Return the wait of each queued job: the longest-waiting goes first."""

@@ -162,7 +162,7 @@ class Placing:
             return None
         self.left -= self._added(job, nodes)
         if self._power and self.left < 0:
-            self.give_back(job, nodes, request)
+            self.release_units(job, nodes, request)
             return None
         return nodes
 
@@ -171,7 +171,7 @@ class Placing:
         np.subtract.at(self.free, nodes, request)
         self.left -= self._added(job, nodes)
 
-    def give_back(self, job: int, nodes: Ints, request: Ints) -> None:
+    def release_units(self, job: int, nodes: Ints, request: Ints) -> None:
         """Release the nodes of a job."""
         np.add.at(self.free, nodes, request)
         self.left += self._added(job, nodes)

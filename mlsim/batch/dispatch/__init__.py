@@ -1,4 +1,4 @@
-"""A pass over the queue, compiled, and what dispatchers of the user see and answer.
+"""One pass over the queue, compiled; the views and answers of user-defined dispatchers.
 
 It uses backfilling and the view.
 """

@@ -32,7 +32,7 @@ def arrive_at_nodes(
     columns: int,
     nodes: int,
 ) -> None:
-    """End the jobs that the columns name, and put those that arrive into the queue; see :func:`make_pass`."""
+    """End the jobs in the column of ended jobs, and enqueue arriving ones; see :func:`.passes.arrive`."""
     s, room = columns_at(columns), nodes_at(nodes)
     node_fit.learn_arrivals(first, last, borrowed(arrivals), s, room)
     passes.arrive(now, n_ended, s.ended, first, last, borrowed(arrivals), s, room)
@@ -40,10 +40,10 @@ def arrive_at_nodes(
 
 @kernel
 def start_short(now: float, part: IntColumns, ordered: bool, columns: int, nodes: int) -> int:
-    """Start short jobs on what was released since the last pass; return how many.
+    """Start short jobs on units released since the last pass; return their number.
 
-    ``part`` (nodes, R) is what is free of it. The other parameters are those of :func:`make_pass`, which
-    comes next.
+    ``part`` (nodes, R) has the free ones of these units. The other parameters are those of :func:`make_pass`,
+    which follows.
     """
     s, room = columns_at(columns), nodes_at(nodes)
     if s.counts[QUEUED] == 0:
@@ -56,20 +56,9 @@ def start_short(now: float, part: IntColumns, ordered: bool, columns: int, nodes
 def make_pass(
     now: float, n_started: int, ordered: bool, columns: int, nodes: int, reserving: passes.Reserving
 ) -> int:
-    """Start what can start; return how many jobs have started.
+    """Start the jobs that can start, after ``n_started`` earlier ones in this pass; return the new count.
 
-    Parameters
-    ----------
-    now
-        Current time in seconds.
-    n_started
-        How many have started before in this pass.
-    ordered
-        Whether the queue is in its order already.
-    columns, nodes
-        State of the batch level.
-    reserving
-        Which passes; of :func:`mlsim.batch.dispatch.passes.reserving`.
+    ``ordered``: the queue is in order already. ``reserving`` is that of :func:`.passes.reserving`.
     """
     s, room = columns_at(columns), nodes_at(nodes)
     if not passes.has_work(s):
@@ -83,7 +72,7 @@ def make_pass(
 
 @kernel
 def reserve_on_nodes(head: int, now: float, columns: int, nodes: int) -> float:
-    """Return when a waiting job could start, by estimates (s)."""
+    """Return the time at which a waiting job could start, by estimates (s)."""
     return find_reservation(head, now, columns_at(columns), nodes_at(nodes))
 
 
@@ -111,7 +100,7 @@ def end_job_on_nodes(slot: int, now: float, columns: int, nodes: int) -> None:
 
 @kernel
 def release_row_on_nodes(slot: int, row: int, now: float, columns: int, nodes: int) -> None:
-    """Free the nodes of an occupancy row of a job that goes on."""
+    """Free the nodes of an occupancy row of a job that continues."""
     steps.release_row(slot, row, now, columns_at(columns), nodes_at(nodes))
 
 
@@ -123,7 +112,7 @@ def return_node_on_nodes(slot: int, node: int, now: float, columns: int, nodes: 
 
 @kernel
 def lift_reserves(columns: int, nodes: int) -> None:
-    """Keep no nodes from waiting jobs that would not fit on the others of those that are in use."""
+    """Lift reserves for waiting jobs that would not fit on the other nodes in use."""
     s, room = columns_at(columns), nodes_at(nodes)
     for place in range(s.counts[FRONT], s.counts[PLACES] if room.kept.shape[1] > 0 else s.counts[FRONT]):
         if s.queue[place] != GONE:
@@ -135,7 +124,7 @@ def lift_reserves(columns: int, nodes: int) -> None:
 
 @kernel
 def units_on(slot: int, node: int, most: int, columns: int, nodes: int) -> int:
-    """Return how many units of a job fit on what is free of a node, at most ``most``."""
+    """Return how many units of a job fit on a node now, at most ``most``."""
     room = nodes_at(nodes)
     return node_fit.units_on(slot, run_of(node, room.starts), most, room.free, columns_at(columns), room)
 
@@ -148,19 +137,19 @@ def room_now(slot: int, need: int, now: float, columns: int, nodes: int) -> int:
 
 @kernel
 def power_wanted(slot: int, columns: int, nodes: int) -> int:
-    """Return the power that a job would add on the empty machine, in microwatts; -1: it does not fit."""
+    """Return the power of a job on the empty machine, in microwatts; -1: it does not fit."""
     return node_future.power_wanted(slot, columns_at(columns), nodes_at(nodes))
 
 
 @kernel
 def row_of(node: int, nodes: int) -> int:
-    """Return the node at which it stands what is free of a node."""
+    """Return the node whose row has the free resources of a node."""
     return run_of(node, nodes_at(nodes).starts)
 
 
 @kernel
 def renew_node(node: int, free: IntColumn, kind: int, nodes: int) -> None:
-    """Have a node be of another kind, with so much free."""
+    """Change the kind and the free resources of a node."""
     room = nodes_at(nodes)
     node_fit.set_node(node, borrowed(free), kind, room.free, room.starts, room.kind)
 
@@ -179,9 +168,9 @@ def drained_from(node: int, end: float, nodes: int) -> float:
 
 @kernel
 def held_by(slots: IntColumn, columns: int, nodes: int) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """List which units of running jobs are where: place in ``slots``, node, units.
+    """List the units of running jobs: place in ``slots``, node, units.
 
-    Nodes that are out of use are left out: they do not come back when their jobs end.
+    Nodes out of use are left out: they do not return when their jobs end.
     """
     s, room = columns_at(columns), nodes_at(nodes)
     most = 0
@@ -219,9 +208,9 @@ def process_timestamp(
     pool: int,
     reserving: passes.Reserving,
 ) -> int:
-    """Do what :func:`mlsim.batch.dispatch.passes.process_timestamp` does; those that end are in the columns.
+    """Call :func:`mlsim.batch.dispatch.passes.process_timestamp` for the ended jobs in their column.
 
-    Every array that Python hands over takes a fifth of a microsecond.
+    Every array passed from Python costs a fifth of a microsecond.
     """
     s, room = columns_at(columns), pool_at(pool)
     return passes.process_timestamp(
@@ -231,7 +220,7 @@ def process_timestamp(
 
 @kernel
 def reserve_on_pool(head: int, now: float, columns: int, pool: int) -> float:
-    """Return when a waiting job could start, by estimates (s)."""
+    """Return the time at which a waiting job could start, by estimates (s)."""
     return find_reservation(head, now, columns_at(columns), pool_at(pool))
 
 
@@ -243,7 +232,7 @@ def end_job_on_pool(slot: int, now: float, columns: int, pool: int) -> None:
 
 @kernel
 def release_row_on_pool(slot: int, row: int, now: float, columns: int, pool: int) -> None:
-    """Free the nodes of an occupancy row of a job that goes on."""
+    """Free the nodes of an occupancy row of a job that continues."""
     steps.release_row(slot, row, now, columns_at(columns), pool_at(pool))
 
 
@@ -262,6 +251,6 @@ def free_cores(node: int, pool: int) -> int:
 
 @kernel
 def add_cores(node: int, more: int, pool: int) -> None:
-    """Have more free cores on a node, or fewer if that is negative; free units are not counted."""
+    """Change the free cores of a node by ``more``; free units are not counted."""
     room = pool_at(pool)
     add_free(node, 1, more, room.free, room.cores, room.starts)

@@ -1,4 +1,4 @@
-"""The state that a dispatcher sees, and its answers carried out."""
+"""The view of a dispatcher, and its answers executed."""
 
 from __future__ import annotations
 
@@ -51,12 +51,9 @@ from mlsim.workload.workload_jobs import OwnColumns, joined_own
 
 
 def keys_of(title: str, policy: OwnPolicy, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:
-    """Ask a policy for the keys of waiting jobs.
+    """Return a user-defined policy's keys of waiting jobs.
 
-    Raises
-    ------
-    InputError
-        If it fails, or gives something else than a number for each.
+    Raises InputError if it fails, or returns anything but one number per job.
     """
     answer = shielded(title, now, policy.key, now, jobs)
     try:
@@ -77,7 +74,7 @@ def keys_of(title: str, policy: OwnPolicy, now: float, jobs: WaitingJobs) -> NDA
 
 
 def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
-    """Turn the nodes of each unit into units of each node."""
+    """Convert the node of each unit to the units of each node."""
     try:
         listed = np.asarray(list(nodes))
     except (TypeError, ValueError) as error:
@@ -93,25 +90,10 @@ def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
 
 
 class AskedAllocator:
-    """Asks an allocator of the user's own on behalf of the kernels, which cannot raise errors.
+    """Calls a user-defined allocator for kernels, which cannot raise errors.
 
-    Parameters
-    ----------
-    title
-        The allocator, for messages.
-    allocator
-        The user's object.
-    exclusive
-        Whether a unit takes a whole node.
-
-    Attributes
-    ----------
-    job_ids
-        Identifier of each job that may be asked about, by its number.
-    error
-        What went wrong first; None so far.
-    now
-        Current time, for messages.
+    ``exclusive``: a unit takes a whole node. ``job_ids`` has the identifiers of jobs by number, ``now`` the
+    current time, both for messages; ``error`` is the first error.
     """
 
     def __init__(self, title: str, allocator: OwnAllocator, exclusive: bool) -> None:
@@ -125,7 +107,7 @@ class AskedAllocator:
     def __call__(
         self, number: int, units: int, request: Ints, free: Ints, capacity: Ints, placed: Ints
     ) -> bool:
-        """Put units on nodes of ``placed``; give whether there was room for all."""
+        """Place units on nodes, in ``placed``; return whether all fit."""
         if self.error is not None:
             return False
         try:
@@ -155,35 +137,17 @@ class AskedAllocator:
         return placement
 
     def check(self) -> None:
-        """Raise what went wrong."""
+        """Raise the first error."""
         if self.error is not None:
             raise self.error
 
 
 class Answers:
-    """Carries out the answers of a dispatcher at one pass.
+    """Executes the answers of a dispatcher in one pass.
 
-    Parameters
-    ----------
-    title
-        The dispatcher, for messages.
-    now
-        Current time in seconds.
-    waiting
-        Slots behind the rows of ``view.waiting``.
-    columns, nodes
-        State of the batch level; changed in place.
-    places
-        The addresses at which these are written down for kernels.
-
-    Attributes
-    ----------
-    started
-        Slots of the jobs that start, in order.
-    rejected
-        Slot and reason of the jobs that are turned away.
-    wakes
-        Times at which it wants to be asked again.
+    ``waiting`` are the slots of the rows of ``view.waiting``; ``columns`` and ``nodes`` are changed in place,
+    and ``places`` are their addresses for kernels. ``started`` has the slots of jobs that start, in order,
+    ``rejected`` slots with reasons, ``wakes`` the times at which the dispatcher wants another pass.
     """
 
     def __init__(
@@ -204,12 +168,9 @@ class Answers:
         nodes.settings[REFUSED] = 0
 
     def carry_out(self, answers: Iterable[Start | Reject | Wake]) -> None:
-        """Carry out answers in their order.
+        """Execute answers in their order.
 
-        Raises
-        ------
-        InputError
-            If one cannot be; the message names the job and the time.
+        Raises InputError if one cannot be; the message names the job and the time.
         """
         try:
             each = iter(answers)
@@ -240,7 +201,7 @@ class Answers:
                 self.started.append(slot)
 
     def _later(self, at: object) -> float:
-        """Return a time that is asked for, if it is to come."""
+        """Return a requested time, if it is in the future."""
         if not isinstance(at, Real) or isinstance(at, bool) or not self._now < float(at) < np.inf:
             raise InputError(
                 f"{self._title}: wants to be woken at {at!r:.60} at {self._now:g} s; allowed: seconds, more "
@@ -249,7 +210,7 @@ class Answers:
         return float(at)
 
     def _ask(self, method: Callable[..., Any], *arguments: object) -> Any:
-        """Have the user's code give something."""
+        """Call the user's code."""
         return shielded(self._title, self._now, method, *arguments)
 
     def _slot(self, answer: Start | Reject) -> int:
@@ -293,7 +254,7 @@ class Answers:
         begin_job(slot, self._now, backfilled, *self._places)
 
     def _check_shared(self, slot: int) -> None:
-        """Refuse a job that asks the machine as a whole for more than nobody holds."""
+        """Refuse a job that asks for more of a machine-wide amount than is free."""
         asks, free = self._nodes.shares[slot], self._nodes.shared[NOW]
         if (asks > free).any():
             raise InputError(
@@ -302,7 +263,7 @@ class Answers:
             )
 
     def _check_power(self, slot: int, placement: Ints) -> None:
-        """Refuse nodes that would take the machine above the power cap."""
+        """Refuse nodes that would exceed the power cap."""
         nodes = self._nodes
         if not nodes.settings[CAPPED]:
             return
@@ -315,7 +276,7 @@ class Answers:
             )
 
     def _check_drains(self, slot: int, placement: Ints) -> None:
-        """Refuse nodes that are promised to maintenance before the job is expected to end."""
+        """Refuse nodes with a drain announced before the job's expected end."""
         end = self._now + float(self._columns.floats[ESTIMATE, slot])
         for node in np.flatnonzero(placement).tolist():
             drained = drained_from(node, end, self._places[1])
@@ -336,13 +297,13 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class OwnOfJobs:
-    """The columns of the user's own, of all jobs that have come, by their numbers."""
+    """User-defined columns of all jobs that have arrived, by their numbers."""
 
     def __init__(self) -> None:
         self._parts: list[OwnColumns | None] = []
 
     def add(self, block: OwnColumns | None) -> None:
-        """Take those of the next jobs."""
+        """Add those of the next jobs."""
         if block is not None:
             self._parts.append(block)
 
@@ -357,7 +318,7 @@ class OwnOfJobs:
 
 
 def by_arrival(slots: Ints, table: JobTable) -> Ints:
-    """Order slots by the time at which their jobs came to the queue, then by their places in the log."""
+    """Order slots by arrival in the queue, then by place in the log."""
     return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
 
 
@@ -381,7 +342,7 @@ def waiting_jobs(slots: Ints, table: JobTable, nodes: Nodes, own: OwnOfJobs) -> 
 def running_jobs(
     slots: Ints, now: float, table: JobTable, nodes: Nodes, places: tuple[int, int], own: OwnOfJobs
 ) -> RunningJobs:
-    """Copy the columns of running jobs, and who holds what; ``places`` are those of :func:`view_of`."""
+    """Copy the columns of running jobs and their allocations; ``places`` are those of :func:`view_of`."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     expected = table.floats[START, slots] + table.floats[ESTIMATE, slots]
     job, node, units = held_by(slots, *places)
@@ -412,9 +373,9 @@ def view_of(
     places: tuple[int, int],
     own: OwnOfJobs,
 ) -> StateView:
-    """Copy the state; a dispatcher may keep what it gets.
+    """Copy the state; a dispatcher may keep it.
 
-    ``places`` are the addresses at which ``columns`` and ``nodes`` are written down for kernels.
+    ``places`` are the addresses of ``columns`` and ``nodes`` for kernels.
     """
     running = by_arrival(running_slots(columns), table)
     return StateView(
@@ -436,7 +397,7 @@ def view_of(
 
 
 def _power_units(nodes: Nodes, most: int) -> int | None:
-    """Return how many units of equal power the cap leaves, of at most so many."""
+    """Return how many units of equal power the cap leaves, at most ``most``."""
     if not (nodes.settings[CAPPED] and nodes.settings[EVEN]):
         return None
     left, each = int(nodes.settings[POWER_LEFT]), int(nodes.power[0])
@@ -446,6 +407,6 @@ def _power_units(nodes: Nodes, most: int) -> int | None:
 
 
 def _drains(nodes: Nodes) -> Drains:
-    """Copy what is known of announced drains."""
+    """Copy the announced drains."""
     begin, end = np.repeat(nodes.drain_times, np.diff(nodes.drain_first), axis=1)
     return Drains(frozen(nodes.drain_nodes.copy()), frozen(begin), frozen(end))

@@ -1,4 +1,4 @@
-"""One timestamp of the batch level, compiled: what ended, what arrived, and the pass over the queue."""
+"""One timestamp of the batch level, compiled: ends, arrivals, and the pass over the queue."""
 
 # mypy: disable-error-code="empty-body"
 # by_last_type gives a declared function its bodies.
@@ -41,20 +41,20 @@ _HEADS_FOUND_SINGLY: Final = 8
 
 @leaf_kernel
 def enter_queue(now: float, first: int, last: int, arrivals: IntColumn, columns: Columns) -> None:
-    """Put the jobs ``arrivals[first:last]`` into the queue."""
+    """Enqueue the jobs ``arrivals[first:last]``."""
     for k in range(first, last):
         enqueue(arrivals[k], now, columns)
 
 
 @kernel
 def queue_arrivals(now: float, first: int, last: int, arrivals: IntColumn, columns: int) -> None:
-    """Do what :func:`enter_queue` does, for Python, which gives the address of the columns."""
+    """Call :func:`enter_queue` from Python, with the address of the columns."""
     enter_queue(now, first, last, arrivals, columns_at(columns))
 
 
 @kernel
-def bring_head(now: float, columns: int) -> int:
-    """Return the slot of the job that goes first now, for Python; somebody waits."""
+def head_slot(now: float, columns: int) -> int:
+    """Return the slot of the head now, for Python; the queue is not empty."""
     s = columns_at(columns)
     if s.counts[UNSORTED]:
         find_head(now, s)
@@ -82,7 +82,7 @@ def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) ->
 
 
 @in_room
-def _free_what_is_due(now: float, columns: Columns, room: Room) -> None:
+def _end_due_jobs(now: float, columns: Columns, room: Room) -> None:
     """End jobs whose estimated end has come, and that end now, before their end is handled."""
     n, place, due = 0, 0, first_after(now, columns)
     while place < due:
@@ -106,11 +106,11 @@ def arrive(
     columns: Columns,
     room: Room,
 ) -> None:
-    """End jobs, and put those that arrive into the queue."""
+    """End jobs, and enqueue those that arrive."""
     for k in range(n_ended):
         steps.end(ended[k], now, columns, room)
     if columns.rules[PER_EVENT] and not columns.rules[ENDS_FIRST]:
-        _free_what_is_due(now, columns, room)
+        _end_due_jobs(now, columns, room)
     enter_queue(now, first, last, arrivals, columns)
 
 
@@ -121,24 +121,15 @@ def _may_backfill(columns: Columns) -> bool:
 
 
 class OneReservation(NamedTuple):
-    """Has kernels compiled for passes that make one reservation at most.
-
-    Attributes
-    ----------
-    most
-        How many there may be.
-    """
+    """Selects kernels compiled for passes with at most one reservation (``most``)."""
 
     most: int
 
 
 class ManyReservations(NamedTuple):
-    """Has kernels compiled for passes that make more, which takes three times as long.
+    """Selects kernels compiled for passes with more, which take three times as long to compile.
 
-    Attributes
-    ----------
-    most
-        As above; conservative backfilling makes one for each job whatever it is.
+    Conservative backfilling makes one reservation per job, whatever ``most`` is.
     """
 
     most: int
@@ -148,7 +139,7 @@ Reserving = OneReservation | ManyReservations
 
 
 def reserving(rules: IntColumn) -> Reserving:
-    """Return which passes these rules ask for."""
+    """Return the kind of passes that these rules need."""
     many = rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1
     return (ManyReservations if many else OneReservation)(int(rules[RESERVATIONS]))
 
@@ -179,12 +170,12 @@ def _make_reserving_pass(
 
 @by_last_type({OneReservation: _make_pass, ManyReservations: _make_reserving_pass})
 def make_pass(n_started: int, now: float, columns: Columns, room: Room, reserving: Reserving) -> int:
-    """Start what can start; the queue is in order. Return the new count of starts."""
+    """Start the jobs that can start; the queue is in order. Return the new count of starts."""
 
 
 @kernel(inline="always")
 def reserves(columns: Columns) -> bool:
-    """Whether other jobs than the head have reservations too."""
+    """Whether jobs besides the head have reservations."""
     return bool(columns.rules[BACKFILL] == CONSERVATIVE or columns.rules[RESERVATIONS] != 1)
 
 
@@ -196,7 +187,7 @@ def has_work(columns: Columns) -> bool:
 
 @kernel(inline="always")
 def begin(now: float, ordered: bool, columns: Columns, room: Room) -> None:
-    """Begin a pass over the queue, which may be in its order already."""
+    """Begin a pass over the queue, which is sorted unless it is ``ordered`` already."""
     begin_pass(room)
     if not ordered:
         order_queue(now, reserves(columns), columns)
@@ -215,28 +206,11 @@ def process_timestamp(
     pool: Pool,
     reserving: Reserving,
 ) -> int:
-    """Handle everything that happens to the batch level at one time, then make a pass.
+    """Handle all events of the batch level at one time, then make a pass; return the number of starts.
 
-    Parameters
-    ----------
-    now
-        Current time in seconds.
-    n_ended, ended
-        Slots of the jobs that end now.
-    first, last, arrivals
-        Slots of the jobs submitted now, ``arrivals[first:last]``.
-    released
-        Cores of each node released since the last pass, which go to short jobs first; empty where there are
-        none or they are like any others.
-    columns, pool
-        State of the batch level; changed in place.
-    reserving
-        Which passes; of :func:`reserving`.
-
-    Returns
-    -------
-    int
-        How many jobs start.
+    ``ended[:n_ended]`` are slots of jobs that end now, ``arrivals[first:last]`` of jobs submitted now.
+    ``released`` has the cores of each node released since the last pass, which short jobs get first; it is
+    empty if there are none, or if they count like any others.
     """
     arrive(now, n_ended, ended, first, last, arrivals, columns, pool)
     if not has_work(columns):

@@ -1,4 +1,4 @@
-"""Predictions in a simulation: when they are made, learned from and corrected."""
+"""Predictions in a simulation: made at submissions, learned at ends."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def cut(prediction: float, walltime: float) -> float:
 
 
 class Estimates(Protocol):
-    """What makes estimates other than the walltime; writes them into the job table."""
+    """Writes estimates other than the walltime into the job table."""
 
     def admit(self, block: JobBlock, slots: Ints, /) -> None:
-        """Take note of jobs that will be submitted."""
+        """Register jobs that will be submitted."""
         ...
 
     def arrive(self, slots: Ints) -> None:
@@ -37,15 +37,15 @@ class Estimates(Protocol):
         ...
 
     def learn(self, slot: int, now: float) -> None:
-        """Take note that a job completes now, or is killed at its walltime."""
+        """Register a job that completes now, or is killed at its walltime."""
         ...
 
 
 class ActualRunTimes:
     """R: the run time in the workload, at most the walltime where jobs are killed then.
 
-    An oracle: the only one that reads the column of run times. Where jobs execute loops, their run times
-    are not known before they have run; the workload's stand for them.
+    An oracle: the only one that reads the column of run times. Where jobs execute loops, run times are
+    unknown before they have run, and those of the workload replace them.
     """
 
     def __init__(self, table: JobTable, kills: bool) -> None:
@@ -59,24 +59,14 @@ class ActualRunTimes:
         floats[ESTIMATE, slots] = np.minimum(known, floats[WALLTIME, slots]) if self._kills else known
 
     def arrive(self, slots: Ints) -> None:
-        """Nothing is left to do."""
+        """Do nothing: estimates are complete."""
 
     def learn(self, slot: int, now: float) -> None:
         """Learn nothing."""
 
 
 class LearnedEstimates:
-    """Estimates of a predictor, which predicts at submissions and learns at ends, in simulated order.
-
-    Parameters
-    ----------
-    table
-        The jobs in the system.
-    predictor
-        Whom to ask.
-    names
-        Names of jobs.
-    """
+    """Estimates of a predictor, which predicts at submissions and learns at ends, in simulated order."""
 
     def __init__(self, table: JobTable, predictor: Predictor, names: JobNames) -> None:
         self.predictor = predictor
@@ -90,7 +80,7 @@ class LearnedEstimates:
         return self._jobs[slot]
 
     def admit(self, block: JobBlock, slots: Ints, /) -> None:
-        """Take note of the jobs of a block; none has an estimate yet."""
+        """Register the jobs of a block; none has an estimate yet."""
         self._jobs.update(zip(slots.tolist(), submitted_jobs(block, self._names), strict=True))
         self._table.floats[ESTIMATE, slots] = np.nan
 
@@ -123,25 +113,11 @@ def estimates_for(
     local: Callable[[Floats], Floats] = np.asarray,
     seed: int = 0,
 ) -> Estimates | None:
-    """Make what a scenario's predictor needs; None where estimates are walltimes.
+    """Make the estimates of a scenario's predictor; None where estimates are walltimes.
 
-    Parameters
-    ----------
-    config
-        The ``batch`` section: the predictor, files as seen from the current directory, and its options.
-    table
-        Where to write estimates.
-    executable_names
-        Names behind the codes of executables.
-    local
-        From submit times [s] to seconds since 1970 on the clocks of the log's time zone.
-    seed
-        Of what a predictor learns by chance.
-
-    Raises
-    ------
-    InputError
-        If a predictor of the user cannot be made, or a library is missing.
+    ``config`` names files as seen from the current directory, ``executable_names`` are those behind codes,
+    and ``local`` converts submit times (s) to seconds since 1970 on the clocks of the log's time zone. Raises
+    InputError if a user-defined predictor cannot be made, or a library is missing.
     """
     name = config.predictor
     if name == Word.WALLTIME:

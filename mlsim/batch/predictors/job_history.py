@@ -1,4 +1,4 @@
-"""The jobs of a simulation week by week, and features of them."""
+"""Jobs of a simulation week by week, and their features."""
 
 from __future__ import annotations
 
@@ -15,43 +15,36 @@ from mlsim.workload.workload_jobs import JobBlock
 
 
 class Upcoming:
-    """Jobs that have been read and not been submitted yet, and what was told of them.
+    """Jobs that have been read and not submitted yet, with their forecasts.
 
-    That depends on what was known when the week of their submission began, and on no job submitted later. So
-    it is told of all that may come in the week at once, which is quicker than one by one.
+    A forecast depends on what was known when the week of submission began, and on no job submitted later. So
+    it is made for all jobs that may arrive in the week at once, which is faster than one by one.
     """
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
-        self._told: dict[int, tuple[int, float]] = {}  # by number: week, and what was told in it
+        self._forecasts: dict[int, tuple[int, float]] = {}  # by number: week, and forecast in it
 
     def add(self, numbers: Ints, slots: Ints) -> None:
         """Add jobs that have been read."""
         self._slots.update(zip(numbers.tolist(), slots.tolist(), strict=True))
 
-    def take(self, numbers: Ints, week: int, tell: Callable[[Ints, Ints], Floats]) -> Floats:
-        """Return what is told of jobs that are submitted in this week, and take them away.
+    def take(self, numbers: Ints, week: int, forecast: Callable[[Ints, Ints], Floats]) -> Floats:
+        """Remove jobs that are submitted in this week, and return their forecasts.
 
-        Parameters
-        ----------
-        numbers
-            The jobs.
-        week
-            The week.
-        tell
-            Tells it of many jobs, by their numbers and slots.
+        ``forecast`` makes the forecasts of many jobs, from their numbers and slots.
         """
-        if any(self._told.get(number, (-1, 0.0))[0] != week for number in numbers.tolist()):
-            untold = {
+        if any(self._forecasts.get(number, (-1, 0.0))[0] != week for number in numbers.tolist()):
+            missing = {
                 number: slot
                 for number, slot in self._slots.items()
-                if self._told.get(number, (-1, 0.0))[0] != week
+                if self._forecasts.get(number, (-1, 0.0))[0] != week
             }
-            values = tell(np.array(list(untold)), np.array(list(untold.values())))
-            self._told |= {
-                number: (week, value) for number, value in zip(untold, values.tolist(), strict=True)
+            values = forecast(np.array(list(missing)), np.array(list(missing.values())))
+            self._forecasts |= {
+                number: (week, value) for number, value in zip(missing, values.tolist(), strict=True)
             }
-        found = [self._told.pop(number)[1] for number in numbers.tolist()]
+        found = [self._forecasts.pop(number)[1] for number in numbers.tolist()]
         for number in numbers.tolist():
             del self._slots[number]
         return np.array(found)
@@ -70,19 +63,10 @@ _P, _Q, _WEEKDAY, _LAGS, _SHARES = 0, 1, 3, 8, 17
 
 
 def first_features(walltime: Floats, processors: Floats, local: Floats) -> Floats:
-    """Return the features of jobs of which nothing is known but what their users say.
+    """Return the features of jobs without history, shape (jobs, 20), in the order of :data:`FEATURE_NAMES`.
 
-    Parameters
-    ----------
-    walltime, processors
-        What the jobs ask for; walltimes in seconds.
-    local
-        Submit times as seconds since 1970 on the clocks of the log's time zone.
-
-    Returns
-    -------
-    ndarray of float64, shape (jobs, 20)
-        In the order of :data:`FEATURE_NAMES`; those of history are -1.
+    Those of history are -1. ``local`` are submit times as seconds since 1970 on the clocks of the log's time
+    zone.
     """
     values = np.full((len(local), len(FEATURE_NAMES)), _UNKNOWN)
     values[:, _P], values[:, _Q] = walltime, processors
@@ -103,14 +87,14 @@ def _calendar(local: Floats) -> Floats:
 
 
 class _History:
-    """What is known of the jobs of each category: classes of the last three submitted, and the share."""
+    """History of each category: classes of the last three submitted jobs, and the share of small ones."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[int, float], list[tuple[int, int]]] = {}
         self._counts: dict[tuple[int, float], list[int]] = {}
 
     def add(self, key: tuple[int, float], row: int, small: int) -> None:
-        """Add a job that has become known."""
+        """Add a job whose class has become known."""
         last = self._last.setdefault(key, [])
         last.append((row, small))
         last.sort(reverse=True)
@@ -128,30 +112,18 @@ class _History:
 
 
 class Categories:
-    """What is known of jobs of the same user and the same processors, walltime, or day of the week."""
+    """Histories of jobs of the same user and the same processors, walltime, or day of the week."""
 
     def __init__(self) -> None:
         self._histories = [(_History(), place) for place in (_Q, _P, _WEEKDAY)]
 
     def add(self, row: int, user: int, values: Sequence[float], small: int) -> None:
-        """Add a job whose class has become known.
-
-        Parameters
-        ----------
-        row
-            Its place in the order of arrival.
-        user
-            Its user.
-        values
-            Its features.
-        small
-            1 if it was small, else 0.
-        """
+        """Add a job whose class has become known: place in arrival order, user, features, 1 if small."""
         for history, place in self._histories:
             history.add((user, float(values[place])), row, small)
 
     def write(self, user: int, values: Floats) -> None:
-        """Write what is known now into the features of a job of a user."""
+        """Write the current histories into the features of a user's job."""
         for category, (history, place) in enumerate(self._histories):
             lags, share = history.features((user, float(values[place])))
             first = _LAGS + 3 * category
@@ -164,24 +136,11 @@ UNKNOWN = -1
 
 
 class WeeklyHistory:
-    """Jobs by number, in order of arrival; what ended before a week began is known in it.
+    """Jobs by number, in order of arrival; jobs that ended before a week began are known in it.
 
-    Weeks count from time 0. The divider of a week is the median run time of what ended in the week before,
-    and that of the week before where nothing did; a job keeps the one of its submission. A job is small if
-    its run time is below its divider; without one, below the first that there is.
-
-    Attributes
-    ----------
-    n
-        How many jobs there are.
-    week, divider
-        The current week, and its divider [s]; NaN if there is none yet.
-    dividers : ndarray of float64
-        Of each job [s].
-    small : ndarray of int8
-        1 of those known to be small, 0 of those known not to be; else :data:`UNKNOWN`.
-    run_time : ndarray of float64
-        Of each known job [s].
+    Weeks count from time 0. The divider of a week is the median run time (s) of the jobs that ended in the
+    week before, and that of the week before where none did; a job keeps the one of its submission. A job is
+    small if its run time is below its divider; without one, below the first that there is.
     """
 
     def __init__(self) -> None:
@@ -195,33 +154,26 @@ class WeeklyHistory:
 
     @property
     def dividers(self) -> Floats:
-        """Divider of each job."""
+        """Divider of each job (s); NaN if there was none."""
         found: Floats = self._dividers.array[: self.n]
         return found
 
     @property
     def small(self) -> Ints:
-        """What is known of the class of each job."""
+        """Class of each job: 1 small, 0 large, or :data:`UNKNOWN`."""
         found: Ints = self._small.array[: self.n]
         return found
 
     @property
     def run_time(self) -> Floats:
-        """Run time of each job that is known."""
+        """Run time of each known job (s)."""
         found: Floats = self._run_time.array[: self.n]
         return found
 
     def admit(self, block: JobBlock, numbers: Ints, local: Floats) -> None:
-        """Take note of jobs that will be submitted.
+        """Register jobs that will be submitted, with submit times as for :func:`first_features`.
 
-        Parameters
-        ----------
-        block
-            The jobs.
-        numbers
-            Their numbers; those that are left out are of jobs that will not.
-        local
-            Submit times as seconds since 1970 on the clocks of the log's time zone.
+        Numbers that are left out belong to jobs that will not be.
         """
         rows = max(int(numbers.max(initial=-1)) + 1, self.n)
         for column in (self._values, self._users, self._small, self._dividers, self._run_time):
@@ -237,11 +189,11 @@ class WeeklyHistory:
         self._dividers.array[numbers] = self.divider
 
     def end(self, number: int, now: float, run_time: float) -> None:
-        """Take note that a job ends now; it is known from the next week on."""
+        """Register the end of a job; it is known from the next week on."""
         self._ended.append((now, number, run_time))
 
     def begin(self, week: int) -> None:
-        """Begin a week: what ended before it becomes known, edge by edge."""
+        """Begin a week: jobs that ended before it become known, edge by edge."""
         self._ended.sort()
         n_known = 0
         for edge in range(self.week + 1, week + 1):
@@ -253,7 +205,7 @@ class WeeklyHistory:
         self.week = week
 
     def _learn(self, ended: list[tuple[float, int, float]]) -> None:
-        """Know the jobs that ended in a week, and set the divider of the next."""
+        """Learn the jobs that ended in a week, and set the divider of the next."""
         if not ended:
             return
         self.divider = float(np.median([run_time for _, _, run_time in ended]))
@@ -267,7 +219,7 @@ class WeeklyHistory:
             self._categories.add(number, int(self._users.array[number]), values, int(small))
 
     def features(self, numbers: Ints) -> Floats:
-        """Write what is known now into the features of jobs, and return them, shape (jobs, 20)."""
+        """Update the features of jobs by the current histories, and return them, shape (jobs, 20)."""
         values = self._values.array[:, numbers].T.astype(np.float64)
         for row, number in enumerate(numbers.tolist()):
             self._categories.write(int(self._users.array[number]), values[row])
@@ -275,7 +227,7 @@ class WeeklyHistory:
         return values
 
     def known(self, most: int | None = None) -> Ints:
-        """Return the numbers of the jobs that are known, the ``most`` latest of them."""
+        """Return the numbers of known jobs, the ``most`` latest."""
         found = np.flatnonzero(self.small != UNKNOWN)
         return found if most is None else found[-most:]
 

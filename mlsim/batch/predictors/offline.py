@@ -1,4 +1,4 @@
-"""Predictors on a log as it happened: no queue is simulated, jobs end when the log says."""
+"""Predictors on a recorded log: no queue is simulated, jobs end as recorded."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _END, _SUBMISSION, _END_OF_NO_LENGTH = range(3)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Jobs of a log and when they ended."""
+    """Jobs of a log with their ends."""
 
     jobs: JobBlock
     """In order of (submit_time, place in the log)."""
     end_time: Floats
-    """Submission, wait and run time as in the log [s]."""
+    """Submission, wait and run time of the log (s)."""
     executable_names: list[str]
     """Names behind the codes of executables."""
     local: Floats
@@ -42,13 +42,7 @@ class History:
 
 
 def read_history(path: Path, lenient: bool = False) -> History:
-    """Read a log, and clean it as a scenario does that says nothing of cleaning.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
-    """
+    """Read a log, and clean it by default options; an InputError says why it cannot be read."""
     reader = LogReader(path, WorkloadFormat.AUTO, Reading(lenient))
     cleaner: Cleaner | None = None
     blocks, waits, ids, n_jobs = [], [], [], 0
@@ -77,24 +71,10 @@ def read_history(path: Path, lenient: bool = False) -> History:
 
 
 def predictions(history: History, name: str) -> Floats:
-    """Return the prediction of each job, in order; the predictor learns when jobs ended in the log.
+    """Return the prediction of each job (s), in order; the predictor learns at the recorded ends.
 
-    Parameters
-    ----------
-    history
-        The jobs.
-    name
-        The predictor, files as seen from the current directory.
-
-    Returns
-    -------
-    ndarray of float64
-        Seconds, cut to [1 s, walltime]; the run time itself, if more, for the oracle.
-
-    Raises
-    ------
-    InputError
-        If a predictor of the user cannot be made.
+    Predictions are cut to [1 s, walltime]; those of the oracle are run times. Raises InputError if a
+    user-defined predictor cannot be made.
     """
     jobs = history.jobs
     if name == Predictor.WALLTIME:
@@ -108,7 +88,7 @@ def predictions(history: History, name: str) -> Floats:
 
 
 def _weekly(history: History, name: str) -> Floats:
-    """Go through weeks: what ended before each one is known in it."""
+    """Predict week by week: jobs that ended before a week are known in it."""
     jobs, learner = history.jobs, RunTimeLearner(name, BatchConfig().quantile_or_default, 0)
     zero = float(jobs.submit_time[0]) if len(jobs) else 0.0
     learner.history.admit(jobs, np.arange(len(jobs)), history.local)
@@ -128,7 +108,7 @@ def _weekly(history: History, name: str) -> Floats:
 
 
 def _walk(history: History, seen: list[SubmittedJob], name: str) -> Floats:
-    """Go through submissions and ends in time: ends first, but for jobs of no length."""
+    """Predict and learn in order of time: ends first, except those of jobs of no length."""
     n = len(seen)
     run = history.jobs.run_time
     order = np.concatenate([np.full(n, _SUBMISSION), np.where(run > 0, _END, _END_OF_NO_LENGTH)])

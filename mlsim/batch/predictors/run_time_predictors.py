@@ -1,4 +1,4 @@
-"""The predictors of the catalogue: W, L2, EASY++, D and D2; user-defined ones."""
+"""The predictors W, L2, EASY++, D and D2, user-defined ones, and all by name."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class Confident(DataDriven):
 
 
 class _Checked:
-    """Asks a predictor of the user, and turns what goes wrong into errors that name the job."""
+    """Calls a user-defined predictor, and raises errors that name the job."""
 
     def __init__(self, title: str, predictor: Predictor) -> None:
         self._title = title
@@ -224,18 +224,10 @@ class _CheckedCorrecting(_Checked):
 
 
 def user_predictor(name: str) -> Predictor:
-    """Make a predictor of a class that is not in the catalogue.
+    """Make a predictor from ``path/file.py:Class`` or an entry point of ``mlsim.predictors``.
 
-    Parameters
-    ----------
-    name
-        ``path/file.py:Class``, the path seen from the current directory, or the name of an entry point in the
-        group ``mlsim.predictors``. The class is called without arguments.
-
-    Raises
-    ------
-    InputError
-        If there is no such class, it cannot be made, or it lacks a method.
+    The path is seen from the current directory, and the class is called without arguments. Raises InputError
+    if there is no such class, it cannot be made, or it lacks a method.
     """
     predictor = make_plugin("predictor", name)
     checked = _CheckedCorrecting if isinstance(predictor, CorrectingPredictor) else _Checked

@@ -28,13 +28,7 @@ _LEAST_IN_LEAF = 2
 
 
 def check_library() -> None:
-    """Check that scikit-learn is there.
-
-    Raises
-    ------
-    InputError
-        It is not.
-    """
+    """Raise InputError if scikit-learn is missing."""
     try:
         import sklearn.ensemble  # noqa: F401 - whether it can be imported is the question
     except ImportError as error:
@@ -44,19 +38,7 @@ def check_library() -> None:
 
 
 class Forest:
-    """Tells which jobs are small, from their features.
-
-    Parameters
-    ----------
-    values : ndarray of float64, shape (jobs, 20)
-        Features of jobs whose class is known.
-    small : ndarray of int64, shape (jobs,)
-        1 where they were small, else 0.
-    trees
-        Of the forest.
-    seed
-        Of its random choices.
-    """
+    """Predicts which jobs are small, from their features (jobs, 20); ``small`` is 1 or 0 per known job."""
 
     def __init__(self, values: Floats, small: Ints, trees: int, seed: int) -> None:
         self._only = bool(small[0]) if small.min() == small.max() else None
@@ -70,7 +52,7 @@ class Forest:
             self._forest.fit(values.astype(np.float32), small)
 
     def are_small(self, values: Floats) -> Mask:
-        """Return which jobs are taken for small, from their features, shape (jobs, 20)."""
+        """Return which jobs are predicted to be small, from their features, shape (jobs, 20)."""
         if self._forest is None:
             return np.full(len(values), self._only)
         found: Mask = self._forest.predict(values.astype(np.float32)) == 1
@@ -84,22 +66,11 @@ _FEATURES: Final = 1 / 3
 
 
 class RunTimeForest:
-    """Tells the mean of jobs' run times, or a quantile.
+    """Predicts the mean of jobs' run times, or a quantile in (0, 1), from features (jobs, 20).
 
-    Trees are grown on logarithms of run times, as these are over five orders of magnitude. Each one's answer
+    Trees are grown on logarithms of run times, as these span five orders of magnitude. The answer of a tree
     is the mean, or the quantile, of the run times of all known jobs of the same leaf; the forest's is their
     mean, where Meinshausen 2006 weighs all jobs of all leaves.
-
-    Parameters
-    ----------
-    values : ndarray of float64, shape (jobs, 20)
-        Features of jobs whose run time is known.
-    run_time
-        Their run times [s].
-    quantile
-        Above 0 and below 1; None: the mean.
-    seed
-        Of the forest's random choices.
     """
 
     def __init__(self, values: Floats, run_time: Floats, quantile: float | None, seed: int) -> None:
@@ -120,7 +91,7 @@ class RunTimeForest:
         ]
 
     def run_times(self, values: Floats) -> Floats:
-        """Return what jobs are predicted to run, from their features, shape (jobs, 20) [s]."""
+        """Return the predicted run times of jobs (s), from their features, shape (jobs, 20)."""
         leaves = self._forest.apply(values.astype(np.float32)).T
         answers = [answer[leaf] for answer, leaf in zip(self._answers, leaves, strict=True)]
         found: Floats = np.mean(answers, axis=0)
@@ -142,23 +113,10 @@ def _by_leaf(leaf: Ints, run_time: Floats, quantile: float | None, nodes: int) -
 
 
 class JobClasses:
-    """Tells which jobs are small when they are submitted; in the first week all are large.
+    """Predicts at submission which jobs are small; in the first week all are large.
 
-    Parameters
-    ----------
-    table
-        The jobs in the system.
-    config
-        The ``batch.classifier`` section.
-    local
-        From submit times [s] to seconds since 1970 on the clocks of the log's time zone.
-    seed
-        Of the forests.
-
-    Raises
-    ------
-    InputError
-        If a library is missing.
+    ``local`` converts submit times (s) to seconds since 1970 on the clocks of the log's time zone. Raises
+    InputError if a library is missing.
     """
 
     def __init__(
@@ -172,7 +130,7 @@ class JobClasses:
         self._taken = GrowingArray(np.int8)
 
     def admit(self, block: JobBlock, slots: Ints, /) -> None:
-        """Take note of jobs that will be submitted."""
+        """Register jobs that will be submitted."""
         numbers, before = self._table.ints[NUMBER, slots], self._history.n
         self._history.admit(block, numbers, self._local(block.submit_time))
         self._taken.reserve(self._history.n, before)
@@ -180,7 +138,7 @@ class JobClasses:
         self._upcoming.add(numbers, slots)
 
     def arrive(self, slots: Ints, now: float) -> None:
-        """Tell the class of jobs that are submitted now."""
+        """Predict the classes of jobs that are submitted now."""
         week = int(now // WEEK_SECONDS)
         if week > self._history.week:
             self._history.begin(week)
@@ -191,22 +149,22 @@ class JobClasses:
         self._taken.array[numbers], self._table.ints[LARGE, slots] = small, ~small
 
     def learn(self, slot: int, now: float) -> None:
-        """Take note that a job completes now, or is killed at its walltime."""
+        """Register a job that completes now, or is killed at its walltime."""
         run_time = now - float(self._table.floats[START, slot])
         self._history.end(int(self._table.ints[NUMBER, slot]), now, run_time)
 
     def limit(self, slot: int) -> float:
-        """Return for how long a job may run until it is killed for having been taken for small [s]."""
+        """Return the run time at which a job predicted small is killed (s)."""
         if not self._config.safeguard or self._table.ints[LARGE, slot]:
             return np.inf
         return float(self._history.dividers[self._table.ints[NUMBER, slot]])
 
     def make_large(self, slot: int) -> None:
-        """Have a job, which has run past its divider, be large from now on."""
+        """Reclassify a job that has run past its divider as large."""
         self._table.ints[LARGE, slot] = 1
 
     def added_to(self, jobs: Jobs) -> Jobs:
-        """Return the jobs with what they were taken for, and their dividers."""
+        """Return the jobs with their predicted classes and dividers."""
         n = len(jobs.job_id)
         dividers, taken = (
             np.full(n, np.nan),
@@ -217,7 +175,7 @@ class JobClasses:
         return replace(jobs, taken_for_small=taken, divider=dividers)
 
     def _are_small(self, numbers: Ints, slots: Ints) -> Floats:
-        """Return 1 for jobs that are taken for small, else 0."""
+        """Return 1 for jobs that are predicted small, else 0."""
         history = self._history
         if np.isnan(history.divider):
             return np.zeros(len(numbers))
@@ -241,26 +199,9 @@ _LEAST_LEARNED = 10
 
 
 class RunTimeLearner:
-    """Learns run times week by week.
+    """Learns run times week by week; ``name`` is one of :data:`WEEKLY`.
 
-    Parameters
-    ----------
-    name
-        Of :data:`WEEKLY`.
-    quantile
-        Which one; read by the one that predicts it.
-    seed
-        Of the forests.
-
-    Raises
-    ------
-    InputError
-        If a library is missing.
-
-    Attributes
-    ----------
-    history
-        The jobs.
+    Raises InputError if a library is missing.
     """
 
     def __init__(self, name: str, quantile: float, seed: int) -> None:
@@ -277,7 +218,7 @@ class RunTimeLearner:
             self._forest = None
 
     def predict(self, numbers: Ints, walltime: Floats) -> Floats:
-        """Return the predictions of jobs that are submitted in this week [s], cut to [1 s, walltime]."""
+        """Return the predictions of jobs that are submitted in this week (s), cut to [1 s, walltime]."""
         known = self.history.known(_MOST_LEARNED)
         if len(known) < _LEAST_LEARNED:
             return walltime.copy()
@@ -289,24 +230,14 @@ class RunTimeLearner:
 
 
 class WeeklyEstimates:
-    """Estimates in a simulation.
-
-    Parameters
-    ----------
-    table
-        The jobs in the system.
-    learner
-        Who predicts.
-    local
-        From submit times [s] to seconds since 1970 on the clocks of the log's time zone.
-    """
+    """Weekly predictions in a simulation; ``local`` is that of :class:`JobClasses`."""
 
     def __init__(self, table: JobTable, learner: RunTimeLearner, local: Callable[[Floats], Floats]) -> None:
         self._table, self._learner, self._local = table, learner, local
         self._upcoming = Upcoming()
 
     def admit(self, block: JobBlock, slots: Ints, /) -> None:
-        """Take note of the jobs of a block; none has an estimate yet."""
+        """Register the jobs of a block; none has an estimate yet."""
         numbers = self._table.ints[NUMBER, slots]
         self._learner.history.admit(block, numbers, self._local(block.submit_time))
         self._upcoming.add(numbers, slots)
@@ -318,13 +249,13 @@ class WeeklyEstimates:
         week, numbers = int(table.floats[SUBMIT, slots[0]] // WEEK_SECONDS), table.ints[NUMBER, slots]
         self._learner.begin(week)
 
-        def tell(untold: Ints, theirs: Ints) -> Floats:
-            return self._learner.predict(untold, table.floats[WALLTIME, theirs])
+        def forecast(numbers: Ints, theirs: Ints) -> Floats:
+            return self._learner.predict(numbers, table.floats[WALLTIME, theirs])
 
-        table.floats[ESTIMATE, slots] = self._upcoming.take(numbers, week, tell)
+        table.floats[ESTIMATE, slots] = self._upcoming.take(numbers, week, forecast)
         self._learner.history.submit(numbers)
 
     def learn(self, slot: int, now: float) -> None:
-        """Take note that a job completes now, or is killed at its walltime."""
+        """Register a job that completes now, or is killed at its walltime."""
         run_time = now - float(self._table.floats[START, slot])
         self._learner.history.end(int(self._table.ints[NUMBER, slot]), now, run_time)

@@ -39,7 +39,7 @@ from mlsim.batch.columns.job_table import (
 )
 from mlsim.batch.columns.occupancy import NODE, RELEASED, find_holders
 from mlsim.batch.columns.running_jobs import running_slots
-from mlsim.batch.dispatch.passes import bring_head, queue_arrivals
+from mlsim.batch.dispatch.passes import head_slot, queue_arrivals
 from mlsim.batch.order.queue import withdraw_one
 from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.unit_requests import Requests
@@ -291,7 +291,7 @@ class BatchState(BatchColumns):
 
     def head(self, now: float) -> int:
         """Return the slot of the waiting job that goes first."""
-        return int(bring_head(now, self.address))
+        return int(head_slot(now, self.address))
 
     def number(self, slot: int) -> int:
         """Return the place in the log of the job in a slot."""

@@ -168,14 +168,14 @@ def test_a_list_is_scheduled_as_second_by_second(drawn: tuple[Instance, list[int
     base = profiles_of(problem, problem.running.remaining, np.zeros(1, np.int64))
     whole = whole_of(problem.shared, PowerPart())
     jobs = demands(problem, np.zeros((n, 1)))
-    ranks = Ranks(np.ones(n), np.zeros((n, 1)), np.ones(n, np.bool_))
+    ranks = Ranks(np.ones(n), np.zeros((n, 1)), np.ones(n, np.bool_), False)
     work, whole_work = work_space(base, n), work_space(whole, n)
     reset(base, work)
     reset(whole, whole_work)
     starts, nobody = np.zeros(n, np.int64), np.empty(0, np.int64)
     order_ = np.array(order, np.int64)
     one = np.ones(1)
-    cost = list_schedule(order_, jobs, ranks, one, NO_POWER, False, np.inf, work, whole_work, starts, nobody)
+    cost = list_schedule(order_, jobs, ranks, one, NO_POWER, np.inf, work, whole_work, starts, nobody)
     expected = one_by_one(problem, order)
     if NEVER in expected:
         assert cost == np.inf
@@ -287,11 +287,11 @@ def scheduled(problem: Instance, order: list[int]) -> tuple[list[int], float]:
     work, whole_work = work_space(base, n), work_space(whole, n)
     reset(base, work)
     reset(whole, whole_work)
-    ranks = Ranks(np.ones(n), np.zeros((n, 1)), np.ones(n, np.bool_))
+    ranks = Ranks(np.ones(n), np.zeros((n, 1)), np.ones(n, np.bool_), False)
     jobs, starts = demands(problem, kinds.dislike), np.zeros(n, np.int64)
     order_, nobody = np.array(order, np.int64), np.empty(0, np.int64)
     cost = list_schedule(
-        order_, jobs, ranks, np.ones(1), kinds.power, False, np.inf, work, whole_work, starts, nobody
+        order_, jobs, ranks, np.ones(1), kinds.power, np.inf, work, whole_work, starts, nobody
     )
     return starts.tolist(), cost
 
