@@ -28,8 +28,8 @@ from mlsim.batch.columns.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
 from mlsim.batch.columns.running_jobs import leave_time
 from mlsim.batch.events.handler import Handler, Transitions
 from mlsim.batch.job_recorder import JobRecorder
+from mlsim.batch.predictors.weekly_forests import JobClasses
 from mlsim.batch.state.batch_state import BatchState
-from mlsim.batch.weekly.weekly_forests import JobClasses
 from mlsim.coordination import Forecast, NodeFailed
 from mlsim.record import Attempts, Jobs, JobState, empty
 from mlsim.scenario import BatchConfig, FailureRule, OverrunRule

@@ -12,8 +12,8 @@ from mlsim.batch.columns.job_table import EXPECTED, PLANNED, START
 from mlsim.batch.events.handler import Handler
 from mlsim.batch.predictors.estimates import Estimates, LearnedEstimates, cut
 from mlsim.batch.predictors.predictor import CorrectingPredictor
+from mlsim.batch.predictors.weekly_forests import JobClasses
 from mlsim.batch.state.batch_state import BatchState
-from mlsim.batch.weekly.weekly_forests import JobClasses
 from mlsim.coordination import Forecast
 from mlsim.record import Jobs
 from mlsim.workload.workload_jobs import JobBlock
