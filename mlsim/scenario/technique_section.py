@@ -165,7 +165,7 @@ def _readers(key: str) -> str:
     *names, last = (
         name for name, entry in TECHNIQUES.items() if f"application.parameters.{key}" in entry.options
     )
-    return f"{', '.join(names)} and {last}"
+    return f"{', '.join(names)} and {last}" if names else last
 
 
 class ParametersConfig(Parameters):
