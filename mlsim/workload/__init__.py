@@ -1,4 +1,4 @@
-"""Where jobs come from: workload logs, read, cleaned, sorted and selected."""
+"""Workloads: logs that are read, cleaned, sorted and selected, and models that generate jobs."""
 
 from __future__ import annotations
 

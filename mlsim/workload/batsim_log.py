@@ -193,7 +193,7 @@ class _RunTimes:
         self._known: dict[tuple[str, int], float] = {}
 
     def of(self, job: str, name: object, processors: int) -> float:
-        """Return the run time [s] of a job with a profile of this name on so many processors."""
+        """Return the run time [s] of a job with a profile of this name."""
         return self._of(f"{self._path}: job {job}", name, processors, ())
 
     def _of(self, place: str, name: object, processors: int, inside: tuple[str, ...]) -> float:
@@ -217,7 +217,7 @@ class _RunTimes:
     def _of_sequence(
         self, place: str, outer: str, profile: Mapping[str, Any], processors: int, inside: tuple[str, ...]
     ) -> float:
-        """Return the run time of profiles one after the other, so many times."""
+        """Return the run time of a sequence of profiles, repeated."""
         parts = profile.get("seq", profile.get("profiles"))
         if not isinstance(parts, list) or not parts:
             raise InputError(
@@ -236,7 +236,7 @@ class _RunTimes:
         if kind not in (*_HOMOGENEOUS, *_TOTAL):
             allowed = (_DELAY[0], _HOMOGENEOUS[0], _TOTAL[0], _SEQUENCE[0], _PARALLEL[0])
             raise InputError(
-                f"{place} is of type {str(kind)!r:.60}, whose run time cannot be told; allowed: "
+                f"{place} is of type {str(kind)!r:.60}, whose run time is unknown; allowed: "
                 f"{', '.join(allowed)}"
             )
         strategy = profile.get("generation_strategy", _EACH_STRATEGIES[0])

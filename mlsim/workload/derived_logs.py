@@ -161,25 +161,20 @@ class Resampled(Made):
 def resample(
     log: str | Path, *, weeks: int, by: str = "user", seed: int = 0, lenient: bool = False
 ) -> Resampled:
-    """Put a workload together from the weeks of a log.
+    """Make a workload of weeks of a log, drawn at random.
 
     Parameters
     ----------
     log
         The file, as of :func:`mlsim.workload.open_workload`.
     weeks
-        How many weeks the new workload has.
+        Length of the new workload.
     by
         ``user``: a week of each user by itself (Zrigui 2021, Algorithm 2); ``week``: of all together.
     seed
         Of the draws.
     lenient
         Whether broken lines of the log are skipped.
-
-    Returns
-    -------
-    Resampled
-        With ``blocks()``, ``jobs()``, ``frame()``, ``write(path)``, ``header``.
 
     Raises
     ------
@@ -304,20 +299,15 @@ def scale(
     by
         ``arrivals``, ``run-times``, ``users`` or ``machine``.
     factor
-        By which the load is multiplied; by ``machine`` the machine and the sizes of jobs.
+        Factor of the load; by ``machine`` of the machine and the sizes of jobs.
     load
         The offered load to reach, in place of a factor.
     processors
-        Of the log's machine, where its header does not say or is wrong; read where there is a load.
+        Of the log's machine, where its header lacks them or is wrong; used with a load.
     seed
         Of the draws of users.
     lenient
         Whether broken lines of the log are skipped.
-
-    Returns
-    -------
-    Scaled
-        With ``blocks()``, ``jobs()``, ``frame()``, ``write(path)``, ``header`` and ``factor``.
 
     Raises
     ------

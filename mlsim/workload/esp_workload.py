@@ -92,8 +92,8 @@ def esp(
     seed
         Of the order of arrivals, and of the walltimes if they are random.
     initial, interval
-        The jobs of all categories but Z come in one random order: the first so many at time 0, then one
-        every so many seconds. The two of category Z come at one and two thirds of the last one's time.
+        The jobs of all categories but Z arrive in one random order: ``initial`` of them at time 0, then one
+        every ``interval`` seconds. The two of category Z arrive at one and two thirds of the last one's time.
     fixed_g
         Mandelbrot: 10 M for category G, which fits its neighbours, in place of the printed 1 M.
     calibrate

@@ -109,8 +109,8 @@ def read_records(
 ) -> WholeLog:
     """Make a log of numbered records.
 
-    ``job`` turns a record into cells of CSV columns; its ValueError says what is wrong, its KeyError what is
-    missing. ``counts`` is called after the last record.
+    ``job`` turns a record into cells of CSV columns; its ValueError describes a fault, its KeyError names
+    what is missing. ``counts`` is called after the last record.
     """
     from mlsim.workload.log_table import log_of_accounting
 

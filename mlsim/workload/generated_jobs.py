@@ -250,7 +250,7 @@ def generate(
     jobs
         How many; None: as many as there are in the time.
     days
-        Jobs submitted before the end of so many days; None: until there are so many jobs.
+        Days in which jobs are submitted; None: until there are enough jobs.
     processors
         Of the machine; the sizes of jobs follow. None: 128, of a learned model those of the log's machine.
     nodes

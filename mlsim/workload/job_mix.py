@@ -94,7 +94,7 @@ class Mix:
     """Time in which they were submitted [s]."""
     users: int
     single: float
-    """Share of the users who submitted one job only."""
+    """Share of the users with one job only."""
     lengths: tuple[Length, ...]
     classes: tuple[JobClass, ...]
     """Division of the jobs by their requests; ``shares`` of all classes add up to 1."""
@@ -290,7 +290,7 @@ def _users(n_users: int, n_single: int, n_campaigns: int, rng: np.random.Generat
 
 
 def _all_have_one(owners: list[int], rng: np.random.Generator) -> list[int]:
-    """Give each user without a campaign, as far as there are enough, one of a user who has several."""
+    """Assign to each user without a campaign, if there are enough, one of a user with several."""
     users = np.array(owners, np.int64)
     for user in np.setdiff1d(np.arange(users.max() + 1), users):
         several = np.flatnonzero(np.bincount(users)[users] > 1)

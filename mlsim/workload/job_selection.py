@@ -191,7 +191,7 @@ def week_cut(config: WeeksConfig, header: Header, path: Path) -> WeekCut:
     unix, zone = start_and_zone(header, path)
     if unix is None:
         raise InputError(
-            f"{path}: the header has no UnixStartTime, so that nobody knows on which day it begins\n"
+            f"{path}: the header has no UnixStartTime, so that the weekday of its start is unknown\n"
             "  write workload.weeks.begin: first-job"
         )
     if config.zone is not None:

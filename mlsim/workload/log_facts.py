@@ -100,7 +100,7 @@ class Description:
 
 
 def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = False) -> Description:
-    """Describe a log as it is, before cleaning.
+    """Describe a log before cleaning.
 
     SWF logs are read a block at a time; memory grows with the different values of each column. Processors are
     the requested ones, or where these are not known the allocated ones, as in a simulation.
@@ -164,13 +164,13 @@ class _Gathering:
             self._unknown[name] += int(np.sum(~rows))
         self._jobs += len(block)
         self._status.add(block.status)
-        told = self._tallies
-        told["processors"].add(size[known["processors"]])
-        told["run_time"].add(np.rint(block.run_time[known["run_time"]]))
-        told["walltime"].add(np.rint(block.requested_time[known["walltime"]]))
-        told["wait_time"].add(np.rint(block.wait_time[block.wait_time >= 0]))
+        tallies = self._tallies
+        tallies["processors"].add(size[known["processors"]])
+        tallies["run_time"].add(np.rint(block.run_time[known["run_time"]]))
+        tallies["walltime"].add(np.rint(block.requested_time[known["walltime"]]))
+        tallies["wait_time"].add(np.rint(block.wait_time[block.wait_time >= 0]))
         both = known["run_time"] & known["walltime"]
-        told["accuracy"].add(np.rint(1000 * block.run_time[both] / block.requested_time[both]) / 1000)
+        tallies["accuracy"].add(np.rint(1000 * block.run_time[both] / block.requested_time[both]) / 1000)
         self._in_time(block, known["submit_time"], size, known["run_time"] & known["processors"])
         self._of_users(block, known["user"], size, known["run_time"] & known["processors"])
 

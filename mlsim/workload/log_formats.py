@@ -37,7 +37,7 @@ def _declared() -> dict[WorkloadFormat, Format]:
 
 
 FORMATS: Final = _declared()
-"""All formats, in the order in which they are tried; SWF, whose reader says what is wrong, takes the rest."""
+"""All formats, in the order in which they are tried; SWF takes the rest, and its reader reports errors."""
 
 READERS: Final = Family(
     "workload format",

@@ -110,7 +110,7 @@ def _east(zone: datetime.tzinfo, unix: float) -> float:
 
 
 SURE_DIGITS = 15
-"""Decimal numbers of so many digits are all different as float64."""
+"""Decimal numbers of up to this many digits are all different as float64."""
 _FINEST = Decimal("1e-9")
 _LIMIT = 2.0**63
 

@@ -245,7 +245,7 @@ def _joined(cells: list[str], names: list[str]) -> list[str]:
 
 
 def _used(path: Path, names: list[str]) -> list[_Column]:
-    """Return the columns of the log that there is something of."""
+    """Return the columns of the log that the file has a source of."""
     if len(set(names)) < len(names):
         from mlsim.workload.log_columns import check_names
 

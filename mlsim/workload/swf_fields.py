@@ -255,7 +255,7 @@ def job_names(header: Header) -> list[str] | None:
 
 
 def listed_names(header: Header) -> Names:
-    """Return the names that readers of text columns have put into lists of the header."""
+    """Return the names that readers of text columns keep in lists of the header."""
     lists = {f"{column}_names" for column in CODED}
     return names_of({key: value for key, value in header.items() if key in lists})
 

@@ -57,7 +57,7 @@ class LogDependencies:
     """What must pass after that [s]."""
 
     def select(self, rows: Mask | NDArray[np.intp] | slice) -> LogDependencies:
-        """Return the dependencies of the jobs that a mask, an index array or a slice names."""
+        """Return the dependencies of the jobs of a mask, an index array or a slice."""
         kept = np.arange(self.n_jobs)[rows]
         place = np.full(self.n_jobs, -1, np.int64)
         place[kept] = np.arange(len(kept))
@@ -69,9 +69,9 @@ class LogDependencies:
         )
 
     def cells(self, names: Sequence[str] | None = None) -> list[str]:
-        """Return the cell of the column ``dependencies`` for each job, empty where it depends on none.
+        """Return the cell of the column ``dependencies`` for each job, empty without any.
 
-        Jobs are called by the names of the numbers 1, 2, ..., if there are any.
+        ``names``: names of the jobs 1, 2, ..., if they have any.
         """
         cells = [""] * self.n_jobs
         for row, job, completed, think in zip(
@@ -377,7 +377,7 @@ def _never_free(jobs: list[int], predecessors: list[int]) -> set[int]:
 
 
 def _circle(jobs: list[int], predecessors: list[int]) -> list[int]:
-    """Return a cycle of dependencies: follow predecessors until a job comes again."""
+    """Return a cycle of dependencies: follow predecessors until a job repeats."""
     first = dict(zip(reversed(jobs), reversed(predecessors), strict=True))
     way: list[int] = []
     at = next(iter(first))

@@ -95,7 +95,7 @@ def test_names_of_jobs_become_numbers(tmp_path: Path) -> None:
         ({"profile": None}, "job 1: there is no profile None"),
         (
             {"profile": "seq"},
-            "job 1: profile seq is of type 'replay', whose run time cannot be told",
+            "job 1: profile seq is of type 'replay', whose run time is unknown",
         ),
         ({"profile": "neg"}, "job 1: profile neg: delay is -1; expected a number from 0 up"),
         ({"profile": "bare"}, "job 1: profile bare: delay is null"),

@@ -12,13 +12,14 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.scenario import NeverRan, WorkloadConfig, WorkloadFormat
+from mlsim.scenario import NeverRan, WorkloadConfig, WorkloadFormat, WorkloadModel
 from mlsim.verify.promises import judge_easy
 from mlsim.verify.schedule import Schedule
 from mlsim.workload import JobBlock, open_workload
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_conversion import convert
-from mlsim.workload.log_formats import LogReader, format_of
+from mlsim.workload.log_formats import FORMATS, LogReader, format_of
+from mlsim.workload.models.model_base import model_record
 from mlsim.workload.workload_jobs import LogBlock
 
 HEAD = "JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|User"
@@ -495,3 +496,8 @@ def test_accounting_of_grid_engine(tmp_path: Path) -> None:
 def test_errors_speak_of_the_format_that_was_seen(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         read(written(tmp_path, text))
+
+
+def test_formats_and_models_are_modules_of_their_names() -> None:
+    assert {known.word for known in FORMATS.values()} | {WorkloadFormat.AUTO} == set(WorkloadFormat)
+    assert all(model_record(word).meaning for word in WorkloadModel)

@@ -178,7 +178,7 @@ class Lublin:
         return _merged([self._of_kind(kind) for kind in self.parameters])
 
     def _of_kind(self, kind: JobKind) -> Iterator[JobBlock]:
-        """Yield the jobs of one kind without end, always so many at a time."""
+        """Yield the jobs of one kind without end, `DRAWN` at a time."""
         parameters = self.parameters[kind]
         place = list(JobKind).index(kind)
         arrivals, sizes, times, walltimes = (np.random.default_rng((self._seed, place, k)) for k in range(4))
@@ -308,7 +308,7 @@ def run_times_of(parameters: Parameters, rng: np.random.Generator, processors: I
 
 
 def _merged(streams: list[Iterator[JobBlock]]) -> Iterator[JobBlock]:
-    """Merge endless streams by arrival; of jobs of the same time those of the first stream come first."""
+    """Merge endless streams by arrival; on ties, jobs of the first stream precede."""
     waiting = [next(stream) for stream in streams]
     while True:
         horizon = min(float(block.submit_time[-1]) for block in waiting)

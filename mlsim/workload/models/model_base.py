@@ -169,7 +169,7 @@ def extent_of_load(
 
 
 def _extent_of_time(stream: Iterator[JobBlock], end: float, load: float, processors: int) -> Extent:
-    """Return the first jobs whose work is at most that of the load; the next one comes at the end."""
+    """Return the first jobs whose work is at most that of the load; the next one arrives at the end."""
     wanted, work, jobs = load * processors * end, 0.0, 0
     for block in stream:
         done = work + np.cumsum(block.run_time * block.processors)

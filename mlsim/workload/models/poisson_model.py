@@ -66,7 +66,7 @@ class Renewal:
         self.header = base_header(f"{arrivals} arrivals: {', '.join(options)}", processors)
 
     def stream(self) -> Iterator[JobBlock]:
-        """Yield the jobs in arrival order without end; the first comes after an interval."""
+        """Yield the jobs in arrival order without end; the first arrives after an interval."""
         intervals, sizes, times, walltimes = (np.random.default_rng((self._seed, 3, k)) for k in range(4))
         shape = self._values["shape"]
         scale = self._values["interval"] / math.gamma(1.0 + 1.0 / shape)

@@ -120,7 +120,7 @@ def _head_ranks(rng: np.random.Generator) -> list[int]:
 
 
 def _tail_times(largest: int, n_values: int, head: set[int]) -> list[int]:
-    """Return the rare values: whole minutes, or beside them where there is one already."""
+    """Return the rare values: whole minutes, or next to them where the minute is taken."""
     count = n_values - _HEAD
     a = 1.0 + _TIMES[0] * n_values ** _TIMES[1]
     found: set[int] = set()
