@@ -248,8 +248,8 @@ def test_every_kind_of_code_is_in_the_test_below() -> None:
     from mlsim.application.user_model import MODELS
     from mlsim.batch.user_dispatch import FAMILIES
     from mlsim.experiment.run_directory import WRITERS
-    from mlsim.workload.log_formats import READERS
     from mlsim.workload.models.user_models import GENERATORS
+    from mlsim.workload.user_reader import READERS
 
     families = [*FAMILIES.values(), MODELS, WRITERS, GENERATORS, READERS]
     keys = {key.removesuffix(".0") for key, _, _ in KINDS.values()}

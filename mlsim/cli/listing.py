@@ -181,7 +181,8 @@ def _of_files(what: Listing) -> Lists:
     """List formats of logs, models of workloads, and writers."""
     if what is Listing.FORMATS:
         from mlsim.scenario import WorkloadFormat
-        from mlsim.workload.log_formats import FORMATS, READERS
+        from mlsim.workload.log_formats import FORMATS
+        from mlsim.workload.user_reader import READERS
 
         meanings = {word: known.meaning for word, known in FORMATS.items()}
         return ("format", "meaning"), [

@@ -60,7 +60,6 @@ from mlsim.scenario import (
     replay_obstacle,
 )
 from mlsim.workload import Workload, names_of
-from mlsim.workload.log_formats import check_reader
 from mlsim.workload.measured_power import JobSteps
 from mlsim.workload.swf_fields import job_names
 from mlsim.workload.workload_jobs import joined_own
@@ -300,6 +299,8 @@ def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
         check_generator(located_generator(scenario), plugins)
         return True
     if not isinstance(workload.format, WorkloadFormat):
+        from mlsim.workload.user_reader import check_reader
+
         log_of(scenario)
         check_reader(located_format(scenario), plugins)
         return True

@@ -270,11 +270,6 @@ def generate(
         Other values of the model's parameters, by name (``batch.aarr`` of model ``lublin``); those of a
         model of the user's own may be of any type.
 
-    Returns
-    -------
-    Generated
-        With ``blocks()``, ``jobs()``, ``frame()``, ``write(path)``, ``header``.
-
     Raises
     ------
     InputError
@@ -295,18 +290,23 @@ def generate(
     walltimes = _estimates(estimates)
     if max_estimate is not None and walltimes is not EstimateModel.TSAFRIR:
         raise InputError("max-estimate: needs estimates tsafrir; ask for these, or leave it out")
+    chosen = _kinds(kinds, model, word)
+    end = None if days is None else days * DAY
+    if processors is None:
+        processors = read_model(name).processors if is_model_file(name) else _DEFAULT_PROCESSORS
+    plan = Plan(
+        name, jobs, end, processors, seed, load, walltimes, max_estimate, chosen, parameters or {}, nodes
+    )
+    return Generated(plan)
+
+
+def _kinds(kinds: str, model: str, word: WorkloadModel | None) -> JobKinds:
     chosen = _word(JobKinds, kinds)
     if chosen is None:
         raise InputError(f"kinds: {kinds!r};{nearest(kinds, list(JobKinds))} allowed: {', '.join(JobKinds)}")
     if word is not WorkloadModel.LUBLIN and chosen is not JobKinds.BOTH:
         raise InputError(f"kinds: read by model lublin only, and the model is {model}; leave it out")
-    end = None if days is None else days * DAY
-    if processors is None:
-        processors = _default_processors(name)
-    plan = Plan(
-        name, jobs, end, processors, seed, load, walltimes, max_estimate, chosen, parameters or {}, nodes
-    )
-    return Generated(plan)
+    return chosen
 
 
 def planned(config: GenerateConfig, model: str, processors: int, seed: int) -> Generated:
@@ -349,13 +349,6 @@ def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | t
             ) from None
     low, high = (given, given) if isinstance(given, int | float) else given
     return float(low), float(high)
-
-
-def _default_processors(model: str) -> int:
-    """Return the processors of a machine that is not described."""
-    if not is_model_file(model):
-        return _DEFAULT_PROCESSORS
-    return read_model(model).processors
 
 
 def _model(plan: Plan) -> Model:

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from mlsim._files.decoding import LONGEST_LINE
-from mlsim.errors import InputError, user_code_error
-from mlsim.plugins import Family, check_plugin, make_callable
+from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.compression import SUFFIXES, new_file, read_chunks
 from mlsim.workload.format_record import Format, Reading, WholeLog
@@ -23,7 +21,7 @@ from mlsim.workload.swf_log import SwfReader, write_swf_blocks
 from mlsim.workload.workload_jobs import LogBlock, NamedColumns, named_columns
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 
 _BLOCK_JOBS = 16_384
@@ -38,17 +36,6 @@ def _declared() -> dict[WorkloadFormat, Format]:
 
 FORMATS: Final = _declared()
 """All formats, in the order in which they are tried; SWF takes the rest, and its reader reports errors."""
-
-READERS: Final = Family(
-    "workload format",
-    "workload.format",
-    "mlsim.workloads",
-    ("read",),
-    tuple(WorkloadFormat),
-    "docs/reference/workloads.md",
-    arguments=1,
-)
-
 
 _UNREAD = {
     b'"JOB_': "accounting of LSF (lsb.acct)",
@@ -85,45 +72,10 @@ def format_of_name(path: Path) -> WorkloadFormat | None:
     return next((word for word, known in FORMATS.items() if suffixes[-1:] == [known.suffix]), None)
 
 
-def check_reader(name: str, execute: bool) -> None:
-    """Check a user-defined reader; its code is executed only if ``execute``."""
-    check_plugin(READERS, name, execute)
+def _read_by_user(name: str, path: Path, options: Reading) -> WholeLog:
+    from mlsim.workload.user_reader import read_by_user  # imports the plug-ins, which takes 40 ms
 
-
-def read_by_user(name: str, path: str | Path, options: Reading) -> WholeLog:
-    """Read a log with a user-defined reader, ``path/file.py:reader`` or the name of an entry point.
-
-    The reader gets the path, and returns a table with the columns of CSV workloads: a data frame, or a
-    mapping of names to columns.
-    """
-    from mlsim.workload.log_columns import check_names, in_seconds
-    from mlsim.workload.log_table import LogTable, further_columns
-
-    title = f"{READERS.name} {name}"
-    read = make_callable(READERS, name, entry_points)
-    try:
-        table = _table_of(read(Path(path)))
-    except BaseException as error:  # whatever the user's code raises
-        raise user_code_error(f"{title}: {path} cannot be read", error) from error
-    place = f"{path}, as {name} reads it"
-    check_names(place, table.columns)
-    further = further_columns(table.columns)
-    if not table.height:
-        raise InputError(f"{place}: holds no job")
-    header: Header = {}
-    return LogTable(place, in_seconds(table, header), header, options, further=further).log()
-
-
-def _table_of(found: Any) -> pl.DataFrame:
-    import polars as pl
-
-    if isinstance(found, pl.DataFrame):
-        return found
-    if isinstance(found, Mapping):
-        return pl.DataFrame({str(name): column for name, column in found.items()})
-    raise TypeError(
-        f"it gives {type(found).__name__}; allowed: a polars.DataFrame, or a mapping of names to columns"
-    )
+    return read_by_user(name, path, options)
 
 
 class LogReader:
@@ -154,7 +106,7 @@ class LogReader:
         name = format_of(path) if log_format == WorkloadFormat.AUTO else log_format
         known = FORMATS[name] if isinstance(name, WorkloadFormat) else None
         self._read: Callable[[Path, Reading], WholeLog] | None
-        self._read = partial(read_by_user, name) if known is None else known.read
+        self._read = partial(_read_by_user, name) if known is None else known.read
         self._options = options
         if options.own and known is not None and not known.further:
             raise InputError(
