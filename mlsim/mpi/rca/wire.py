@@ -1,7 +1,7 @@
-"""What goes over the wire: one line a message, ``rca2 SCHEME PROOF BODY``.
+"""Protocol of RCA messages: one line per message, ``rca2 SCHEME PROOF BODY``.
 
-The body is a flat JSON object; the proof is over its bytes as they stand in the line, so that a receiver
-needs nobody's canonical JSON. Scheme ``hmac``: HMAC-SHA256, in hexadecimal digits, with a secret that sender
+The body is a flat JSON object; the proof is over its bytes as they stand in the line, so that JSON
+needs no canonical form. Scheme ``hmac``: HMAC-SHA256, in hexadecimal digits, with a secret that sender
 and receiver know. Scheme ``munge``: a credential of munge whose payload is the body's SHA-256. The body
 carries a random nonce and the wall-clock time of sending, so that a receiver that remembers nonces for a
 while can refuse a message that is sent again.
@@ -31,7 +31,7 @@ LONGEST = 4096
 """Bytes of the longest line that is read."""
 
 BUSY, SENT_BEFORE = "busy", "sent a second time"
-"""How reasons of refusals begin that a sender acts on: try again soon, and the first sending was taken."""
+"""First words of refusals on which a sender acts: try again soon; the first sending was accepted."""
 
 _FORM = "rca2"
 _SHORTEST_SECRET = 16
@@ -45,12 +45,12 @@ _NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 class RefusedError(Exception):
-    """A line that is not to be trusted, and why."""
+    """The reason for which a line is refused."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """What all messages have."""
+    """Base of all messages; ``time`` is the wall-clock time of sending, in s since 1970."""
 
     kind: ClassVar[str] = ""
 
@@ -73,7 +73,6 @@ class IdleNode(Message):
     loop: str
     """Name of the loop."""
     time: float
-    """Wall-clock time of sending, in s since 1970."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +82,11 @@ class Listening(Message):
     kind: ClassVar[str] = "Listening"
 
     time: float
-    """Wall-clock time of sending, in s since 1970."""
 
 
 @dataclass(frozen=True)
 class ReleaseRequest(Message):
-    """The batch level asks for nodes."""
+    """The batch level requests nodes."""
 
     kind: ClassVar[str] = "ReleaseRequest"
 
@@ -101,7 +99,6 @@ class ReleaseRequest(Message):
     deadline: float
     """When that job's nodes are expected anyway, in s since 1970; 0: unknown."""
     time: float
-    """Wall-clock time of sending, in s since 1970."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +108,9 @@ class ReleaseAccepted(Message):
     kind: ClassVar[str] = "ReleaseAccepted"
 
     request: int
-    """Number of the request."""
     nodes: str
     """Names with commas between."""
     time: float
-    """Wall-clock time of sending, in s since 1970."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +120,9 @@ class ReleaseRejected(Message):
     kind: ClassVar[str] = "ReleaseRejected"
 
     request: int
-    """Number of the request."""
     reason: str
     """Why."""
     time: float
-    """Wall-clock time of sending, in s since 1970."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +134,6 @@ class NodeReturned(Message):
     node: str
     """Name of the node."""
     time: float
-    """Wall-clock time of sending, in s since 1970."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +143,6 @@ class JobCompleted(Message):
     kind: ClassVar[str] = "JobCompleted"
 
     time: float
-    """Wall-clock time of sending, in s since 1970."""
 
 
 _KINDS: dict[str, type[Message]] = {
