@@ -1,4 +1,4 @@
-"""Measures what messages, atomics and chunk calculations cost, for simulations of the same machine.
+"""Measurement of messages, atomics and chunk calculations, for simulations of the same machine.
 
 Run it by ``mlsim mpi calibrate``, or on a cluster as ``srun -N 2 -n 2 python -m mlsim.mpi.calibrate``.
 """

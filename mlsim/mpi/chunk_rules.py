@@ -341,7 +341,7 @@ def needs_lock(choice: Choice) -> bool:
 
 
 def is_ordered(choice: Choice) -> bool:
-    """Return whether a technique sizes chunks by the step alone, whoever asks: one atomic is enough."""
+    """Whether a technique sizes chunks by the step alone, for any PE: one atomic is enough."""
     entry = TECHNIQUES.get(choice.name)
     if entry is None or needs_lock(choice):
         return False

@@ -1,4 +1,4 @@
-"""Starting MPI programs from the command line, on a laptop or by a cluster's own launcher."""
+"""Launch of MPI programs from the command line, on a laptop or by a cluster's own launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loops of one communicator share, times of ranks, requests to masters."""
+"""Windows and tags shared by the loops of one communicator, times of ranks, requests to masters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Context:
         return (self._loops % _LOOPS) * _TAGS_A_LOOP
 
     def patience(self, style: WaitStyle, warn_after: float = 0.0) -> Patience:
-        """Return how ranks of this node wait; after some seconds they say for whom, 0: never."""
+        """Return the style of waiting on this node, with a warning after some seconds (0: never)."""
         comm = self.layout.comm
         alarm = Alarm(comm.rank, comm.size, warn_after, self._processes) if warn_after > 0.0 else None
         return Patience(style, self.layout.machine.size, alarm)

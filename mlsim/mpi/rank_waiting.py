@@ -169,7 +169,7 @@ _BETWEEN = 1e-3
 
 
 def abort_with_words(comm: MPI.Intracomm, text: str, code: int) -> None:
-    """Print a text on the error stream, and end all ranks with an exit code once somebody has read it.
+    """Print a text on the error stream, and end all ranks with an exit code once it was read.
 
     A launcher that hears of the end stops forwarding what ranks have printed, and would lose the reason.
     """
@@ -184,7 +184,7 @@ def abort_with_words(comm: MPI.Intracomm, text: str, code: int) -> None:
 
 @contextlib.contextmanager
 def ending_all(comm: MPI.Intracomm) -> Iterator[None]:
-    """End all ranks where this one fails in a way that nobody has foreseen: others would wait for ever.
+    """End all ranks if this one fails with an unexpected error: others would wait for ever.
 
     Errors for people are passed on, as is everything on a rank alone.
     """
@@ -209,6 +209,6 @@ def wait_until_read(file: int) -> None:
 
 
 def _unread(file: int) -> int:
-    """Return how many bytes of a pipe nobody has read."""
+    """Return the number of unread bytes of a pipe."""
     answer = fcntl.ioctl(file, termios.FIONREAD, struct.pack("i", 0))
     return int(struct.unpack("i", answer)[0])

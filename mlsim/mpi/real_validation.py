@@ -1,4 +1,4 @@
-"""Loops executed on MPI and simulated, compared."""
+"""Comparison of loops executed on MPI and simulated."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ class SharedRelay:
         self._window.sync()
 
     def ask(self) -> int:
-        """Return the code that lets the kernel take the block when it is free."""
+        """Return the code by which the kernel takes the block when it is free."""
         return ANY
 
     def has_turn(self, turn: int) -> bool:

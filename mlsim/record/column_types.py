@@ -1,4 +1,4 @@
-"""How a column of a table is declared, and closed sets that columns hold codes of."""
+"""Declaration of table columns, and the closed sets behind columns of codes."""
 
 from __future__ import annotations
 

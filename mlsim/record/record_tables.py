@@ -1,4 +1,4 @@
-"""What happened in a run, as columns: one table per kind of fact."""
+"""Records of a run as columns: one table per kind of fact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy of a run, and power of what jobs hold."""
+"""Energy of a run, and power of allocated cores."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ class Energy:
     jobs: float
     """What jobs are charged."""
     idle: float
-    """Idle power of cores that nobody held, of nodes that were not off."""
+    """Idle power of free cores, of nodes that were not off."""
     off: float
-    """Of nodes that were out of use, and that nobody held."""
+    """Power of nodes that were out of use and free."""
 
 
 def run_span(records: Records) -> tuple[float, float]:

@@ -114,7 +114,7 @@ def copies_of(table: Table, block_rows: int) -> Iterator[Table]:
 
 
 def _copy(column: NDArray[Any], rows: slice) -> NDArray[Any]:
-    """Copy rows of a column; the system maps much more of a file than is asked for, so let go at once."""
+    """Copy rows of a column, and release its pages: the system maps more of a file than is read."""
     copied: NDArray[Any] = column[rows].copy()
     let_go(column)
     return copied

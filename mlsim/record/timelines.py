@@ -139,7 +139,7 @@ def _unite(node: Ints, begin: Floats, end: Floats) -> int:
 
 
 def one_job(job_id: int, end: float, pes: int, cores: int) -> Jobs:
-    """Return the row of a job of nobody that ran from 0 to ``end`` [s] on the whole machine."""
+    """Return the row of a job without a user that ran from 0 to ``end`` [s] on the whole machine."""
     unknown = np.full(1, -1, np.int64)
     return Jobs(
         job_id=np.array([job_id]),

@@ -367,7 +367,7 @@ def _user() -> str:
 
 
 def _free_ports(count: int) -> int:
-    """Return the first of some consecutive ports that nobody uses."""
+    """Return the first of some consecutive free ports."""
     first = secrets.randbelow(len(_PORTS))
     for shift in range(len(_PORTS)):
         port = _PORTS[(first + shift) % len(_PORTS)]

@@ -1,4 +1,4 @@
-"""OTF2 traces, of mlsim or of others: what is in them, what is wrong with them, other formats, parts."""
+"""OTF2 traces, of mlsim or of others: their content, their defects, other formats, parts."""
 
 from mlsim.traces.trace_conversion import FORMATS, convert, cut
 from mlsim.traces.trace_facts import Survey, problems_of, survey

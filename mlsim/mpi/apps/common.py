@@ -1,4 +1,4 @@
-"""What the applications have in common: options, repetitions, checks, what is printed."""
+"""Common parts of the applications: options, repetitions, checks, output."""
 
 from __future__ import annotations
 

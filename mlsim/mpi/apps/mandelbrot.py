@@ -1,4 +1,4 @@
-"""A Mandelbrot image, one pixel an iteration (Eleliemy 2021, Alg. 4.2); the result is the image of counts."""
+"""A Mandelbrot image, one pixel per iteration (Eleliemy 2021, Alg. 4.2); the result: an image of counts."""
 
 from __future__ import annotations
 

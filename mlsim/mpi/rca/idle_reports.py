@@ -54,7 +54,7 @@ class Reporter:
         self.sent = False
 
     def claiming(self, model: Model, n: int) -> Callable[[], Chunk | None]:
-        """Return how this rank claims chunks: it looks for requests before, if somebody may ask."""
+        """Return this rank's function to claim chunks, which first reads requests for nodes, if any."""
         if not self._asked:
             return model.claim
 

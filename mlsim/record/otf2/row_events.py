@@ -282,7 +282,7 @@ def _ask(
     gets: bool,
     at: Progress,
 ) -> Progress:
-    """Write how a PE asks for a chunk until it begins it; if it ``gets`` none, until it is told so."""
+    """Write a request until its chunk begins, or, unless the PE ``gets`` one, until the notice of none."""
     region = WAIT_REGION if requests.waits else REQUEST_REGION
     other, is_seen = requests.other[interval], _is_seen(content, asked, begin)
     if is_seen:

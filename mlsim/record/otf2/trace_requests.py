@@ -165,7 +165,7 @@ def requests_of(
 def _asked(
     records: Records, layout: Layout, places: PePlaces, home: Ints, pe_of: Ints, service: Service
 ) -> Ints:
-    """Return the interval of whom the PE of each interval asks, which may be its own; -1: nobody."""
+    """Return the interval of the master or window of each interval's PE, maybe its own; -1: none."""
     pes, executes = records.pes, pe_of >= 0
     found = np.full(len(pe_of), -1)
     if not (service.by_messages or service.by_atomics):
