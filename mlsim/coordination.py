@@ -170,7 +170,7 @@ def _plain(sent: Sent) -> dict[str, Any]:
     message = sent.message
     words = re.sub("(?<!^)(?=[A-Z])", " ", type(message).__name__).lower()
     nodes = getattr(message, "nodes", getattr(message, "node", None))
-    told = {"message": words, "job": message.job, "sent": message.time, "received": sent.received}
+    row = {"message": words, "job": message.job, "sent": message.time, "received": sent.received}
     if isinstance(message, ReleaseRequest):
-        return told | {"nodes_wanted": message.nodes, "for_job": message.for_job}
-    return told if nodes is None else told | {"nodes": list(nodes) if isinstance(nodes, tuple) else [nodes]}
+        return row | {"nodes_wanted": message.nodes, "for_job": message.for_job}
+    return row if nodes is None else row | {"nodes": list(nodes) if isinstance(nodes, tuple) else [nodes]}

@@ -290,7 +290,7 @@ def keep_placed(kept: IntColumn, nodes: Nodes) -> None:
 
 
 @inner_kernel
-def bring_placed(kept: IntColumn, nodes: Nodes) -> None:
+def load_placed(kept: IntColumn, nodes: Nodes) -> None:
     """Place what a list has, and nothing else."""
     clear_placed(nodes)
     for k in range(kept[0]):

@@ -88,7 +88,7 @@ _call_answer = c_function("int32", *["int64"] * 4, *["intp"] * 4)
 
 
 @contextmanager
-def asked_in_kernels(allocator: Answer | None) -> Iterator[None]:
+def called_in_kernels(allocator: Answer | None) -> Iterator[None]:
     """Let kernels call this allocator in the context."""
     if allocator is None:
         yield

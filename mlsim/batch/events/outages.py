@@ -187,7 +187,7 @@ class OutageCalendar(Handler):
     def _announce_drain(self, entry: int) -> None:
         """Announce a drain to the dispatcher, and schedule its beginning."""
         drain = self._known[entry] = self._plan.announced(self._plan.drains[entry])
-        self._state.know_of(list(self._known.values()))
+        self._state.plan_around(list(self._known.values()))
         self._clock.at(drain.start, Order.FAILURE, self._begin_announced, entry)
 
     def _begin_announced(self, event: Event) -> None:
@@ -196,14 +196,14 @@ class OutageCalendar(Handler):
         self._transitions.free_ended()
         drain = self._known[entry] = replace(self._known[entry], has_begun=True)
         rows = [self._take_down(node, OutageKind.ANNOUNCED_DRAIN) for node in drain.nodes]
-        self._state.know_of(list(self._known.values()))
+        self._state.plan_around(list(self._known.values()))
         if drain.end < np.inf:
             self._clock.at(drain.end, Order.FAILURE, self._end_announced, (entry, rows))
 
     def _end_announced(self, event: Event) -> None:
         entry, rows = event.subject
         del self._known[entry]
-        self._state.know_of(list(self._known.values()))
+        self._state.plan_around(list(self._known.values()))
         for row in rows:
             self._bring_up(row)
 

@@ -18,10 +18,10 @@ from mlsim.batch.allocators.node_arrays import (
     RETURNED,
     STRICT,
     Nodes,
-    bring_placed,
     clear_placed,
     first_placed,
     keep_placed,
+    load_placed,
     next_placed,
 )
 from mlsim.batch.allocators.node_choice import has_window, place
@@ -251,7 +251,7 @@ def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
         place(head, open_future(nodes), nodes.future_starts, columns, nodes)
         and power_placed(head, columns, nodes) <= nodes.settings[POWER_LATER]
     )
-    bring_placed(nodes.aside, nodes)
+    load_placed(nodes.aside, nodes)
     return fits
 
 

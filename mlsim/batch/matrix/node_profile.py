@@ -12,11 +12,11 @@ from mlsim.batch.allocators.node_arrays import (
     POOLED,
     RETURNED,
     Nodes,
-    bring_placed,
     clear_placed,
     first_placed,
     is_kept,
     keep_placed,
+    load_placed,
     next_placed,
 )
 from mlsim.batch.allocators.node_choice import place
@@ -285,7 +285,7 @@ def is_planned(slot: int, nodes: Nodes) -> bool:
 def bring_plan(slot: int, nodes: Nodes) -> None:
     """Place a job as its reservation has it."""
     if not nodes.settings[POOLED]:
-        bring_placed(nodes.plan[slot], nodes)
+        load_placed(nodes.plan[slot], nodes)
 
 
 @inner_kernel

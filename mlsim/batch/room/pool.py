@@ -168,7 +168,7 @@ def _join(node: int, free: Ints, cores: Ints, starts: Ints) -> None:
 
 
 @leaf_kernel
-def take_back(
+def end_row(
     row: int, now: float, free: Ints, cores: Ints, starts: Ints, rows: Ints, times: NDArray[np.float64]
 ) -> int:
     """End one occupancy row and free its nodes; return the freed cores."""
@@ -228,7 +228,7 @@ def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
         first = columns.ints[FIRST_ROW, slot]
         for row in range(first, first + columns.ints[ROWS, slot]):
             if np.isnan(columns.times[FINISH, row]):
-                take_back(row, now, pool.free, pool.cores, pool.starts, columns.rows, columns.times)
+                end_row(row, now, pool.free, pool.cores, pool.starts, columns.rows, columns.times)
                 pool.counts[HINT] = min(pool.counts[HINT], columns.rows[NODE, row])
     columns.counts[FREE] += columns.ints[HELD, slot]
 
@@ -236,7 +236,7 @@ def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
 @leaf_kernel
 def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> int:
     """Free the nodes of one occupancy row; return the units."""
-    cores = take_back(row, now, pool.free, pool.cores, pool.starts, columns.rows, columns.times)
+    cores = end_row(row, now, pool.free, pool.cores, pool.starts, columns.rows, columns.times)
     units = columns.rows[COUNT, row] if columns.rules[EXCLUSIVE] else cores
     columns.counts[FREE] += units
     pool.counts[HINT] = min(pool.counts[HINT], columns.rows[NODE, row])

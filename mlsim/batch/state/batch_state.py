@@ -166,7 +166,7 @@ class MachineRoom(Protocol):
         """Take a node back into use, if there is no other reason for it to be out of use."""
         ...
 
-    def know_of(self, drains: Sequence[AnnouncedDrain], /) -> None:
+    def plan_around(self, drains: Sequence[AnnouncedDrain], /) -> None:
         """Plan around these announced drains from now on; nodes out of use for them will come back."""
         ...
 
@@ -360,10 +360,10 @@ class BatchState(BatchColumns):
         self.change_room()
         self.room.bring_up(node, self.holders(node))
 
-    def know_of(self, drains: Sequence[AnnouncedDrain]) -> None:
+    def plan_around(self, drains: Sequence[AnnouncedDrain]) -> None:
         """Plan around these announced drains from now on."""
         self.change_room()
-        self.room.know_of(drains)
+        self.room.plan_around(drains)
 
     def set_power_cap(self, watts: float) -> None:
         """Change the cap; running jobs continue."""

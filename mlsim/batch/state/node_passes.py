@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from mlsim._arrays import Ints
-from mlsim.batch.allocators.node_choice import asked_in_kernels
+from mlsim.batch.allocators.node_choice import called_in_kernels
 from mlsim.batch.columns.job_columns import QUEUED, RUNNING
 from mlsim.batch.columns.job_table import KEY, NUMBER, START, SUBMIT
 from mlsim.batch.dispatch.compiled_calls import arrive_at_nodes, make_pass, start_short
@@ -112,7 +112,7 @@ class NodePasses:
             self._jobs.table.column("job_id")[waiting].tolist(),
         )
         self._allocator.job_ids = dict(zip(numbers, ids, strict=True))
-        with asked_in_kernels(self._allocator):
+        with called_in_kernels(self._allocator):
             n_started = self._make_pass(now, released)
         self._allocator.check()
         return n_started

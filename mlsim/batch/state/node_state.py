@@ -291,7 +291,7 @@ class NodesRoom:
             self._jobs.counts[EARLY] = 1
         self._expect_back(node)
 
-    def know_of(self, drains: Sequence[AnnouncedDrain]) -> None:
+    def plan_around(self, drains: Sequence[AnnouncedDrain]) -> None:
         """Plan around these announced drains from now on; nodes out of use for them will come back."""
         self._drains = tuple(sorted(drains, key=lambda drain: drain.start))
         self._drained[:], self._drained_until[:] = 0, 0.0

@@ -168,7 +168,7 @@ class PoolRoom:
         self._held_back, self.holds_back = nodes, len(nodes) > 0
         self._withhold()
 
-    def know_of(self, _drains: Sequence[AnnouncedDrain]) -> None:
+    def plan_around(self, _drains: Sequence[AnnouncedDrain]) -> None:
         """Plan around announced drains: a pool cannot keep jobs off some nodes, and is not chosen then."""
         raise NotImplementedError("a pool of units cannot plan around drains")
 
