@@ -53,13 +53,14 @@ def _classes(jobs: Jobs) -> Ints:
     return (length >= HOUR).astype(np.int64) + (length > 5 * HOUR)
 
 
-def _size_exponents(jobs: Jobs) -> Ints:
+def size_exponents(jobs: Jobs) -> Ints:
     """Return k for sizes in (2^(k-1), 2^k]; exact, unlike the ceiling of a logarithm."""
     _, exponent = np.frexp((np.maximum(jobs.processors, 1) - 1).astype(np.float64))
     return exponent.astype(np.int64)
 
 
-def _size_name(exponent: int) -> str:
+def size_name(exponent: int) -> str:
+    """Return the range of processors of an exponent of :func:`size_exponents`."""
     low, high = 2 ** (exponent - 1) + 1 if exponent else 1, 2**exponent
     return str(high) if exponent < 2 else f"{low}-{high}"
 
@@ -88,7 +89,7 @@ def _namer(names: Mapping[int, str]) -> Callable[[int], str]:
 
 _RULES: dict[str, Callable[[Jobs], tuple[Ints, Callable[[int], str]]]] = {
     "class": lambda jobs: (_classes(jobs), CLASSES.__getitem__),
-    "size": lambda jobs: (_size_exponents(jobs), _size_name),
+    "size": lambda jobs: (size_exponents(jobs), size_name),
     "week": lambda jobs: (_weeks(jobs), lambda week: str(week + 1)),
 }
 

@@ -14,107 +14,40 @@ class Metric:
     """Dotted keys of ``summary.json``; of an aggregate its name, without ``.mean`` and the like."""
     definition: str
     """The formula, or what is counted."""
-    unit: str
+    unit: str = ""
     """Its unit; of several in the order of the keys."""
-    source: str
-    """Where the definition is from; empty where it is ours or plain."""
+    source: str = ""
+    """The source of the definition; empty if it is mlsim's own or obvious."""
 
 
 SUMMARY: tuple[Metric, ...] = (
+    Metric(("schema_version",), "version of this contract, 1"),
     Metric(
-        ("schema_version",),
-        "version of this contract, 1",
-        "",
-        "",
+        ("scenario", "seed", "technique"), "which run this is; `technique` is null where jobs ran no loop"
     ),
+    Metric(("jobs.submitted",), "jobs submitted to the batch system", "jobs"),
     Metric(
-        (
-            "scenario",
-            "seed",
-            "technique",
-        ),
-        "which run this is; `technique` is null where jobs ran no loop",
-        "",
-        "",
-    ),
-    Metric(
-        ("jobs.submitted",),
-        "jobs submitted to the batch system",
-        "jobs",
-        "",
-    ),
-    Metric(
-        (
-            "jobs.completed",
-            "jobs.killed",
-            "jobs.failed",
-            "jobs.rejected",
-        ),
+        ("jobs.completed", "jobs.killed", "jobs.failed", "jobs.rejected"),
         "how they ended; the four, and `jobs.withdrawn`, add up to `submitted`",
         "jobs",
-        "",
     ),
     Metric(
         ("jobs.withdrawn",),
         "only if a job was: jobs that left the queue before they started, as in the log "
         "(`workload.never_ran`); no other metric counts them",
         "jobs",
-        "",
     ),
+    Metric(("rejected_because",), "how many jobs were rejected, by reason; empty if none was", "jobs"),
     Metric(
-        ("rejected_because",),
-        "how many jobs were rejected, by reason; empty if none was",
-        "jobs",
-        "",
+        ("jobs.backfilled",), "jobs started ahead of the queue's order", "jobs", "Mu'alem and Feitelson 2001"
     ),
-    Metric(
-        ("jobs.backfilled",),
-        "jobs started ahead of the queue's order",
-        "jobs",
-        "Mu'alem and Feitelson 2001",
-    ),
-    Metric(
-        ("backfilled_share",),
-        "backfilled jobs / started jobs",
-        "share of 1",
-        "Zrigui 2021, §4.3.4",
-    ),
-    Metric(
-        ("wait_time",),
-        "aggregate of w",
-        "s",
-        "Zrigui 2021, Eq. 3.1",
-    ),
-    Metric(
-        ("response_time",),
-        "aggregate of C - r",
-        "s",
-        "Feitelson and Rudolph 1998",
-    ),
-    Metric(
-        ("slowdown",),
-        "aggregate of (w + p)/p, over jobs with p > 0",
-        "1",
-        "Feitelson and Rudolph 1998",
-    ),
-    Metric(
-        ("slowdown.undefined",),
-        "started jobs with p = 0, which have no slowdown",
-        "jobs",
-        "",
-    ),
-    Metric(
-        ("bounded_slowdown",),
-        "aggregate of max((w + p)/max(p, τ), 1)",
-        "1",
-        "Zrigui 2021, Eq. 3.3",
-    ),
-    Metric(
-        ("bounded_slowdown.tau",),
-        "τ, 10 by default",
-        "s",
-        "Feitelson and Rudolph 1998",
-    ),
+    Metric(("backfilled_share",), "backfilled jobs / started jobs", "share of 1", "Zrigui 2021, §4.3.4"),
+    Metric(("wait_time",), "aggregate of w", "s", "Zrigui 2021, Eq. 3.1"),
+    Metric(("response_time",), "aggregate of C - r", "s", "Feitelson and Rudolph 1998"),
+    Metric(("slowdown",), "aggregate of (w + p)/p, over jobs with p > 0", "1", "Feitelson and Rudolph 1998"),
+    Metric(("slowdown.undefined",), "started jobs with p = 0, which have no slowdown", "jobs"),
+    Metric(("bounded_slowdown",), "aggregate of max((w + p)/max(p, τ), 1)", "1", "Zrigui 2021, Eq. 3.3"),
+    Metric(("bounded_slowdown.tau",), "τ, 10 by default", "s", "Feitelson and Rudolph 1998"),
     Metric(
         ("per_processor_bounded_slowdown",),
         "aggregate of max((w + p)/(q max(p, τ)), 1)",
@@ -122,10 +55,7 @@ SUMMARY: tuple[Metric, ...] = (
         "Zrigui 2021, Eq. 3.4; Zotkin and Keleher 1999",
     ),
     Metric(
-        (
-            "slowdown_histogram.slowdown",
-            "slowdown_histogram.bounded_slowdown",
-        ),
+        ("slowdown_histogram.slowdown", "slowdown_histogram.bounded_slowdown"),
         "started jobs with a slowdown of 1, in (1, 10], (10, 100], above 100",
         "jobs",
         "Zrigui 2021, Fig. 4.3",
@@ -135,31 +65,20 @@ SUMMARY: tuple[Metric, ...] = (
         "waiting jobs, averaged over the time from the first submission to the last start: Σ w / "
         "(max s - min r), w without attempts that failed",
         "jobs",
-        "",
     ),
     Metric(
         ("queue_length.max",),
         "most jobs waiting at once; a job that starts when it is submitted never waits",
         "jobs",
-        "",
     ),
     Metric(
-        (
-            "queue_length.std",
-            "queue_length.median",
-            "queue_length.p90",
-            "queue_length.p99",
-        ),
+        ("queue_length.std", "queue_length.median", "queue_length.p90", "queue_length.p99"),
         "time-weighted over the same time; percentiles are the least lengths not exceeded for "
         "that share of it",
         "jobs",
-        "",
     ),
     Metric(
-        ("passes.count",),
-        "passes of the dispatcher; `passes` is null unless `output.passes` is on",
-        "passes",
-        "",
+        ("passes.count",), "passes of the dispatcher; `passes` is null unless `output.passes` is on", "passes"
     ),
     Metric(
         ("passes.queue_length",),
@@ -168,51 +87,21 @@ SUMMARY: tuple[Metric, ...] = (
         "jobs",
         "Galleguillos et al. 2020, §7.2",
     ),
-    Metric(
-        ("makespan",),
-        "T_batch = max C - min s",
-        "s",
-        "Eleliemy 2021, Eq. 2.17",
-    ),
-    Metric(
-        ("makespan_from_submit",),
-        "max C - min r",
-        "s",
-        "Eleliemy 2021, §3.3",
-    ),
+    Metric(("makespan",), "T_batch = max C - min s", "s", "Eleliemy 2021, Eq. 2.17"),
+    Metric(("makespan_from_submit",), "max C - min r", "s", "Eleliemy 2021, §3.3"),
     Metric(
         ("utilization.busy",),
         "Σ_k T_k / (P T_batch), T_k = time PE k computed",
         "share of 1",
         "Eleliemy 2021, Eq. 6.1",
     ),
+    Metric(("utilization.allocated",), "the same with T_k = time core k was held by a job", "share of 1"),
+    Metric(("throughput",), "completed jobs / T_batch", "jobs/h", "Eleliemy 2021, §2.2.5"),
+    Metric(("estimates.predictor",), "the source of estimates, `batch.predictor`"),
     Metric(
-        ("utilization.allocated",),
-        "the same with T_k = time core k was held by a job",
-        "share of 1",
-        "",
-    ),
-    Metric(
-        ("throughput",),
-        "completed jobs / T_batch",
-        "jobs/h",
-        "Eleliemy 2021, §2.2.5",
-    ),
-    Metric(
-        ("estimates.predictor",),
-        "the source of estimates, `batch.predictor`",
-        "",
-        "",
-    ),
-    Metric(
-        (
-            "estimates.prediction",
-            "estimates.walltime",
-        ),
+        ("estimates.prediction", "estimates.walltime"),
         "the estimates that the dispatcher saw, and the walltimes, against p, over jobs that "
         "completed or were killed:",
-        "",
-        "",
     ),
     Metric(
         (
@@ -234,7 +123,6 @@ SUMMARY: tuple[Metric, ...] = (
         ),
         "`share` of estimates below and above p, and the `mean` by how much, over these",
         "share of 1, s",
-        "",
     ),
     Metric(
         (
@@ -248,14 +136,8 @@ SUMMARY: tuple[Metric, ...] = (
         "Galleguillos 2020, §4.1.2",
     ),
     Metric(
-        (
-            "loops.count",
-            "loops.iterations",
-            "loops.steps",
-        ),
+        ("loops.count", "loops.iterations", "loops.steps"),
         "loops executed, their iterations, assigned chunks",
-        "",
-        "",
     ),
     Metric(
         ("loops.t_loop",),
@@ -263,12 +145,7 @@ SUMMARY: tuple[Metric, ...] = (
         "s",
         "Eleliemy 2021, §2.1.3",
     ),
-    Metric(
-        ("loops.cov",),
-        "aggregate of σ/μ of the PEs' finish times",
-        "1",
-        "Eleliemy 2021, Eq. 2.15",
-    ),
+    Metric(("loops.cov",), "aggregate of σ/μ of the PEs' finish times", "1", "Eleliemy 2021, Eq. 2.15"),
     Metric(
         ("loops.imbalance",),
         "aggregate of (1 - μ/max) · 100 of the PEs' finish times",
@@ -276,129 +153,68 @@ SUMMARY: tuple[Metric, ...] = (
         "Eleliemy 2021, Eq. 2.16",
     ),
     Metric(
-        ("loops.max_over_mean",),
-        "aggregate of max/μ of the PEs' finish times",
-        "1",
-        "Eleliemy 2021, §2.1.3",
+        ("loops.max_over_mean",), "aggregate of max/μ of the PEs' finish times", "1", "Eleliemy 2021, §2.1.3"
     ),
     Metric(
-        (
-            "loops.busy",
-            "loops.overhead",
-            "loops.idle",
-        ),
+        ("loops.busy", "loops.overhead", "loops.idle"),
         "time PEs executed chunks; from asking for a chunk to starting it; the rest until the "
         "loop's end; summed over loops",
         "PE s",
-        "",
     ),
+    Metric(("coordination.messages",), "messages between applications and batch system", "messages"),
     Metric(
-        ("coordination.messages",),
-        "messages between applications and batch system",
-        "messages",
-        "",
+        ("coordination.releases",), "nodes released before their job's end", "nodes", "Eleliemy 2021, ch. 6"
     ),
+    Metric(("coordination.jobs_releasing",), "jobs that released at least one node", "jobs"),
     Metric(
-        ("coordination.releases",),
-        "nodes released before their job's end",
-        "nodes",
-        "Eleliemy 2021, ch. 6",
-    ),
-    Metric(
-        ("coordination.jobs_releasing",),
-        "jobs that released at least one node",
-        "jobs",
-        "",
-    ),
-    Metric(
-        (
-            "coordination.released_node_seconds",
-            "coordination.released_core_seconds",
-        ),
+        ("coordination.released_node_seconds", "coordination.released_core_seconds"),
         "Σ (C - release) over these nodes, and over their cores the job had held",
         "node s, core s",
-        "",
     ),
     Metric(
-        (
-            "failures.node_failures",
-            "failures.node_drains",
-        ),
+        ("failures.node_failures", "failures.node_drains"),
         "outages of nodes that began before the last job ended; announced drains are drains",
-        "",
-        "",
     ),
     Metric(
-        (
-            "failures.restarts",
-            "failures.jobs_restarted",
-        ),
+        ("failures.restarts", "failures.jobs_restarted"),
         "how often jobs started again after a failure, and how many did",
-        "",
-        "",
     ),
     Metric(
         ("failures.lost_core_seconds",),
         "Σ over jobs: everything they held, if they failed; else the lost part of earlier attempts",
         "core s",
-        "",
     ),
     Metric(
         ("failures.node_downtime",),
         "node-seconds out of service, from the first submission to the last end; overlaps count once",
         "node s",
-        "",
     ),
+    Metric(("failures.availability",), "1 - downtime / (nodes · that time)", "share of 1"),
     Metric(
-        ("failures.availability",),
-        "1 - downtime / (nodes · that time)",
-        "share of 1",
-        "",
-    ),
-    Metric(
-        (
-            "classes.jobs",
-            "classes.small",
-        ),
+        ("classes.jobs", "classes.small"),
         "only with `batch.classifier`: jobs that ran and had a divider, and those of them whose "
         "run time was below it",
         "jobs",
-        "",
     ),
     Metric(
-        (
-            "classes.accuracy",
-            "classes.precision",
-            "classes.recall",
-        ),
+        ("classes.accuracy", "classes.precision", "classes.recall"),
         "shares of these with the right class; of those classified as small that are small; "
         "of small ones that are classified as small",
         "share of 1",
         "Zrigui 2021, Eqs. 6.1 to 6.3",
     ),
     Metric(
-        (
-            "classes.false_small",
-            "classes.false_large",
-        ),
+        ("classes.false_small", "classes.false_large"),
         "shares of these wrongly classified as small, as large",
         "share of 1",
-        "",
     ),
     Metric(
-        (
-            "classes.bounded_slowdown_small",
-            "classes.bounded_slowdown_large",
-        ),
+        ("classes.bounded_slowdown_small", "classes.bounded_slowdown_large"),
         "mean bounded slowdown of small jobs, of large jobs",
         "1",
-        "",
     ),
     Metric(
-        (
-            "classes.killed",
-            "classes.lost_core_seconds",
-        ),
+        ("classes.killed", "classes.lost_core_seconds"),
         "attempts that the safeguard ended, and their core-seconds",
         "jobs, core s",
         "Zrigui 2021, Algorithm 4",
@@ -408,115 +224,41 @@ SUMMARY: tuple[Metric, ...] = (
         "only with `workload.dependencies`: jobs whose eligible time is not their submit time; "
         "for them, and in all that follows from w, r is the eligible time",
         "jobs",
-        "",
+    ),
+    Metric(("dependencies.held_time",), "aggregate of eligible time - submit time over these", "s"),
+    Metric(
+        ("dependencies.never",), "jobs that never became eligible, because of a job they depend on", "jobs"
     ),
     Metric(
-        ("dependencies.held_time",),
-        "aggregate of eligible time - submit time over these",
-        "s",
-        "",
-    ),
-    Metric(
-        ("dependencies.never",),
-        "jobs that never became eligible, because of a job they depend on",
-        "jobs",
-        "",
-    ),
-    Metric(
-        (
-            "shared.<name>.capacity",
-            "shared.<name>.unit",
-        ),
+        ("shared.<name>.capacity", "shared.<name>.unit"),
         "only with `platform.shared`: how much there is, counted in what",
-        "",
-        "",
     ),
-    Metric(
-        ("shared.<name>.utilization",),
-        "∫ held dt / (capacity · makespan)",
-        "share of 1",
-        "",
-    ),
-    Metric(
-        ("shared.<name>.max",),
-        "the most that jobs held at a time",
-        "its unit",
-        "",
-    ),
-    Metric(
-        ("energy",),
-        "null where the power of nodes is not known",
-        "",
-        "",
-    ),
+    Metric(("shared.<name>.utilization",), "∫ held dt / (capacity · makespan)", "share of 1"),
+    Metric(("shared.<name>.max",), "the most that jobs held at a time", "its unit"),
+    Metric(("energy",), "null where the power of nodes is not known"),
     Metric(
         ("energy.total",),
         "jobs + idle + off: the power of all nodes, integrated from the first submission to the last end",
         "J",
-        "",
     ),
     Metric(
-        (
-            "energy.jobs",
-            "energy.idle",
-            "energy.off",
-        ),
+        ("energy.jobs", "energy.idle", "energy.off"),
         "busy power by cores held, or measured power of the job; idle power of cores without a job; "
         "power of nodes out of service",
         "J",
-        "",
+    ),
+    Metric(("energy.mean_power", "energy.max_power"), "total / time; maximum", "W"),
+    Metric(("energy.per_job",), "aggregate of the energy of the jobs that started", "J"),
+    Metric(
+        ("energy.measured_jobs",), "how many jobs' power over time is their own (`workload.power`)", "", ""
     ),
     Metric(
-        (
-            "energy.mean_power",
-            "energy.max_power",
-        ),
-        "total / time; maximum",
-        "W",
-        "",
+        ("workload.log",), "how many jobs of the whole log met each cleaning rule or fallback", "jobs", ""
     ),
-    Metric(
-        ("energy.per_job",),
-        "aggregate of the energy of the jobs that started",
-        "J",
-        "",
-    ),
-    Metric(
-        ("energy.measured_jobs",),
-        "how many jobs' power over time is their own (`workload.power`)",
-        "",
-        "",
-    ),
-    Metric(
-        ("workload.log",),
-        "how many jobs of the whole log met each cleaning rule or fallback",
-        "jobs",
-        "",
-    ),
-    Metric(
-        ("workload.simulated",),
-        "the same over the jobs simulated",
-        "jobs",
-        "",
-    ),
-    Metric(
-        ("workload.largest_request",),
-        "the most processors a job could request",
-        "processors",
-        "",
-    ),
-    Metric(
-        ("self",),
-        "the simulator's own time and memory",
-        "",
-        "",
-    ),
-    Metric(
-        ("self.checksum",),
-        "of all else in `summary.json`, where it was written",
-        "",
-        "",
-    ),
+    Metric(("workload.simulated",), "the same over the jobs simulated", "jobs"),
+    Metric(("workload.largest_request",), "the most processors a job could request", "processors"),
+    Metric(("self",), "the simulator's own time and memory"),
+    Metric(("self.checksum",), "of all else in `summary.json`, where it was written"),
     Metric(
         ("self.pass_time",),
         "`count`, `total` and aggregate of the wall time of passes; compiling kernels is not in "
@@ -528,64 +270,20 @@ SUMMARY: tuple[Metric, ...] = (
 """Of a run, in the order of ``summary.json``."""
 
 LOOP: tuple[Metric, ...] = (
+    Metric(("technique", "model"), "words of the scenario"),
+    Metric(("nodes", "pes", "iterations", "steps"), "size of the machine and of the loop; assigned chunks"),
+    Metric(("t_loop",), "when the last PE finished its last chunk", "s", "Eleliemy 2021, §2.1.3"),
+    Metric(("mean_finish",), "mean of the PEs' finish times", "s"),
     Metric(
-        (
-            "technique",
-            "model",
-        ),
-        "words of the scenario",
-        "",
-        "",
-    ),
-    Metric(
-        (
-            "nodes",
-            "pes",
-            "iterations",
-            "steps",
-        ),
-        "size of the machine and of the loop; assigned chunks",
-        "",
-        "",
-    ),
-    Metric(
-        ("t_loop",),
-        "when the last PE finished its last chunk",
-        "s",
-        "Eleliemy 2021, §2.1.3",
-    ),
-    Metric(
-        ("mean_finish",),
-        "mean of the PEs' finish times",
-        "s",
-        "",
-    ),
-    Metric(
-        (
-            "cov",
-            "imbalance",
-            "max_over_mean",
-        ),
+        ("cov", "imbalance", "max_over_mean"),
         "of the PEs' finish times, as above",
         "1, %, 1",
         "Eleliemy 2021, Eq. 2.15, 2.16",
     ),
     Metric(
-        (
-            "busy",
-            "overhead",
-            "idle",
-        ),
-        "as above, until the last PE learned that there is no more work",
-        "PE s",
-        "",
+        ("busy", "overhead", "idle"), "as above, until the last PE learned that there is no more work", "PE s"
     ),
-    Metric(
-        ("efficiency",),
-        "busy / (pes · t_loop)",
-        "share of 1",
-        "",
-    ),
+    Metric(("efficiency",), "busy / (pes · t_loop)", "share of 1"),
 )
 """Of a loop alone: what ``mlsim loop`` writes for each, in ``loops``."""
 

@@ -8,8 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
+from mlsim.analysis.figure_kinds import KINDS
 from mlsim.cli.command_options import Json, Labels, Runs, Tau, Tolerance
 
 if TYPE_CHECKING:
@@ -217,25 +219,11 @@ def report(
     print(f"Written: {out}  ({len(text.encode()) / 1e6:.1f} MB)")
 
 
-class PlotKind(StrEnum):
-    """What is drawn."""
-
-    GANTT = "gantt"
-    UTILIZATION = "utilization"
-    QUEUE = "queue"
-    SLOWDOWN_BOX = "slowdown-box"
-    SLOWDOWN_ECDF = "slowdown-ecdf"
-    WAIT_ECDF = "wait-ecdf"
-    WAIT_BY_SIZE = "wait-by-size"
-    CHUNK_SIZES = "chunk-sizes"
-    LOOP_TIMELINE = "loop-timeline"
-    IMBALANCE_PROFILE = "imbalance-profile"
-    WEEKLY = "weekly"
-    ENERGY = "energy"
-
-
 def plot(
-    kind: Annotated[PlotKind, typer.Argument(help="What to draw.", show_default=False)],
+    kind: Annotated[
+        str,
+        typer.Argument(help="What to draw.", show_default=False, click_type=click.Choice(list(KINDS))),
+    ],
     runs: Annotated[
         list[Path],
         typer.Argument(metavar="RUN...", help="Directories of runs or loops.", show_default=False),
@@ -264,24 +252,24 @@ def plot(
     tau: Tau = 10.0,
 ) -> None:
     """Draw KIND of RUNs for a paper: PNG, SVG or PDF, legible at the width of a column."""
-    from mlsim.analysis.plots.figure_kinds import KINDS, draw_kind
+    from mlsim.analysis.figure_kinds import draw_kind
     from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError
     from mlsim.experiment.report_pages import read_for_plot
 
-    target = out or Path(f"{kind.value}.pdf")
+    target = out or Path(f"{kind}.pdf")
     if target.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"{target}: a figure is written as .png, .svg or .pdf; end its name so")
-    what = KINDS[kind.value]
+    what = KINDS[kind]
     if job is not None and not what.of_loops:
         loops = ", ".join(name for name, other in KINDS.items() if other.of_loops)
-        raise InputError(f"--job: {kind.value} is not of one loop; it is for {loops}")
+        raise InputError(f"--job: {kind} is not of one loop; it is for {loops}")
     names = None if labels is None else [name.strip() for name in labels.split(",")]
     with new_files([target]) as (partial,):
         found = read_for_plot(runs, names, of_loops=what.of_loops, job=job)
         if what.is_single and len(found) > 1:
             raise InputError(
-                f"{kind.value} shows one run; found {len(found)}: {', '.join(found)}. Name one of them"
+                f"{kind} shows one run; found {len(found)}: {', '.join(found)}. Name one of them"
             )
-        draw_kind(kind.value, found, partial, width, height, tau)
+        draw_kind(kind, found, partial, width, height, tau)
     print(f"Written: {target}  ({what.meaning})")

@@ -13,11 +13,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import mlsim
+from mlsim.analysis.figure_kinds import KINDS
 from mlsim.analysis.plots.chart_style import time_axis
-from mlsim.analysis.plots.figure_kinds import KINDS
 from mlsim.analysis.plots.paper_runs import queue, utilization_lines
 from mlsim.cli.main import app
-from mlsim.cli.reports import PlotKind
 from mlsim.errors import InputError
 from mlsim.experiment.stored_runs import read_run
 
@@ -37,10 +36,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         mlsim.run("scenarios/quickstart.yaml", settings, out=place / technique)
     mlsim.run("scenarios/maintenance.yaml", out=place / "maintained")
     return place
-
-
-def test_the_command_line_knows_every_kind() -> None:
-    assert [kind.value for kind in PlotKind] == list(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

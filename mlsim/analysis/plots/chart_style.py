@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import chain
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mlsim._arrays import Ints
 from mlsim._jit import kernel
 from mlsim.errors import OutputError
-from mlsim.record import Jobs
+from mlsim.record import Jobs, Records
 from mlsim.record.table_blocks import value_blocks
 
 DPI = 150
@@ -112,6 +112,13 @@ def time_axis(jobs: Jobs) -> TimeAxis:
     return TimeAxis(begin, end, *_unit_of(end - begin))
 
 
+def common_axis(runs: Mapping[str, Records]) -> TimeAxis:
+    """Return one axis for all runs: from the first begin to the last end, in the unit of the longest."""
+    each = [time_axis(records.jobs) for records in runs.values()]
+    longest = max(each, key=lambda axis: axis.end - axis.begin)
+    return longest._replace(begin=min(axis.begin for axis in each), end=max(axis.end for axis in each))
+
+
 def part_axis(begin: float, end: float) -> TimeAxis:
     """Return the axis from ``begin`` to ``end``, in s: a part of a picture's time, as in other pictures."""
     return TimeAxis(begin, end, "s", 1.0)
@@ -146,6 +153,11 @@ def job_palette() -> NDArray[np.float64]:
     """Return colours for jobs, (21, 3) RGB in [0, 1]: seven hues, each plain, lighter and darker."""
     hues = np.array([_rgb(hue) for hue in _HUES])
     return np.concatenate([hues, 1 - (1 - hues) * 0.55, hues * 0.65])
+
+
+def ink_on(colour: NDArray[np.float64]) -> str:
+    """Return black or white, whichever is easier to read on a colour."""
+    return INK if float(colour @ [0.299, 0.587, 0.114]) > 0.5 else "white"
 
 
 def scale_palette() -> NDArray[np.float64]:

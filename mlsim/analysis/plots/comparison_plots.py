@@ -22,6 +22,7 @@ from mlsim.analysis.plots.chart_style import (
     axes_at,
     canvas,
     colour_of,
+    common_axis,
     differ_much,
     legend_height,
     name_lines,
@@ -115,7 +116,7 @@ def utilization_lines(runs: Runs) -> Figure:
     Values are exact averages over equal parts of the time. All runs have the same time axis; each is drawn
     from its first submission to its last end.
     """
-    axis = _common_axis(runs)
+    axis = common_axis(runs)
     panels = {"busy": busy_share}
     if any(_differs(utilization(records)) for records in runs.values()):
         panels["allocated"] = allocated_share
@@ -152,12 +153,6 @@ def _while_running(
 def _differs(used: Mapping[str, float | None]) -> bool:
     busy, allocated = used["busy"], used["allocated"]
     return busy is not None and allocated is not None and abs(busy - allocated) > 5e-4
-
-
-def _common_axis(runs: Runs) -> TimeAxis:
-    axes = [time_axis(records.jobs) for records in runs.values()]
-    longest = max(axes, key=lambda axis: axis.end - axis.begin)
-    return longest._replace(begin=min(axis.begin for axis in axes), end=max(axis.end for axis in axes))
 
 
 def _draw_shares(axes: Axes, axis: TimeAxis, shares: list[Floats]) -> None:

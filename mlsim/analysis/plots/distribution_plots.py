@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number
+from mlsim.analysis.group_metrics import size_exponents, size_name
 from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.analysis.pass_metrics import queue_quantiles, queue_shares
 from mlsim.analysis.plots.chart_style import (
@@ -33,7 +34,7 @@ from mlsim.analysis.plots.paper_runs import (
     paper_style,
     put_legend,
 )
-from mlsim.record import Jobs, Records
+from mlsim.record import Records
 from mlsim.record.derived_times import TAU, wait_time
 
 Runs = Mapping[str, Records]
@@ -151,12 +152,15 @@ def wait_by_size(runs: Runs, width: float, height: float = 55.0) -> Figure:
     """
     with paper_style():
         figure, (axes,) = paper_figure(width, height)
-        places = sorted({int(size) for run in runs.values() for size in _sizes(run.jobs)})
+        sizes_of = {label: size_exponents(run.jobs) for label, run in runs.items()}
+        started_of = {label: ~np.isnan(run.jobs.start_time) for label, run in runs.items()}
+        places = sorted(
+            {size for label, sizes in sizes_of.items() for size in sizes[started_of[label]].tolist()}
+        )
         step = 0.8 / max(len(runs), 1)
         highest = 60.0
-        for number, run in enumerate(runs.values()):
-            jobs, sizes, waits = run.jobs, _size_of(run.jobs), wait_time(run.jobs)
-            started = ~np.isnan(jobs.start_time)
+        for number, (label, run) in enumerate(runs.items()):
+            sizes, started, waits = sizes_of[label], started_of[label], wait_time(run.jobs)
             groups = [waits[started & (sizes == size)] for size in places]
             shift = (number - (len(runs) - 1) / 2) * step
             colour = LINES[number % len(LINES)][0]
@@ -167,8 +171,8 @@ def wait_by_size(runs: Runs, width: float, height: float = 55.0) -> Figure:
         axes.set_yscale("symlog", linthresh=60.0, linscale=0.6)
         axes.set_ylim(0.0, highest * 1.3)
         _wait_ticks(axes, highest * 1.3, "y")
-        axes.set_xticks(range(len(places)), [_size_words(size) for size in places])
-        if sum(len(_size_words(size)) + 2 for size in places) > width * 0.6:
+        axes.set_xticks(range(len(places)), [size_name(size) for size in places])
+        if sum(len(size_name(size)) + 2 for size in places) > width * 0.6:
             axes.tick_params(axis="x", labelrotation=90)
         axes.set_xlabel("processors asked for")
         axes.set_ylabel("wait")
@@ -184,20 +188,6 @@ def _swatches(labels: Sequence[str]) -> list[Any]:
         Patch(facecolor=LINES[place % len(LINES)][0], alpha=0.6, edgecolor=INK, linewidth=0.5, label=label)
         for place, label in enumerate(labels)
     ]
-
-
-def _size_of(jobs: Jobs) -> Any:
-    """Return k for jobs of more than 2^(k - 1), at most 2^k processors."""
-    return np.ceil(np.log2(np.maximum(jobs.processors, 1))).astype(np.int64)
-
-
-def _sizes(jobs: Jobs) -> Any:
-    return np.unique(_size_of(jobs)[~np.isnan(jobs.start_time)])
-
-
-def _size_words(size: int) -> str:
-    low, high = (2 ** (size - 1) + 1, 2**size) if size else (1, 1)
-    return f"{high}" if low >= high else f"{low}-{high}"
 
 
 def _draw_boxes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,12 @@ from mlsim.analysis.plots.chart_style import (
     TimeAxis,
     axes_at,
     canvas,
+    ink_on,
     job_palette,
     part_axis,
     picture_style,
     time_axis,
+    write_picture,
 )
 from mlsim.analysis.plots.utilization_plot import draw_outages
 from mlsim.record import Nodes, Occupancy, Records
@@ -253,6 +256,11 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
     return figure
 
 
+def draw_gantt(path: Path, records: Records, title: str) -> Path:
+    """Write the nodes over time, coloured by job, as PNG; see :func:`gantt`. Same records, same bytes."""
+    return write_picture(gantt(records, title), path)
+
+
 def job_colours(job_id: Ints) -> Ints:
     """Return the row of the palette for each job; neighbours by identifier differ."""
     return job_id * 8 % len(job_palette())
@@ -316,15 +324,10 @@ def _draw_labels(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shap
     palette, colours = job_palette(), job_colours(jobs.job_id)
     for box in fits:
         row = what.row[box]
-        ink = _readable(palette[colours[held.job[row]]])
+        ink = ink_on(palette[colours[held.job[row]]])
         when = (begin[row] + end[row]) / 2 / axis.seconds
         where = (what.top[box] + what.bottom[box]) / 2
         axes.text(when, where, str(jobs.job_id[job[box]]), color=ink, size=7, ha="center", va="center")
-
-
-def _readable(colour: Floats) -> str:
-    """Return black or white, whichever reads better on a colour."""
-    return INK if float(colour @ [0.299, 0.587, 0.114]) > 0.5 else "white"
 
 
 def _draw_releases(

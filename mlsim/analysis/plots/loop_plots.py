@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +22,14 @@ from mlsim.analysis.plots.chart_style import (
     SKY,
     VERMILION,
     WIDTH,
+    Thinned,
+    are_new,
     axes_at,
     canvas,
     picture_style,
     scale_palette,
     span_axis,
+    write_picture,
 )
 from mlsim.record import Chunks
 from mlsim.record.table_blocks import chunk_blocks, n_rows
@@ -56,8 +60,6 @@ def chunk_curve(chunks: Chunks, label: str) -> Curve:
 
     If two chunks have the same step, as with counters per node, they are numbered in order of start instead.
     """
-    from mlsim.analysis.plots.chart_style import Thinned, are_new
-
     n = n_rows(chunks)
     own, numbered = Thinned(n, _FINEST), Thinned(n, _FINEST)
     are_distinct, seen = True, np.zeros(n // 8 + 1, np.uint8)
@@ -103,6 +105,11 @@ def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
         if len(curves) > 1:
             figure.text(_LEFT / WIDTH, 1 - 22 / (figure.get_figheight() * figure.dpi), title, fontsize=10)
     return figure
+
+
+def draw_chunk_sizes(path: Path, curves: Sequence[Curve], title: str) -> Path:
+    """Write chunk sizes over scheduling steps as PNG; see :func:`chunk_sizes`."""
+    return write_picture(chunk_sizes(curves, title), path)
 
 
 def _draw(axes: Axes, curve: Curve, top: int) -> None:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from mlsim.analysis.plots.chart_style import INK, WIDTH, axes_at, canvas, job_palette, picture_style
+from mlsim.analysis.plots.chart_style import INK, WIDTH, axes_at, canvas, colour_of, picture_style
 
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
 _WIDE_GAP = 100
@@ -89,7 +89,7 @@ def _draw(axes: Axes, panel: LinePanel, names: Sequence[str], look: Look) -> Non
     for name, (places, values) in panel.series.items():
         if name in panel.ends:
             low, high = (np.asarray(end, np.float64) for end in panel.ends[name])
-            colour = _colour(names, name)
+            colour = colour_of(names.index(name))
             if look.joined:
                 axes.fill_between(np.asarray(places), low, high, color=colour, alpha=0.2, linewidth=0)
             else:
@@ -97,7 +97,7 @@ def _draw(axes: Axes, panel: LinePanel, names: Sequence[str], look: Look) -> Non
         axes.plot(
             np.asarray(places, np.float64),
             np.asarray(values, np.float64),
-            color=_colour(names, name),
+            color=colour_of(names.index(name)),
             linestyle="-" if look.joined else "none",
             linewidth=1.0,
             marker="o" if look.dots else "",
@@ -141,17 +141,14 @@ def _extent(panels: Sequence[LinePanel], which: int) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
-def _colour(names: Sequence[str], name: str) -> Any:
-    palette = job_palette()
-    return palette[names.index(name) % len(palette)]
-
-
 def _explain(figure: Figure, names: Sequence[str], title: str) -> None:
     """Write the title, and below it what the colours mean."""
     from matplotlib.lines import Line2D
 
     height = figure.get_figheight() * figure.dpi
-    handles = [Line2D([], [], color=_colour(names, name), linewidth=2.5, label=name) for name in names]
+    handles = [
+        Line2D([], [], color=colour_of(names.index(name)), linewidth=2.5, label=name) for name in names
+    ]
     figure.text(_LEFT / WIDTH, 1 - 26 / height, title, fontsize=10)
     figure.legend(
         handles=handles,
@@ -218,7 +215,7 @@ def _draw_bars(axes: Axes, panel: Panel, names: Sequence[str], upright: bool) ->
     places = np.arange(len(panel.groups))
     for number, (name, values) in enumerate(panel.series.items()):
         middle = places + (number - (len(panel.series) - 1) / 2) * width
-        axes.bar(middle, np.nan_to_num(values), width * 0.94, color=_bar_colour(names, name))
+        axes.bar(middle, np.nan_to_num(values), width * 0.94, color=colour_of(names.index(name)))
         if name in panel.ends:
             low, high = np.array(panel.ends[name], np.float64).reshape(-1, 2).T
             axes.vlines(middle, low, high, color=INK, linewidth=1.0)
@@ -239,18 +236,13 @@ def _highest(panel: Panel) -> float:
     return float(np.nan_to_num(np.concatenate(values)).max()) if values else 0.0
 
 
-def _bar_colour(names: Sequence[str], name: str) -> Any:
-    palette = job_palette()
-    return palette[names.index(name) % len(palette)]
-
-
 def _explain_bars(figure: Figure, panels: Sequence[Panel], names: Sequence[str], title: str) -> None:
     """Write the title, and what colours and marks mean, above the panels."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     height = figure.get_figheight() * figure.dpi
-    handles: list[Any] = [Patch(color=_bar_colour(names, name), label=name) for name in names]
+    handles: list[Any] = [Patch(color=colour_of(names.index(name)), label=name) for name in names]
     if any(np.isfinite(row).any() for panel in panels for row in panel.marks.values()):
         handles.append(Line2D([], [], color=INK, linewidth=1.6, label="source"))
     figure.text(_BARS_LEFT / WIDTH, 1 - 26 / height, title, fontsize=10)

@@ -27,6 +27,8 @@ from mlsim.analysis.plots.chart_style import (
     SKY,
     VERMILION,
     TimeAxis,
+    common_axis,
+    ink_on,
     job_palette,
     picture_style,
     time_axis,
@@ -220,10 +222,9 @@ def _name_jobs(axes: Axes, axis: TimeAxis, records: Records, drawn: Boxes, width
         if length < 1.4 * len(name) + 0.8 or (drawn.bottom[place] - drawn.top[place]) * tall < 2.4:
             continue
         face = palette[job_colours(records.jobs.job_id[job : job + 1])[0]]
-        ink = INK if float(face @ [0.299, 0.587, 0.114]) > 0.5 else "white"
         when = float(held.start[row] + held.end[row]) / 2 / axis.seconds
         where = float(drawn.top[place] + drawn.bottom[place]) / 2
-        axes.text(when, where, name, color=ink, size=6, ha="center", va="center")
+        axes.text(when, where, name, color=ink_on(face), size=6, ha="center", va="center")
 
 
 def _mark_releases(axes: Axes, axis: TimeAxis, records: Records) -> list[Any]:
@@ -257,7 +258,7 @@ def utilization_lines(runs: Runs, width: float, height: float | None = None) -> 
     """
     with paper_style():
         figure, (axes,) = paper_figure(width, height or 45.0)
-        axis = _common(runs)
+        axis = common_axis(runs)
         edges = np.linspace(axis.begin, axis.end, _BINS + 1) / axis.seconds
         handles: list[Any] | None = None
         if len(runs) == 1:
@@ -288,7 +289,7 @@ def queue(runs: Runs, width: float, height: float | None = None) -> Figure:
     """Draw the number of waiting jobs over time, averaged over equal parts of it; see :func:`gantt`."""
     with paper_style():
         figure, (axes,) = paper_figure(width, height or 42.0)
-        axis = _common(runs)
+        axis = common_axis(runs)
         edges = np.linspace(axis.begin, axis.end, _BINS + 1) / axis.seconds
         if len(runs) == 1:
             waiting = np.maximum(waiting_jobs(next(iter(runs.values())), axis, _BINS), 0.0)
@@ -303,13 +304,6 @@ def queue(runs: Runs, width: float, height: float | None = None) -> Figure:
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         put_legend(axes, handles)
     return figure
-
-
-def _common(runs: Runs) -> TimeAxis:
-    """Return one axis for all runs: from the first begin to the last end, in the unit of the longest."""
-    each = [time_axis(records.jobs) for records in runs.values()]
-    longest = max(each, key=lambda axis: axis.end - axis.begin)
-    return longest._replace(begin=min(axis.begin for axis in each), end=max(axis.end for axis in each))
 
 
 def _draw_lines(axes: Axes, runs: Runs, axis: TimeAxis, values_of: Callable[[Records], Floats]) -> list[Any]:
@@ -371,7 +365,7 @@ def energy(runs: Runs, width: float, height: float | None = None) -> Figure:
             )
     with paper_style():
         figure, (axes,) = paper_figure(width, height or 42.0)
-        axis = _common(runs)
+        axis = common_axis(runs)
         edges, handles, most = np.linspace(axis.begin, axis.end, _BINS + 1), [], 0.0
         for place, (label, records) in enumerate(runs.items()):
             steps, (colour, style) = power_over_time(records), LINES[place % len(LINES)]

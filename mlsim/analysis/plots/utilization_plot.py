@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from mlsim.analysis.plots.chart_style import (
     canvas,
     picture_style,
     time_axis,
+    write_picture,
 )
 from mlsim.record import OutageKind, Outages, Records
 from mlsim.record.derived_times import allocated_seconds, waiting_spans
@@ -111,6 +113,14 @@ def utilization_over_time(records: Records, title: str) -> Figure:
         upper.tick_params(labelbottom=False)
         figure.align_ylabels([upper, lower])
     return figure
+
+
+def draw_utilization(path: Path, records: Records, title: str) -> Path:
+    """Write utilization and queue length over time as PNG; see :func:`utilization_over_time`.
+
+    Parameters and errors are those of :func:`draw_gantt`.
+    """
+    return write_picture(utilization_over_time(records, title), path)
 
 
 def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
