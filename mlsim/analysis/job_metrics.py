@@ -10,15 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlsim._arrays import Floats
-from mlsim.record import Jobs, JobState
-from mlsim.record.derived_times import (
-    bounded_slowdown,
-    per_processor_bounded_slowdown,
-    response_time,
-    run_time,
-    slowdown,
-    wait_time,
-)
+from mlsim.record import Jobs, JobState, derived_times
 from mlsim.record.table_blocks import are_many, blocks_of, is_long, value_blocks
 
 
@@ -35,12 +27,12 @@ class JobMetric:
 
 
 JOB_METRICS: dict[str, JobMetric] = {
-    "wait_time": JobMetric("wait", "s", lambda jobs, _: wait_time(jobs)),
-    "response_time": JobMetric("response", "s", lambda jobs, _: response_time(jobs)),
-    "slowdown": JobMetric("slowdown", "1", lambda jobs, _: slowdown(jobs)),
-    "bounded_slowdown": JobMetric("bounded slowdown", "1", bounded_slowdown),
+    "wait_time": JobMetric("wait", "s", lambda jobs, _: derived_times.wait_time(jobs)),
+    "response_time": JobMetric("response", "s", lambda jobs, _: derived_times.response_time(jobs)),
+    "slowdown": JobMetric("slowdown", "1", lambda jobs, _: derived_times.slowdown(jobs)),
+    "bounded_slowdown": JobMetric("bounded slowdown", "1", derived_times.bounded_slowdown),
     "per_processor_bounded_slowdown": JobMetric(
-        "per-processor bounded slowdown", "1", per_processor_bounded_slowdown
+        "per-processor bounded slowdown", "1", derived_times.per_processor_bounded_slowdown
     ),
 }
 """By their keys in ``summary.json``."""
@@ -146,7 +138,7 @@ def estimate_metrics(jobs: Jobs) -> dict[str, Any]:
     prediction, walltime = _Errors(), _Errors()
     for block in blocks_of(jobs):
         ended = (block.state == JobState.COMPLETED) | (block.state == JobState.KILLED)
-        actual = run_time(block)[ended]
+        actual = derived_times.run_time(block)[ended]
         prediction.add(block.prediction[ended], actual)
         walltime.add(block.walltime[ended], actual)
     return {"prediction": prediction.summary(), "walltime": walltime.summary()}

@@ -10,34 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.analysis import job_metrics, machine_metrics
 from mlsim.analysis.group_metrics import class_metrics
-from mlsim.analysis.job_metrics import (
-    JOB_METRICS,
-    SLOWDOWN_BINS,
-    JobMetric,
-    aggregate_jobs,
-    backfilled_share,
-    estimate_metrics,
-    slowdown_histogram,
-)
-from mlsim.analysis.machine_metrics import (
-    coefficient_of_variation,
-    coordination_metrics,
-    dependency_metrics,
-    energy_metrics,
-    failure_metrics,
-    job_counts,
-    loop_metrics,
-    makespan,
-    makespan_from_submit,
-    max_over_mean,
-    percent_imbalance,
-    rejected_because,
-    selection_metrics,
-    shared_metrics,
-    throughput,
-    utilization,
-)
 from mlsim.analysis.pass_metrics import pass_metrics, queue_length, solve_counts
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
 from mlsim.record.derived_times import TAU, run_time
@@ -88,24 +62,29 @@ def summarize(
             "scenario": scenario,
             "seed": seed,
             "technique": technique,
-            "jobs": job_counts(jobs),
-            "rejected_because": rejected_because(records.rejections),
-            "backfilled_share": backfilled_share(jobs),
+            "jobs": machine_metrics.job_counts(jobs),
+            "rejected_because": machine_metrics.rejected_because(records.rejections),
+            "backfilled_share": job_metrics.backfilled_share(jobs),
             **_per_job(jobs, tau),
             "queue_length": queue_length(jobs, records.attempts),
-            "makespan": makespan(jobs),
-            "makespan_from_submit": makespan_from_submit(jobs),
-            "utilization": utilization(records),
-            "throughput": throughput(jobs),
-            "estimates": {"predictor": predictor, **estimate_metrics(jobs)},
+            "makespan": machine_metrics.makespan(jobs),
+            "makespan_from_submit": machine_metrics.makespan_from_submit(jobs),
+            "utilization": machine_metrics.utilization(records),
+            "throughput": machine_metrics.throughput(jobs),
+            "estimates": {"predictor": predictor, **job_metrics.estimate_metrics(jobs)},
             "passes": pass_metrics(records.passes),
-            "loops": loop_metrics(records.loops) | selection_metrics(records.selections),
-            "coordination": coordination_metrics(records),
-            "failures": failure_metrics(records),
-            "energy": energy_metrics(records),
-            **({} if jobs.eligible_time is None else {"dependencies": dependency_metrics(jobs)}),
+            "loops": machine_metrics.loop_metrics(records.loops)
+            | machine_metrics.selection_metrics(records.selections),
+            "coordination": machine_metrics.coordination_metrics(records),
+            "failures": machine_metrics.failure_metrics(records),
+            "energy": machine_metrics.energy_metrics(records),
+            **(
+                {}
+                if jobs.eligible_time is None
+                else {"dependencies": machine_metrics.dependency_metrics(jobs)}
+            ),
             **({} if jobs.divider is None else {"classes": class_metrics(records, tau)}),
-            **({"shared": shared_metrics(records)} if records.shared.name else {}),
+            **({"shared": machine_metrics.shared_metrics(records)} if records.shared.name else {}),
             **({"cp": solve_counts(records.solves)} if len(records.solves.time) else {}),
             "self": dict(measured or {}),
         }
@@ -144,16 +123,16 @@ def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
             "steps": loops.steps[0],
             "t_loop": loops.t_loop[0],
             "mean_finish": loops.mean_finish[0],
-            "cov": coefficient_of_variation(loops)[0],
-            "imbalance": percent_imbalance(loops)[0],
-            "max_over_mean": max_over_mean(loops)[0],
+            "cov": machine_metrics.coefficient_of_variation(loops)[0],
+            "imbalance": machine_metrics.percent_imbalance(loops)[0],
+            "max_over_mean": machine_metrics.max_over_mean(loops)[0],
             "busy": loops.busy[0],
             "overhead": loops.overhead[0],
             "idle": loops.idle[0],
             "efficiency": float(loops.busy[0]) / capacity if capacity else None,
         }
     )
-    chosen = selection_metrics(records.selections)
+    chosen = machine_metrics.selection_metrics(records.selections)
     if chosen:
         counts = ", ".join(f"{name} {count}" for name, count in chosen["selected"].items())
         facts |= {"selected": counts, "selection_time": chosen["selection_time"]}
@@ -190,7 +169,7 @@ def json_safe(value: Any) -> Any:
     return value
 
 
-def _values(metric: JobMetric, tau: float, jobs: Jobs) -> NDArray[np.float64]:
+def _values(metric: job_metrics.JobMetric, tau: float, jobs: Jobs) -> NDArray[np.float64]:
     return metric.values(jobs, tau)
 
 
@@ -198,11 +177,11 @@ def _per_job(jobs: Jobs, tau: float) -> dict[str, Any]:
     """Aggregate what each job has one value of, and count slowdowns in bins."""
     metrics: dict[str, Any] = {}
     histogram: dict[str, dict[str, int]] = {}
-    for name, metric in JOB_METRICS.items():
-        metrics[name] = aggregate_jobs(jobs, partial(_values, metric, tau))
+    for name, metric in job_metrics.JOB_METRICS.items():
+        metrics[name] = job_metrics.aggregate_jobs(jobs, partial(_values, metric, tau))
         if name in ("slowdown", "bounded_slowdown"):
-            parts = [slowdown_histogram(metric.values(block, tau)) for block in blocks_of(jobs)]
-            histogram[name] = {bin_: sum(part[bin_] for part in parts) for bin_ in SLOWDOWN_BINS}
+            parts = [job_metrics.slowdown_histogram(metric.values(block, tau)) for block in blocks_of(jobs)]
+            histogram[name] = {bin_: sum(part[bin_] for part in parts) for bin_ in job_metrics.SLOWDOWN_BINS}
     undefined = sum(int(np.count_nonzero(run_time(block) == 0)) for block in blocks_of(jobs))
     metrics["slowdown"]["undefined"] = undefined
     metrics["bounded_slowdown"]["tau"] = tau

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlsim._files import expanded, is_file, read_text
 from mlsim.errors import InputError
+from mlsim.experiment import stored_runs
 from mlsim.experiment.manifest import check_read
-from mlsim.experiment.stored_runs import (
-    StoredRun,
-    differences_of,
-    find_runs,
-    name_runs,
-    read_run,
-    read_scenario,
-    read_summary,
-)
 
 if TYPE_CHECKING:
     from mlsim.analysis.page import PageLoops, PageRun, PageStudy
@@ -78,12 +70,12 @@ def _found(paths: Sequence[str | Path]) -> tuple[list[PageStudy], list[Path]]:
             studies.append(PageStudy(path.resolve().name, read_study(path).runs))
         if not is_study or any(path.glob(f"store/??/*.run/{_SUMMARY}")):
             runs.append(path)
-    return studies, find_runs(runs)
+    return studies, stored_runs.find_runs(runs)
 
 
 def _names(directories: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
     if labels is None:
-        return _names_in_study(directories) or name_runs(directories)
+        return _names_in_study(directories) or stored_runs.name_runs(directories)
     if len(labels) != len(directories) or len(set(labels)) < len(labels) or not all(labels):
         raise InputError(
             f"labels: {len(directories)} runs need as many different names; found {list(labels)}"
@@ -95,7 +87,7 @@ def _names_in_study(directories: Sequence[Path]) -> list[str]:
     """Return what the runs of a study differ in; empty for others, and where it does not tell them apart."""
     if len(directories) < 2 or not all(path.parent.parent.name == "store" for path in directories):
         return []
-    found = differences_of([read_scenario(path) for path in directories])
+    found = stored_runs.differences_of([stored_runs.read_scenario(path) for path in directories])
     names = [
         ", ".join(f"{key.rpartition('.')[2]} {values[place]}" for key, values in found.items())
         for place in range(len(directories))
@@ -103,7 +95,7 @@ def _names_in_study(directories: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else []
 
 
-def _page_run(stored: StoredRun, most_chunks: int) -> PageRun:
+def _page_run(stored: stored_runs.StoredRun, most_chunks: int) -> PageRun:
     from mlsim.analysis.page import PageRun
     from mlsim.experiment.stored_runs import summary_of
 
@@ -119,7 +111,9 @@ def _scenario_file(directory: Path) -> Path:
     return loop if is_file(loop) else directory / "scenario.yaml"
 
 
-def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None = None) -> PageLoops:
+def read_loops(
+    stored: stored_runs.StoredRun, most_chunks: int, jobs: Sequence[int] | None = None
+) -> PageLoops:
     """Read at most ``most_chunks`` chunks, and the PEs, of jobs of a run in their last attempts.
 
     Without ``jobs`` (rows), the jobs whose PEs lost the most time are read.
@@ -144,11 +138,11 @@ def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None =
     return PageLoops(chunks, pes)
 
 
-def read_loop_or_run(directory: Path, label: str) -> StoredRun:
+def read_loop_or_run(directory: Path, label: str) -> stored_runs.StoredRun:
     """Read a run of jobs, or a single loop (``mlsim loop``) as a run of one job."""
-    summary = read_summary(directory / _SUMMARY)
+    summary = stored_runs.read_summary(directory / _SUMMARY)
     if "jobs" in summary or not is_file(directory / _JOBS):
-        return read_run(directory, label)
+        return stored_runs.read_run(directory, label)
     from mlsim.analysis import summarize
     from mlsim.record.table_reader import read_tables
 
@@ -161,7 +155,7 @@ def read_loop_or_run(directory: Path, label: str) -> StoredRun:
         seed=summary["seed"],
         technique=facts.get("technique"),
     )
-    return StoredRun(label, directory, made, records, {}, note)
+    return stored_runs.StoredRun(label, directory, made, records, {}, note)
 
 
 def read_for_plot(
@@ -181,7 +175,7 @@ def read_for_plot(
     return found
 
 
-def _with_loop(stored: StoredRun, job: int | None) -> Records:
+def _with_loop(stored: stored_runs.StoredRun, job: int | None) -> Records:
     """Return the records with chunks and PEs of one loop."""
     import numpy as np
 

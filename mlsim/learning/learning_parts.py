@@ -55,7 +55,7 @@ class Work(Subject):
 
     def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
         """Run the part."""
-        return _Found(scenario, self.found(scenario))
+        return _simulated(scenario, self.found(scenario))
 
     def options(self) -> list[str]:
         """Return all that the result depends on besides the scenario."""
@@ -78,16 +78,14 @@ def _words(value: Any) -> str:
     return repr(value)
 
 
-class _Found(Simulated):
-    def __init__(self, scenario: Scenario, found: Floats) -> None:
-        from mlsim.experiment.weekly_runs import NO_RECORDS
+def _simulated(scenario: Scenario, found: Floats) -> Simulated:
+    from mlsim.experiment.weekly_runs import NO_RECORDS
 
-        self.scenario, self.records = scenario, NO_RECORDS
-        data = zlib.compress(np.ascontiguousarray(found, np.float64).tobytes(), 1)
-        self.summary = {"found": base64.b64encode(data).decode("ascii")}
-
-    def write(self, _place: Place, _whole: bool) -> None:
+    def write(_place: Place, _shown: Scenario) -> None:
         raise AssertionError("of parts no directories are kept")
+
+    data = zlib.compress(np.ascontiguousarray(found, np.float64).tobytes(), 1)
+    return Simulated(scenario, {"found": base64.b64encode(data).decode("ascii")}, NO_RECORDS, write)
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,9 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints
 from mlsim.analysis.formatting import count, duration, share
 from mlsim.analysis.machine_metrics import machine_cores, utilization
+from mlsim.analysis.plots import utilization_plot
 from mlsim.analysis.plots.chart_style import BLUE, GREEN, INK, SKY, VERMILION, TimeAxis, time_axis
 from mlsim.analysis.plots.gantt_plot import Boxes, boxes
-from mlsim.analysis.plots.utilization_plot import (
-    allocated_share,
-    busy_share,
-    out_of_use_boxes,
-    shared_share,
-    waiting_jobs,
-)
 from mlsim.record import Chunks, Loops, OutageKind, Outages, PEs, Records, empty
 from mlsim.record.derived_times import bounded_slowdown, wait_time, waiting_spans
 from mlsim.record.table_blocks import n_rows, rows_of
@@ -240,7 +234,7 @@ def _outages(records: Records, axis: TimeAxis) -> dict[str, Packed] | None:
     for kind in OutageKind:
         here = outages.kind == kind
         some = Outages(*(getattr(outages, name)[here] for name in ("node", "kind", "start", "end")))
-        found = out_of_use_boxes(some, axis.begin, axis.end)
+        found = utilization_plot.out_of_use_boxes(some, axis.begin, axis.end)
         parts.append((found, np.full(len(found), list(OutageKind).index(kind), np.uint8)))
     if not any(len(found) for found, _ in parts):
         return None
@@ -269,21 +263,21 @@ def _shares(records: Records, axis: TimeAxis) -> dict[str, Any]:
     means = utilization(records)
     allocated = _exact_or_averaged(
         (held.start, held.end, held.count * held.cores), cores, axis,
-        lambda bins: allocated_share(records, axis, bins),
+        lambda bins: utilization_plot.allocated_share(records, axis, bins),
     )  # fmt: skip
     series: list[dict[str, Any]] = [
         {"label": f"allocated ({share(means['allocated'])})", "colour": SKY, "steps": allocated}
     ]
     if means["busy"] is not None and abs(means["busy"] - (means["allocated"] or 0.0)) > 5e-4:
         edges = np.linspace(axis.begin, axis.end, _BINS // 4 + 1)[:-1]
-        busy = _steps(edges, busy_share(records, axis, _BINS // 4))
+        busy = _steps(edges, utilization_plot.busy_share(records, axis, _BINS // 4))
         series.append({"label": f"busy ({share(means['busy'])})", "colour": BLUE, "steps": busy})
     if len(records.outages.node):
         series.append(_capacity(records, axis, cores))
     for name in records.shared.name:
         steps = _steps(
             np.linspace(axis.begin, axis.end, _BINS // 4 + 1)[:-1],
-            shared_share(records, name, axis, _BINS // 4),
+            utilization_plot.shared_share(records, name, axis, _BINS // 4),
         )
         series.append({"label": name, "colour": GREEN, "line": True, "steps": steps})
     return {"title": "share of cores", "share": True, "most": 1.0, "series": series}
@@ -306,7 +300,10 @@ def _capacity(records: Records, axis: TimeAxis, cores: int) -> dict[str, Any]:
 def _queue(records: Records, axis: TimeAxis) -> dict[str, Any]:
     begin, end = waiting_spans(records.jobs, records.attempts)
     steps = _exact_or_averaged(
-        (begin, end, np.ones(len(begin))), 1.0, axis, lambda bins: waiting_jobs(records, axis, bins)
+        (begin, end, np.ones(len(begin))),
+        1.0,
+        axis,
+        lambda bins: utilization_plot.waiting_jobs(records, axis, bins),
     )
     waiting = {"label": "waiting", "colour": VERMILION, "steps": steps}
     return {"title": "queue length (jobs)", "share": False, "series": [waiting]}

@@ -16,22 +16,7 @@ from mlsim.analysis.formatting import number, share
 from mlsim.analysis.group_metrics import Weekly, weekly
 from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.analysis.machine_metrics import utilization
-from mlsim.analysis.plots.chart_style import (
-    WIDTH,
-    TimeAxis,
-    axes_at,
-    canvas,
-    colour_of,
-    common_axis,
-    differ_much,
-    legend_height,
-    name_lines,
-    picture_style,
-    plain_log,
-    time_axis,
-    write_picture,
-    write_title,
-)
+from mlsim.analysis.plots import chart_style
 from mlsim.analysis.plots.distribution_plots import queue_boxes, slowdown_boxes
 from mlsim.analysis.plots.utilization_plot import allocated_share, busy_share, draw_line
 from mlsim.record import Records
@@ -60,7 +45,9 @@ def draw_comparison(directory: Path, runs: Runs, tau: float) -> list[Path]:
     written = []
     for name, make in figures.items():
         figure = make()
-        written += [write_picture(figure, directory / f"{name}{suffix}") for suffix in (".png", ".pdf")]
+        written += [
+            chart_style.write_picture(figure, directory / f"{name}{suffix}") for suffix in (".png", ".pdf")
+        ]
     return written
 
 
@@ -73,19 +60,21 @@ def weekly_bands(runs: Runs, tau: float) -> Figure:
     """
     names = ("wait_time", "bounded_slowdown", "per_processor_bounded_slowdown")
     height, gap = 330, 90
-    width = (WIDTH - _LEFT - _RIGHT - 2 * gap) // 3
-    with picture_style():
-        top = _TOP + legend_height(runs) + 40
-        figure = canvas(top + height + _BOTTOM)
+    width = (chart_style.WIDTH - _LEFT - _RIGHT - 2 * gap) // 3
+    with chart_style.picture_style():
+        top = _TOP + chart_style.legend_height(runs) + 40
+        figure = chart_style.canvas(top + height + _BOTTOM)
         for place, name in enumerate(names):
             metric = JOB_METRICS[name]
-            axes = axes_at(figure, _LEFT + place * (width + gap), top, width, height)
+            axes = chart_style.axes_at(figure, _LEFT + place * (width + gap), top, width, height)
             weeks = [weekly(run.jobs, metric.values(run.jobs, tau)) for run in runs.values()]
             _draw_weeks(axes, weeks, 3600.0 if metric.unit == "s" else 1.0)
             axes.set_title(f"{metric.title} (h)" if metric.unit == "s" else metric.title)
             axes.set_xlabel("week")
-        write_title(figure, "Mean over all jobs so far; bands: 10 % to 90 % of the means of the weeks so far")
-        name_lines(figure, list(runs))
+        chart_style.write_title(
+            figure, "Mean over all jobs so far; bands: 10 % to 90 % of the means of the weeks so far"
+        )
+        chart_style.name_lines(figure, list(runs))
     return figure
 
 
@@ -93,14 +82,16 @@ def _draw_weeks(axes: Axes, weeks: list[Weekly], scale: float) -> None:
     highest = 0.0
     for place, found in enumerate(weeks):
         low, mean, high = (found.band_low / scale, found.cumulative_mean / scale, found.band_high / scale)
-        axes.fill_between(found.week, low, high, color=colour_of(place), alpha=0.16, linewidth=0)
+        axes.fill_between(found.week, low, high, color=chart_style.colour_of(place), alpha=0.16, linewidth=0)
         # One week alone is a point, not a line.
         marker = "o" if len(found.week) < 3 else ""
-        axes.plot(found.week, mean, color=colour_of(place), linewidth=1.4, marker=marker, markersize=4)
+        axes.plot(
+            found.week, mean, color=chart_style.colour_of(place), linewidth=1.4, marker=marker, markersize=4
+        )
         highest = max(highest, float(np.nanmax(np.concatenate([mean, high, [0.0]]))))
-    if differ_much(float(found.cumulative_mean[-1]) for found in weeks if len(found.week)):
+    if chart_style.differ_much(float(found.cumulative_mean[-1]) for found in weeks if len(found.week)):
         axes.set_yscale("log")
-        plain_log(axes, "y")
+        chart_style.plain_log(axes, "y")
     else:
         axes.set_ylim(0, highest * 1.05 or 1.0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
@@ -116,17 +107,17 @@ def utilization_lines(runs: Runs) -> Figure:
     Values are exact averages over equal parts of the time. All runs have the same time axis; each is drawn
     from its first submission to its last end.
     """
-    axis = common_axis(runs)
+    axis = chart_style.common_axis(runs)
     panels = {"busy": busy_share}
     if any(_differs(utilization(records)) for records in runs.values()):
         panels["allocated"] = allocated_share
     height, gap = 300, 50
-    with picture_style():
-        top = _TOP + legend_height(runs) + 30
-        figure = canvas(top + len(panels) * height + (len(panels) - 1) * gap + _BOTTOM)
+    with chart_style.picture_style():
+        top = _TOP + chart_style.legend_height(runs) + 30
+        figure = chart_style.canvas(top + len(panels) * height + (len(panels) - 1) * gap + _BOTTOM)
         for place, (name, shares) in enumerate(panels.items()):
             below = top + place * (height + gap)
-            axes = axes_at(figure, _LEFT, below, WIDTH - _LEFT - _RIGHT, height)
+            axes = chart_style.axes_at(figure, _LEFT, below, chart_style.WIDTH - _LEFT - _RIGHT, height)
             _draw_shares(axes, axis, [_while_running(shares, run, axis) for run in runs.values()])
             means = ", ".join(f"{label} {share(utilization(run)[name])}" for label, run in runs.items())
             axes.set_title(f"{name}: {means}" if len(means) < 110 else name)
@@ -134,16 +125,18 @@ def utilization_lines(runs: Runs) -> Figure:
             if place < len(panels) - 1:
                 axes.set_xlabel("")
                 axes.tick_params(labelbottom=False)
-        write_title(figure, "Utilization")
-        name_lines(figure, list(runs))
+        chart_style.write_title(figure, "Utilization")
+        chart_style.name_lines(figure, list(runs))
     return figure
 
 
 def _while_running(
-    shares: Callable[[Records, TimeAxis, int], Floats], records: Records, axis: TimeAxis
+    shares: Callable[[Records, chart_style.TimeAxis, int], Floats],
+    records: Records,
+    axis: chart_style.TimeAxis,
 ) -> Floats:
     """Return shares over time, NaN before the run has begun and after its end."""
-    own = time_axis(records.jobs)
+    own = chart_style.time_axis(records.jobs)
     edges = np.linspace(axis.begin, axis.end, _BINS + 1)
     values = shares(records, axis, _BINS)
     values[(edges[:-1] > own.end) | (edges[1:] < own.begin)] = np.nan
@@ -155,10 +148,10 @@ def _differs(used: Mapping[str, float | None]) -> bool:
     return busy is not None and allocated is not None and abs(busy - allocated) > 5e-4
 
 
-def _draw_shares(axes: Axes, axis: TimeAxis, shares: list[Floats]) -> None:
+def _draw_shares(axes: Axes, axis: chart_style.TimeAxis, shares: list[Floats]) -> None:
     edges = np.linspace(axis.begin, axis.end, _BINS + 1) / axis.seconds
     for place, values in enumerate(shares):
-        draw_line(axes, values, edges, edgecolor=colour_of(place), linewidth=1.1)
+        draw_line(axes, values, edges, edgecolor=chart_style.colour_of(place), linewidth=1.1)
     axis.label(axes)
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -171,24 +164,28 @@ def pass_times(runs: Runs) -> Figure:
     A line is the median over all passes that met a queue of some range of lengths, its band goes up to the
     90th percentile. What is above is the machine's other work more than the dispatcher's.
     """
-    with picture_style():
-        top = _TOP + legend_height(runs) + 10
-        figure = canvas(top + 430 + _BOTTOM)
-        axes = axes_at(figure, _LEFT, top, WIDTH - _LEFT - _RIGHT, 430)
+    with chart_style.picture_style():
+        top = _TOP + chart_style.legend_height(runs) + 10
+        figure = chart_style.canvas(top + 430 + _BOTTOM)
+        axes = chart_style.axes_at(figure, _LEFT, top, chart_style.WIDTH - _LEFT - _RIGHT, 430)
         for place, records in enumerate(runs.values()):
             table = pass_time_by_queue_length(records.passes, per_doubling=3)
             middle = (table["low"] + table["high"]).to_numpy() / 2
             median, high = (table[name].to_numpy() * 1e6 for name in ("median", "p90"))
-            axes.fill_between(middle, median, high, color=colour_of(place), alpha=0.16, linewidth=0)
-            axes.plot(middle, median, color=colour_of(place), linewidth=1.4, marker="o", markersize=3)
+            axes.fill_between(
+                middle, median, high, color=chart_style.colour_of(place), alpha=0.16, linewidth=0
+            )
+            axes.plot(
+                middle, median, color=chart_style.colour_of(place), linewidth=1.4, marker="o", markersize=3
+            )
         axes.set_xscale("symlog", linthresh=1.0, linscale=0.3)
         axes.set_yscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-        plain_log(axes, "y")
+        chart_style.plain_log(axes, "y")
         axes.set_xlim(-0.1, None)
         axes.set_xlabel("queue length (waiting jobs when the pass began)")
         axes.set_ylabel("wall time of a pass (µs)")
         axes.grid(linewidth=0.4, alpha=0.5)
-        write_title(figure, "Wall time of passes: median, and up to the 90th percentile")
-        name_lines(figure, list(runs))
+        chart_style.write_title(figure, "Wall time of passes: median, and up to the 90th percentile")
+        chart_style.name_lines(figure, list(runs))
     return figure

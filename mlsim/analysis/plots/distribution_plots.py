@@ -15,25 +15,7 @@ from mlsim.analysis.formatting import number
 from mlsim.analysis.group_metrics import size_exponents, size_name
 from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.analysis.pass_metrics import queue_quantiles, queue_shares
-from mlsim.analysis.plots.chart_style import (
-    INK,
-    WIDTH,
-    axes_at,
-    canvas,
-    colour_of,
-    differ_much,
-    legend,
-    picture_style,
-    plain_log,
-    write_title,
-)
-from mlsim.analysis.plots.paper_runs import (
-    LINES,
-    light_grid,
-    paper_figure,
-    paper_style,
-    put_legend,
-)
+from mlsim.analysis.plots import chart_style, paper_runs
 from mlsim.record import Records
 from mlsim.record.derived_times import TAU, wait_time
 
@@ -51,12 +33,12 @@ def slowdown_ecdf(runs: Runs, width: float, height: float = 55.0, tau: float = T
     """
     metric = JOB_METRICS["bounded_slowdown"]
     values = {label: metric.values(run.jobs, tau) for label, run in runs.items()}
-    with paper_style():
-        figure, (axes,) = paper_figure(width, height)
+    with paper_runs.paper_style():
+        figure, (axes,) = paper_runs.paper_figure(width, height)
         _draw_shares(axes, values)
         axes.set_xscale("log")
         axes.set_xlim(1.0, max(_largest(values), 2.0))
-        plain_log(axes, "x")
+        chart_style.plain_log(axes, "x")
         axes.set_xlabel(f"bounded slowdown (τ = {tau:g} s)")
         _name_runs(axes, runs)
     return figure
@@ -68,8 +50,8 @@ def wait_ecdf(runs: Runs, width: float, height: float = 55.0) -> Figure:
     The axis is linear up to a minute and logarithmic beyond, so that jobs that did not wait have a place.
     """
     values = {label: wait_time(run.jobs) for label, run in runs.items()}
-    with paper_style():
-        figure, (axes,) = paper_figure(width, height)
+    with paper_runs.paper_style():
+        figure, (axes,) = paper_runs.paper_figure(width, height)
         _draw_shares(axes, values)
         most = max(_largest(values), 60.0)
         axes.set_xscale("symlog", linthresh=60.0, linscale=0.6)
@@ -103,13 +85,13 @@ def _draw_shares(axes: Axes, values: Mapping[str, Floats]) -> None:
         if len(known) > _POINTS:
             kept = np.unique(np.linspace(0, len(known) - 1, _POINTS).astype(np.int64))
             known, levels = known[kept], levels[kept]
-        colour, style = LINES[place % len(LINES)]
+        colour, style = paper_runs.LINES[place % len(paper_runs.LINES)]
         before = np.append(known[0], known), np.append(0.0, levels)
         axes.step(*before, where="post", color=colour, linestyle=style, label=label)
     axes.set_ylim(0.0, 1.0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_ylabel("share of jobs")
-    light_grid(axes, "both")
+    paper_runs.light_grid(axes, "both")
 
 
 def _largest(values: Mapping[str, Floats]) -> float:
@@ -119,7 +101,7 @@ def _largest(values: Mapping[str, Floats]) -> float:
 
 def _name_runs(axes: Axes, runs: Runs) -> None:
     if len(runs) > 1:
-        put_legend(axes)
+        paper_runs.put_legend(axes)
 
 
 def slowdown_box(runs: Runs, width: float, height: float = 60.0, tau: float = TAU) -> Figure:
@@ -130,14 +112,16 @@ def slowdown_box(runs: Runs, width: float, height: float = 60.0, tau: float = TA
     """
     metric = JOB_METRICS["bounded_slowdown"]
     values = {label: metric.values(run.jobs, tau) for label, run in runs.items()}
-    with paper_style():
-        figure, (axes,) = paper_figure(width, height)
+    with paper_runs.paper_style():
+        figure, (axes,) = paper_runs.paper_figure(width, height)
         _draw_boxes(
-            axes, list(values.values()), [LINES[place % len(LINES)][0] for place in range(len(values))]
+            axes,
+            list(values.values()),
+            [paper_runs.LINES[place % len(paper_runs.LINES)][0] for place in range(len(values))],
         )
         axes.set_yscale("log")
         axes.set_ylim(0.9, None)
-        plain_log(axes, "y")
+        chart_style.plain_log(axes, "y")
         upright = sum(len(label) + 2 for label in values) > width * 0.55
         axes.set_xticks(range(len(values)), list(values), rotation=90 if upright else 0)
         axes.set_ylabel(f"bounded slowdown (τ = {tau:g} s)")
@@ -150,8 +134,8 @@ def wait_by_size(runs: Runs, width: float, height: float = 55.0) -> Figure:
     Sizes are those between powers of two, as of ``mlsim metrics --by size``; boxes are as in
     :func:`slowdown_box`. Parameters are those of :func:`slowdown_ecdf`.
     """
-    with paper_style():
-        figure, (axes,) = paper_figure(width, height)
+    with paper_runs.paper_style():
+        figure, (axes,) = paper_runs.paper_figure(width, height)
         sizes_of = {label: size_exponents(run.jobs) for label, run in runs.items()}
         started_of = {label: ~np.isnan(run.jobs.start_time) for label, run in runs.items()}
         places = sorted(
@@ -163,7 +147,7 @@ def wait_by_size(runs: Runs, width: float, height: float = 55.0) -> Figure:
             sizes, started, waits = sizes_of[label], started_of[label], wait_time(run.jobs)
             groups = [waits[started & (sizes == size)] for size in places]
             shift = (number - (len(runs) - 1) / 2) * step
-            colour = LINES[number % len(LINES)][0]
+            colour = paper_runs.LINES[number % len(paper_runs.LINES)][0]
             _draw_boxes(axes, groups, [colour] * len(groups), shift=shift, width=step * 0.85)
             tops = [np.quantile(group, 0.95) for group in groups if len(group)]
             means = [group.mean() for group in groups if len(group)]
@@ -177,7 +161,7 @@ def wait_by_size(runs: Runs, width: float, height: float = 55.0) -> Figure:
         axes.set_xlabel("processors asked for")
         axes.set_ylabel("wait")
         if len(runs) > 1:
-            put_legend(axes, _swatches(list(runs)))
+            paper_runs.put_legend(axes, _swatches(list(runs)))
     return figure
 
 
@@ -185,7 +169,13 @@ def _swatches(labels: Sequence[str]) -> list[Any]:
     from matplotlib.patches import Patch
 
     return [
-        Patch(facecolor=LINES[place % len(LINES)][0], alpha=0.6, edgecolor=INK, linewidth=0.5, label=label)
+        Patch(
+            facecolor=paper_runs.LINES[place % len(paper_runs.LINES)][0],
+            alpha=0.6,
+            edgecolor=chart_style.INK,
+            linewidth=0.5,
+            label=label,
+        )
         for place, label in enumerate(labels)
     ]
 
@@ -199,7 +189,7 @@ def _draw_boxes(
             continue
         low, first, median, third, high = np.quantile(known, _BOX).tolist()
         box = {"label": "", "whislo": low, "q1": first, "med": median, "q3": third, "whishi": high}
-        thin = {"linewidth": 0.7, "color": INK}
+        thin = {"linewidth": 0.7, "color": chart_style.INK}
         drawn = axes.bxp(
             [box],
             positions=[place + shift],
@@ -207,16 +197,16 @@ def _draw_boxes(
             showfliers=False,
             patch_artist=True,
             manage_ticks=False,
-            medianprops={"color": INK, "linewidth": 1.2},
+            medianprops={"color": chart_style.INK, "linewidth": 1.2},
             whiskerprops=thin,
             capprops=thin,
             boxprops={"linewidth": 0.7},
         )
         drawn["boxes"][0].set_facecolor((*(int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)), 0.6))
         axes.plot([place + shift], [known.mean()], marker="D", markersize=3, color="white",
-                  markeredgecolor=INK, markeredgewidth=0.7)  # fmt: skip
+                  markeredgecolor=chart_style.INK, markeredgewidth=0.7)  # fmt: skip
     axes.set_xlim(-0.6, len(groups) - 0.4)
-    light_grid(axes)
+    paper_runs.light_grid(axes)
 
 
 Panels = Mapping[str, Mapping[str, "_Box | None"]]
@@ -255,7 +245,7 @@ def queue_boxes(runs: Runs) -> Figure:
             label: _Box.of(run.passes.queue_length.astype(np.float64)) for label, run in runs.items()
         }
     known = [box for boxes in panels.values() for box in boxes.values() if box is not None]
-    far = differ_much(value for box in known for value in (box.mean, box.p99))
+    far = chart_style.differ_much(value for box in known for value in (box.mean, box.p99))
     return _boxes(panels, "Queue length", "waiting jobs", "symlog" if far else "linear")
 
 
@@ -306,17 +296,17 @@ def _boxes(panels: Panels, title: str, y: str, scale: str) -> Figure:
     """Draw panels, a few beside each other, on one scale, a box a run."""
     across = min(len(panels), _ACROSS)
     down = -(-len(panels) // across)
-    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
+    width = (chart_style.WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
     names = list(dict.fromkeys(name for boxes in panels.values() for name in boxes))
     upright = sum(len(name) + 3 for name in names) * across > _LETTERS
     below = 50 + (_LETTER * max(map(len, names)) if upright else 0)
-    with picture_style():
-        figure = canvas(_TOP + down * (_HEIGHT + below) + (down - 1) * _GAP)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_TOP + down * (_HEIGHT + below) + (down - 1) * _GAP)
         all_axes = []
         for place, (name, boxes) in enumerate(panels.items()):
             row, column = divmod(place, across)
             left, top = _LEFT + column * (width + _GAP), _TOP + row * (_HEIGHT + below + _GAP)
-            axes = axes_at(figure, left, top, width, _HEIGHT)
+            axes = chart_style.axes_at(figure, left, top, width, _HEIGHT)
             _draw_run_boxes(axes, boxes)
             axes.set_title(name)
             axes.tick_params(axis="x", length=0, labelrotation=90 if upright else 0)
@@ -325,7 +315,7 @@ def _boxes(panels: Panels, title: str, y: str, scale: str) -> Figure:
                 axes.set_ylabel(y)
             all_axes.append(axes)
         _scale(all_axes, scale)
-        write_title(figure, title)
+        chart_style.write_title(figure, title)
         _explain(figure)
     return figure
 
@@ -339,13 +329,15 @@ def _draw_run_boxes(axes: Axes, boxes: Mapping[str, _Box | None]) -> None:
         showfliers=False,
         patch_artist=True,
         manage_ticks=False,
-        medianprops={"color": INK, "linewidth": 1.6},
+        medianprops={"color": chart_style.INK, "linewidth": 1.6},
     )
     for place, patch in zip(known, drawn["boxes"], strict=True):
-        patch.set_facecolor((*colour_of(place), 0.55))
+        patch.set_facecolor((*chart_style.colour_of(place), 0.55))
     for place, box in known.items():
-        axes.plot([place], [box.p99], marker="_", markersize=12, markeredgewidth=1.6, color=INK)
-        axes.plot([place], [box.mean], marker="D", markersize=5, color="white", markeredgecolor=INK)
+        axes.plot([place], [box.p99], marker="_", markersize=12, markeredgewidth=1.6, color=chart_style.INK)
+        axes.plot(
+            [place], [box.mean], marker="D", markersize=5, color="white", markeredgecolor=chart_style.INK
+        )
         axes.annotate(
             number(box.mean),
             (place, box.mean),
@@ -373,7 +365,7 @@ def _scale(all_axes: Sequence[Axes], scale: str) -> None:
             axes.set_yscale(scale)
         axes.set_ylim(0.8 if scale == "log" else 0, top * (1.05 if scale == "linear" else 1.6))
         if scale == "log":
-            plain_log(axes, "y")
+            chart_style.plain_log(axes, "y")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
 
@@ -382,8 +374,12 @@ def _explain(figure: Figure) -> None:
     from matplotlib.patches import Patch
 
     handles: list[Any] = [
-        Patch(facecolor="#cccccc", edgecolor=INK, label="quartiles and median; whiskers 5 % to 95 %"),
-        Line2D([], [], marker="D", linestyle="none", color="white", markeredgecolor=INK, label="mean"),
-        Line2D([], [], marker="_", linestyle="none", color=INK, markersize=10, label="99 %"),
+        Patch(
+            facecolor="#cccccc", edgecolor=chart_style.INK, label="quartiles and median; whiskers 5 % to 95 %"
+        ),
+        Line2D(
+            [], [], marker="D", linestyle="none", color="white", markeredgecolor=chart_style.INK, label="mean"
+        ),
+        Line2D([], [], marker="_", linestyle="none", color=chart_style.INK, markersize=10, label="99 %"),
     ]
-    legend(figure, handles)
+    chart_style.legend(figure, handles)

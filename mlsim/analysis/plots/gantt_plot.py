@@ -15,20 +15,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
-from mlsim.analysis.plots.chart_style import (
-    INK,
-    WIDTH,
-    Pixels,
-    TimeAxis,
-    axes_at,
-    canvas,
-    ink_on,
-    job_palette,
-    part_axis,
-    picture_style,
-    time_axis,
-    write_picture,
-)
+from mlsim.analysis.plots import chart_style
 from mlsim.analysis.plots.utilization_plot import draw_outages
 from mlsim.record import Nodes, Occupancy, Records
 from mlsim.record.growing_arrays import let_go
@@ -229,14 +216,17 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
     triangle marks a node released before its job's end. Outages are hatched. ``span`` is the time range in s;
     None: all of it.
     """
-    axis, nodes = time_axis(records.jobs) if span is None else part_axis(*span), records.nodes
+    axis, nodes = (
+        chart_style.time_axis(records.jobs) if span is None else chart_style.part_axis(*span),
+        records.nodes,
+    )
     height = _height(len(nodes.name))
     left = _left_margin(nodes)
-    shape = (height, WIDTH - left - _RIGHT)
+    shape = (height, chart_style.WIDTH - left - _RIGHT)
     by_core = height >= _CORE_BAND * len(nodes.name) and n_rows(records.occupancy) <= _BY_CORE_ROWS
-    with picture_style():
-        figure = canvas(_TOP + height + _BOTTOM)
-        axes = axes_at(figure, left, _TOP, shape[1], height)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_TOP + height + _BOTTOM)
+        axes = chart_style.axes_at(figure, left, _TOP, shape[1], height)
         _draw_boxes(axes, axis, records, by_core, shape)
         if len(records.jobs.job_id) <= _LABELLED:
             _draw_labels(axes, axis, records, boxes(records, by_core), shape)
@@ -258,12 +248,12 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
 
 def draw_gantt(path: Path, records: Records, title: str) -> Path:
     """Write the nodes over time, coloured by job, as PNG; see :func:`gantt`. Same records, same bytes."""
-    return write_picture(gantt(records, title), path)
+    return chart_style.write_picture(gantt(records, title), path)
 
 
 def job_colours(job_id: Ints) -> Ints:
     """Return the row of the palette for each job; neighbours by identifier differ."""
-    return job_id * 8 % len(job_palette())
+    return job_id * 8 % len(chart_style.job_palette())
 
 
 def _height(nodes: int) -> int:
@@ -277,11 +267,13 @@ def _left_margin(nodes: Nodes) -> int:
     return 70 + max(12 * min(named, 24), 50)
 
 
-def _pixels(axis: TimeAxis, times: Floats, width: int) -> Floats:
+def _pixels(axis: chart_style.TimeAxis, times: Floats, width: int) -> Floats:
     return (times - axis.begin) / (axis.end - axis.begin) * width
 
 
-def _draw_boxes(axes: Axes, axis: TimeAxis, records: Records, by_core: bool, shape: tuple[int, int]) -> None:
+def _draw_boxes(
+    axes: Axes, axis: chart_style.TimeAxis, records: Records, by_core: bool, shape: tuple[int, int]
+) -> None:
     """Paint the rectangles as one image that fills the axes pixel by pixel."""
     raster, scale = Raster(shape), shape[0] / max(len(records.nodes.name), 1)
     for held, what in _layouts(records, by_core):
@@ -297,7 +289,9 @@ def _draw_boxes(axes: Axes, axis: TimeAxis, records: Records, by_core: bool, sha
                 job_colours(records.jobs.job_id[held.job[row]]),
             )
     corner = axes.get_window_extent()
-    axes.add_artist(Pixels(raster.image(job_palette()), round(corner.x0), round(corner.y0)))
+    axes.add_artist(
+        chart_style.Pixels(raster.image(chart_style.job_palette()), round(corner.x0), round(corner.y0))
+    )
 
 
 def _layouts(records: Records, by_core: bool) -> Iterator[tuple[Occupancy, Boxes]]:
@@ -310,7 +304,9 @@ def _layouts(records: Records, by_core: bool) -> Iterator[tuple[Occupancy, Boxes
         let_go(records.jobs.job_id)
 
 
-def _draw_labels(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shape: tuple[int, int]) -> None:
+def _draw_labels(
+    axes: Axes, axis: chart_style.TimeAxis, records: Records, what: Boxes, shape: tuple[int, int]
+) -> None:
     """Write job identifiers into the largest rectangle of each job, where they fit."""
     held, jobs = records.occupancy, records.jobs
     job = held.job[what.row]
@@ -321,17 +317,17 @@ def _draw_labels(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shap
     largest = largest[np.append(True, np.diff(job[largest]) != 0)[: len(job)]]
     digits = np.char.str_len(jobs.job_id[job[largest]].astype(str))
     fits = largest[(width[largest] > _DIGIT * (digits + 1)) & (height[largest] > _LINE)]
-    palette, colours = job_palette(), job_colours(jobs.job_id)
+    palette, colours = chart_style.job_palette(), job_colours(jobs.job_id)
     for box in fits:
         row = what.row[box]
-        ink = ink_on(palette[colours[held.job[row]]])
+        ink = chart_style.ink_on(palette[colours[held.job[row]]])
         when = (begin[row] + end[row]) / 2 / axis.seconds
         where = (what.top[box] + what.bottom[box]) / 2
         axes.text(when, where, str(jobs.job_id[job[box]]), color=ink, size=7, ha="center", va="center")
 
 
 def _draw_releases(
-    axes: Axes, axis: TimeAxis, records: Records, shape: tuple[int, int], handles: list[Any]
+    axes: Axes, axis: chart_style.TimeAxis, records: Records, shape: tuple[int, int], handles: list[Any]
 ) -> float:
     """Mark when and where nodes were given back early; at most one mark a small square of the picture.
 
@@ -354,7 +350,7 @@ def _draw_releases(
         linestyle="none",
         marker="<",
         markersize=size,
-        markerfacecolor=INK,
+        markerfacecolor=chart_style.INK,
         markeredgecolor="white",
         markeredgewidth=0.4 if size > _CROWD_SIZE else 0.0,
         clip_on=False,

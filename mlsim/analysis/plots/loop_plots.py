@@ -15,22 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mlsim._arrays import Floats, Ints
 from mlsim.analysis.formatting import count, number
-from mlsim.analysis.plots.chart_style import (
-    BLUE,
-    DPI,
-    INK,
-    SKY,
-    VERMILION,
-    WIDTH,
-    Thinned,
-    are_new,
-    axes_at,
-    canvas,
-    picture_style,
-    scale_palette,
-    span_axis,
-    write_picture,
-)
+from mlsim.analysis.plots import chart_style
 from mlsim.record import Chunks
 from mlsim.record.table_blocks import chunk_blocks, n_rows
 
@@ -61,7 +46,7 @@ def chunk_curve(chunks: Chunks, label: str) -> Curve:
     If two chunks have the same step, as with counters per node, they are numbered in order of start instead.
     """
     n = n_rows(chunks)
-    own, numbered = Thinned(n, _FINEST), Thinned(n, _FINEST)
+    own, numbered = chart_style.Thinned(n, _FINEST), chart_style.Thinned(n, _FINEST)
     are_distinct, seen = True, np.zeros(n // 8 + 1, np.uint8)
     first = 0
     for block in chunk_blocks(chunks):
@@ -69,7 +54,7 @@ def chunk_curve(chunks: Chunks, label: str) -> Curve:
             most = int(block.step.max()) // 8 + 1
             if most > len(seen):
                 seen = np.append(seen, np.zeros(max(most, 2 * len(seen)) - len(seen), np.uint8))
-            are_distinct = are_new(block.step, seen)
+            are_distinct = chart_style.are_new(block.step, seen)
         if are_distinct:
             own.add(block.step, block.size)
         numbered.add(np.arange(first, first + len(block.step)), block.size)
@@ -83,16 +68,16 @@ def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
     Every loop has a panel, with its own steps across and a common logarithmic scale of sizes.
     """
     letters = max((len(curve.label) for curve in curves), default=1)
-    across = max(min(len(curves), _MOST_ACROSS, (WIDTH - _LEFT) // (_LETTER * letters + _GAP)), 1)
+    across = max(min(len(curves), _MOST_ACROSS, (chart_style.WIDTH - _LEFT) // (_LETTER * letters + _GAP)), 1)
     down = max(math.ceil(len(curves) / across), 1)
     height = _SINGLE_HEIGHT if len(curves) <= 1 else _HEIGHT
-    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
+    width = (chart_style.WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
     top = max((int(curve.size.max()) for curve in curves if len(curve.size)), default=1)
-    with picture_style():
-        figure = canvas(_TOP + down * height + (down - 1) * _LINE + _BOTTOM)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_TOP + down * height + (down - 1) * _LINE + _BOTTOM)
         for place, curve in enumerate(curves):
             row, column = divmod(place, across)
-            axes = axes_at(
+            axes = chart_style.axes_at(
                 figure, _LEFT + column * (width + _GAP), _TOP + row * (height + _LINE), width, height
             )
             _draw(axes, curve, top)
@@ -103,13 +88,15 @@ def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
                 axes.set_ylabel("chunk size (iterations)")
             axes.set_title(curve.label if len(curves) > 1 else title)
         if len(curves) > 1:
-            figure.text(_LEFT / WIDTH, 1 - 22 / (figure.get_figheight() * figure.dpi), title, fontsize=10)
+            figure.text(
+                _LEFT / chart_style.WIDTH, 1 - 22 / (figure.get_figheight() * figure.dpi), title, fontsize=10
+            )
     return figure
 
 
 def draw_chunk_sizes(path: Path, curves: Sequence[Curve], title: str) -> Path:
     """Write chunk sizes over scheduling steps as PNG; see :func:`chunk_sizes`."""
-    return write_picture(chunk_sizes(curves, title), path)
+    return chart_style.write_picture(chunk_sizes(curves, title), path)
 
 
 def _draw(axes: Axes, curve: Curve, top: int) -> None:
@@ -123,7 +110,7 @@ def _draw(axes: Axes, curve: Curve, top: int) -> None:
         markeredgewidth=0,
         linestyle="-" if few else "none",
         linewidth=0.6,
-        color=BLUE,
+        color=chart_style.BLUE,
     )
     axes.set_yscale("log")
     axes.set_ylim(0.8, max(top, 10) * 1.6)
@@ -131,7 +118,7 @@ def _draw(axes: Axes, curve: Curve, top: int) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.grid(axis="y", linewidth=0.4, alpha=0.5, color=INK)
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5, color=chart_style.INK)
 
 
 Extent = tuple[float, float, float, float]
@@ -203,23 +190,30 @@ def iteration_costs(
     imaginary part of a square image, whose pixels are column by column from the lower left.
     """
     if unit is None:
-        axis = span_axis(float(costs.max()))
+        axis = chart_style.span_axis(float(costs.max()))
         costs, unit = costs / axis.seconds, axis.unit
-    across = WIDTH - _COSTS_LEFT - _COSTS_RIGHT
+    across = chart_style.WIDTH - _COSTS_LEFT - _COSTS_RIGHT
     if image is not None:
         across -= _BESIDE + _IMAGE + _SCALE + 44
-    with picture_style():
-        figure = canvas(_COSTS_TOP + _UPPER + _COSTS_GAP + _LOWER + _COSTS_BOTTOM)
-        upper = axes_at(figure, _COSTS_LEFT, _COSTS_TOP, across, _UPPER)
-        lower = axes_at(figure, _COSTS_LEFT, _COSTS_TOP + _UPPER + _COSTS_GAP, across, _LOWER)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_COSTS_TOP + _UPPER + _COSTS_GAP + _LOWER + _COSTS_BOTTOM)
+        upper = chart_style.axes_at(figure, _COSTS_LEFT, _COSTS_TOP, across, _UPPER)
+        lower = chart_style.axes_at(figure, _COSTS_LEFT, _COSTS_TOP + _UPPER + _COSTS_GAP, across, _LOWER)
         _draw_along(upper, costs, unit, across)
         _draw_histogram(lower, costs, unit)
         figure.align_ylabels([upper, lower])
         if image is not None:
             _draw_image(figure, _COSTS_LEFT + across + _BESIDE, costs, unit, image)
-        height = figure.get_figheight() * DPI
-        figure.text(_COSTS_LEFT / WIDTH, 1 - 26 / height, title, fontsize=11, fontweight="bold", va="center")
-        figure.text(_COSTS_LEFT / WIDTH, 1 - 54 / height, _facts(costs, unit), va="center")
+        height = figure.get_figheight() * chart_style.DPI
+        figure.text(
+            _COSTS_LEFT / chart_style.WIDTH,
+            1 - 26 / height,
+            title,
+            fontsize=11,
+            fontweight="bold",
+            va="center",
+        )
+        figure.text(_COSTS_LEFT / chart_style.WIDTH, 1 - 54 / height, _facts(costs, unit), va="center")
     return figure
 
 
@@ -235,12 +229,14 @@ def _draw_along(axes: Axes, costs: Floats, unit: str, columns: int) -> None:
     binned = len(band.mean) < len(costs)
     if binned:
         axes.stairs(
-            band.largest, band.edges, baseline=band.least, fill=True, color=SKY, alpha=0.4, linewidth=0,
-            label="least to largest",
+            band.largest, band.edges, baseline=band.least, fill=True, color=chart_style.SKY, alpha=0.4,
+            linewidth=0, label="least to largest",
         )  # fmt: skip
     label = "mean of neighbours" if binned else "cost"
-    axes.stairs(band.mean, band.edges, baseline=None, color=BLUE, linewidth=1.0, label=label)
-    axes.axhline(float(costs.mean()), color=VERMILION, linewidth=1.0, linestyle=(0, (5, 3)), label="mean")
+    axes.stairs(band.mean, band.edges, baseline=None, color=chart_style.BLUE, linewidth=1.0, label=label)
+    axes.axhline(
+        float(costs.mean()), color=chart_style.VERMILION, linewidth=1.0, linestyle=(0, (5, 3)), label="mean"
+    )
     axes.set_xlim(0, len(costs))
     largest = float(costs.max())
     if costs.min() > 0.0 and largest > _FLAT * band.mean.max():
@@ -261,8 +257,8 @@ def _draw_histogram(axes: Axes, costs: Floats, unit: str) -> None:
     found, _ = np.histogram(costs, np.append(edges[:-1], max(edges[-1], costs.max())))
     share = found / len(costs)
     percent = FuncFormatter(lambda value, _: f"{value * 100:g} %")
-    axes.stairs(share, edges, fill=True, color=BLUE, alpha=0.9)
-    axes.axvline(float(costs.mean()), color=VERMILION, linewidth=1.0, linestyle=(0, (5, 3)))
+    axes.stairs(share, edges, fill=True, color=chart_style.BLUE, alpha=0.9)
+    axes.axvline(float(costs.mean()), color=chart_style.VERMILION, linewidth=1.0, linestyle=(0, (5, 3)))
     if logarithmic:
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -284,17 +280,22 @@ def _draw_image(figure: Figure, left: int, costs: Floats, unit: str, extent: Ext
     size = round(len(costs) ** 0.5)
     stride = -(-size // _MOST_PIXELS)
     pixels = costs.reshape(size, size)[::stride, ::stride].T
-    axes = axes_at(figure, left, _COSTS_TOP, _IMAGE, _IMAGE)
+    axes = chart_style.axes_at(figure, left, _COSTS_TOP, _IMAGE, _IMAGE)
     low, high = float(pixels.min()), float(pixels.max())
     scale = LogNorm(low, high) if 0.0 < low < high else None
     shown = axes.imshow(
-        pixels, ListedColormap(scale_palette()), scale, aspect="auto", origin="lower", extent=extent
+        pixels,
+        ListedColormap(chart_style.scale_palette()),
+        scale,
+        aspect="auto",
+        origin="lower",
+        extent=extent,
     )
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     axes.set_xlabel("real part of c")
     axes.set_ylabel("imaginary part of c")
-    colours = axes_at(figure, left + _IMAGE + 14, _COSTS_TOP, _SCALE, _IMAGE)
+    colours = chart_style.axes_at(figure, left + _IMAGE + 14, _COSTS_TOP, _SCALE, _IMAGE)
     bar = figure.colorbar(shown, cax=colours, format=FuncFormatter(lambda value, _: f"{value:g}"))
     bar.outline.set_visible(False)
-    colours.set_title(unit, loc="left", fontsize=9, color=INK, pad=12)
+    colours.set_title(unit, loc="left", fontsize=9, color=chart_style.INK, pad=12)

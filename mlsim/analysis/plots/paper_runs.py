@@ -21,28 +21,8 @@ from mlsim.analysis.formatting import number, share
 from mlsim.analysis.group_metrics import weekly
 from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.analysis.machine_metrics import utilization
-from mlsim.analysis.plots.chart_style import (
-    BLUE,
-    INK,
-    SKY,
-    VERMILION,
-    TimeAxis,
-    common_axis,
-    ink_on,
-    job_palette,
-    picture_style,
-    time_axis,
-)
+from mlsim.analysis.plots import chart_style, utilization_plot
 from mlsim.analysis.plots.gantt_plot import Boxes, Raster, boxes, job_colours
-from mlsim.analysis.plots.utilization_plot import (
-    allocated_share,
-    busy_share,
-    capacity_share,
-    draw_area,
-    draw_line,
-    draw_outages,
-    waiting_jobs,
-)
 from mlsim.errors import InputError
 from mlsim.record import Records
 from mlsim.record.derived_times import TAU
@@ -90,7 +70,7 @@ _STYLE: dict[str, Any] = {
 def paper_style() -> Iterator[None]:
     """Draw under the settings of papers, whatever the user's are."""
     settings: Any = _STYLE  # matplotlib types the names one by one
-    with picture_style(), matplotlib.rc_context(settings):
+    with chart_style.picture_style(), matplotlib.rc_context(settings):
         yield
 
 
@@ -130,7 +110,7 @@ def put_legend(axes: Axes, handles: Sequence[Any] | None = None, columns: int | 
         ncols=columns or min(len(found), fit),
         handlelength=1.8,
         columnspacing=1.2,
-        labelcolor=INK,
+        labelcolor=chart_style.INK,
     )
 
 
@@ -148,7 +128,7 @@ _LABELLED = 150
 def gantt(runs: Runs, width: float, height: float | None = None) -> Figure:
     """Draw the nodes of one run over time, as :func:`mlsim.analysis.plots.gantt_plot.gantt` does."""
     (records,) = runs.values()
-    nodes, axis = records.nodes, time_axis(records.jobs)
+    nodes, axis = records.nodes, chart_style.time_axis(records.jobs)
     tall = height or min(max(18.0 + 3.2 * len(nodes.name), 35.0), 75.0)
     drawn = boxes(records, by_core=n_rows(records.occupancy) <= _AS_LINES)
     held = records.occupancy
@@ -158,10 +138,10 @@ def gantt(runs: Runs, width: float, height: float | None = None) -> Figure:
         axis.label(axes)
         colours = job_colours(records.jobs.job_id[held.job[drawn.row]])
         times = held.start[drawn.row], held.end[drawn.row]
-        draw_rectangles(axes, axis, times, drawn, colours, job_palette())
+        draw_rectangles(axes, axis, times, drawn, colours, chart_style.job_palette())
         if len(drawn.row) <= _LABELLED:
             _name_jobs(axes, axis, records, drawn, width)
-        handles: list[Any] = [*draw_outages(axes, axis, records.outages)]
+        handles: list[Any] = [*utilization_plot.draw_outages(axes, axis, records.outages)]
         handles += _mark_releases(axes, axis, records)
         if len(nodes.name) <= _NAMED:
             axes.set_yticks(np.arange(len(nodes.name)) + 0.5, nodes.name)
@@ -175,7 +155,12 @@ def gantt(runs: Runs, width: float, height: float | None = None) -> Figure:
 
 
 def draw_rectangles(
-    axes: Axes, axis: TimeAxis, times: tuple[Floats, Floats], what: Boxes, colours: Any, palette: Any
+    axes: Axes,
+    axis: chart_style.TimeAxis,
+    times: tuple[Floats, Floats],
+    what: Boxes,
+    colours: Any,
+    palette: Any,
 ) -> None:
     """Draw rectangles of time and lanes: as such where they are few, else painted into an image.
 
@@ -210,9 +195,9 @@ def draw_rectangles(
     axes.imshow(raster.image(palette), extent=extent, aspect="auto", interpolation="antialiased")
 
 
-def _name_jobs(axes: Axes, axis: TimeAxis, records: Records, drawn: Boxes, width: float) -> None:
+def _name_jobs(axes: Axes, axis: chart_style.TimeAxis, records: Records, drawn: Boxes, width: float) -> None:
     """Write the identifiers of jobs into rectangles that have room for them."""
-    held, palette = records.occupancy, job_palette()
+    held, palette = records.occupancy, chart_style.job_palette()
     room = width * 0.8 / (axis.end - axis.begin)
     tall = axes.get_figure(root=True).get_size_inches()[1] * 25.4 * 0.75 / len(records.nodes.name)  # type: ignore[union-attr]
     for place, row in enumerate(drawn.row.tolist()):
@@ -224,10 +209,10 @@ def _name_jobs(axes: Axes, axis: TimeAxis, records: Records, drawn: Boxes, width
         face = palette[job_colours(records.jobs.job_id[job : job + 1])[0]]
         when = float(held.start[row] + held.end[row]) / 2 / axis.seconds
         where = float(drawn.top[place] + drawn.bottom[place]) / 2
-        axes.text(when, where, name, color=ink_on(face), size=6, ha="center", va="center")
+        axes.text(when, where, name, color=chart_style.ink_on(face), size=6, ha="center", va="center")
 
 
-def _mark_releases(axes: Axes, axis: TimeAxis, records: Records) -> list[Any]:
+def _mark_releases(axes: Axes, axis: chart_style.TimeAxis, records: Records) -> list[Any]:
     held = records.occupancy
     rows = np.flatnonzero(held.released)
     if not len(rows):
@@ -239,13 +224,13 @@ def _mark_releases(axes: Axes, axis: TimeAxis, records: Records) -> list[Any]:
         linestyle="none",
         marker="<",
         markersize=size,
-        color=INK,
+        color=chart_style.INK,
         markeredgewidth=0,
         label="released early",
     )
 
 
-def _panel(axes: Axes, axis: TimeAxis, label: str) -> None:
+def _panel(axes: Axes, axis: chart_style.TimeAxis, label: str) -> None:
     axis.label(axes)
     axes.set_ylabel(label)
     light_grid(axes)
@@ -258,26 +243,30 @@ def utilization_lines(runs: Runs, width: float, height: float | None = None) -> 
     """
     with paper_style():
         figure, (axes,) = paper_figure(width, height or 45.0)
-        axis = common_axis(runs)
+        axis = chart_style.common_axis(runs)
         edges = np.linspace(axis.begin, axis.end, _BINS + 1) / axis.seconds
         handles: list[Any] | None = None
         if len(runs) == 1:
             (records,) = runs.values()
             means = utilization(records)
             for words, values, colour in (
-                ("allocated", allocated_share(records, axis, _BINS), SKY),
-                ("busy", busy_share(records, axis, _BINS), BLUE),
+                ("allocated", utilization_plot.allocated_share(records, axis, _BINS), chart_style.SKY),
+                ("busy", utilization_plot.busy_share(records, axis, _BINS), chart_style.BLUE),
             ):
                 label = f"{words} ({share(means[words])})"
-                draw_area(axes, values, edges, facecolor=colour, linewidth=0, label=label)
+                utilization_plot.draw_area(axes, values, edges, facecolor=colour, linewidth=0, label=label)
             if len(records.outages.node):
-                free = capacity_share(records, axis, _BINS)
-                look: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "hatch": "/////"}
-                draw_area(axes, np.ones_like(free), edges, free, linewidth=0, label="out of use", **look)
-                draw_line(axes, free, edges, edgecolor=INK, linewidth=0.9)
+                free = utilization_plot.capacity_share(records, axis, _BINS)
+                look: dict[str, Any] = {"facecolor": "none", "edgecolor": chart_style.INK, "hatch": "/////"}
+                utilization_plot.draw_area(
+                    axes, np.ones_like(free), edges, free, linewidth=0, label="out of use", **look
+                )
+                utilization_plot.draw_line(axes, free, edges, edgecolor=chart_style.INK, linewidth=0.9)
             handles = [patch for patch in axes.patches if not str(patch.get_label() or "_").startswith("_")]
         else:
-            handles = _draw_lines(axes, runs, axis, lambda records: busy_share(records, axis, _BINS))
+            handles = _draw_lines(
+                axes, runs, axis, lambda records: utilization_plot.busy_share(records, axis, _BINS)
+            )
         _panel(axes, axis, "share of cores" if len(runs) == 1 else "busy share of cores")
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -289,16 +278,18 @@ def queue(runs: Runs, width: float, height: float | None = None) -> Figure:
     """Draw the number of waiting jobs over time, averaged over equal parts of it; see :func:`gantt`."""
     with paper_style():
         figure, (axes,) = paper_figure(width, height or 42.0)
-        axis = common_axis(runs)
+        axis = chart_style.common_axis(runs)
         edges = np.linspace(axis.begin, axis.end, _BINS + 1) / axis.seconds
         if len(runs) == 1:
-            waiting = np.maximum(waiting_jobs(next(iter(runs.values())), axis, _BINS), 0.0)
-            draw_area(axes, waiting, edges, facecolor=VERMILION, linewidth=0)
+            waiting = np.maximum(utilization_plot.waiting_jobs(next(iter(runs.values())), axis, _BINS), 0.0)
+            utilization_plot.draw_area(axes, waiting, edges, facecolor=chart_style.VERMILION, linewidth=0)
             most, handles = float(waiting.max()), []
         else:
-            found = {label: waiting_jobs(run, axis, _BINS) for label, run in runs.items()}
+            found = {label: utilization_plot.waiting_jobs(run, axis, _BINS) for label, run in runs.items()}
             most = max(float(values.max()) for values in found.values())
-            handles = _draw_lines(axes, runs, axis, lambda records: waiting_jobs(records, axis, _BINS))
+            handles = _draw_lines(
+                axes, runs, axis, lambda records: utilization_plot.waiting_jobs(records, axis, _BINS)
+            )
         _panel(axes, axis, "waiting jobs")
         axes.set_ylim(0, max(most * 1.05, 1.0))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
@@ -306,14 +297,18 @@ def queue(runs: Runs, width: float, height: float | None = None) -> Figure:
     return figure
 
 
-def _draw_lines(axes: Axes, runs: Runs, axis: TimeAxis, values_of: Callable[[Records], Floats]) -> list[Any]:
+def _draw_lines(
+    axes: Axes, runs: Runs, axis: chart_style.TimeAxis, values_of: Callable[[Records], Floats]
+) -> list[Any]:
     """Draw a step line a run, from its own begin to its own end; return what a legend says."""
     edges, handles = np.linspace(axis.begin, axis.end, _BINS + 1), []
     for place, (label, records) in enumerate(runs.items()):
-        own, (colour, style) = time_axis(records.jobs), LINES[place % len(LINES)]
+        own, (colour, style) = chart_style.time_axis(records.jobs), LINES[place % len(LINES)]
         values = values_of(records)
         values[(edges[:-1] >= own.end) | (edges[1:] <= own.begin)] = np.nan
-        draw_line(axes, values, edges / axis.seconds, edgecolor=colour, linestyle=style, linewidth=0.9)
+        utilization_plot.draw_line(
+            axes, values, edges / axis.seconds, edgecolor=colour, linestyle=style, linewidth=0.9
+        )
         handles.append(_entry(colour, style, label))
     return handles
 
@@ -365,7 +360,7 @@ def energy(runs: Runs, width: float, height: float | None = None) -> Figure:
             )
     with paper_style():
         figure, (axes,) = paper_figure(width, height or 42.0)
-        axis = common_axis(runs)
+        axis = chart_style.common_axis(runs)
         edges, handles, most = np.linspace(axis.begin, axis.end, _BINS + 1), [], 0.0
         for place, (label, records) in enumerate(runs.items()):
             steps, (colour, style) = power_over_time(records), LINES[place % len(LINES)]
@@ -373,7 +368,9 @@ def energy(runs: Runs, width: float, height: float | None = None) -> Figure:
             values = np.array(means) / 1e3
             used = run_energy(records)
             total = "" if used is None else f" ({number(used.total / 3.6e6)} kWh)"
-            draw_line(axes, values, edges / axis.seconds, edgecolor=colour, linestyle=style, linewidth=1.0)
+            utilization_plot.draw_line(
+                axes, values, edges / axis.seconds, edgecolor=colour, linestyle=style, linewidth=1.0
+            )
             handles.append(_entry(colour, style, f"{label}{total}"))
             most = max(most, float(values.max()))
         _panel(axes, axis, "power (kW)")

@@ -17,30 +17,9 @@ from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.analysis.formatting import count, number
 from mlsim.analysis.machine_metrics import percent_imbalance
-from mlsim.analysis.plots.chart_style import (
-    INK,
-    VERMILION,
-    WIDTH,
-    Pixels,
-    TimeAxis,
-    axes_at,
-    canvas,
-    picture_style,
-    plain_log,
-    scale_palette,
-    span_axis,
-    write_picture,
-)
+from mlsim.analysis.plots import chart_style, paper_runs
 from mlsim.analysis.plots.gantt_plot import GAP, SEPARATED, Boxes, Raster, blended
 from mlsim.analysis.plots.loop_plots import chunk_curve
-from mlsim.analysis.plots.paper_runs import (
-    LINES,
-    draw_rectangles,
-    light_grid,
-    paper_figure,
-    paper_style,
-    put_legend,
-)
 from mlsim.record import Records
 from mlsim.record.table_blocks import chunk_blocks, size_range
 
@@ -133,12 +112,12 @@ def pe_timeline(records: Records, title: str) -> Figure:
     """
     pes = int(records.loops.pes[0])
     height = _height(pes)
-    axis = span_axis(float(records.jobs.end_time[0]))
-    shape = (height, WIDTH - _LEFT - _RIGHT)
+    axis = chart_style.span_axis(float(records.jobs.end_time[0]))
+    shape = (height, chart_style.WIDTH - _LEFT - _RIGHT)
     sizes = size_range(records.chunks) or (1, 1)
-    with picture_style():
-        figure = canvas(_TOP + height + _BOTTOM)
-        axes = axes_at(figure, _LEFT, _TOP, shape[1], height)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_TOP + height + _BOTTOM)
+        axes = chart_style.axes_at(figure, _LEFT, _TOP, shape[1], height)
         _paint_pes(axes, axis, records, sizes, pes, shape)
         _part_nodes(axes, records, pes, height)
         axis.label(axes)
@@ -155,7 +134,7 @@ def draw_pes(path: Path, records: Records, title: str) -> Path:
 
     Parameters and errors are those of :func:`draw_gantt`; the records hold one loop and its chunks.
     """
-    return write_picture(pe_timeline(records, title), path)
+    return chart_style.write_picture(pe_timeline(records, title), path)
 
 
 def _facts(records: Records) -> str:
@@ -172,7 +151,7 @@ def _height(pes: int) -> int:
 
 def _paint_pes(
     axes: Axes,
-    axis: TimeAxis,
+    axis: chart_style.TimeAxis,
     records: Records,
     sizes: tuple[int, int],
     pes: int,
@@ -183,7 +162,7 @@ def _paint_pes(
     paint = _paint_bands if shape[0] % pes == 0 else _paint_boxes
     image = paint(records, across, sizes, pes, shape)
     corner = axes.get_window_extent()
-    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+    axes.add_artist(chart_style.Pixels(image, round(corner.x0), round(corner.y0)))
 
 
 def _paint_bands(
@@ -200,7 +179,7 @@ def _paint_bands(
             listed = _colours(value.astype(np.float64), *sizes).astype(np.uint8)
             value, least = np.arange(len(value)), 0
         bands.paint(chunks.pe, chunks.start, chunks.end, across, value, least, listed)
-    return bands.image(scale_palette())
+    return bands.image(chart_style.scale_palette())
 
 
 def _paint_boxes(
@@ -218,7 +197,7 @@ def _paint_boxes(
             np.ones(len(top)),
             _colours(chunks.size.astype(np.float64), *sizes),
         )
-    return raster.image(scale_palette())
+    return raster.image(chart_style.scale_palette())
 
 
 def _colours(size: Floats, least: float, largest: float) -> NDArray[np.int64]:
@@ -237,17 +216,17 @@ def _part_nodes(axes: Axes, records: Records, pes: int, height: int) -> None:
     if int(cores.sum()) != pes or height / len(cores) < _NODE_BAND or len(cores) == pes:
         return
     for first in np.cumsum(cores)[:-1]:
-        axes.axhline(float(first), color=INK, linewidth=0.5, alpha=0.6)
+        axes.axhline(float(first), color=chart_style.INK, linewidth=0.5, alpha=0.6)
 
 
 def _draw_scale(figure: Figure, sizes: tuple[float, float], height: int) -> None:
     """Draw what the colours mean, beside the timeline."""
-    axes = axes_at(figure, WIDTH - _RIGHT + _SCALE_LEFT, _TOP, _SCALE_WIDTH, height)
+    axes = chart_style.axes_at(figure, chart_style.WIDTH - _RIGHT + _SCALE_LEFT, _TOP, _SCALE_WIDTH, height)
     along = np.exp(np.linspace(np.log(sizes[0]), np.log(sizes[1]), height))[::-1]
-    column = np.rint(scale_palette()[_colours(along, *sizes)] * 255).astype(np.uint8)
+    column = np.rint(chart_style.scale_palette()[_colours(along, *sizes)] * 255).astype(np.uint8)
     corner = axes.get_window_extent()
     image = np.repeat(column[:, None, :], _SCALE_WIDTH, axis=1)
-    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+    axes.add_artist(chart_style.Pixels(image, round(corner.x0), round(corner.y0)))
     axes.set_xticks([])
     axes.set_yscale("log")
     axes.set_ylim(*(sizes if sizes[0] < sizes[1] else (sizes[0] / 2, sizes[0] * 2)))
@@ -280,8 +259,8 @@ def paper_chunk_sizes(runs: Runs, width: float, height: float | None = None) -> 
     curves = [chunk_curve(run.chunks, label) for label, run in runs.items()]
     steps = max(curve.steps for curve in curves)
     top = max(int(curve.size.max()) for curve in curves)
-    with paper_style():
-        figure, (axes,) = paper_figure(width, height or 52.0)
+    with paper_runs.paper_style():
+        figure, (axes,) = paper_runs.paper_figure(width, height or 52.0)
         for place, curve in enumerate(curves):
             axes.plot(
                 curve.step + 1,
@@ -290,20 +269,20 @@ def paper_chunk_sizes(runs: Runs, width: float, height: float | None = None) -> 
                 marker="os^Dv<>"[place % 7],
                 markersize=2.6 if steps <= 100 else 1.6,
                 markeredgewidth=0,
-                color=LINES[place % len(LINES)][0],
+                color=paper_runs.LINES[place % len(paper_runs.LINES)][0],
                 label=curve.label,
             )
         axes.set_yscale("log")
         axes.set_ylim(0.8, top * 1.5)
         axes.set_xlim(0, steps + max(steps * 0.02, 1))
-        plain_log(axes, "y")
+        chart_style.plain_log(axes, "y")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.set_xlabel("scheduling step")
         axes.set_ylabel("chunk size (iterations)")
-        light_grid(axes)
+        paper_runs.light_grid(axes)
         if len(curves) > 1:
-            put_legend(axes)
+            paper_runs.put_legend(axes)
             for handle in axes.get_legend().legend_handles:  # type: ignore[union-attr]
                 handle.set_markersize(4)  # type: ignore[union-attr]
     return figure
@@ -319,24 +298,28 @@ def loop_timeline(runs: Runs, width: float, height: float | None = None) -> Figu
     job = int(chunks.job[0])
     began, ended = float(records.jobs.start_time[job]), float(records.jobs.end_time[job])
     pes = max(pes, len(records.pes.pe))
-    axis = span_axis(ended - began)
+    axis = chart_style.span_axis(ended - began)
     low, high = int(chunks.size.min()), int(chunks.size.max())
-    palette = scale_palette()
+    palette = chart_style.scale_palette()
     scale = np.log(high / low) or 1.0
     colours = np.rint(np.log(chunks.size / low) / scale * (len(palette) - 1)).astype(np.int64)
     top = chunks.pe.astype(np.float64)
     drawn = Boxes(np.arange(len(top)), top, top + 1.0, np.ones(len(top)))
-    with paper_style():
-        figure, (axes,) = paper_figure(width, height or min(max(24.0 + 1.6 * pes, 35.0), 70.0))
+    with paper_runs.paper_style():
+        figure, (axes,) = paper_runs.paper_figure(width, height or min(max(24.0 + 1.6 * pes, 35.0), 70.0))
         axes.set_ylim(pes, 0)
         axis.label(axes)
-        draw_rectangles(axes, axis, (chunks.start - began, chunks.end - began), drawn, colours, palette)
+        paper_runs.draw_rectangles(
+            axes, axis, (chunks.start - began, chunks.end - began), drawn, colours, palette
+        )
         finish = records.pes.finish - began
         if len(finish):
             mean = float(finish.mean())
             words = f"mean finish; imbalance {_imbalance(finish)}"
-            axes.axvline(mean / axis.seconds, color=VERMILION, linestyle="--", linewidth=1.0, label=words)
-            put_legend(axes)
+            axes.axvline(
+                mean / axis.seconds, color=chart_style.VERMILION, linestyle="--", linewidth=1.0, label=words
+            )
+            paper_runs.put_legend(axes)
         norm = LogNorm(low, high if high > low else low * 1.001)
         bar = figure.colorbar(
             ScalarMappable(norm, ListedColormap(palette)), ax=axes, pad=0.02, fraction=0.08, aspect=25
@@ -356,26 +339,26 @@ def imbalance_profile(runs: Runs, width: float, height: float | None = None) -> 
     A horizontal line at 100 % would be perfect balance; the last value is max/mean. Parameters are those of
     :func:`chunk_sizes`.
     """
-    with paper_style():
-        figure, (axes,) = paper_figure(width, height or 50.0)
+    with paper_runs.paper_style():
+        figure, (axes,) = paper_runs.paper_figure(width, height or 50.0)
         lowest, highest = 1.0, 1.0
         for place, (label, records) in enumerate(runs.items()):
             finish = np.sort(_finish(records))
             shares = finish / finish.mean()
             edges = np.linspace(0.0, 100.0, len(shares) + 1)
-            colour, style = LINES[place % len(LINES)]
+            colour, style = paper_runs.LINES[place % len(paper_runs.LINES)]
             words = f"{label} ({_imbalance(finish)})" if len(runs) > 1 else label
             axes.stairs(shares * 100.0, edges, baseline=None, color=colour, linestyle=style, label=words)
             lowest, highest = min(lowest, float(shares[0])), max(highest, float(shares[-1]))
-        axes.axhline(100.0, color=INK, linewidth=0.6, linestyle=":")
+        axes.axhline(100.0, color=chart_style.INK, linewidth=0.6, linestyle=":")
         room = max((highest - lowest) * 5.0, 0.5)
         axes.set_xlim(0, 100)
         axes.set_ylim(max(lowest * 100.0 - room, 0.0), highest * 100.0 + room)
         axes.set_xlabel("PEs, by finish time (%)")
         axes.set_ylabel("finish time (% of the mean)")
-        light_grid(axes)
+        paper_runs.light_grid(axes)
         if len(runs) > 1:
-            put_legend(axes)
+            paper_runs.put_legend(axes)
     return figure
 
 

@@ -18,22 +18,7 @@ from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.machine_metrics import busy_seconds, machine_cores, shared_spans, utilization
 from mlsim.analysis.pass_metrics import queue_length
-from mlsim.analysis.plots.chart_style import (
-    BLUE,
-    GREEN,
-    INK,
-    PURPLE,
-    SKY,
-    VERMILION,
-    WIDTH,
-    YELLOW,
-    TimeAxis,
-    axes_at,
-    canvas,
-    picture_style,
-    time_axis,
-    write_picture,
-)
+from mlsim.analysis.plots import chart_style
 from mlsim.record import OutageKind, Outages, Records
 from mlsim.record.derived_times import allocated_seconds, waiting_spans
 from mlsim.record.table_blocks import BLOCK_ROWS, chunk_blocks, is_long, record_blocks
@@ -91,8 +76,8 @@ def _add_steps(inside: Floats, later: Floats, position: Floats, height: Floats) 
 
 _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 110, 30, 60, 52, 80
 _UPPER, _LOWER = 420, 230
-_COLUMNS = WIDTH - _LEFT - _RIGHT
-_LINES = (VERMILION, GREEN, PURPLE, YELLOW)
+_COLUMNS = chart_style.WIDTH - _LEFT - _RIGHT
+_LINES = (chart_style.VERMILION, chart_style.GREEN, chart_style.PURPLE, chart_style.YELLOW)
 
 
 def utilization_over_time(records: Records, title: str) -> Figure:
@@ -101,11 +86,11 @@ def utilization_over_time(records: Records, title: str) -> Figure:
     Every column of pixels shows the average over its time. If nodes were out of use, a line shows the share
     of the cores in use; jobs that held drained nodes may exceed it. Each machine-wide resource has a line.
     """
-    axis = time_axis(records.jobs)
-    with picture_style():
-        figure = canvas(_TOP + _UPPER + _GAP + _LOWER + _BOTTOM)
-        upper = axes_at(figure, _LEFT, _TOP, _COLUMNS, _UPPER)
-        lower = axes_at(figure, _LEFT, _TOP + _UPPER + _GAP, _COLUMNS, _LOWER)
+    axis = chart_style.time_axis(records.jobs)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_TOP + _UPPER + _GAP + _LOWER + _BOTTOM)
+        upper = chart_style.axes_at(figure, _LEFT, _TOP, _COLUMNS, _UPPER)
+        lower = chart_style.axes_at(figure, _LEFT, _TOP + _UPPER + _GAP, _COLUMNS, _LOWER)
         _draw_shares(upper, axis, records)
         _draw_queue(lower, axis, records)
         upper.set_title(title)
@@ -120,10 +105,10 @@ def draw_utilization(path: Path, records: Records, title: str) -> Path:
 
     Parameters and errors are those of :func:`draw_gantt`.
     """
-    return write_picture(utilization_over_time(records, title), path)
+    return chart_style.write_picture(utilization_over_time(records, title), path)
 
 
-def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+def allocated_share(records: Records, axis: chart_style.TimeAxis, bins: int) -> Floats:
     """Return the share of the machine's cores that jobs held, averaged over each bin of the time axis."""
 
     def held_cores(part: Records) -> Floats:
@@ -133,7 +118,7 @@ def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
     return _share_of_machine(records, held_cores)
 
 
-def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+def busy_share(records: Records, axis: chart_style.TimeAxis, bins: int) -> Floats:
     """Return the share of the machine's cores that computed, averaged over each bin of the time axis.
 
     Where a job's chunks were recorded, a PE is busy while it executes one. Any other job's busy seconds
@@ -154,20 +139,20 @@ def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
     return _share_of_machine(records, busy_cores)
 
 
-def capacity_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+def capacity_share(records: Records, axis: chart_style.TimeAxis, bins: int) -> Floats:
     """Return the share of the machine's cores on nodes in use, averaged over each bin of the time axis."""
     node, start, stop = out_of_use_spans(records.outages, axis.begin, axis.end)
     missing = _binned(start, stop, records.nodes.cores[node], axis, bins)
     return np.clip(1.0 - missing / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 
 
-def shared_share(records: Records, name: str, axis: TimeAxis, bins: int) -> Floats:
+def shared_share(records: Records, name: str, axis: chart_style.TimeAxis, bins: int) -> Floats:
     """Return the share that jobs held of what the machine has as a whole, averaged over each bin."""
     capacity = int(records.shared.capacity[records.shared.name.index(name)])
     return np.clip(_binned(*shared_spans(records, name), axis, bins) / max(capacity, 1), 0.0, 1.0)
 
 
-def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
+def waiting_jobs(records: Records, axis: chart_style.TimeAxis, bins: int) -> Floats:
     """Return the number of waiting jobs, averaged over each bin of the time axis."""
 
     def waiting(part: Records) -> Floats:
@@ -176,7 +161,7 @@ def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
     return _summed(records, waiting)
 
 
-def _binned(begin: Floats, end: Floats, weight: ArrayLike, axis: TimeAxis, bins: int) -> Floats:
+def _binned(begin: Floats, end: Floats, weight: ArrayLike, axis: chart_style.TimeAxis, bins: int) -> Floats:
     return binned_average(begin, end, weight, (axis.begin, axis.end), bins)
 
 
@@ -194,17 +179,17 @@ def _share_of_machine(records: Records, used_cores: Callable[[Records], Floats])
     return np.clip(used / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 
 
-def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
+def _draw_shares(axes: Axes, axis: chart_style.TimeAxis, records: Records) -> None:
     means = utilization(records)
     edges = np.linspace(axis.begin, axis.end, _COLUMNS + 1) / axis.seconds
     layers = (
         (
             allocated_share(records, axis, _COLUMNS),
             f"allocated (mean {share(means['allocated'])})",
-            SKY,
+            chart_style.SKY,
             0.45,
         ),
-        (busy_share(records, axis, _COLUMNS), f"busy (mean {share(means['busy'])})", BLUE, 0.9),
+        (busy_share(records, axis, _COLUMNS), f"busy (mean {share(means['busy'])})", chart_style.BLUE, 0.9),
     )
     for values, label, colour, alpha in layers:
         draw_area(axes, values, edges, facecolor=colour, alpha=alpha, linewidth=0, label=label)
@@ -226,18 +211,18 @@ def _draw_capacity(axes: Axes, edges: Floats, capacity: Floats) -> None:
     """Draw the cores that were in use as a line, and hatch those that were not."""
     label = f"capacity (mean {share(float(capacity.mean()))})"
     draw_area(
-        axes, np.ones_like(capacity), edges, capacity, facecolor="none", edgecolor=INK, hatch="////",
-        linewidth=0.0, alpha=0.5, label="out of use",
+        axes, np.ones_like(capacity), edges, capacity, facecolor="none", edgecolor=chart_style.INK,
+        hatch="////", linewidth=0.0, alpha=0.5, label="out of use",
     )  # fmt: skip
-    draw_line(axes, capacity, edges, edgecolor=INK, linewidth=1.2, label=label)
+    draw_line(axes, capacity, edges, edgecolor=chart_style.INK, linewidth=1.2, label=label)
 
 
-def _draw_queue(axes: Axes, axis: TimeAxis, records: Records) -> None:
+def _draw_queue(axes: Axes, axis: chart_style.TimeAxis, records: Records) -> None:
     edges = np.linspace(axis.begin, axis.end, _COLUMNS + 1) / axis.seconds
     waiting = np.maximum(waiting_jobs(records, axis, _COLUMNS), 0.0)
     mean = number(queue_length(records.jobs, records.attempts)["mean"])
     label = f"waiting jobs (mean {mean})"
-    draw_area(axes, waiting, edges, facecolor=VERMILION, alpha=0.85, linewidth=0, label=label)
+    draw_area(axes, waiting, edges, facecolor=chart_style.VERMILION, alpha=0.85, linewidth=0, label=label)
     axes.set_ylim(0, max(float(waiting.max()) * 1.05, 1.0))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.set_ylabel("queue length (jobs)")
@@ -247,15 +232,15 @@ def _draw_queue(axes: Axes, axis: TimeAxis, records: Records) -> None:
 
 
 _LOOKS = {
-    OutageKind.FAILED: ("failed", "xxxx", VERMILION),
-    OutageKind.DRAINED: ("drained", "////", INK),
-    OutageKind.ANNOUNCED_DRAIN: ("drained, announced", "\\\\\\\\", INK),
+    OutageKind.FAILED: ("failed", "xxxx", chart_style.VERMILION),
+    OutageKind.DRAINED: ("drained", "////", chart_style.INK),
+    OutageKind.ANNOUNCED_DRAIN: ("drained, announced", "\\\\\\\\", chart_style.INK),
 }
 _HATCHED = 3000
 """Up to so many rectangles of a kind are hatched; more are tinted, which takes a tenth of the time."""
 
 
-def draw_outages(axes: Axes, axis: TimeAxis, outages: Outages) -> list[Patch]:
+def draw_outages(axes: Axes, axis: chart_style.TimeAxis, outages: Outages) -> list[Patch]:
     """Draw when which nodes were out of use, a hatch a kind; give what a legend says of them.
 
     Nodes are drawn from their number to the next; what jobs still held there shows through.

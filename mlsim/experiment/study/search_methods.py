@@ -260,47 +260,41 @@ def check_installed(method: str, place: str) -> None:
 def method_of(search: Search) -> Method:
     """Return the method of a search in its initial state."""
     if search.method == "grid":
-        return Grid(search.parameters, search.options)
+        return Listed(grid(search.parameters, search.options))
     if search.method == "random":
-        return Random(search.parameters, search.options)
+        return Listed(random(search.parameters, search.options))
     if search.method == "cma-es":
         return CmaEs(search.parameters, search.options)
     return TreeParzen(search.parameters, search.options)
 
 
-class Grid:
-    """Every combination of equally spaced values of each parameter, the last parameter fastest."""
+class Listed:
+    """Candidates that do not depend on each other: a grid, or random ones, in a single generation."""
 
-    def __init__(self, parameters: Sequence[Parameter], options: Options) -> None:
-        steps = zip(parameters, options.points, strict=True)
-        self._left = [list(product(*(parameter.spread(points) for parameter, points in steps)))]
-
-    def ask(self) -> list[Values]:
-        """Return all candidates, once."""
-        return self._left.pop() if self._left else []
-
-    def tell(self, losses: Sequence[float]) -> None:
-        """Learn nothing."""
-
-
-class Random:
-    """Candidates drawn independently and uniformly (on a log scale: of the logarithm)."""
-
-    def __init__(self, parameters: Sequence[Parameter], options: Options) -> None:
-        shares = np.random.default_rng(options.seed).random((options.evaluations, len(parameters)))
-        self._left = [
-            [
-                tuple(parameter.at(share) for parameter, share in zip(parameters, row, strict=True))
-                for row in shares.tolist()
-            ]
-        ]
+    def __init__(self, candidates: list[Values]) -> None:
+        self._left = [candidates]
 
     def ask(self) -> list[Values]:
         """Return all candidates, once."""
         return self._left.pop() if self._left else []
 
     def tell(self, losses: Sequence[float]) -> None:
-        """Learn nothing."""
+        """Ignore losses."""
+
+
+def grid(parameters: Sequence[Parameter], options: Options) -> list[Values]:
+    """Return every combination of equally spaced values of each parameter, the last parameter fastest."""
+    steps = zip(parameters, options.points, strict=True)
+    return list(product(*(parameter.spread(points) for parameter, points in steps)))
+
+
+def random(parameters: Sequence[Parameter], options: Options) -> list[Values]:
+    """Return candidates drawn independently and uniformly (on a log scale: of the logarithm)."""
+    shares = np.random.default_rng(options.seed).random((options.evaluations, len(parameters)))
+    return [
+        tuple(parameter.at(share) for parameter, share in zip(parameters, row, strict=True))
+        for row in shares.tolist()
+    ]
 
 
 class CmaEs:
@@ -323,8 +317,8 @@ class CmaEs:
         """Draw a generation."""
         if self._own.should_stop():
             self._restarts += 1
-            random = np.random.default_rng([self._options.seed, self._restarts])
-            self._own = self._begun(random.random(len(self._ranges)))
+            generator = np.random.default_rng([self._options.seed, self._restarts])
+            self._own = self._begun(generator.random(len(self._ranges)))
         asked: list[Values] = []
         self._told = []
         for _ in range(self._own.population_size):

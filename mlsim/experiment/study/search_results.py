@@ -11,18 +11,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from mlsim import __version__
-from mlsim.analysis.plots.chart_style import (
-    BLUE,
-    GREEN,
-    INK,
-    PURPLE,
-    SKY,
-    VERMILION,
-    WIDTH,
-    axes_at,
-    canvas,
-    picture_style,
-)
+from mlsim.analysis.plots import chart_style
 from mlsim.experiment.manifest import json_text
 from mlsim.experiment.run_directory import versions
 from mlsim.experiment.study.axes import words_of
@@ -303,7 +292,7 @@ def _axis(study: Study, name: str) -> Mapping[str, Mapping[str, Any]]:
 _LEFT, _RIGHT, _TOP, _HEIGHT, _BOTTOM = 130, 40, 110, 520, 90
 _LOG_FROM = 5.0
 """Largest over least value from which the axis is logarithmic."""
-_COLOURS = (GREEN, PURPLE, INK)
+_COLOURS = (chart_style.GREEN, chart_style.PURPLE, chart_style.INK)
 
 
 def draw_search(title: str, search: Search, outcome: Outcome) -> Figure:
@@ -313,9 +302,9 @@ def draw_search(title: str, search: Search, outcome: Outcome) -> Figure:
     known = np.isfinite(values)
     others = {name: one.objective for name, one in outcome.baselines.items() if one.works}
     shown = np.concatenate([values[known], list(others.values())])
-    with picture_style():
-        figure = canvas(_TOP + _HEIGHT + _BOTTOM)
-        axes = axes_at(figure, _LEFT, _TOP, WIDTH - _LEFT - _RIGHT, _HEIGHT)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_TOP + _HEIGHT + _BOTTOM)
+        axes = chart_style.axes_at(figure, _LEFT, _TOP, chart_style.WIDTH - _LEFT - _RIGHT, _HEIGHT)
         if shown.min() > 0.0 and shown.max() > _LOG_FROM * shown.min():
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -323,10 +312,16 @@ def draw_search(title: str, search: Search, outcome: Outcome) -> Figure:
             axes.yaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.plot(
-            places[known], values[known], "o", color=SKY, markersize=3.5, markeredgewidth=0, label="candidate"
+            places[known],
+            values[known],
+            "o",
+            color=chart_style.SKY,
+            markersize=3.5,
+            markeredgewidth=0,
+            label="candidate",
         )
         best = (np.fmax if search.maximise else np.fmin).accumulate(values)
-        axes.step(places, best, where="post", color=BLUE, linewidth=1.5, label="best so far")
+        axes.step(places, best, where="post", color=chart_style.BLUE, linewidth=1.5, label="best so far")
         for place, (name, value) in enumerate(others.items()):
             axes.axhline(
                 value,
@@ -344,8 +339,8 @@ def draw_search(title: str, search: Search, outcome: Outcome) -> Figure:
         axes.grid(axis="y", linewidth=0.4, alpha=0.5)
         axes.set_axisbelow(True)
         height = figure.get_figheight() * figure.dpi
-        figure.text(_LEFT / WIDTH, 1 - 26 / height, title, fontsize=10)
-        figure.legend(loc="upper left", bbox_to_anchor=(_LEFT / WIDTH, 1 - 38 / height), ncols=5)
+        figure.text(_LEFT / chart_style.WIDTH, 1 - 26 / height, title, fontsize=10)
+        figure.legend(loc="upper left", bbox_to_anchor=(_LEFT / chart_style.WIDTH, 1 - 38 / height), ncols=5)
     return figure
 
 
@@ -366,7 +361,7 @@ def _draw_failed(axes: Axes, places: Sequence[int] | np.ndarray, maximise: bool)
         places,
         np.full(len(places), height),
         "x",
-        color=VERMILION,
+        color=chart_style.VERMILION,
         markersize=5,
         transform=axes.get_xaxis_transform(),
         label="failed: counts as worst",

@@ -14,6 +14,7 @@ from mlsim._files import is_directory, is_there
 from mlsim._files.decoding import read_lines
 from mlsim._shared import forget, sharing
 from mlsim.errors import InputError, NothingLeftError
+from mlsim.experiment.study import study_file
 from mlsim.experiment.study.axes import (
     MOST_SEEDS,
     Axis,
@@ -25,19 +26,6 @@ from mlsim.experiment.study.axes import (
     week_axis,
     with_joined,
     words_of,
-)
-from mlsim.experiment.study.study_file import (
-    check_files,
-    check_metric,
-    check_name,
-    check_titles,
-    entries,
-    file_of,
-    file_text,
-    mapping,
-    one_of,
-    side_by_side,
-    some_points,
 )
 from mlsim.experiment.study.study_model import (
     FORMATS,
@@ -69,9 +57,9 @@ def load_study(path: str | Path) -> Study:
     InputError
         If a file cannot be read, or a combination cannot be simulated.
     """
-    file = file_of(path)
-    text = file_text(file)
-    content = mapping(text, file)
+    file = study_file.file_of(path)
+    text = study_file.file_text(file)
+    content = study_file.mapping(text, file)
     if "search" in content:
         return _search_study(file, content, text)
     read = _Content(file, content)
@@ -106,7 +94,7 @@ class _Content:
         if isinstance(several, list) and several and "search" not in self.content:
             names = [axis.name for axis in with_joined(found, templates, place)]
             for name in several:
-                one_of(name, names, self.place("repetitions"))
+                study_file.one_of(name, names, self.place("repetitions"))
             if len(set(several)) > 1:
                 templates[_several(several)] = ", ".join(f"{{{name}}}" for name in several)
         return with_joined(found, templates, place), has
@@ -124,7 +112,9 @@ class _Content:
 
     def entries(self, key: str) -> list[dict[str, Any]]:
         """Return a list of combinations."""
-        return entries(self.content.get(key, []), self.axes, self.place(key), parts=key == "without")
+        return study_file.entries(
+            self.content.get(key, []), self.axes, self.place(key), parts=key == "without"
+        )
 
 
 def _study(read: _Content, text: str) -> Study:
@@ -134,28 +124,28 @@ def _study(read: _Content, text: str) -> Study:
     if isinstance(repetitions, list):
         repetitions = _several(repetitions)
     if repetitions is not None:
-        repetitions = one_of(repetitions, [axis.name for axis in axes], place("repetitions"))
+        repetitions = study_file.one_of(repetitions, [axis.name for axis in axes], place("repetitions"))
     metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
     check_combinations(axes, place("vary"))
     every = points(axes, read.entries("without"))
-    found = some_points((point for point in every if read.has(point.words)), place("without"))
+    found = study_file.some_points((point for point in every if read.has(point.words)), place("without"))
     named = content.get("name", read.folder.resolve().name or "study")
     return Study(
-        name=check_name(named, place("name")),
+        name=study_file.check_name(named, place("name")),
         description=str(content.get("description", "")),
         source=read.file,
         text=text,
         subject=subject,
         axes=axes,
         cases=Cases([_with_common_keys(read, point) for point in found], read.base, subject),
-        columns=side_by_side(content.get("columns"), repetitions, axes, place("columns")),
+        columns=study_file.side_by_side(content.get("columns"), repetitions, axes, place("columns")),
         repetitions=repetitions,
         metrics=metrics,
         relative=_relative(content.get("relative", {}), axes, place("relative")),
         reference={},
         pictures=[],
         timelines=[],
-        keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
+        keep=study_file.one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
         timeout=_seconds(content.get("timeout"), place("timeout")),
         formats=_formats(content.get("formats", FORMATS[:1]), place("formats")),
         interval=_interval(content, place("interval")),
@@ -177,7 +167,7 @@ def _search_study(file: Path, content: Mapping[str, Any], text: str) -> Study:
     metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
     search = read_search(content, axes, metrics, subject.empty(), str(file))
     study = Study(
-        name=check_name(content.get("name", read.folder.resolve().name or "study"), place("name")),
+        name=study_file.check_name(content.get("name", read.folder.resolve().name or "study"), place("name")),
         description=str(content.get("description", "")),
         source=file,
         text=text,
@@ -191,7 +181,7 @@ def _search_study(file: Path, content: Mapping[str, Any], text: str) -> Study:
         reference={},
         pictures=[],
         timelines=[],
-        keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
+        keep=study_file.one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
         timeout=_seconds(content.get("timeout"), place("timeout")),
         formats=_formats(content.get("formats", FORMATS[:1]), place("formats")),
         search=search,
@@ -221,7 +211,7 @@ def _base(read: _Content) -> Base:
     file = read.folder / str(read.content["base"])
     if not is_there(file) or is_directory(file):
         load(file)  # which says what is wrong, and what else is there
-    return Base.of(file, file_text(file))
+    return Base.of(file, study_file.file_text(file))
 
 
 def _with_common_keys(read: _Content, point: Point) -> Point:
@@ -251,7 +241,7 @@ def _titles(value: object, place: str) -> dict[str, str]:
 
 
 def _relative(value: object, axes: Sequence[Axis], place: str) -> dict[str, str]:
-    (entry,) = entries([value], axes, place)
+    (entry,) = study_file.entries([value], axes, place)
     for name, label in entry.items():
         if isinstance(label, list):
             raise InputError(f"{place}: {name}: {label!r}; allowed: one label")
@@ -271,7 +261,7 @@ def _formats(value: object, place: str) -> tuple[str, ...]:
     words = value if isinstance(value, list | tuple) else [value]
     if not words:
         raise InputError(f"{place}: names none; allowed: {', '.join(FORMATS)}")
-    return tuple(dict.fromkeys(one_of(word, FORMATS, place) for word in words))
+    return tuple(dict.fromkeys(study_file.one_of(word, FORMATS, place) for word in words))
 
 
 def _trim(content: Mapping[str, Any], repetitions: str | None, axes: Sequence[Axis], place: str) -> int:
@@ -289,7 +279,7 @@ def _trim(content: Mapping[str, Any], repetitions: str | None, axes: Sequence[Ax
 
 def _interval(content: Mapping[str, Any], place: str) -> str:
     words = list(INTERVALS)
-    chosen = one_of(content.get("interval", words[0]), words, place)
+    chosen = study_file.one_of(content.get("interval", words[0]), words, place)
     if "interval" in content and content.get("repetitions") is None:
         raise InputError(f"{place}: is of means over repetitions; give repetitions too, or take it out")
     if chosen == "t":
@@ -311,7 +301,9 @@ def _reference(
         for name in names:
             if not row.get(name):
                 raise InputError(f"{place}: {name}: missing; columns: {', '.join((*names, *metrics))}")
-        key = tuple(one_of(row[axis.name], list(axis.points), f"{place}: {axis.name}") for axis in axes)
+        key = tuple(
+            study_file.one_of(row[axis.name], list(axis.points), f"{place}: {axis.name}") for axis in axes
+        )
         found[key] = {}
         for title, metric in metrics.items():
             column = title if title in row else metric
@@ -334,16 +326,16 @@ def _check_titles(study: Study) -> None:
     if study.subject.kind == "loops":
         titles.append("reference")
     place = f"{study.source}: {'vary' if study.subject.kind == 'loops' else 'metrics'}"
-    check_titles([*titles, relative_title(study)] if study.relative else titles, place)
+    study_file.check_titles([*titles, relative_title(study)] if study.relative else titles, place)
     shown = [*study.metrics, *([relative_title(study)] if study.relative else [])]
-    check_files([f"table-{file_name(title)}.csv" for title in shown], f"{study.source}: metrics")
+    study_file.check_files([f"table-{file_name(title)}.csv" for title in shown], f"{study.source}: metrics")
 
 
 def _check_runs(study: Study) -> list[Point]:
     """Make every scenario; refuse metrics that some lack; return the combinations without loops."""
     empty = study.subject.empty()
     for key in study.metrics.values():
-        check_metric(key, empty, f"{study.source}: metrics")
+        study_file.check_metric(key, empty, f"{study.source}: metrics")
     solved = [key for key in study.metrics.values() if key.startswith("cp.") and not key.endswith("?")]
     without_loops = []
     alike: dict[str, bool] = {}
@@ -394,9 +386,9 @@ def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
                 raise InputError(
                     f"{place}: balance: shows loops, and jobs execute none where {words_of(point.labels)}"
                 )
-    check_files(files, place)
+    study_file.check_files(files, place)
     timelines = [timeline_file(point) for point in study.points if study.drawn(point)]
-    check_files(timelines, f"{study.source}: timelines")
+    study_file.check_files(timelines, f"{study.source}: timelines")
 
 
 def _check_picture(study: Study, picture: PictureSpec, place: str, files: Sequence[str]) -> None:
@@ -408,7 +400,7 @@ def _check_picture(study: Study, picture: PictureSpec, place: str, files: Sequen
             + (", and timelines" if study.subject.kind == "loops" else "")
         )
     if picture.metric:
-        one_of(picture.metric, list(study.metrics), f"{place}: metric")
+        study_file.one_of(picture.metric, list(study.metrics), f"{place}: metric")
     if picture.relative and not study.relative:
         raise InputError(f"{place}: relative: the study has no combination to divide by; give relative: too")
 

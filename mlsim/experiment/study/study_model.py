@@ -16,7 +16,6 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Axis, Point, matches
 from mlsim.experiment.study.study_file import entries, one_of
 from mlsim.experiment.study.subjects import Base, Subject
-from mlsim.record import Records
 from mlsim.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -89,7 +88,6 @@ PICTURE_KEYS = {
     "metric": ("along", "lines", "panels", "where", "relative", "metric"),
     "gantt": ("where", "span"),
 }
-_BINS = 400
 FORMATS = ("png", "svg", "pdf")
 """What pictures may be written as."""
 
@@ -172,32 +170,6 @@ def _span(value: object, place: str) -> tuple[float, float]:
     raise InputError(f"{place}: span: {value!r}; allowed: [BEGIN, END] in s, e.g. [415, 550]")
 
 
-def busy_curve(records: Records) -> tuple[Floats, Floats]:
-    """Return the busy share of the machine in equal bins of time: centres (s) and shares."""
-    from mlsim.analysis.plots.chart_style import time_axis
-    from mlsim.analysis.plots.utilization_plot import busy_share
-
-    axis = time_axis(records.jobs)
-    edges = np.linspace(axis.begin, axis.end, _BINS + 1)
-    return 0.5 * (edges[1:] + edges[:-1]), busy_share(records, axis, _BINS)
-
-
-def balance_of(scenario: Scenario, records: Records) -> Balance:
-    """Return the load balance of each loop of a run."""
-    from mlsim.analysis.machine_metrics import max_over_mean
-    from mlsim.cosim import workload_of
-
-    names = workload_of(scenario).header.get("executable_names")
-    jobs, loops = records.jobs, records.loops
-    codes = jobs.executable[loops.job].tolist()
-    words = [names[code - 1] if isinstance(names, list) and code > 0 else str(code) for code in codes]
-    return Balance(jobs.job_id[loops.job], words, max_over_mean(loops))
-
-
-Keep = str
-"""What the store keeps of a run: one of those in :mod:`mlsim.experiment.study.keeping`."""
-
-
 @dataclass(frozen=True)
 class Cases(Sequence[tuple[Point, Scenario]]):
     """Every combination with its scenario, which is built on each access: many would not fit into memory."""
@@ -255,7 +227,7 @@ class Study:
     """What is drawn."""
     timelines: Sequence[Mapping[str, Any]]
     """Combinations whose PEs are drawn over time."""
-    keep: Keep
+    keep: str
     """What the store keeps of every run."""
     timeout: float | None
     """Seconds of wall-clock time that one run may take, or None."""

@@ -9,13 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlsim import _jit
+from mlsim._arrays import Floats
 from mlsim._files import read_bytes
 from mlsim._shared import sharing
 from mlsim.errors import MlsimError, StoppedError
-from mlsim.experiment.study.study_model import Done, OwnPicture, Task
+from mlsim.experiment.study.study_model import Balance, Done, OwnPicture, Task
 from mlsim.experiment.study.study_store import Store, beside_name, disk_error, write_whole
 from mlsim.experiment.study.subjects import Simulated
+from mlsim.record import Records
+from mlsim.scenario import Scenario
+
+_BINS = 400
+"""Bins of the curve of the busy share over time."""
 
 
 def execute(task: Task) -> Done:
@@ -97,12 +105,8 @@ def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
         "files": files,
     }
     if task.curve:
-        from mlsim.experiment.study.study_model import busy_curve
-
         content["curve"] = [column.tolist() for column in busy_curve(simulated.records)]
     if task.balance:
-        from mlsim.experiment.study.study_model import balance_of
-
         balance = balance_of(simulated.scenario, simulated.records)
         content["balance"] = {
             "job_id": balance.job_id.tolist(),
@@ -113,6 +117,28 @@ def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
         _write_run(Store(task.store).beside(task.key, "run"), simulated, whole=task.keep == "all")
         files.append("run")
     return content
+
+
+def busy_curve(records: Records) -> tuple[Floats, Floats]:
+    """Return the busy share of the machine in equal bins of time: centres (s) and shares."""
+    from mlsim.analysis.plots.chart_style import time_axis
+    from mlsim.analysis.plots.utilization_plot import busy_share
+
+    axis = time_axis(records.jobs)
+    edges = np.linspace(axis.begin, axis.end, _BINS + 1)
+    return 0.5 * (edges[1:] + edges[:-1]), busy_share(records, axis, _BINS)
+
+
+def balance_of(scenario: Scenario, records: Records) -> Balance:
+    """Return the load balance of each loop of a run."""
+    from mlsim.analysis.machine_metrics import max_over_mean
+    from mlsim.cosim import workload_of
+
+    names = workload_of(scenario).header.get("executable_names")
+    jobs, loops = records.jobs, records.loops
+    codes = jobs.executable[loops.job].tolist()
+    words = [names[code - 1] if isinstance(names, list) and code > 0 else str(code) for code in codes]
+    return Balance(jobs.job_id[loops.job], words, max_over_mean(loops))
 
 
 def _write_run(directory: Path, simulated: Simulated, whole: bool) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,17 +35,20 @@ class Base:
         return cls(text, str(file), expanded(file).parent)
 
 
-class Simulated(ABC):
+@dataclass(frozen=True)
+class Simulated:
     """One simulated run or loop of a study."""
 
     scenario: Scenario
     summary: dict[str, Any]
     """Its metrics."""
     records: Records
+    write_files: Callable[[Place, Scenario], None]
+    """Writes the directory that the command of its kind writes, as the output of a scenario asks for."""
 
-    @abstractmethod
     def write(self, place: Place, whole: bool) -> None:
         """Write its directory: all files of its command, or only tables and metrics."""
+        self.write_files(place, self.scenario if whole else _no_pictures(self.scenario))
 
 
 class Subject(ABC):
@@ -101,23 +104,15 @@ class _Runs(Subject):
         return summary_without_jobs()
 
     def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
+        from mlsim.experiment.run_directory import write_files
         from mlsim.experiment.runner import run
 
-        return _Run(run(scenario))
+        result = run(scenario)
 
+        def write(place: Place, shown: Scenario) -> None:
+            write_files(place, place.partial, replace(result, scenario=shown))
 
-class _Run(Simulated):
-    def __init__(self, result: Any) -> None:
-        self.result = result
-        self.scenario, self.summary, self.records = result.scenario, result.summary, result.records
-
-    def write(self, place: Place, whole: bool) -> None:
-        from dataclasses import replace
-
-        from mlsim.experiment.run_directory import write_files
-
-        result = self.result if whole else replace(self.result, scenario=_no_pictures(self.scenario))
-        write_files(place, place.partial, result)
+        return Simulated(scenario, result.summary, result.records, write)
 
 
 class _Loops(Subject):
@@ -145,9 +140,14 @@ class _Loops(Subject):
         return {"technique": "", "model": ""} | dict.fromkeys(_LOOP_METRICS)
 
     def simulate(self, scenario: Scenario, chunks: bool, /) -> Simulated:
-        from mlsim.experiment.loops import run_loop
+        from mlsim.experiment.loops import run_loop, write_loop
 
-        return _Loop(run_loop(scenario, chunks=chunks or scenario.output.trace.shows_chunks))
+        result = run_loop(scenario, chunks=chunks or scenario.output.trace.shows_chunks)
+
+        def write(place: Place, shown: Scenario) -> None:
+            write_loop(place, place.partial, replace(result, scenario=shown))
+
+        return Simulated(scenario, result.facts, result.records, write)
 
 
 _LOOP_METRICS = (
@@ -155,20 +155,6 @@ _LOOP_METRICS = (
     *("busy", "overhead", "idle", "efficiency"),
 )
 """Numbers of :func:`mlsim.analysis.loop_facts`."""
-
-
-class _Loop(Simulated):
-    def __init__(self, result: Any) -> None:
-        self.result = result
-        self.scenario, self.summary, self.records = result.scenario, result.facts, result.records
-
-    def write(self, place: Place, whole: bool) -> None:
-        from dataclasses import replace
-
-        from mlsim.experiment.loops import write_loop
-
-        result = self.result if whole else replace(self.result, scenario=_no_pictures(self.scenario))
-        write_loop(place, place.partial, result)
 
 
 class _Weeks(_Runs):
@@ -186,19 +172,12 @@ class _Weeks(_Runs):
         return empty_weekly()
 
     def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
-        from mlsim.experiment.weekly_runs import run_weekly
+        from mlsim.experiment.weekly_runs import NO_RECORDS, run_weekly
 
-        return _WeeksDone(scenario, run_weekly(scenario))
+        def write(_place: Place, _shown: Scenario) -> None:
+            raise AssertionError("studies of weeks have no key keep")
 
-
-class _WeeksDone(Simulated):
-    def __init__(self, scenario: Scenario, summary: dict[str, Any]) -> None:
-        from mlsim.experiment.weekly_runs import NO_RECORDS
-
-        self.scenario, self.summary, self.records = scenario, summary, NO_RECORDS
-
-    def write(self, _place: Place, _whole: bool) -> None:
-        raise AssertionError("studies of weeks have no key keep")
+        return Simulated(scenario, run_weekly(scenario), NO_RECORDS, write)
 
 
 def _no_pictures(scenario: Scenario) -> Scenario:
