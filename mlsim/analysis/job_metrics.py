@@ -13,6 +13,8 @@ from mlsim._arrays import Floats
 from mlsim.record import Jobs, JobState, derived_times
 from mlsim.record.table_blocks import are_many, blocks_of, is_long, value_blocks
 
+_FEITELSON = "Feitelson and Rudolph 1998"
+
 
 @dataclass(frozen=True, slots=True)
 class JobMetric:
@@ -23,19 +25,42 @@ class JobMetric:
     unit: str
     """``s``, or ``1`` for a ratio."""
     values: Callable[[Jobs, float], Floats]
-    """One value a job from the jobs and τ (s); NaN where it is undefined."""
+    """One value per job from the jobs and τ (s); NaN if it is undefined."""
+    formula: str
+    """In the symbols of the page on metrics."""
+    source: str
 
 
 JOB_METRICS: dict[str, JobMetric] = {
-    "wait_time": JobMetric("wait", "s", lambda jobs, _: derived_times.wait_time(jobs)),
-    "response_time": JobMetric("response", "s", lambda jobs, _: derived_times.response_time(jobs)),
-    "slowdown": JobMetric("slowdown", "1", lambda jobs, _: derived_times.slowdown(jobs)),
-    "bounded_slowdown": JobMetric("bounded slowdown", "1", derived_times.bounded_slowdown),
+    "wait_time": JobMetric(
+        "wait", "s", lambda jobs, _: derived_times.wait_time(jobs), "w", "Zrigui 2021, Eq. 3.1"
+    ),
+    "response_time": JobMetric(
+        "response", "s", lambda jobs, _: derived_times.response_time(jobs), "C - r", _FEITELSON
+    ),
+    "slowdown": JobMetric(
+        "slowdown",
+        "1",
+        lambda jobs, _: derived_times.slowdown(jobs),
+        "(w + p)/p, over jobs with p > 0",
+        _FEITELSON,
+    ),
+    "bounded_slowdown": JobMetric(
+        "bounded slowdown",
+        "1",
+        derived_times.bounded_slowdown,
+        "max((w + p)/max(p, τ), 1)",
+        "Zrigui 2021, Eq. 3.3",
+    ),
     "per_processor_bounded_slowdown": JobMetric(
-        "per-processor bounded slowdown", "1", derived_times.per_processor_bounded_slowdown
+        "per-processor bounded slowdown",
+        "1",
+        derived_times.per_processor_bounded_slowdown,
+        "max((w + p)/(q max(p, τ)), 1)",
+        "Zrigui 2021, Eq. 3.4; Zotkin and Keleher 1999",
     ),
 }
-"""By their keys in ``summary.json``."""
+"""By their keys in ``summary.json``; summaries, breakdowns, weeks and the page of metrics follow."""
 
 
 def backfilled_share(jobs: Jobs) -> float | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mlsim.analysis.job_metrics import JOB_METRICS
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -42,18 +44,12 @@ SUMMARY: tuple[Metric, ...] = (
         ("jobs.backfilled",), "jobs started ahead of the queue's order", "jobs", "Mu'alem and Feitelson 2001"
     ),
     Metric(("backfilled_share",), "backfilled jobs / started jobs", "share of 1", "Zrigui 2021, §4.3.4"),
-    Metric(("wait_time",), "aggregate of w", "s", "Zrigui 2021, Eq. 3.1"),
-    Metric(("response_time",), "aggregate of C - r", "s", "Feitelson and Rudolph 1998"),
-    Metric(("slowdown",), "aggregate of (w + p)/p, over jobs with p > 0", "1", "Feitelson and Rudolph 1998"),
-    Metric(("slowdown.undefined",), "started jobs with p = 0, which have no slowdown", "jobs"),
-    Metric(("bounded_slowdown",), "aggregate of max((w + p)/max(p, τ), 1)", "1", "Zrigui 2021, Eq. 3.3"),
-    Metric(("bounded_slowdown.tau",), "τ, 10 by default", "s", "Feitelson and Rudolph 1998"),
-    Metric(
-        ("per_processor_bounded_slowdown",),
-        "aggregate of max((w + p)/(q max(p, τ)), 1)",
-        "1",
-        "Zrigui 2021, Eq. 3.4; Zotkin and Keleher 1999",
+    *(
+        Metric((key,), f"aggregate of {metric.formula}", metric.unit, metric.source)
+        for key, metric in JOB_METRICS.items()
     ),
+    Metric(("slowdown.undefined",), "started jobs with p = 0, which have no slowdown", "jobs"),
+    Metric(("bounded_slowdown.tau",), "τ, 10 by default", "s", "Feitelson and Rudolph 1998"),
     Metric(
         ("slowdown_histogram.slowdown", "slowdown_histogram.bounded_slowdown"),
         "started jobs with a slowdown of 1, in (1, 10], (10, 100], above 100",
