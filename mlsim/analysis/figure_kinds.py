@@ -17,15 +17,11 @@ class Kind:
     """One kind of figure."""
 
     place: str
-    """Module and function, which is imported when it is drawn."""
+    """Module and function, imported when it is drawn."""
     meaning: str
-    """What it shows, in a phrase."""
     is_single: bool = False
-    """Whether it shows one run only."""
     of_loops: bool = False
-    """Whether it shows one loop of each run."""
     has_tau: bool = False
-    """Whether it shows bounded slowdowns."""
 
     def load(self) -> Callable[..., Any]:
         """Return the function that draws it."""

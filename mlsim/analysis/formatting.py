@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 ENDS = ("killed", "failed", "rejected", "withdrawn", "backfilled")
-"""Counts of jobs that are shown where there are any."""
+"""Counts of jobs that are shown unless they are 0."""
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _MISSING = "-"
 

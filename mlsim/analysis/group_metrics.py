@@ -16,7 +16,6 @@ from mlsim.record.derived_times import bounded_slowdown, run_time
 from mlsim.record.table_blocks import rows_of
 
 WEEK = 7 * 86400.0
-"""Seconds in a week."""
 HOUR = 3600.0
 
 CLASSES = ("short", "medium", "long")
@@ -94,10 +93,9 @@ _RULES: dict[str, Callable[[Jobs], tuple[Ints, Callable[[int], str]]]] = {
 }
 
 CODED = ("user", "group", "executable", "queue", "partition", "qos")
-"""Columns of numbers that the workload has given to what may have names."""
+"""Columns of numbers that may have names in the workload."""
 
 GROUPINGS = ("class", "size", *CODED, "week")
-"""What jobs can be grouped by."""
 
 
 def class_quality(truth: Mask, said: Mask) -> dict[str, float]:

@@ -21,7 +21,6 @@ class JobMetric:
     """A metric that each job has one value of; less is better for all of them."""
 
     title: str
-    """The metric in words."""
     unit: str
     """``s``, or ``1`` for a ratio."""
     values: Callable[[Jobs, float], Floats]

@@ -24,7 +24,7 @@ Summary = Mapping[str, Any]
 _SAME = 1e-6
 """Differences of less than this many seconds are rounding."""
 TOLERANCE = 0.01
-"""One run of each side cannot tell a smaller relative difference from chance: it is shown, not judged."""
+"""A single run cannot distinguish a smaller relative difference from chance: it is shown, not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,12 @@ class Compared:
     """A metric that runs are compared by."""
 
     key: str
-    """Dotted key in the summary."""
     title: str
-    """In words."""
     better: str
     """``less`` or ``more``; empty where neither is better as such, or one run cannot tell: wall-clock times
     follow what else the machine does.
     """
     write: Callable[[float | None], str]
-    """Writes a value for the terminal."""
 
 
 COMPARED: tuple[Compared, ...] = (
@@ -73,7 +70,7 @@ COMPARED: tuple[Compared, ...] = (
     Compared("self.pass_time.median", "  median", "", brief),
     Compared("self.pass_time.p99", "  p99", "", brief),
 )
-"""In the order of the table. To allocate more is good or bad with what is computed on it."""
+"""In the order of the table. Whether more allocation is better depends on what is computed."""
 
 
 def compare_metrics(summaries: Sequence[Summary], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
@@ -209,9 +206,9 @@ _VERDICTS = {
 }
 _METRICS = {metric.key: metric for metric in COMPARED}
 _BESIDE = 4
-"""So many runs have their values beside each other."""
+"""Most runs whose values are side by side."""
 _MOST_KEYS = 12
-"""Scenarios that differ in more keys than this are different things."""
+"""Scenarios that differ in more keys are not comparable."""
 
 
 def comparison_table(

@@ -214,7 +214,7 @@ Write = Callable[[float | None], str]
 
 _PASS_TIMES = ("mean", "median", "p90", "p99", "max")
 _MOST_ROWS = 25
-"""So many users, queues ... are shown: those with most jobs."""
+"""Limit of users, queues ... in a table: those with most jobs."""
 _LONGEST_LABEL = 24
 
 

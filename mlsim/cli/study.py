@@ -145,7 +145,7 @@ def _done(
     force: bool,
     retry_failed: bool,
 ) -> list[StudyRow]:
-    from mlsim.experiment.study.study_engine import Watching, run_study
+    from mlsim.experiment.study.study_engine import ProgressDisplay, run_study
     from mlsim.experiment.study.study_executors import Processes
 
     return run_study(
@@ -154,7 +154,7 @@ def _done(
         executor=hands or Processes(jobs),
         force=force,
         retry_failed=retry_failed,
-        watch=Watching(chosen.name, shown=not quiet),
+        watch=ProgressDisplay(chosen.name, shown=not quiet),
     )
 
 

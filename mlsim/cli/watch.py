@@ -100,7 +100,7 @@ def _watch_study(target: Path, once: bool, interval: float) -> None:
         while True:
             lines = list(status_of(target))
             live.update("\n".join(lines))
-            if not any(" is doing it" in line for line in lines):
+            if not any(" is running it" in line for line in lines):
                 break
             time.sleep(interval)
 

@@ -33,9 +33,8 @@ class Variation:
     """What differs between the simulations of a choice."""
 
     seed: int
-    """Seed of the loop's random numbers."""
     factor: float
-    """Of all costs of handing out chunks, and of the network's latencies."""
+    """Of all scheduling overheads and network latencies."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from mlsim.experiment.background_compile import compile_room
 compile_room(sys.argv[1], json.loads(sys.argv[2]))
 """
 _LONGEST = 300.0
-"""Seconds after which nobody waits any longer."""
+"""Seconds after which waiting for a compilation ends."""
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class RecordedLoop:
 
 
 _ITERATION = 48
-"""Bytes that the cost of one takes while all are computed."""
+"""Bytes per iteration while costs are computed."""
 
 
 def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
@@ -266,7 +266,7 @@ def _content(
 
 
 _OF_THE_RUN = ("costs", "iterations", "time_steps", "selection", "pes_per_node")
-"""What the record says instead."""
+"""Keys that the record replaces."""
 
 
 def _groups(cores: Ints, speed: Floats) -> list[dict[str, Any]]:

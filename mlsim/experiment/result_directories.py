@@ -46,7 +46,7 @@ _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 _TRIES = 200
 _BETWEEN_TRIES = 0.01
 _OLD = 86_400.0
-"""Seconds after which left-overs of processes on other machines are worth a word."""
+"""Seconds after which left-overs of processes on other machines are reported."""
 
 _log = logging.getLogger("mlsim")
 
@@ -87,7 +87,7 @@ class Place:
         self._made = made
         self._kept = False
         self._here = Path.cwd()
-        """From where relative names are seen: code of the user's may change to another directory."""
+        """The current directory: user code may change it."""
         self.partial = self._here / partial
 
     @contextmanager

@@ -43,11 +43,11 @@ class Progress:
     running: int = 0
     """Jobs that run."""
     free_units: int = 0
-    """Nodes or cores that no job holds: what the dispatcher counts."""
+    """Free nodes or cores, as the dispatcher counts."""
     nodes: Callable[[], str] = str
-    """Gives a letter a node, if called before the run goes on: ``.`` free, ``x`` out of use, ``#`` held."""
+    """Returns one letter per node, if called before the run continues: ``.`` free, ``x`` down, ``#`` held."""
     messages: Callable[[], list[dict[str, Any]]] = list
-    """Gives the last coordination messages, the latest last, if called before the run goes on."""
+    """Returns the last coordination messages, the latest last, if called before the run continues."""
 
 
 class StateOf:
@@ -61,7 +61,6 @@ class StateOf:
         self._groups = [(group.name, group.count) for group in scenario.platform.nodes]
         self._next = time.monotonic() + (0.0 if at_once else _BETWEEN)
         self.last: dict[str, Any] = {"schema_version": _VERSION, "scenario": scenario.name}
-        """The last state that was made."""
 
     def due(self, progress: Progress) -> dict[str, Any] | None:
         """Return the state if the last one is old, else None."""

@@ -26,7 +26,7 @@ _ANYTHING = object()
 _PASS_TIMES = ("self.pass_time.count", "self.pass_time.total", "self.pass_time.mean")
 _OF_LOOPS = {"schema_version": 1, "scenario": "", "seed": 0, "loops": [{"technique": "", "model": ""}]}
 _SAID = ("scenario", "seed")
-"""What no record says."""
+"""Keys that records do not have."""
 
 
 def read_summary(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
@@ -114,17 +114,15 @@ class StoredRun:
     """What a run left in its directory."""
 
     label: str
-    """A short name, unlike that of any other run it was read with."""
+    """A short name, unique among the runs that were read together."""
     directory: Path | None
-    """Where it is; None for one that was not written."""
     summary: dict[str, Any]
-    """Its ``summary.json``."""
     records: Records
     """Its tables, without the chunks and PEs of loops."""
     scenario: dict[str, Any]
     """Its resolved scenario as plain values."""
     note: str = ""
-    """What the user should know about its files; empty if they were verified."""
+    """A note for the user on its files; empty if they were verified."""
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:

@@ -27,12 +27,11 @@ from mlsim.workload.log_times import local_times
 from mlsim.workload.workload_jobs import JobBlock
 
 WEEKLY_AGGREGATES = ("sum", "mean", "median", "min", "max")
-"""Of the weekly means of a metric."""
 
 NO_RECORDS = Records(
     *(empty(Nodes), empty(Jobs), empty(Occupancy), empty(Loops), empty(Chunks), empty(PEs), empty(Messages))
 )
-"""What replay of many weeks records beside its summary."""
+"""The records of replay, which has only a summary."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class LogWeeks:
 
     scenario: Scenario
     blocks: Mapping[int, JobBlock]
-    """From the number of a week to its jobs; weeks without jobs are not there."""
+    """Number of a week to its jobs; weeks without jobs are left out."""
     units: int
     """Processors of the machine."""
 

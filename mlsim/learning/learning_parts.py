@@ -18,7 +18,7 @@ from mlsim._files import expanded
 from mlsim._shared import bytes_of, forget, shared
 from mlsim.errors import MlsimError, OutputError
 from mlsim.experiment.study.axes import words_of
-from mlsim.experiment.study.study_engine import Watching
+from mlsim.experiment.study.study_engine import ProgressDisplay
 from mlsim.experiment.study.study_executors import Executor, Processes, Serial
 from mlsim.experiment.study.study_model import Task
 from mlsim.experiment.study.study_plan import Digests
@@ -110,7 +110,7 @@ class Parts:
         self,
         entries: Entries | None = None,
         executor: Executor | None = None,
-        watch: Watching | None = None,
+        watch: ProgressDisplay | None = None,
     ) -> None:
         self._entries: Entries = entries or Memory()
         self._store = entries if isinstance(entries, Store) else None
@@ -189,7 +189,7 @@ def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Ite
     and OutputError if it cannot be written.
     """
     executor = Serial() if jobs == 1 else Processes(jobs)
-    watch = Watching(command, shown=True, things="parts known so far")
+    watch = ProgressDisplay(command, shown=True, things="parts known so far")
     if out is None:
         try:
             yield Parts(None, executor, watch)

@@ -89,7 +89,7 @@ def test_a_search_that_was_killed_goes_on_and_gives_what_two_processes_give(scen
     assert not tables(killed)
     there = entries(killed)
     assert len(there) >= 2
-    assert "nobody is doing it; starting it again does what is missing" in status(killed)
+    assert "no process is working on it; run the same command to continue" in status(killed)
     told = learn(*words, "--jobs", "1", "--out", str(killed)).output
     assert f"5 parts known so far, {len(there)} are there" in told
     assert "7 of 7 parts known so far are done; 0 of them failed" in status(killed)

@@ -142,11 +142,11 @@ def _ranges(wanted: Ints, job: Ints) -> tuple[Ints, Ints]:
 
 
 MOST_BOXES = 1_000_000
-"""More rectangles than these would make the page larger than what browsers open gladly."""
+"""Limit of rectangles, beyond which browsers are slow to open the page."""
 _BY_CORE_ROWS = 250_000
-"""Up to so many stays cores are numbered: rectangles show which of them a job held."""
+"""Limit of stays, up to which rectangles show the cores that a job held."""
 _MOST_STEPS = 200_000
-"""Step functions of more changes are averaged over ``_BINS`` equal parts of the time."""
+"""Step functions with more changes are averaged over ``_BINS`` equal parts of the time."""
 _BINS = 16_384
 _MOST_NAMES = 20_000
 

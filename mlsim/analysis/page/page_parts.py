@@ -30,9 +30,9 @@ class Transfers:
     taker: Ints
     node: Ints
     start: Floats
-    """When the other job got it [s]."""
+    """When the other job received it [s]."""
     seconds: Floats
-    """Node-seconds won: until the taker left it or the giver ended; a part of a node counts as that."""
+    """Node-seconds gained, until the receiver left it or the releaser ended; parts of nodes count in part."""
 
 
 def transfers(records: Records) -> Transfers:

@@ -43,9 +43,9 @@ def inline_picture(figure: Figure, name: str, words: str, wide: bool = False) ->
 
 
 _COLUMN = 110.0
-"""Width of the still pictures, in mm; two stand beside each other."""
+"""Width of the still pictures, in mm; two are side by side."""
 _DRAWN_TOGETHER = 7
-"""More runs than these are not told apart by their lines."""
+"""Most runs whose lines are distinguishable."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,10 @@ class PageRun:
     """A run that a page is about."""
 
     label: str
-    """Its name, unlike that of the others."""
     summary: Mapping[str, Any]
-    """In the shape of ``summary.json``."""
     records: Records
-    """Its tables; chunks and PEs may be left out."""
     scenario: str
-    """Its resolved scenario, as text."""
     loops: PageLoops = field(default_factory=PageLoops.none)
-    """Chunks and PEs of some of its jobs."""
 
 
 @dataclass(frozen=True)

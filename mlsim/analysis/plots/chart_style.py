@@ -37,7 +37,7 @@ BLUE, SKY, VERMILION = "#0072B2", "#56B4E9", "#D55E00"
 GREEN, PURPLE, YELLOW = "#009E73", "#CC79A7", "#F0E442"
 
 _HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-"""The colours of Okabe and Ito (2008), which people with any colour vision can tell apart."""
+"""The colours of Okabe and Ito (2008), distinguishable with any colour vision."""
 
 _STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -65,7 +65,7 @@ _NOT_OF_PICTURES = (
     "backend", "date.epoch", "docstring", "figure.max_open", "figure.raise", "interactive",
     "savefig.directory", "timezone", "tk", "toolbar", "webagg",
 )  # fmt: skip
-"""How settings begin that say nothing of how pictures look; they stay the user's."""
+"""Prefixes of settings that do not affect pictures; they stay the user's."""
 
 _UNITS = (
     (1e-3, "µs", 1e-6), (1.0, "ms", 1e-3), (180.0, "s", 1.0), (3 * 3600.0, "min", 60.0),
@@ -199,7 +199,7 @@ _LEFT = 110
 _LINE = 26
 """Height of a line of a legend, in pixels."""
 _LETTERS = 130
-"""So many letters have room in a line of a legend."""
+"""Letters that fit in a line of a legend."""
 
 
 def colour_of(place: int) -> Any:
@@ -264,7 +264,7 @@ def plain_log(axes: Axes, which: str) -> None:
 
 
 _PER_DECADE = 400
-"""So many sizes between 1 and 10 are told apart."""
+"""Distinguishable sizes between 1 and 10."""
 
 
 class Thinned:

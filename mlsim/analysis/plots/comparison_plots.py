@@ -25,7 +25,7 @@ Runs = Mapping[str, Records]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 30, 60, 80
 _BINS = 160
-"""Parts of the time that utilization is averaged over: fewer than pixels, so that lines can be followed."""
+"""Bins of utilization: fewer than pixels, so that the eye can follow lines."""
 
 
 def draw_comparison(directory: Path, runs: Runs, tau: float) -> list[Path]:

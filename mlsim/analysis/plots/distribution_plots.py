@@ -22,7 +22,7 @@ from mlsim.record.derived_times import TAU, wait_time
 Runs = Mapping[str, Records]
 
 _POINTS = 512
-"""Points of a curve: more are not told apart at a column's width."""
+"""Points of a curve: more are indistinguishable at a column's width."""
 _BOX = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -216,7 +216,7 @@ _ACROSS = 3
 _LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
 """Whiskers, edges and middle of a box."""
 _LETTERS, _LETTER = 105, 11
-"""So many letters of names have room below the panels; height of one that stands upright, in pixels."""
+"""Letters of names that fit below the panels; height of an upright letter, in pixels."""
 
 
 def slowdown_boxes(runs: Runs, tau: float) -> Figure:

@@ -91,7 +91,7 @@ FAINTEST = 0.25
 GAP = 0.5
 """Pixels that are kept clear at the right and below."""
 SEPARATED = 4.0
-"""So many pixels rectangles have, both ways, that are separated by it."""
+"""Smallest width and height, in pixels, of rectangles that are separated by it."""
 
 
 class Raster:
@@ -190,21 +190,21 @@ def _blend(
 _RIGHT, _TOP, _BOTTOM = 30, 60, 80
 _MAX_HEIGHT, _MAX_BAND = 900, 48
 _NAMED = 40
-"""Nodes are named up to so many of them, numbered beyond."""
+"""Limit of nodes that are named; more are numbered."""
 _CORE_BAND = 4
-"""Bands of at least so many pixels show which cores a job held."""
+"""Smallest height of bands, in pixels, that show the cores of a job."""
 _BY_CORE_ROWS = 1_000_000
-"""Up to so many stays: cores are numbered for all at once."""
+"""Limit of stays up to which cores are numbered."""
 _AT_ONCE = 1 << 16
 """Rectangles painted at a time: bounds the memory."""
 _LABELLED = 400
-"""Jobs are labelled up to so many of them."""
+"""Limit of jobs that are labelled."""
 _DIGIT, _LINE = 10, 18
-"""Room that a digit, and a line of text, take in a label, in pixels."""
+"""Size of a digit, and of a line of text, in a label, in pixels."""
 _CROWD, _CROWD_SIZE = 1500, 1.2
-"""More marks than the first are drawn this small (points)."""
+"""Number of marks beyond which they are drawn this small (points)."""
 _MARK = 6
-"""Of the releases within a square of so many pixels one is marked."""
+"""Side of a square of pixels in which one release is marked."""
 
 
 def gantt(records: Records, title: str, span: tuple[float, float] | None = None) -> Figure:

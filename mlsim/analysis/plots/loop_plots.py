@@ -25,7 +25,7 @@ _LETTER = 13
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 70, 40, 95, 80
 _SINGLE_HEIGHT, _HEIGHT = 560, 260
 _FINEST = 1500
-"""Steps are told apart down to this part of the axis."""
+"""Number of distinguishable steps along the axis."""
 
 
 class Curve(NamedTuple):
@@ -130,7 +130,7 @@ _BESIDE, _IMAGE, _SCALE = 130, 560, 22
 _MOST_PIXELS = 2 * _IMAGE
 _BARS = 60
 _FLAT = 20.0
-"""If the largest cost is so many times the largest mean, the means are drawn on a logarithmic scale."""
+"""Ratio of largest cost to largest mean from which the scale is logarithmic."""
 
 
 class Band(NamedTuple):

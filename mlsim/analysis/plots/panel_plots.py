@@ -16,7 +16,7 @@ from mlsim.analysis.plots.chart_style import INK, WIDTH, axes_at, canvas, colour
 
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
 _WIDE_GAP = 100
-"""With room for the numbers of each panel."""
+"""With space for the numbers of each panel."""
 _HEIGHT = 330
 _LEGEND_COLUMNS = 7
 
@@ -26,7 +26,6 @@ class LinePanel:
     """One panel."""
 
     title: str
-    """What its curves have in common."""
     series: Mapping[str, tuple[ArrayLike, ArrayLike]]
     """Name of a curve to its points, x and y of one length; NaN leaves a gap."""
     ends: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
@@ -163,7 +162,7 @@ _BARS_HEIGHT, _ACROSS = 300, 2
 _BELOW, _LETTER = 110, 11
 """Room below a panel for its groups' names, and for each letter of them where they stand upright (pixels)."""
 _MOST_LETTERS = 66
-"""Names of more letters than this in a row stand upright."""
+"""Letters in a row beyond which names are upright."""
 _NAN = float("nan")
 
 
@@ -172,13 +171,12 @@ class Panel:
     """One panel: bars in groups, one bar of each series in a group."""
 
     title: str
-    """What all its bars have in common."""
     groups: Sequence[str]
     """Names of the groups, along the axis."""
     series: Mapping[str, Sequence[float]]
     """Name of a series to its values, one a group; NaN where there is none."""
     marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Likewise, values to be marked on the bars; may lack series."""
+    """Likewise, values to mark on the bars; may lack series."""
     ends: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     """Likewise, ends of intervals, drawn as lines on the bars; NaN for none."""
 

@@ -39,7 +39,7 @@ LINES = (
     ("#56B4E9", "--"),
     ("#222222", "-."),
 )
-"""Colours of Okabe and Ito (2008) with line styles, by which lines are told apart in grey, too."""
+"""Colours of Okabe and Ito (2008) with line styles, distinguishable in grey as well."""
 
 _MM = 25.4
 _DPI = 300.0
@@ -117,10 +117,10 @@ def put_legend(axes: Axes, handles: Sequence[Any] | None = None, columns: int | 
 Runs = Mapping[str, Records]
 
 _AS_LINES = 4000
-"""Up to so many rectangles are drawn as such; more as an image of this many pixels a millimetre."""
+"""Limit of rectangles drawn as such; more are an image of this many pixels per millimetre."""
 _PIXELS = 24
 _BINS = 240
-"""Parts of the time that lines are averaged over: what a column's width tells apart."""
+"""Bins of lines: the resolution of a column's width."""
 _NAMED = 24
 _LABELLED = 150
 

@@ -237,7 +237,7 @@ _LOOKS = {
     OutageKind.ANNOUNCED_DRAIN: ("drained, announced", "\\\\\\\\", chart_style.INK),
 }
 _HATCHED = 3000
-"""Up to so many rectangles of a kind are hatched; more are tinted, which takes a tenth of the time."""
+"""Limit of hatched rectangles per kind; more are tinted, which takes a tenth of the time."""
 
 
 def draw_outages(axes: Axes, axis: chart_style.TimeAxis, outages: Outages) -> list[Patch]:

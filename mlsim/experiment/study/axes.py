@@ -23,9 +23,8 @@ from mlsim.scenario.scenario_paths import VARIABLE
 from mlsim.scenario.unit_types import nearest
 
 SAMPLES = ("random", "latin-hypercube", "sobol")
-"""Ways to draw."""
 SCALES = ("linear", "log", "integer", "log-integer")
-"""How values lie in a range; the last two are whole numbers."""
+"""Distributions of values in a range; the last two are integers."""
 _MOST = 100_000
 _KEYS = ("sample", "count", "seed", "of")
 _RANGE_KEYS = ("from", "to", "scale", "unit")
@@ -142,7 +141,7 @@ def _number(value: object, place: str) -> float:
 
 MOST_SEEDS = 1_000_000
 _MOST_COMBINATIONS = 1_000_000
-"""A study holds all of them, each in some 2 kB."""
+"""A study holds all of them, each in about 2 kB."""
 ALL_WEEKS = "all"
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".lz4")
 
@@ -152,15 +151,15 @@ class Axis:
     """One thing that varies."""
 
     name: str
-    """What it is called in tables."""
+    """Its name in tables."""
     points: Mapping[str, Mapping[str, object]]
-    """Label to the overrides that make it so."""
+    """Label to overrides."""
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of an axis that was made of others: label to the labels of those, by their names."""
+    """Of a joined axis: label to the labels of its parts, by name."""
     every_week: bool = False
-    """Whether it is that of all weeks, whose points are found in the log."""
+    """Whether it is the axis of all weeks, whose points are found in the log."""
     template: str = ""
-    """Of an axis that is to be made of others, when their labels are known: the text that names them."""
+    """Of an axis that will join others, once their labels are known: the text that names them."""
 
 
 def axes_of(vary: object, place: str, directory: Path = Path()) -> list[Axis]:
@@ -390,7 +389,6 @@ class Point:
     labels: Labels
     overrides: Mapping[str, object]
     parts: Labels = field(default_factory=dict)
-    """Labels of axes that others were made of."""
 
     @property
     def words(self) -> Labels:

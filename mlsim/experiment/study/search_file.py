@@ -25,14 +25,13 @@ from mlsim.scenario import dotted_keys
 from mlsim.scenario.unit_types import nearest
 
 NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines", "interval", "trim")
-"""Keys of a study about combinations, of which a search has none; its own intervals are by bootstrap."""
+"""Keys that a study with a search does not have; its own intervals are by bootstrap."""
 _OF_ALL = ("minimise", "maximise", "over", "method", "average", "relative", "validate", "baselines")
 SEARCH_KEYS = (*_OF_ALL, *dict.fromkeys(key for keys in METHOD_KEYS.values() for key in keys))
-"""What ``search:`` may have."""
 _RANGE_KEYS = ("from", "to", "scale", "integer")
 _SCALES = ("linear", "log")
 _REPEATED = ("seed", "week")
-"""Axes that are repetitions without being named so."""
+"""Axes that are repetitions without being declared so."""
 _MOST = 1_000_000
 _SIGMA = 0.3
 

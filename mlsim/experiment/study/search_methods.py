@@ -18,9 +18,8 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Point
 
 Value = float | int | str
-"""Of one parameter: a number of a range, or the label of a choice."""
+"""A number of a range, or the label of a choice."""
 Values = tuple[Value, ...]
-"""One of each parameter, in their order."""
 _DIGITS = 6
 
 
@@ -29,7 +28,7 @@ class Parameter(ABC):
     """One parameter that a search varies."""
 
     name: str
-    """What it is called in tables."""
+    """Its name in tables."""
 
     @abstractmethod
     def at(self, share: float) -> Value:
@@ -127,7 +126,6 @@ class Choice(Parameter):
     """One of several labels, without order."""
 
     choices: Mapping[str, Mapping[str, object]]
-    """Label to the keys that it sets."""
 
     @property
     def labels(self) -> Sequence[str]:
@@ -166,7 +164,7 @@ METHOD_KEYS: Mapping[str, tuple[str, ...]] = {
     "cma-es": ("evaluations", "seed", "population", "sigma", "start"),
     "optuna": ("evaluations", "seed", "population"),
 }
-"""Methods, each with the keys of ``search:`` that it reads beside those of all."""
+"""Methods, each with the keys of ``search:`` that it reads besides the common ones."""
 
 
 @dataclass(frozen=True)
@@ -174,12 +172,10 @@ class Options:
     """Options of a search method."""
 
     evaluations: int
-    """Candidates that are tried at most."""
     seed: int
     points: Sequence[int]
-    """Of a grid, for each parameter."""
     population: int
-    """Candidates that are asked for at a time."""
+    """Candidates per generation."""
     sigma: float
     """First standard deviation of CMA-ES, in lengths of the ranges."""
     start: Mapping[str, Value]
@@ -191,23 +187,21 @@ class Search:
     """A search as its study file declares it: metric, parameters, method, runs."""
 
     metric: str
-    """Key of the summary."""
     title: str
-    """What tables call it."""
+    """Its name in tables."""
     maximise: bool
     average: str
-    """Over repetitions: mean or median."""
     relative: str
-    """The baseline whose value each value is divided by, of the same repetition; empty: none."""
+    """The baseline that divides the values, of the same repetition; empty: none."""
     parameters: Sequence[Parameter]
     method: str
     options: Options
     repetitions: Sequence[Point]
-    """What every candidate is evaluated on."""
+    """Every candidate is evaluated on these."""
     held_out: Sequence[Point]
-    """What only the best one and the baselines are evaluated on, in the end."""
+    """Only the best candidate and the baselines are evaluated on these, at the end."""
     baselines: Mapping[str, Mapping[str, object]]
-    """What the best one is compared with: keys of the scenario, by label."""
+    """Keys of the scenario that the best candidate is compared with, by label."""
     common: Mapping[str, object]
     """Keys of every run; ``{name}`` in a text is a label of it."""
     kept_axes: Sequence[str]
@@ -231,7 +225,6 @@ class Search:
 
 
 PACKAGES = {"cma-es": ("cmaes", "search"), "optuna": ("optuna", "optuna")}
-"""Package and extra of the methods that need one."""
 
 
 class Method(Protocol):

@@ -17,9 +17,9 @@ from mlsim.experiment.study.study_plan import StudyRow
 from mlsim.experiment.study.study_runner import StudyRunner
 
 LABELS = ("part", "generation", "candidate")
-"""What runs of a search are labelled with, beside parameters and repetitions."""
+"""Labels of runs of a search, besides parameters and repetitions."""
 FITTED, HELD_OUT = "search", "held out"
-"""Of label ``part``: runs by which candidates are chosen, and runs that no candidate was chosen by."""
+"""Values of label ``part``: runs that choose candidates, and runs that no candidate was chosen by."""
 
 
 def candidate_points(
@@ -98,15 +98,12 @@ class Tried:
     """Number of the candidate, or label of the baseline."""
     generation: str
     labels: Mapping[str, str]
-    """Of the parameters."""
     objective: float
     """NaN if a run has failed, or has no such value."""
     values: Mapping[str, float]
-    """What the objective is the average of, by repetition."""
+    """The values that the objective averages, by repetition."""
     metrics: Mapping[str, Mapping[str, float]]
-    """Title of a metric to its values, by repetition."""
     failed: Sequence[str]
-    """Why runs failed."""
 
     @property
     def works(self) -> bool:

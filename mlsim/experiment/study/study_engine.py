@@ -19,7 +19,7 @@ from mlsim.experiment.study.study_executors import Executor, Processes, Serial
 from mlsim.experiment.study.study_model import Done, Study, Task
 from mlsim.experiment.study.study_plan import StudyRow
 from mlsim.experiment.study.study_results import check_complete, write_results
-from mlsim.experiment.study.study_runner import StudyRunner, Watcher
+from mlsim.experiment.study.study_runner import ProgressListener, StudyRunner
 from mlsim.experiment.study.study_store import Memory, Results, Store, disk_error, holder, locked, write_whole
 
 
@@ -37,7 +37,7 @@ def run_study(
     executor: Executor | None = None,
     force: bool = False,
     retry_failed: bool = False,
-    watch: Watcher | None = None,
+    watch: ProgressListener | None = None,
 ) -> list[StudyRow]:
     """Run a study: simulate every combination that its store lacks, and write tables and pictures.
 
@@ -173,7 +173,7 @@ _SHOWN = 8
 """Running runs that are named."""
 
 
-class Watching:
+class ProgressDisplay:
     """Shows the progress of a study on standard error: a bar on a terminal, otherwise a line per event."""
 
     def __init__(self, name: str, *, shown: bool, things: str = _RUNS) -> None:
@@ -299,11 +299,11 @@ def status_of(directory: str | Path) -> Iterator[str]:
     if who:
         left = (at - began) / done * (total - ended) if done else None
         words = "" if left is None else f"; about {time_words(left)} left"
-        yield f"{who} is doing it{words}"
+        yield f"{who} is running it{words}"
         for words in running:
             yield f"running: {words}"
     elif ended < total:
-        yield "nobody is doing it; starting it again does what is missing"
+        yield "no process is working on it; run the same command to continue"
 
 
 def seconds_there(keys: Iterable[str], store: Store) -> list[float]:

@@ -16,7 +16,7 @@ from mlsim.scenario.scenario_text import parse_text
 from mlsim.scenario.unit_types import nearest
 
 KINDS = ("loops", "runs", "weeks")
-"""What a study may be of; loops where it does not say."""
+"""The subjects of studies; loops by default."""
 
 _COMMON = (
     *("of", "name", "description", "base", "vary", "search", "set", "without", "columns", "repetitions"),
@@ -27,7 +27,7 @@ KEYS = {
     "runs": _COMMON,
     "weeks": tuple(key for key in _COMMON if key != "keep"),
 }
-"""What the file of a study may have, by what it is of."""
+"""Allowed keys, by subject."""
 
 
 def file_of(path: str | Path) -> Path:

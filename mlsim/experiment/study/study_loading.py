@@ -408,7 +408,7 @@ def _check_picture(study: Study, picture: PictureSpec, place: str, files: Sequen
 _WEEK = 7 * 86_400.0
 
 Weeks = Callable[[Mapping[str, str]], bool]
-"""Returns whether the log of a combination has the week that its labels name."""
+"""Whether the log of a combination has the week that its labels name."""
 
 
 def all_weeks(

@@ -38,24 +38,20 @@ class Task:
     """A run to be executed; can be sent to another process."""
 
     key: str
-    """Digest of what its results depend on."""
     labels: Mapping[str, str]
-    """Of the combination, for messages."""
+    """Labels of the combination, for messages."""
     subject: Subject
     base: Base
     overrides: Mapping[str, object]
     keep: str
-    """What the store keeps of it."""
     output: str
     """Digest of what its scenario says about output."""
     curve: bool = False
-    """Whether the busy share of the machine over time is kept."""
     balance: bool = False
-    """Whether the balance of every loop is kept."""
     pictures: Mapping[str, OwnPicture] = field(default_factory=dict)
     """Pictures of it alone, by the names of their files."""
     store: Path | None = None
-    """Where it is kept; None: what is kept comes back."""
+    """Directory of the store; None: the content is returned."""
     timeout: float | None = None
     """Seconds of wall-clock time after which it has failed."""
 
@@ -77,9 +73,9 @@ class Done:
     seconds: float = 0.0
     """Wall-clock time that it took."""
     content: dict[str, Any] | None = None
-    """What is kept, where there is no store."""
+    """The content of the entry, if there is no store."""
     stops: str = ""
-    """Why the study cannot go on, such as a full disk; empty: it can."""
+    """Why the study cannot continue, such as a full disk; empty: it can."""
 
 
 PICTURE_KEYS = {
@@ -200,21 +196,16 @@ class Study:
     """A study as its file declares it, with all combinations."""
 
     name: str
-    """From the file."""
     description: str
-    """From the file."""
     source: Path
-    """The file."""
     text: str
-    """Text of the file."""
     subject: Subject
-    """What it is of: loops, or whole runs."""
+    """Loops, whole runs, or weeks."""
     axes: Sequence[Axis]
-    """What varies."""
     cases: Cases
-    """Every combination, with what it simulates; all of them have been checked."""
+    """Every combination with its scenario; all of them have been checked."""
     columns: str
-    """Name of the axis that stands side by side."""
+    """Name of the axis of the columns."""
     repetitions: str | None
     """Name of the axis that tables take the mean over, or None."""
     metrics: Mapping[str, str]
@@ -222,19 +213,15 @@ class Study:
     relative: Mapping[str, str]
     """Labels of the combination that the first metric is divided by; empty: none."""
     reference: Mapping[tuple[str, ...], Mapping[str, float]]
-    """What others found: labels of all axes but repetitions, to values by title."""
+    """Published values: labels of all axes but repetitions, to values by title."""
     pictures: Sequence[PictureSpec]
-    """What is drawn."""
     timelines: Sequence[Mapping[str, Any]]
     """Combinations whose PEs are drawn over time."""
     keep: str
-    """What the store keeps of every run."""
     timeout: float | None
     """Seconds of wall-clock time that one run may take, or None."""
     formats: Sequence[str] = ("png",)
-    """What pictures are written as."""
     interval: str = "bootstrap"
-    """How intervals of means are found."""
     trim: int = 0
     """How many of the least and of the largest values of repetitions are left out, of each combination."""
     search: Search | None = None

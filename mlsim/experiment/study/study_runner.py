@@ -13,7 +13,7 @@ from mlsim.experiment.study.study_plan import Digests, Plan, StudyRow, plan_of, 
 from mlsim.experiment.study.study_store import Entries, Store
 
 
-class Watcher(Protocol):
+class ProgressListener(Protocol):
     """Is notified of the progress of a study."""
 
     def begin(self, total: int, there: int, store: Store | None) -> None:
@@ -47,7 +47,7 @@ class StudyRunner:
         executor: Executor,
         *,
         progress: Callable[[StudyRow, int], None] | None = None,
-        watch: Watcher | None = None,
+        watch: ProgressListener | None = None,
         force: bool = False,
         retry_failed: bool = False,
         expected: int | None = None,
@@ -58,9 +58,8 @@ class StudyRunner:
         self._expected = expected
         self._digests = Digests(study.subject.kind, study.cases.base.directory)
         self._known: set[str] = set()
-        """Keys of all runs so far."""
         self._there = 0
-        """How many of them did not need to be done."""
+        """Number of runs that were stored already."""
 
     @property
     def keys(self) -> Sequence[str]:

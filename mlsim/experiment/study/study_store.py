@@ -328,7 +328,7 @@ def _take(descriptor: int, directory: Path) -> None:
     owner = Owner.of_token(os.read(descriptor, 1000).decode("ascii", "replace"))
     if knows_locks or (owner is not None and owner.lives()):
         raise InputError(
-            f"{directory}: {_name(owner)} is doing this study at the moment. "
+            f"{directory}: {_name(owner)} is running this study. "
             f"`mlsim study status {directory}` shows how far it is; wait for it, or give another --out."
         )
 

@@ -206,7 +206,6 @@ INTERVALS = {
     "bootstrap": "percentiles of 10,000 bootstrap resamples",
     "t": "by Student's t, for values that are about normal",
 }
-"""How an interval is found."""
 _NOTE = (
     "Intervals hold the mean with 95 %: {}. Differences are to the "
     "reference combination, of pairs of the same repetition; p is of Wilcoxon's signed-rank test, two-sided, "
@@ -233,11 +232,9 @@ class Spread:
     pairs: int = 0
     """Repetitions that the reference combination has too."""
     difference: float = _NAN
-    """Mean difference to the reference combination."""
     difference_low: float = _NAN
     difference_high: float = _NAN
     p: float = _NAN
-    """Of Wilcoxon's signed-rank test."""
 
 
 def interval_note(interval: str) -> str:

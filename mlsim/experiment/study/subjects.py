@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _PLUGINS = ("batch.dispatcher", "batch.policy", "batch.allocator", "batch.predictor")
-"""Keys of the batch level that may name code of the user's own."""
+"""Keys of the batch level that may name user-defined code."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,6 @@ class Simulated:
 
     scenario: Scenario
     summary: dict[str, Any]
-    """Its metrics."""
     records: Records
     write_files: Callable[[Place, Scenario], None]
     """Writes the directory that the command of its kind writes, as the output of a scenario asks for."""
@@ -57,7 +56,7 @@ class Subject(ABC):
     kind: ClassVar[str]
     """The word of the key ``of``, and the name of the table of all metrics."""
     metrics: ClassVar[Mapping[str, str]]
-    """Title to key of the summary: what is shown where a study does not say."""
+    """Title to key of the summary: the default of a study."""
     reads: ClassVar[tuple[str, ...]]
     """Keys of a scenario that :meth:`check` looks at."""
 
@@ -154,7 +153,6 @@ _LOOP_METRICS = (
     *("nodes", "pes", "iterations", "steps", "t_loop", "mean_finish", "cov", "imbalance", "max_over_mean"),
     *("busy", "overhead", "idle", "efficiency"),
 )
-"""Numbers of :func:`mlsim.analysis.loop_facts`."""
 
 
 class _Weeks(_Runs):
@@ -191,7 +189,6 @@ def _no_pictures(scenario: Scenario) -> Scenario:
 
 
 SUBJECTS: Mapping[str, Subject] = {subject.kind: subject for subject in (_Loops(), _Runs(), _Weeks())}
-"""By the word of the key ``of``."""
 
 
 @cache

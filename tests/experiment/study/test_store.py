@@ -199,7 +199,7 @@ def test_two_starts_at_once(place, done):
     study = load_study(place)
     store = Store.open(place / "out", "demo", "loops")
     with locked(store):
-        with pytest.raises(InputError, match=rf"process {os.getpid()} on .* is doing this study"):
+        with pytest.raises(InputError, match=rf"process {os.getpid()} on .* is running this study"):
             run_study(study, out=place / "out")
         assert str(os.getpid()) in holder(store)
     assert holder(store) == ""
