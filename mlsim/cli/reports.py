@@ -8,7 +8,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from mlsim.analysis.figure_kinds import KINDS
@@ -219,11 +218,14 @@ def report(
     print(f"Written: {out}  ({len(text.encode()) / 1e6:.1f} MB)")
 
 
+if TYPE_CHECKING:
+    PlotKind = str
+else:
+    PlotKind = StrEnum("PlotKind", {kind: kind for kind in KINDS})
+
+
 def plot(
-    kind: Annotated[
-        str,
-        typer.Argument(help="What to draw.", show_default=False, click_type=click.Choice(list(KINDS))),
-    ],
+    kind: Annotated[PlotKind, typer.Argument(help="What to draw.", show_default=False)],
     runs: Annotated[
         list[Path],
         typer.Argument(metavar="RUN...", help="Directories of runs or loops.", show_default=False),

@@ -258,7 +258,7 @@ def read_scenario(directory: Path, file: str = "scenario.yaml") -> dict[str, Any
 
 def differences_of(scenarios: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     """Return the keys in which scenarios differ; see :func:`scenario_differences`."""
-    flat = [dict(_flat(scenario)) for scenario in scenarios]
+    flat = [dict(dotted_items(scenario)) for scenario in scenarios]
     keys = dict.fromkeys(key for values in flat for key in values)
     table = {key: [values.get(key) for values in flat] for key in keys}
     return {
@@ -270,17 +270,17 @@ def differences_of(scenarios: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     }
 
 
-def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and plain values; places in lists are numbers from 0, as for ``--set``."""
+def dotted_items(value: Any, key: str = "", *, lists: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and plain values; positions in lists are numbers from 0, as for ``--set``."""
     if isinstance(value, Mapping):
         children: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, list):
-        children = enumerate(value)
+        children = enumerate(value) if lists else ()
     else:
         yield key, value
         return
     for name, child in children:
-        yield from _flat(child, f"{key}.{name}" if key else str(name))
+        yield from dotted_items(child, f"{key}.{name}" if key else str(name), lists=lists)
 
 
 @dataclass(frozen=True)
@@ -321,9 +321,9 @@ class RunMetrics:
 
         if self.groups is not None:
             return self.groups.select(pl.lit(self.run.label).alias("run"), pl.all())
-        return pl.DataFrame(
-            [{"run": self.run.label, **dict(_flat_measures(self.summary))}], infer_schema_length=None
-        )
+        # Lists do not fit in a row.
+        measures = dict(dotted_items(self.summary, lists=False))
+        return pl.DataFrame([{"run": self.run.label, **measures}], infer_schema_length=None)
 
 
 def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
@@ -381,13 +381,3 @@ def _nested(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         else:
             row[name] = value
     return row
-
-
-def _flat_measures(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and plain values; lists are left out, as they do not fit in a row."""
-    for name, child in value.items():
-        key = f"{before}{name}"
-        if isinstance(child, Mapping):
-            yield from _flat_measures(child, f"{key}.")
-        elif not isinstance(child, list):
-            yield key, child

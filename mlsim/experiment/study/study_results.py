@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from mlsim._files import expanded, read_bytes
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.manifest import json_text
 from mlsim.experiment.run_directory import versions
+from mlsim.experiment.stored_runs import dotted_items
 from mlsim.experiment.study.study_model import Study, file_name, own_pictures
 from mlsim.experiment.study.study_plan import StudyRow
 from mlsim.experiment.study.study_store import Results, Store, beside_name
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _BATCH = 1000
 """Rows whose metrics are held as Python objects at a time."""
-_NO_METRICS = ("schema_version", "scenario")
+_NO_METRICS = ("schema_version", "scenario", "self")
 
 
 def write_results(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
@@ -109,7 +110,8 @@ def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
                 line[relative_title(study)] = ratios.get(labels_of(row))
             if failures:
                 line["failed"] = row.failed or None
-            for name, value in flat(row.facts):
+            facts = {name: value for name, value in row.facts.items() if name not in _NO_METRICS}
+            for name, value in dotted_items(facts):
                 line.setdefault(name, value)
             if loops:
                 line["reference"] = row.reference
@@ -118,19 +120,6 @@ def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
     frame = pl.concat(frames, how="diagonal_relaxed")
     none = [name for name, kind in frame.schema.items() if kind == pl.Null]
     return frame.with_columns(pl.col(none).cast(pl.Float64)) if none else frame
-
-
-def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values of a summary, without those about mlsim itself."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            if key or (name != "self" and name not in _NO_METRICS):
-                yield from flat(item, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list):
-        for place, item in enumerate(value):
-            yield from flat(item, f"{key}.{place}")
-    else:
-        yield key, value
 
 
 def check_complete(results: Results) -> None:
