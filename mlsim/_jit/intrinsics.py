@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 
 from mlsim import _interpreted
-from mlsim._jit.mode import INTERPRETED, Late, for_kernels
+from mlsim._jit.mode import INTERPRETED, Late, for_kernels, late_intrinsic
 
 Array = TypeVar("Array")
 
@@ -58,8 +58,9 @@ def c_function(result: str, *parameters: str) -> Callable[..., int]:
         pointers are ``intp``.
         Arguments are converted to the widths of the C parameters.
     """
-    in_python = _interpreted.c_function(result, parameters)
-    return cast(Callable[..., int], for_kernels("c_function", in_python, result, tuple(parameters)))
+    if INTERPRETED:  # a type of C functions loads modules that nothing else needs
+        return _interpreted.c_function(result, parameters)
+    return cast(Callable[..., int], late_intrinsic("c_function", result, tuple(parameters)))
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -91,8 +91,11 @@ def for_kernels(name: str, in_python: Callable[..., Any], *given: Any) -> Any:
     *given
         If there are any, the function makes the one that types from them.
     """
-    if INTERPRETED:
-        return in_python
+    return in_python if INTERPRETED else late_intrinsic(name, *given)
+
+
+def late_intrinsic(name: str, *given: Any) -> Late:
+    """Make what stands for a function of :mod:`mlsim._jit.numba_intrinsics` until a kernel names it."""
 
     def register() -> Any:
         typed = getattr(import_module(_INTRINSICS), name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def _switch(attribute: str, arguments: str, otherwise: str, *, constant: bool) -
     names: dict[str, Any] = {"__name__": __name__}
     lines = [f"def {attribute}_of(code, {arguments}):"]
     for number, (function, members) in enumerate(codes.items()):
-        body = getattr(function, "py_func", function).__code__
+        body = unwrap(getattr(function, "py_func", function)).__code__
         wanted = body.co_varnames[: body.co_argcount]
         unknown = sorted(set(wanted) - set(allowed))
         if unknown:
