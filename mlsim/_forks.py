@@ -1,7 +1,7 @@
-"""Processes that are forked: what they lack, and the error that says so.
+"""Detection of forked processes that lack the threads of Polars, and the error for them.
 
-Polars keeps threads once it has done something. A fork copies the process without its threads, so that
-whatever waits for them there waits for ever.
+Polars keeps its threads after first use. A fork copies the process without its threads, so waiting for
+them in the child never ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _in_child() -> None:
 
 
 def _has_threads() -> bool:
-    """Whether Polars has started its threads; taken to be so where the system does not tell."""
+    """Whether Polars has started its threads; true where the system does not report threads."""
     names = []
     for file in Path("/proc/self/task").glob("*/comm"):
         with suppress(OSError):  # a thread that has ended meanwhile

@@ -1,6 +1,6 @@
-"""What kernels are made of that Python does not have, for kernels that run as Python functions.
+"""Python equivalents of compiled intrinsics, for kernels that run as Python functions.
 
-That is with ``NUMBA_DISABLE_JIT=1``: for debugging, and for tests that change kernels.
+Kernels do so with ``NUMBA_DISABLE_JIT=1``: for debugging, and for tests that change kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How matplotlib is loaded: once it is needed, and without looking for garbage meanwhile."""
+"""Lazy import of Matplotlib, with garbage collection paused during the import."""
 
 from __future__ import annotations
 

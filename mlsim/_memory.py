@@ -42,7 +42,7 @@ def load_for_good(*modules: str) -> None:
 
 
 def keep_little() -> None:
-    """Have Polars give freed memory back at once, if it is not loaded yet and nobody has told it otherwise.
+    """Make Polars return freed memory at once, unless it is already loaded or configured otherwise.
 
     Its allocator (jemalloc) keeps about 20 MB of a run's otherwise, some for as long as the process lasts.
     """
@@ -51,7 +51,7 @@ def keep_little() -> None:
 
 
 def start_no_threads() -> None:
-    """Have NumPy start no threads for linear algebra, if it is not loaded yet and nobody said otherwise.
+    """Keep NumPy from starting threads for linear algebra, unless it is loaded or configured otherwise.
 
     For commands: mlsim has no use for them, and to start them takes 40 ms of CPU time on two cores. Processes
     that a command starts inherit it.
@@ -61,10 +61,10 @@ def start_no_threads() -> None:
 
 
 def without_colours() -> None:
-    """Have Numba write no codes for colours, if it is not loaded yet and nobody said otherwise.
+    """Keep Numba from writing colour codes, unless it is loaded or configured otherwise.
 
     For commands and ranks: where colorama is installed, Numba has it write such codes to a terminal when the
-    process ends, also where a launcher gives each rank a terminal and hands on what it gets.
+    process ends, also where a launcher gives each rank a terminal and forwards its output.
     """
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
@@ -74,7 +74,7 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def let_go_of_freed() -> None:
-    """Return freed memory that the allocator keeps to the system, where it can be told to (glibc)."""
+    """Return freed memory that the allocator keeps to the system, where it supports that (glibc)."""
     if hasattr(_libc(), "malloc_trim"):
         _libc().malloc_trim(0)
 

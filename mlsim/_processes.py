@@ -30,7 +30,7 @@ from mlsim._processes import last_resort
 sys.excepthook = last_resort
 """
 _SECONDS_TO_END = 10.0
-"""What a process gets that ends by itself, so that its exit code is known."""
+"""Grace period for a process that ends by itself, so that its exit code is known."""
 _DEATH_OF_PARENT = 1
 """PR_SET_PDEATHSIG of Linux."""
 
@@ -134,7 +134,7 @@ def has_ended(process: Process[Any], seconds: float) -> bool:
 
 
 def has_children(pid: int) -> bool:
-    """Whether a process has started others that still run; taken to be so where the system does not tell."""
+    """Whether a process has running children; true where the system does not report processes."""
     states = list(Path("/proc").glob("[0-9]*/stat"))
     return not states or any(parent == pid and state != "Z" for state, parent in map(_state, states))
 
@@ -179,7 +179,7 @@ class Helper:
     def send(self, thing: Any) -> None:
         """Send something; whether it has arrived is known when the answer is there."""
         self._began = time.perf_counter()
-        with suppress(OSError):  # it has ended, which reading from it tells
+        with suppress(OSError):  # it has ended; reading from it reports that
             self.connection.send(thing)
 
     def seconds(self) -> float:
@@ -243,7 +243,7 @@ def _answer(what: Callable[[], Any]) -> tuple[Any] | MlsimError:
 
 
 def _end_with(parent: int) -> None:
-    """Have the system end this process when its parent ends, however that comes about; on Linux."""
+    """Make the system kill this process when its parent ends for any reason (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_OF_PARENT, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -50,7 +50,7 @@ def followed(items: Iterable[Item], to: Stage, size: Callable[[Item], float] = l
 
 
 class HowFar(NamedTuple):
-    """What is done, the share of it that is done already if that is known, and for how many seconds."""
+    """Progress of an activity: its name, the completed share if known, and the elapsed seconds."""
 
     words: str
     share: float | None

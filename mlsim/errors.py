@@ -23,7 +23,7 @@ __all__ = [
 DEBUG = "MLSIM_DEBUG"
 """Variable of the environment: whether the traceback of errors is shown."""
 SIGNALS: list[int] = []
-"""Signals that have asked this command to stop: libraries may drop the exceptions that say so."""
+"""Signals that have asked this command to stop: libraries may drop the exceptions raised for them."""
 _LONGEST = 300
 
 

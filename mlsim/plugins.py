@@ -38,30 +38,30 @@ __all__ = [
 _MODULE = "mlsim_plugin"
 
 Find = Callable[..., Iterable[EntryPoint]]
-"""Looks up entry points of a group."""
+"""Lookup function of the entry points of a group."""
 
 
 class Family(NamedTuple):
     """One sort of plugin."""
 
     name: str
-    """What messages call it."""
+    """Name in messages."""
     key: str
     """Of the scenario, where it is named."""
     group: str
     """Entry points of installed packages."""
     methods: tuple[str, ...]
-    """What a class of it must have."""
+    """Required methods of a class."""
     words: tuple[str, ...]
     """Names that it must not take: they are mlsim's own."""
     page: str
-    """Where its protocol is described."""
+    """Page that documents its protocol."""
     arguments: int = 0
-    """How many arguments a function gets before its parameters; 0 where only classes will do."""
+    """Number of arguments of a function before its parameters; 0 where only classes are allowed."""
 
     @property
     def sort(self) -> str:
-        """What a plugin may be, in words."""
+        """Allowed sorts of plugins, in words."""
         return "class or function" if self.arguments else "class"
 
 
@@ -124,7 +124,7 @@ def resolve_parameters(
     """
     try:
         signature = inspect.signature(code)
-    except (TypeError, ValueError):  # compiled code may not say what it takes
+    except (TypeError, ValueError):  # compiled code may lack a signature
         return {name: _switched(value) for name, value in parameters.items()}
     taken = list(signature.parameters.values())[arguments:]
     by_name = {

@@ -1,9 +1,9 @@
-"""Everything that is read from disk comes through here: bounded, decoded with care.
+"""Bounded, validated reading of all input files.
 
-What a file of the user's does wrong becomes an :class:`~mlsim.errors.InputError` that names the file,
-whatever library finds it out. ``opening`` opens and bounds, ``decoding`` turns bytes into text and JSON,
-``memory`` says how much may be held. By themselves, as they load large libraries: ``npy`` reads columns
-of NumPy, ``parquet`` those of Parquet.
+Defects in a user's file raise an :class:`~mlsim.errors.InputError` that names the file, whichever library
+detects them. ``opening`` opens files and limits their size, ``decoding`` turns bytes into text and JSON,
+``memory`` limits memory use. Separate modules, as they load large libraries: ``npy`` reads NumPy columns,
+``parquet`` Parquet columns.
 """
 
 from mlsim._files.decoding import decode, json_of, read_json, read_text

@@ -36,7 +36,7 @@ def place_of(path: Path) -> str:
 VARIABLE = "MLSIM_MEMORY"
 _GROUPS = Path("/sys/fs/cgroup")
 _UNKNOWN = 4 << 30
-"""Taken where the system says nothing."""
+"""Default where the system reports no value."""
 
 
 def memory_limit() -> int:
@@ -62,7 +62,7 @@ def _physical() -> Iterator[int]:
     try:
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        return  # this system does not say
+        return  # not reported by this system
 
 
 def _address_space() -> Iterator[int]:
@@ -202,7 +202,7 @@ def _check_kind(path: Path, mode: int, what: str, *, stream: bool = False) -> No
 
 
 def reason_of(error: Exception) -> str:
-    """Say why a path cannot be used, in words."""
+    """Return the reason in words why a path cannot be used."""
     if isinstance(error, RuntimeError):
         return "is a loop of symbolic links"
     if isinstance(error, UnicodeError):

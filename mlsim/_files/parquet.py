@@ -47,7 +47,7 @@ for path in sys.argv[1:] or [io.BytesIO(sys.stdin.buffer.read())]:
 
 
 def check_apart(place: Path, *sources: Source) -> None:
-    """Read files to the end in a separate process, which damaged files may crash; messages say ``place``."""
+    """Read files to the end in a separate process, as damaged files may crash it; messages name ``place``."""
     paths = [str(source) for source in sources if isinstance(source, Path) and _has_end(source)]
     content = b"".join(source for source in sources if isinstance(source, bytes) and _has_end(source))
     if not paths and not content:
@@ -65,7 +65,7 @@ def check_apart(place: Path, *sources: Source) -> None:
 
 
 def _has_end(source: Source) -> bool:
-    """Whether a file ends as Parquet does, with as much metadata before that as it says."""
+    """Whether a file has a Parquet footer and is long enough for the metadata length in it."""
     with io.BytesIO(source) if isinstance(source, bytes) else open_file(source, "table in Parquet") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - 8, 0))
@@ -141,7 +141,7 @@ def write_frames(
 
 
 def _system_error(error: Exception) -> OSError:
-    """Return the error of the operating system that Polars' error stands for."""
+    """Return the operating system error behind an error of Polars."""
     code = _CODE.search(str(error))
     return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(_first_line(error))
 
@@ -178,7 +178,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def _held_stderr() -> Iterator[IO[bytes]]:
-    """Have what is written to standard error go to a file for a while; what is left in it is written then."""
+    """Redirect standard error to a temporary file in the context; write its remaining content afterwards."""
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     with tempfile.TemporaryFile() as held:

@@ -1,8 +1,8 @@
-"""Compiled kernels: one decorator, one place that says when a machine compiles them.
+"""Compiled kernels: one decorator, and one place that announces compilation.
 
-With ``NUMBA_DISABLE_JIT=1`` kernels are the Python functions that they were written as: slow, but a
-debugger stops in them, they can print, and a change of one compiles nothing. What Python has no
-equivalent of is then done by :mod:`mlsim._interpreted`.
+With ``NUMBA_DISABLE_JIT=1`` kernels run as plain Python functions: slow, but a debugger stops in them,
+they can print, and changing one compiles nothing. :mod:`mlsim._interpreted` then replaces operations
+without a Python equivalent.
 """
 
 from mlsim._jit.intrinsics import (

@@ -67,7 +67,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def by_last_type(answers: Mapping[type, Callable[..., Any]]) -> Callable[[F], F]:
-    """Have a declared function answered, in kernels, by the kernel for the type of its last argument.
+    """Dispatch a declared function, in kernels, to the kernel for the type of its last argument.
 
     The choice is made when the calling kernel is compiled, and costs nothing when it runs.
 
@@ -128,9 +128,9 @@ def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Cal
 
 
 shared: Callable[[Content], Content] = for_kernels("shared", _interpreted.borrowed)
-"""Put a named tuple inside a kernel where kernels that it calls find it, by one address.
+"""Share a named tuple of a kernel with the kernels that it calls, by a single address.
 
 A tuple of many arrays is many arguments, each of several words, and each array's references are counted.
-Fields of what this returns, and of named tuples in it, are read as those of the tuple, and arrays in it
-are borrowed: the caller must go on owning the tuple, and use it once more when all is done.
+Fields of the result, and of named tuples in it, are read as those of the tuple, and its arrays are
+borrowed: the caller must keep owning the tuple, and use it once more after the last access.
 """

@@ -21,7 +21,7 @@ import numpy as np
 from mlsim._jit.mode import HARMLESS, SETTINGS_FILE, Late
 
 _LIBRARIES = {"numpy", "numba", "llvmlite"}
-"""What counts by its version alone."""
+"""Packages identified by their version alone."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), np.generic, np.dtype)
 _COMPILER = Path(__file__).parent
 

@@ -24,14 +24,14 @@ from mlsim._jit.mode import INTERPRETED, is_usual
 from mlsim._places import user_cache
 
 PATIENCE = 2.0
-"""Seconds of compiling, all in all, that nobody is told of."""
+"""Total seconds of compilation that are not announced."""
 
 
 class Announcer:
     """Announces once per process that kernels are being compiled, if it takes long; sums up the time spent.
 
-    A command that needs a kernel or two has it in less than a second, and nobody wants to know. Who waits
-    for longer is told, while the compiler is still at work: by a timer, as nothing else can speak then.
+    A command that needs one or two kernels gets them within a second, without an announcement. Longer
+    compilation is announced while the compiler is still running, by a timer, as no other code runs then.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _digest(name: str, content: bytes) -> bytes:
 
 
 def _problem(facts: os.stat_result) -> str:
-    """Say why a file or directory cannot be trusted; nothing where it can."""
+    """Return the reason why a file or directory cannot be trusted; empty if it can."""
     if hasattr(os, "geteuid") and facts.st_uid != os.geteuid():
         return "it belongs to another user"
     return "others can write to it" if facts.st_mode & _OTHERS_WRITE else ""
@@ -302,12 +302,12 @@ def room_of(function: Any) -> str:
 
 
 def while_elsewhere(room: str, wait: Callable[[], object]) -> None:
-    """Have the first who needs a kernel of a room that is not on disk call ``wait``."""
+    """Make the first use of a kernel of a room that is not on disk call ``wait``."""
     _waits[room] = wait
 
 
 def no_longer_elsewhere(room: str) -> None:
-    """Have nobody wait for a room."""
+    """Remove the wait for a room."""
     _waits.pop(room, None)
 
 

@@ -85,7 +85,7 @@ class Kernel:
         return self.options
 
     def __getattr__(self, name: str) -> Any:
-        """Look up what numba's object has: what it has compiled."""
+        """Return an attribute of Numba's dispatcher, such as its compiled overloads."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.dispatcher, name)

@@ -1,4 +1,4 @@
-"""Whether kernels are compiled, and what stands for a compiled function where they are not."""
+"""Compiled or interpreted mode of kernels, and substitutes for compiled functions in interpreted mode."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mlsim.errors import InputError
 HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_DISABLE_JIT"}
 """Settings of Numba that do not change what it compiles."""
 SETTINGS_FILE = Path(".numba_config.yaml")
-"""Where Numba looks for more of them."""
+"""File from which Numba reads further settings."""
 _INTRINSICS = "mlsim._jit.numba_intrinsics"
 _COMPILER = "mlsim._jit.numba_compiler"
 
 
 def is_usual() -> bool:
-    """Whether nothing tells numba to compile otherwise than it does by itself: no variable and no file."""
+    """Whether Numba compiles with its default settings: no variable and no file changes them."""
     told = {name for name in os.environ if name.startswith("NUMBA_")} - HARMLESS
     return not told and not SETTINGS_FILE.exists()
 
@@ -54,7 +54,7 @@ def require_numba(what: str) -> None:
 
 
 class Late:
-    """Stands for what numba gets to know when the first kernel is compiled that names it.
+    """Placeholder that registers its content with Numba when the first kernel that names it is compiled.
 
     Numba asks a value that it does not know for its type.
 
@@ -87,7 +87,7 @@ def for_kernels(name: str, in_python: Callable[..., Any], *given: Any) -> Any:
     name
         Name of a function of :mod:`mlsim._jit.numba_intrinsics`, by which Numba types the call.
     in_python
-        What stands for it where kernels are Python functions.
+        Its substitute where kernels are Python functions.
     *given
         If there are any, the function makes the one that types from them.
     """
@@ -95,7 +95,7 @@ def for_kernels(name: str, in_python: Callable[..., Any], *given: Any) -> Any:
 
 
 def late_intrinsic(name: str, *given: Any) -> Late:
-    """Make what stands for a function of :mod:`mlsim._jit.numba_intrinsics` until a kernel names it."""
+    """Make the placeholder of a function of :mod:`mlsim._jit.numba_intrinsics`, until a kernel names it."""
 
     def register() -> Any:
         typed = getattr(import_module(_INTRINSICS), name)

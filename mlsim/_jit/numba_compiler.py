@@ -1,4 +1,4 @@
-"""How Numba compiles kernels, and compiled kernels as Numba knows them."""
+"""Kernel compilation by Numba, and registration of compiled kernels with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _untyped: Any = types  # it is not typed itself
 
 
 class KeptResults(_Cache):
-    """What numba asks for a compiled kernel, and gives one to keep.
+    """Cache that Numba reads compiled kernels from and writes them to.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class _InnerDispatcher(_Dispatcher):
         raise TypeError(f"{name} is called from Python; only kernels can call it: declare yours with @kernel")
 
     def _insert(self, *_arguments: Any, **_options: Any) -> None:
-        """Let calls from Python find nothing."""
+        """Register no entry point for calls from Python."""
 
 
 def dispatcher_of(kernel: Any, inner: bool) -> Any:

@@ -137,7 +137,7 @@ def c_function(result: str, parameters: tuple[str, ...]) -> Any:
 
 
 def type_of_choice(declared: Callable[..., Any], answers: Mapping[type, Callable[..., Any]]) -> Any:
-    """Register with numba the kernel that stands for a function; return the function's type."""
+    """Register the kernels that implement a declared function with Numba; return the function's type."""
 
     def chosen(arguments: Any) -> Any:
         return answers[arguments[-1].instance_class]
@@ -158,7 +158,7 @@ def type_of_choice(declared: Callable[..., Any], answers: Mapping[type, Callable
 
 
 def _read_by_name(kind: type[types.Type]) -> None:
-    """Have kernels read fields of a type that is an address; its ``field(name)`` returns a field's type."""
+    """Enable kernels to read fields of an address type, whose ``field(name)`` returns a field's type."""
     register_model(kind)(models.OpaqueModel)
 
     @infer_getattr

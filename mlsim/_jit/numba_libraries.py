@@ -194,11 +194,11 @@ def _written(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]
 
 
 _ENVIRONMENT = "_ZN08NumbaEnv"
-"""How numba names the variables by which kernels find what they need of Python."""
+"""Prefix of Numba's names of the variables by which kernels find their Python environment."""
 
 
 class _Unused:
-    """Stands for the code generator where a kernel gets no machine code of its own: it has no environment."""
+    """Substitute for the code generator of a kernel without machine code of its own: no environment."""
 
     def set_env(self, _name: str, _environment: Any) -> None:
         """Set nothing: the kernels that call it do."""
@@ -206,7 +206,7 @@ class _Unused:
 
 _settings: Any = config  # mypy does not see the names that numba fills in later
 _LEVEL = 2
-"""How hard LLVM tries at most: level 3 takes longer, and event loops and passes are not faster for it."""
+"""Highest optimization level of LLVM: level 3 takes longer without faster event loops or passes."""
 
 
 def _level() -> int:
@@ -214,7 +214,7 @@ def _level() -> int:
 
 
 class _Library(JITCodeLibrary):
-    """What kernels compile to."""
+    """Compiled code of a kernel."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         """Optimize each function by itself, with the same passes for all; numba makes them anew for each."""
@@ -234,7 +234,7 @@ class _Library(JITCodeLibrary):
 
 
 class InnerLibrary(_Library):
-    """What a kernel compiles to that only kernels call: parts of them, and no machine code of its own.
+    """Compiled code of a kernel that only kernels call: part of theirs, without machine code of its own.
 
     Numba would optimize each kernel together with all that it calls, and make machine code of it, once for
     the kernel itself and again for everyone who calls it. It would also copy all that a kernel calls into its
@@ -243,7 +243,7 @@ class InnerLibrary(_Library):
 
     codegen = _Unused()
     environments: Sequence[Any] = ()
-    """What was read back of Python's that its code needs: there while this is."""
+    """Python environments of its code that were read back; they live as long as this object."""
     _bitcode: bytes | None = None
     _known: ClassVar[WeakValueDictionary[bytes, InnerLibrary]] = WeakValueDictionary()
 
@@ -317,7 +317,7 @@ def _environments(library: Any) -> Iterator[Any]:
 
 
 def _inherit(library: Any, linked: Any) -> None:
-    """Have a library begin, when it is read back, as those that it links; old Numbas need nothing."""
+    """Add the reload initializers of a linked library to a library; a no-op for old versions of Numba."""
     if hasattr(library, "_reload_init"):
         library._reload_init.update(linked._reload_init)
 
@@ -360,10 +360,10 @@ def _bitcode_of(library: Any) -> bytes:
 
 
 class _OuterLibrary(_Library):
-    """What a kernel compiles to that Python calls, with all that it calls and their environments."""
+    """Compiled code of a kernel that Python calls, with all that it calls and their environments."""
 
     draft: Draft | None = None
-    """How it is called without numba, if it can be."""
+    """Call interface without Numba, if there is one."""
 
     def finalize(self) -> None:
         """Make machine code of the kernel together with all that it calls."""
@@ -387,7 +387,7 @@ class _OuterLibrary(_Library):
 
     @property
     def entry(self) -> Entry | None:
-        """What is called without numba, once all is compiled; None if nothing can be."""
+        """The compiled entry for calls without Numba; None if there is none."""
         if self.draft is None:
             return None
         module = self._final_module

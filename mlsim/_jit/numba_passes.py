@@ -78,7 +78,7 @@ class NaturalIndices(FunctionPass):
 
 
 def _indexed(func_ir: Any) -> Iterator[tuple[Any, Any]]:
-    """List what reads or writes items, and the variable, or None, that says which."""
+    """Yield statements and expressions that read or write items, each with its index variable or None."""
     for block in func_ir.blocks.values():
         for statement in block.body:
             if isinstance(statement, ir.SetItem):
@@ -125,7 +125,7 @@ class QuickPasses(PassManager):
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _NoAnnotation(AnnotateTypes):
-    """Stands for the pass that writes down, with the source, which types were found."""
+    """Substitute for the pass that annotates the source with the inferred types."""
 
     _name = "mlsim_no_annotation"
 
@@ -136,7 +136,7 @@ class _NoAnnotation(AnnotateTypes):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Closures(InlineClosureLikes):
-    """Put functions inside a kernel, and lists of its comprehensions, in their places, if there are any."""
+    """Inline closures and list comprehensions of a kernel, if it has any."""
 
     _name = "mlsim_closures"
 
@@ -161,7 +161,7 @@ class _ArrayExpressions(NopythonRewrites):
 
 
 QUICK = {AnnotateTypes: _NoAnnotation, InlineClosureLikes: _Closures, NopythonRewrites: _ArrayExpressions}
-"""What stands for passes of Numba's."""
+"""Substitutes by the pass of Numba that they replace."""
 
 
 def _expressions(function: Any) -> Any:

@@ -27,7 +27,7 @@ from mlsim._jit.kernel_store import file_name, kept_files, read, room_of, wait_f
 from mlsim._jit.mode import is_usual
 
 MISSING: Final = object()
-"""Stands for the answer of a kernel that has no entry for these arguments."""
+"""Marks a kernel without an entry for the given arguments."""
 
 _MOST_WORDS = 500_000
 """Words of arguments after which numba is loaded, which takes as long as some hundred thousand of them."""
@@ -94,13 +94,13 @@ def tuple_kind(kind: type, length: int) -> str:
 
 
 class _Budget:
-    """How many words may still be handed on without numba, to kernels that numba would call faster."""
+    """Remaining argument words that may be passed without Numba to kernels that Numba calls faster."""
 
     left = _MOST_WORDS
 
 
 def by_numba() -> None:
-    """Have numba call kernels from now on: it takes longer to begin, and less time for each call."""
+    """Force kernel calls through Numba from now on: slower to start, faster per call."""
     _Budget.left = 0
 
 
@@ -236,7 +236,7 @@ def _value(kind: str, words: Any, release: Callable[[int], None]) -> Any:
 
 
 class _Raised(ctypes.Structure):
-    """What numba writes down of an exception; only that of constant arguments is complete in itself."""
+    """Numba's record of an exception; only one with constant arguments is self-contained."""
 
     _fields_ = (
         ("pickled", ctypes.c_void_p),
@@ -327,7 +327,7 @@ def _load(kernel: Any, arguments: tuple[Any, ...]) -> _Loaded | None:
 
 
 def _is_known() -> bool:
-    """Whether nothing but what :func:`stamp` identifies says how code is made."""
+    """Whether :func:`stamp` identifies everything that determines the generated code."""
     try:
         return is_usual() and bool(stamp())
     except (ImportError, OSError, RuntimeError):
@@ -375,7 +375,7 @@ def _engine() -> Any:
 
 
 def _loaded(entry: Entry, layout: str) -> _Loaded | None:
-    """Have LLVM load an entry; None if its code asks for what is not there."""
+    """Load an entry by LLVM; return None if a symbol that its code needs is missing."""
     from llvmlite import binding
 
     engine = _engine()
@@ -427,6 +427,6 @@ def _releasing() -> Any:
 
 
 def _release(owner: int) -> None:
-    """Give back the memory of an array that a kernel made; 0: it belongs to an argument."""
+    """Release the memory of an array that a kernel allocated; 0: it belongs to an argument."""
     if owner:
         _releasing()(owner)

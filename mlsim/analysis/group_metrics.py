@@ -24,7 +24,7 @@ CLASSES = ("short", "medium", "long")
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which group each job is in."""
+    """Assignment of jobs to groups."""
 
     labels: list[str]
     """The groups in their order; each has a job."""

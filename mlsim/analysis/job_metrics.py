@@ -104,7 +104,7 @@ def slowdown_histogram(values: NDArray[np.float64]) -> dict[str, int]:
 
 
 WITHIN = 0.25
-"""How far from 1 the accuracy A may be to count as near (Galleguillos 2020, §4.1.2)."""
+"""Largest distance of the accuracy A from 1 that counts as near (Galleguillos 2020, §4.1.2)."""
 
 
 def accuracy(predicted: Floats, actual: Floats) -> dict[str, Any]:
@@ -180,14 +180,14 @@ _SIGN = np.uint64(1 << 63)
 
 
 def aggregate_jobs(jobs: Jobs, metric: Callable[[Jobs], Floats]) -> Aggregate:
-    """Aggregate a metric that each job has one value of; NaN stands for an undefined value."""
+    """Aggregate a metric with one value per job; NaN marks an undefined value."""
     if not is_long(jobs):
         return aggregate(metric(jobs))
     return streamed_aggregate(lambda: (metric(block) for block in blocks_of(jobs)))
 
 
 def aggregate_values(values: NDArray[Any]) -> Aggregate:
-    """Aggregate a column of values; NaN stands for an undefined value."""
+    """Aggregate a column of values; NaN marks an undefined value."""
     if not are_many(values):
         return aggregate(values)
     return streamed_aggregate(lambda: (block.astype(np.float64) for block in value_blocks(values)))

@@ -34,8 +34,8 @@ class Compared:
     key: str
     title: str
     better: str
-    """``less`` or ``more``; empty where neither is better as such, or one run cannot tell: wall-clock times
-    follow what else the machine does.
+    """``less`` or ``more``; empty where neither is better as such, or a single run is no evidence: wall-clock
+    times depend on other load of the machine.
     """
     write: Callable[[float | None], str]
 

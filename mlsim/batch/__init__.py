@@ -1,1 +1,1 @@
-"""The batch level: queue, policies, backfilling, allocation. The README says where things are."""
+"""The batch level: queue, policies, backfilling, allocation. The README lists the modules."""

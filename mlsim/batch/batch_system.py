@@ -42,7 +42,7 @@ _H = TypeVar("_H", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class BatchSetup:
-    """What a batch system simulates besides its machine, dispatcher and requests.
+    """Further inputs of a batch system besides its machine, dispatcher and requests.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class BatchSetup:
     plan
         Outages of nodes.
     report
-        Called now and then with the progress.
+        Called at intervals with the progress.
     executable_names
         Names behind the codes of executables, for predictors; none where only codes are known.
     keep_passes

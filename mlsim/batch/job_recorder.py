@@ -51,7 +51,7 @@ _COLUMNS = {
 
 
 class JobRecorder:
-    """Takes over the rows of ended jobs from the table, many at a time, each to the place of its arrival."""
+    """Copies the rows of ended jobs from the table in batches, each to its place in order of arrival."""
 
     def __init__(self, table: JobTable, requests: Requests) -> None:
         self._table = table
@@ -91,7 +91,7 @@ class JobRecorder:
     def _take_if_known(
         self, block: dict[str, NDArray[Any]], name: str, values: NDArray[Any], known: bool, unknown: float
     ) -> None:
-        """Take a column over that not every run has, from the first job on that has a value."""
+        """Copy an optional column, from the first job with a value on."""
         if name not in self._columns and known:
             column = self._columns[name] = GrowingArray(values.dtype)
             column.reserve(self._rows, 0)

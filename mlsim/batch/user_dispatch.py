@@ -16,7 +16,7 @@ from mlsim.scenario import Allocator, BatchConfig, Choice, Dispatcher, Policy, P
 
 
 class OwnPolicy(Protocol):
-    """Orders the queue. An attribute ``live = False`` says that keys never change once a job waits."""
+    """Orders the queue. An attribute ``live = False`` declares that keys never change once a job waits."""
 
     def key(self, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:
         """Return a key for each waiting job; smaller goes first, equal keys in order of arrival."""

@@ -167,13 +167,13 @@ class StateView:
     now: float
     """Seconds from the scenario's start."""
     resources: tuple[str, ...]
-    """Names of the R resources: ``cores`` first, then ``memory`` (in MB) if the platform says how much there
-    is, then the others in the order in which the platform names them.
+    """Names of the R resources: ``cores`` first, then ``memory`` (in MB) if the platform specifies it, then
+    the others in the platform's order.
     """
     capacity: Ints
     """int64[n_nodes, R]: what every node has; rows of 0 for nodes that are out of use."""
     free: Ints
-    """int64[n_nodes, R]: what nobody holds."""
+    """int64[n_nodes, R]: unallocated amounts per node."""
     exclusive: bool
     """Whether nodes are given whole: a unit needs a node of which nothing is held."""
     waiting: WaitingJobs
@@ -181,20 +181,20 @@ class StateView:
     running: RunningJobs
     """The jobs that run."""
     drains: Drains = field(default_factory=Drains)
-    """What is known of nodes that will be out of use, or are and will come back."""
+    """Known outages: nodes that will be out of service, or are and will return."""
     shared: tuple[str, ...] = ()
     """Names of the S amounts that the machine has as a whole (``platform.shared``)."""
     shared_capacity: Ints = field(default_factory=_none)
     """int64[S]: how much of each there is: things, MB, or Mbit/s."""
     shared_free: Ints = field(default_factory=_none)
-    """int64[S]: what nobody holds of each."""
+    """int64[S]: unallocated amount of each."""
     power_units: int | None = None
-    """How many nodes, or cores where these are given singly, the power cap lets jobs hold besides those that
-    they hold; below 0 where they hold too many. None: there is no cap, or nodes add unequal power.
+    """Further nodes, or cores where these are allocated singly, that the power cap allows besides those held;
+    below 0 where jobs hold too many. None: there is no cap, or nodes add unequal power.
     """
     power_left: int | None = None
-    """What the power cap lets jobs add to the power of the machine [microwatts]; below 0 where it has fallen
-    below what they take. None: there is no cap.
+    """Power that jobs may add under the power cap [microwatts]; below 0 where the cap has fallen below their
+    draw. None: there is no cap.
     """
     power_added: Ints = field(default_factory=_none)
     """int64[n_nodes]: what each node, or each core of it where these are given singly, adds when a job holds

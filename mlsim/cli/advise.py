@@ -137,7 +137,7 @@ def _usual() -> list[str]:
 def _charge(
     path: Path | None, make: Callable[[], Scenario], run_time: str | None
 ) -> Callable[[str, str], Mapping[str, object]]:
-    """Return what handing out costs on a machine that was measured; nothing where none was."""
+    """Return the measured scheduling costs of a machine by technique and model; empty if not measured."""
     if path is None:
         return lambda _technique, _model: {}
     from mlsim.cli.command_options import amount

@@ -171,7 +171,7 @@ def _config(texts: list[str], names: list[Dispatcher]) -> CpConfig:
 
 
 def _unread(key: str, config: CpConfig, names: list[Dispatcher]) -> str | None:
-    """Say why an option would change nothing in a replay, or make plans that cannot be compared."""
+    """Return the reason why a replay ignores an option, or cannot compare plans made with it."""
     if key in ("headroom", "reserve"):
         return "goes by what a dispatcher has learned, and in a replay it has learned nothing"
     if key in ("ewt", "default_ewt"):

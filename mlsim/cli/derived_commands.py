@@ -257,7 +257,7 @@ def scale(
 
 
 def _loads(made: Scaled) -> str:
-    """Say the offered load before and after, where the machine is known."""
+    """Return the offered load before and after as text; empty where the machine is unknown."""
     from mlsim.errors import InputError
     from mlsim.workload.derived_logs import machine_scaled, offered_load
 

@@ -83,7 +83,7 @@ def _packages() -> tuple[dict[str, str | None], dict[str, dict[str, Any]]]:
     extras: dict[str, dict[str, Any]] = {}
     try:
         needed = requires("mlsim") or []
-    except PackageNotFoundError:  # a checkout on the path that nobody has installed
+    except PackageNotFoundError:  # a checkout on the path that is not installed
         needed = []
     for requirement, extra in _needed_here(needed):
         name = requirement.name
@@ -153,7 +153,7 @@ def pmi_of(printed: str) -> list[str]:
 
 
 def _first_line(command: list[str]) -> str:
-    """Return the line of what a program prints that tells its version."""
+    """Return the line of a program's output that contains its version."""
     try:
         done = call(command, 20.0)
     except OSError as error:
@@ -194,7 +194,7 @@ def _memory() -> int:
 
 
 def _lines(found: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return titles, each with its lines: a mark, and what it says."""
+    """Return titles, each with its lines of a mark and a text."""
     extras = [_extra_line(name, entry) for name, entry in found["extras"].items()]
     missing = [("NO", f"{name}: pip install {name}") for name, v in found["packages"].items() if v is None]
     core = ", ".join(f"{name} {v}" for name, v in found["packages"].items() if v)

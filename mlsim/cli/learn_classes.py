@@ -153,7 +153,7 @@ def _csv(rows: list[dict[str, object]]) -> str | None:
 
 
 def _quality_row(log: WholeLog, found: Quality) -> dict[str, object]:
-    """Return what Zrigui's Tables 6.1, 6.2, 6.4 and 6.5 say, of one log."""
+    """Return the entries of Zrigui's Tables 6.1, 6.2, 6.4 and 6.5 for one log."""
     import numpy as np
 
     jobs = log.jobs

@@ -83,7 +83,7 @@ def _fits(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> b
 
 
 def _as_entry(titles: Sequence[str], row: Sequence[str], width: int) -> str:
-    """Return one row as lines below each other: its name, then what each column says of it."""
+    """Return one row as lines below each other: its name, then the cell of each column."""
     import textwrap
 
     width = max(width, _LEAST_FOR_TEXT)

@@ -152,7 +152,7 @@ def _show_until(ended: threading.Event) -> None:
 
 
 def _line(state: HowFar) -> str:
-    """Say how far work is.
+    """Return the progress of an activity as a line.
 
     >>> _line(HowFar("loops", 0.25, 10.0))
     'loops: 25 %, 0:10, about 0:30 left'

@@ -120,7 +120,7 @@ def run(
 def _hands(
     kind: ExecutorKind, scheduler: str | None, jobs: int | None
 ) -> Iterator[tuple[bool, Executor | None]]:
-    """Yield whether this process is the first, and what hands out runs; None: processes of this machine."""
+    """Yield whether this process is the first, and the executor of runs; None: local processes."""
     if kind is ExecutorKind.MPI:
         from mlsim.experiment.study.cluster_executors import over_ranks
 

@@ -135,7 +135,7 @@ def terminal_width() -> int:
 
 
 def _widen() -> None:
-    """Have tables laid out for a width that they can be read in."""
+    """Make tables use a readable width."""
     columns = shutil.get_terminal_size().columns
     _terminal[:] = [columns]
     given = os.environ.get("COLUMNS")
@@ -279,10 +279,10 @@ def run_and_exit(command: Callable[[], object]) -> NoReturn:
 
 
 def _may_end_at_once() -> bool:
-    """Whether nobody needs the interpreter to be taken apart, which takes 25 ms, or 0.2 s with pictures.
+    """Whether the interpreter shutdown can be skipped, which takes 25 ms, or 0.2 s with pictures.
 
-    Code of the user's own may leave files for Python to close, and MPI is ended by it; whoever looks on, a
-    debugger or a profiler, waits for the command to end as others do.
+    It cannot with user-defined code, which may leave files for Python to close, with MPI, which it finalizes,
+    or under a debugger or profiler, which expects a regular end of the command.
     """
     plugins = sys.modules.get("mlsim.plugins")
     monitoring = getattr(sys, "monitoring", None)  # of Python 3.12 on

@@ -53,7 +53,7 @@ class Commands(TyperGroup):
 
 @contextmanager
 def _in_our_words(asked: Callable[[], tuple[Any, str]]) -> Iterator[None]:
-    """Turn what Typer says of a command line into ours; ``asked`` gives the command and its name."""
+    """Convert Typer's usage errors into ours; ``asked`` returns the command and its name."""
     try:
         yield
     except _found.UsageError as error:

@@ -74,7 +74,7 @@ class RigidApplications:
         return 0.0
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
-        """Do nothing: the batch level records rigid jobs."""
+        """No-op: the batch level records rigid jobs."""
 
     def requeue(self, slot: int, at: float, /) -> float:
         """Return the core-seconds of an attempt that a failure ends."""

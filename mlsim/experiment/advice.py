@@ -30,7 +30,7 @@ _LATENCIES = ("latency", "intra_node_latency")
 
 @dataclass(frozen=True)
 class Variation:
-    """What differs between the simulations of a choice."""
+    """Parameters that vary between the simulations of a choice."""
 
     seed: int
     factor: float

@@ -78,7 +78,7 @@ class RunComparison:
 
     @cached_property
     def pairs(self) -> list[dict[str, Any]]:
-        """How many jobs of each further run start earlier or later than in the first, and by how much."""
+        """Per further run: number of jobs that start earlier or later than in the first, and by how much."""
         from mlsim.analysis.run_comparison import pair_summary
 
         return [pair_summary(self.jobs(place)) for place in range(1, len(self.runs))]
@@ -203,7 +203,7 @@ def compare(
     Parameters
     ----------
     *runs
-        Results of :func:`mlsim.run`, or directories of runs; a directory of runs stands for those in it.
+        Results of :func:`mlsim.run`, or directories of runs; a directory of runs means all runs in it.
     labels
         Names for the runs; by default those of their directories, or of their scenarios.
     tau

@@ -61,13 +61,13 @@ class LoopResult:
     """One loop, simulated alone."""
 
     scenario: Scenario
-    """What was simulated, with every default filled in."""
+    """The simulated scenario, with every default filled in."""
     facts: dict[str, Any]
     """Its metrics; see :func:`mlsim.analysis.loop_facts`."""
     records: Records
     """Everything that happened, as a run with one job."""
     directory: Path | None = None
-    """Where it was written; None if it was not."""
+    """Directory of the written result; None if it was not written."""
 
     @property
     def label(self) -> str:
@@ -239,8 +239,7 @@ def run_loops(
     Parameters
     ----------
     scenarios
-        What to simulate; one is written into ``out`` itself, several each into a directory of its own in
-        it.
+        Loops to simulate; a single one is written into ``out`` itself, several into a subdirectory each.
     run_time
         As for :func:`run_loop`.
     chunks
@@ -260,7 +259,7 @@ def run_loops(
     InputError
         If a scenario cannot be used; nothing is left half-written.
     OutputError
-        If not all of the results can be written; the message says what was kept, and where.
+        If not all of the results can be written; the message lists what was kept, and where.
     """
     from mlsim.cosim import check_loop
 

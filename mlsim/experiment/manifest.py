@@ -253,7 +253,7 @@ class Owner(NamedTuple):
 
     @classmethod
     def of_token(cls, text: str) -> Owner | None:
-        """Return the process that a token stands for; None if the text is no token."""
+        """Return the process of a token; None if the text is no token."""
         found = _PATTERN.fullmatch(text)
         if found is None:
             return None

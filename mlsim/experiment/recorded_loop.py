@@ -26,7 +26,7 @@ from mlsim.scenario import Scenario
 from mlsim.scenario.simulation_demand import Share, check_memory
 
 LEAST_CHUNKS = 20
-"""Chunks per PE below which a record says too little of how costs differ within chunks."""
+"""Chunks per PE below which a record has too little information on the variation within chunks."""
 
 _TABLES_OF_LOOPS = ("chunks", "pes")
 _NETWORK = ("bandwidth", "latency", "intra_node_latency")

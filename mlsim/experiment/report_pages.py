@@ -84,7 +84,7 @@ def _names(directories: Sequence[Path], labels: Sequence[str] | None) -> list[st
 
 
 def _names_in_study(directories: Sequence[Path]) -> list[str]:
-    """Return what the runs of a study differ in; empty for others, and where it does not tell them apart."""
+    """Return names from the keys in which a study's runs differ; empty if not of a study or not unique."""
     if len(directories) < 2 or not all(path.parent.parent.name == "store" for path in directories):
         return []
     found = stored_runs.differences_of([stored_runs.read_scenario(path) for path in directories])

@@ -20,13 +20,13 @@ class Result:
     """The outcome of one run."""
 
     scenario: Scenario
-    """What was simulated, with every default filled in."""
+    """The simulated scenario, with every default filled in."""
     summary: dict[str, Any]
     """The metrics, in the shape of ``summary.json``."""
     records: Records
     """Everything that happened, as NumPy columns."""
     directory: Path | None = None
-    """Where the run was written; None if it was not."""
+    """Directory of the written run; None if it was not written."""
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
@@ -35,7 +35,7 @@ class Result:
 
     @cached_property
     def occupancy(self) -> pl.DataFrame:
-        """Which job held which nodes, as in ``occupancy.parquet``."""
+        """Nodes held by each job, as in ``occupancy.parquet``."""
         return self._frame("occupancy")
 
     @cached_property
@@ -123,16 +123,16 @@ class Result:
 
     @cached_property
     def solves(self) -> pl.DataFrame:
-        """What a solver was given and what it found, as in ``solves.parquet``; empty without one."""
+        """Inputs and results of the solver, as in ``solves.parquet``; empty without one."""
         return self._frame("solves")
 
     @cached_property
     def shared(self) -> pl.DataFrame:
-        """What the machine has as a whole, as in ``shared.parquet``; empty where it has nothing."""
+        """Machine-wide resources, as in ``shared.parquet``; empty if there are none."""
         return self._frame("shared")
 
     def to_pandas(self, name: str = "jobs") -> pandas.DataFrame:
-        """Return one of the tables as a data frame of pandas, which the extra ``pandas`` brings.
+        """Return one of the tables as a data frame of pandas (extra ``pandas``).
 
         Whole numbers stay whole: where some are missing the column is of pandas' type ``Int64``, and not of
         floating-point numbers. Words of closed sets are categories.

@@ -52,7 +52,7 @@ _log = logging.getLogger("mlsim")
 
 
 class KeptError(OutputError):
-    """The results are kept, but not all as requested; the message says where, and what is missing."""
+    """The results are kept, but not all as requested; the message names the place and what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def complete_or_gone(out: str | Path | NextFree, *, done: bool = False) -> Itera
     """Reserve a directory, and keep it if the block succeeds.
 
     With ``done`` the simulation has been done already, so that an existing directory is no reason to lose it.
-    Raises OutputError if it cannot be written; nothing is left then, unless the message says where.
+    Raises OutputError if it cannot be written; nothing is left then, unless the message names a place.
     """
     with reserved(out, done=done) as place, writing(place.directory, place.partial):
         yield place
@@ -187,8 +187,8 @@ def complete_or_gone(out: str | Path | NextFree, *, done: bool = False) -> Itera
 def write_and_keep(place: Place, write: Callable[[Place], None]) -> None:
     """Write and keep finished results; if that fails, in the directory of temporary files.
 
-    ``write`` writes everything into the place that it is given; it may be called twice. Raises OutputError if
-    not all could be written there; the message says what is kept, and where.
+    ``write`` writes everything into the given place; it may be called twice. Raises OutputError if not all
+    could be written there; the message lists what is kept, and where.
     """
     try:
         with writing(place.directory, place.partial):
@@ -218,7 +218,7 @@ def _written_elsewhere(out: NextFree, write: Callable[[Place], None]) -> str:
 
 @contextmanager
 def writing(directory: Path, partial: Path | None = None) -> Iterator[None]:
-    """Raise failures to write as errors that say that nothing was kept, and name the intended directory."""
+    """Raise failures to write as errors that state that nothing was kept and name the intended directory."""
     try:
         yield
     except KeptError:

@@ -35,7 +35,7 @@ def scenario_from(
     """Return the scenario of a file, of a mapping shaped like one, or a scenario already loaded.
 
     ``overrides`` are values by dotted key. A table of jobs, ``workload``, replaces the log of the scenario;
-    in a mapping it may also stand for ``workload`` or for its ``path``.
+    in a mapping it may also be the value of ``workload`` or of its ``path``.
     """
     check_fork()
     if isinstance(scenario, Scenario):
@@ -101,8 +101,8 @@ def run(
         Values to set on top of the file or mapping, by dotted key: ``{"batch.policy": "SAF"}``.
     workload
         A table of jobs that replaces the scenario's log: a data frame of Polars, or of pandas (extra
-        ``pandas``), with the columns of a workload in Parquet. In a mapping it may also stand for the whole
-        section ``workload``, or for the ``path`` in it. A run that is written stores it as
+        ``pandas``), with the columns of a workload in Parquet. In a mapping it may also replace the whole
+        section ``workload``, or the ``path`` in it. A run that is written stores it as
         ``workload.parquet``, which its ``scenario.yaml`` reads.
     out
         Directory of the run; it must not exist, and is reserved before the simulation starts. Without it
@@ -120,7 +120,7 @@ def run(
     InputError
         If the scenario or a file it names cannot be used, or overrides are combined with a loaded scenario.
     OutputError
-        If not all results can be written; the message says what was kept, and where. No partial results
+        If not all results can be written; the message lists what was kept, and where. No partial results
         are left.
 
     Examples
@@ -241,7 +241,7 @@ def _pass_time(outcome: Any) -> dict[str, Any]:
 def _peak_memory_mb() -> float | None:
     try:
         import resource
-    except ImportError:  # Windows does not say it by this name
+    except ImportError:  # Windows has no such module
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024.0**2 if sys.platform == "darwin" else 1024.0)
@@ -271,19 +271,19 @@ def run_both(
     Parameters
     ----------
     scenario
-        What to simulate; whether its RCA is on makes no difference.
+        Scenario to simulate; whether its RCA is on makes no difference.
     out
         Directory to write to, must not exist: gets ``rca-off/``, ``rca-on/``, ``gains.json`` and
         ``gains.parquet``.
     progress
-        Called now and then in both runs.
+        Called at intervals in both runs.
 
     Raises
     ------
     InputError
         If the scenario's jobs execute no loops, or a file cannot be used.
     OutputError
-        If not all of the results can be written; the message says what was kept, and where.
+        If not all of the results can be written; the message lists what was kept, and where.
     """
     if scenario.application.model is not ApplicationModel.LOOP:
         raise InputError(

@@ -111,7 +111,7 @@ _UNREAD = ("chunks", "pes")
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a run left in its directory."""
+    """Stored results of a run."""
 
     label: str
     """A short name, unique among the runs that were read together."""
@@ -126,9 +126,9 @@ class StoredRun:
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the directories of runs; a directory of runs (as of ``--rca both``) stands for those in it.
+    """Return the directories of runs; a directory of runs (as of ``--rca both``) means all runs in it.
 
-    Raises InputError if a path has no run; the message says what it is instead, and what to try.
+    Raises InputError if a path has no run; the message describes what it is instead, and what to try.
     """
     found: list[Path] = []
     for path in map(expanded, paths):

@@ -149,7 +149,7 @@ def check_scenario(scenario: Scenario, policies: Sequence[Policy]) -> None:
 
 
 def check_weeks(name: str, jobs: JobBlock) -> None:
-    """Check that a log has at least two weeks; an InputError says otherwise."""
+    """Raise InputError unless a log has at least two weeks."""
     if int(weeks_from_first(jobs)[1].max(initial=0)) < 1:
         found = "all its jobs are submitted within a week" if len(jobs) else "it has no jobs"
         raise InputError(

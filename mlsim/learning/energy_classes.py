@@ -69,12 +69,12 @@ class Profile:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """How samples become what is judged; the source's by default (§7.4.2)."""
+    """Preprocessing of samples before classification; the source's by default (§7.4.2)."""
 
     group: int = 12
     """Raw samples that become one mean; those left over at the end are dropped."""
     head: int = 5
-    """Means that are cut from the beginning; the source says "a few minutes"."""
+    """Means that are cut from the beginning; the source states "a few minutes"."""
     tail: int = 5
     """Means that are cut from the end."""
     outliers: float = 3.0

@@ -43,7 +43,7 @@ DELAYS: Final = (
     "backfilled %",
     *(f"mean {JOB_METRICS[name].title}" for name in CURVES),
 )
-"""What :meth:`Delays.row` gives, in order."""
+"""Columns of :meth:`Delays.row`, in order."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def _fitting(block: JobBlock, units: int) -> JobBlock:
 def _scores(block: JobBlock, units: int, tried: Trials, rng: np.random.Generator) -> Floats:
     """Return the scores of the jobs of a set that are put into random orders."""
     orders = _orders(tried, rng)
-    # A job's place in the order stands for its estimate, by which policy SPF serves the queue strictly.
+    # A job's place in the order serves as its estimate, by which policy SPF serves the queue strictly.
     config = BatchConfig.model_validate({"policy": "SPF", "backfill": "none", "on_overrun": "extend"})
     fixed = np.arange(1.0, tried.initial + 1.0)
     trials = []

@@ -125,7 +125,7 @@ def tried_by(method: str, dimensions: int, evaluations: int) -> int:
 
 
 def check_method(method: str) -> None:
-    """Check that a method is known, and its package installed; an InputError says otherwise."""
+    """Raise InputError unless a method is known and its package installed."""
     _search_of(method, 2, 0)
 
 

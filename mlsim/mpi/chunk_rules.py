@@ -160,7 +160,7 @@ class RecursiveRule:
         self._begin_object(n, p)
 
     def _begin_object(self, n: int, p: int) -> None:
-        """Tell a class of the user that there are iterations."""
+        """Call ``begin`` of a user-defined class if there are iterations."""
         if self.choice.is_object and n > 0:
             self.state.rule[MEMORY] = self.state.sums.shape[1]
             begin_object(self._address, self.state.sums, n, p)
@@ -227,7 +227,7 @@ class RecursiveRule:
             gather_chunk(state.measured, node, size, pieces, seconds * share, waited * share, spread)
 
     def publish_node(self, own: RuleState, node: int) -> None:
-        """Take over what a node has measured."""
+        """Add a node's measurements to the state."""
         known = self.state
         if self.choice.is_object:
             n, p = int(known.rule[ITERATIONS]), int(known.rule[PES])

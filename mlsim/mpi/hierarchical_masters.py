@@ -80,7 +80,7 @@ class HierarchicalMasterModel(Model):
         return None
 
     def free(self) -> None:
-        """Do nothing: the model has no window."""
+        """No-op: the model has no window."""
 
 
 class _GlobalMaster:

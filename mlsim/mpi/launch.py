@@ -28,7 +28,7 @@ _HOW_HYDRA_STARTS = ("HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER")
 
 @dataclass(frozen=True)
 class Launcher:
-    """How to start ranks."""
+    """Command and environment that start ranks."""
 
     name: str
     """``mpich`` or ``openmpi``; ``given`` if the user gave the words."""

@@ -60,11 +60,11 @@ class LoopOptions:
     model
         ``cca``, ``dca``, ``hdca``, or ``hmw`` (``hierarchical-master-worker``).
     technique_parameters
-        What a function or class of the user gets, by name.
+        Parameters of a user-defined function or class, by name.
     min_chunk
         Least chunk, but for the last one.
     weights
-        One number a rank, of any sum, for WF and AWF and its variants; None: all equal.
+        One number per rank, of any sum, for WF and AWF and its variants; None: all equal.
     mu, sigma, h
         Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for techniques
         that need them, see ``mlsim list techniques``.
@@ -73,7 +73,7 @@ class LoopOptions:
     random_from, random_to
         Bounds of RND's chunks, as shares of N/P.
     compat
-        ``lb4mpi``: chunks as the library LB4MPI hands them out; for cca and dca.
+        ``lb4mpi``: chunks as the library LB4MPI assigns them; for cca and dca.
     seed
         For RND.
     master
@@ -81,27 +81,27 @@ class LoopOptions:
     break_after
         Iterations that a master executes between two looks for requests; for cca and hmw, where None means as
         many as take about 75 µs, as it has measured them.
-        Under dca and hdca, None means that chunks are handed out whole; a number cuts the coordinator's
-        chunks, so that MPI gets to answer for it where the network does not (see docs/how-to/cluster.md).
+        Under dca and hdca, None leaves chunks uncut; a number cuts the coordinator's chunks, so that MPI can
+        make progress for it where the network does not (see docs/how-to/cluster.md).
     service_order
         ``fifo`` or ``lowest-rank``; for cca and hmw.
     request_ahead
         Iterations before the end of its chunk at which a worker asks for the next one; 0: when it has ended;
         for cca, and techniques that do not follow chunks by the clock.
     global_p
-        What the technique between nodes takes for P: ``nodes`` or ``pes``; for hdca and hmw.
+        P of the technique between nodes: ``nodes`` or ``pes``; for hdca and hmw.
     lock
-        ``fifo`` or ``polling``: how locks go over, where a technique or a model needs them.
+        ``fifo`` or ``polling``: order in which locks are acquired, where a technique or a model needs them.
     injected_delay
         Seconds added to every chunk calculation.
     pieces
-        In so many pieces AF has the body execute a chunk, and times them; 0: one for each iteration.
+        Number of pieces in which the body executes a chunk of AF, which times each; 0: one per iteration.
     ranks_per_node
         Cuts nodes into parts of so many ranks, for models of two levels on few machines; None: as they are.
     wait
         ``spin``, ``sleep``, or ``auto``: sleep where a node has more ranks than cores.
     warn_after
-        Seconds after which a rank that waits says so, if one has not come or has been stopped; 0: never.
+        Seconds after which a waiting rank reports a rank that has not arrived or was stopped; 0: never.
     """
 
     n: int
@@ -238,7 +238,7 @@ def _weights(options: LoopOptions) -> str | tuple[float, ...] | None:
 
 
 def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
-    """Look up the technique, or both of ``X+Y``, for ``p`` ranks; InputError for wrong options."""
+    """Return the technique, or both of ``X+Y``, for ``p`` ranks; raise InputError for wrong options."""
     parameters = parameters_of(options)
     for key, message in lacking_parameters(options.technique, parameters):
         option = _KEYS.get(key, key)

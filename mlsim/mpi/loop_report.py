@@ -47,7 +47,7 @@ class LoopTotals:
 
 @dataclass(frozen=True)
 class LoopReport:
-    """What a loop took on one rank; times in s.
+    """Execution of a loop on one rank; times in s.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class LoopReport:
     busy
         Time executing chunks.
     overhead
-        Time between asking for a chunk and starting it, or being told that there is none; a master's time
+        Time between asking for a chunk and starting it, or the notice that there is none; a master's time
         serving others amid its own chunk, or as its only work.
     finish
         When it ended its last chunk, counted from the loop's first request on any rank; 0 if it had none.

@@ -138,7 +138,7 @@ class Selecting:
 
     @property
     def time_of_last(self) -> float:
-        """What the choices of the last loop took, in s."""
+        """Time of the choices of the last loop, in s."""
         return sum(choice.spent for choice in self._made)
 
     def _simulate(
@@ -192,7 +192,7 @@ class Watch:
         self._count = 0
 
     def ended(self, pe: int, done: Done | Floats) -> bool:
-        """Note a request, which tells of the PE's last chunk; return whether a choice is due."""
+        """Record a request, which reports the PE's last chunk; return whether a choice is due."""
         last = self._running.pop(pe, None)
         if last is None:
             return False

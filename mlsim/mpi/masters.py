@@ -157,7 +157,7 @@ class MasterQueue:
         self._had_one: set[int] = set()
 
     def switch(self, choice: Choice, weights: Floats) -> None:
-        """Have another technique size what is left, as a loop of its own; steps go on counting."""
+        """Size the remaining iterations by another technique, as a loop of its own; step numbers continue."""
         self._earlier, self._step = self._earlier + self._step, 0
         self._set_to_work(choice, weights)
 
@@ -200,7 +200,7 @@ class CentralizedModel(Model):
         comm, options = setting.layout.comm, setting.options
         self._rank = comm.rank
         self._choice, self._amid = setting.outer, setting.amid
-        # A master that chooses needs to be told of all chunks.
+        # A master that chooses needs reports of all chunks.
         self.learns = learns(setting.outer) or setting.amid is not None
         self.counts_breaks = learns_from_breaks(setting.outer)
         self._watch = None if setting.amid is None else Watch(setting.amid.every)
@@ -310,4 +310,4 @@ class CentralizedModel(Model):
         return chunk
 
     def free(self) -> None:
-        """Do nothing: the model has no window."""
+        """No-op: the model has no window."""

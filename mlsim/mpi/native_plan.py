@@ -21,7 +21,7 @@ from mlsim.mpi.scheduler import LoopScheduler
 
 _PIECE = 100e-6
 _SURE = 0.02
-"""How well the mean of a loop's times has to be known, as a share."""
+"""Required precision of the mean of a loop's times, as a share."""
 _PARTS, _BATCHES, _LOOPS = 2000, 25, 101
 
 

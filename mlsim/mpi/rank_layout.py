@@ -27,9 +27,9 @@ class Layout:
     comm: MPI.Intracomm
     """All ranks of the loop; a duplicate, so that its messages meet no others."""
     machine: MPI.Intracomm
-    """Those that share memory and clock with this one."""
+    """Ranks that share memory and clock with this one."""
     local: MPI.Intracomm
-    """Those of this rank's node: ``machine``, or a part of it."""
+    """Ranks of this rank's node: ``machine``, or a part of it."""
     node: int
     """Number of this rank's node."""
     nodes: Ints
@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def counts(self) -> Ints:
-        """How many ranks each node has."""
+        """Number of ranks per node."""
         counts: Ints = np.bincount(self.nodes, minlength=len(self.leaders))
         return counts
 

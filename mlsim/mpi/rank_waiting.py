@@ -42,7 +42,7 @@ class Alarm:
         for rank, process in self._processes:
             if _is_stopped(process):
                 return f"rank {rank} of {self._ranks}, process {process}, has been stopped, and others wait"
-        # Were all to say it, nobody would find the rank that is missing among the lines.
+        # If all reported it, the missing rank would be hard to find among the lines.
         if meeting and self._rank in (0, 1):
             return f"rank {self._rank} of {self._ranks} waits for others: {meeting}"
         return ""

@@ -56,7 +56,7 @@ class Setting:
 
 
 class Model(ABC):
-    """How one rank gets its chunks.
+    """Chunk acquisition of one rank.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Model(ABC):
         Whether only the first piece has that length, and later ones such that they take about
         ``BREAK_EVERY``.
     counts_breaks
-        Whether what its technique learns a chunk took includes the breaks in it.
+        Whether the chunk times that its technique learns from include breaks.
     only_serves
         Whether the rank executes no chunks.
     ahead

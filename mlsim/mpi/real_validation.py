@@ -102,8 +102,8 @@ def mean_of_middle(values: Sequence[float]) -> float:
 def unsureness(values: Sequence[float]) -> float:
     """Return half the width of the 95 % interval of the mean, relative to it; infinite below four values.
 
-    The middle half alone does not tell how sure its own mean is: of times with two modes, most of a few
-    repetitions may be of one, and all of their middle half.
+    The middle half alone does not determine the precision of its own mean: of times with two modes, most of
+    a few repetitions may be of one, and all of their middle half.
     """
     if len(values) < 4:
         return math.inf

@@ -103,8 +103,8 @@ class RelayQueue(_InWindow):
     """For techniques that need the remaining iterations, or measurements of other PEs.
 
     The state of the technique is in the window, and goes from rank to rank (see :class:`Relay`). Only what
-    depends on the others' chunks is calculated in a rank's turn. An injected delay, which stands for the rest
-    of the calculation, comes before it, so that ranks delay at the same time (Eleliemy 2021, ch. 4: all PEs
+    depends on the others' chunks is calculated in a rank's turn. An injected delay, which represents the rest
+    of the calculation, precedes it, so that ranks delay at the same time (Eleliemy 2021, ch. 4: all PEs
     can calculate AF's D and E simultaneously).
     """
 

@@ -238,7 +238,7 @@ class SharedRelay:
         return ANY
 
     def has_turn(self, turn: int) -> bool:
-        """Take the block, with a ticket or ``ANY``; return whether that was done."""
+        """Acquire the block, with a ticket or ``ANY``; return whether it was acquired."""
         return seize(self.memory, turn)
 
     def wait(self, turn: int, tries: int) -> int:
@@ -248,10 +248,10 @@ class SharedRelay:
         return draw_ticket(self.memory) if tries == self._draws_at else turn
 
     def hand_on(self) -> None:
-        """Do nothing: the kernel has released the block."""
+        """No-op: the kernel has released the block."""
 
     def release(self) -> None:
-        """Let others have the block, where the kernel will not."""
+        """Release the block, where the kernel will not."""
         release(self.memory)
 
 

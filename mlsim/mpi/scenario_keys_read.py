@@ -45,7 +45,7 @@ RUN_KEYS = (
 """Keys and sections of a scenario that ``mlsim mpi run`` reads."""
 
 VALIDATE_KEYS = _LOOP
-"""Those that ``mlsim mpi validate`` reads."""
+"""Scenario keys that ``mlsim mpi validate`` reads."""
 
 _INSTEAD = {
     "application.technique": "give --technique",

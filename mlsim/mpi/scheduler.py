@@ -412,7 +412,7 @@ class LoopScheduler:
 
     @property
     def _title(self) -> str:
-        """What errors call the loop."""
+        """Name of the loop in errors."""
         return "the loop" if self.name == _NO_NAME else f"loop {self.name}"
 
     def _end_run(
@@ -458,7 +458,7 @@ class LoopScheduler:
                 raise MlsimError(failed)
 
     def _note_choice(self, gathered: Gathered) -> None:
-        """Tell what became of the technique that was chosen."""
+        """Report the result of the chosen technique to the selection."""
         if self._selecting is None:
             return
         rows = None
@@ -472,12 +472,12 @@ class LoopScheduler:
 
     @property
     def selected(self) -> list[Selected]:
-        """What was chosen in this loop and those before it, with ``technique="auto"``; on rank 0."""
+        """Choices in this loop and those before it, with ``technique="auto"``; on rank 0."""
         return [] if self._selecting is None else list(self._selecting.selected)
 
     @property
     def selection_time(self) -> float:
-        """What choosing the techniques of this loop took, in s, with ``technique="auto"``; on rank 0."""
+        """Time of choosing the techniques of this loop, in s, with ``technique="auto"``; on rank 0."""
         return 0.0 if self._selecting is None else self._selecting.time_of_last
 
     def _write_on_rank_0(self) -> str:
@@ -501,7 +501,7 @@ class LoopScheduler:
         self._patience.rest_until(layout.comm.Ibarrier().Test, holds)
 
     def release(self) -> None:
-        """Tell that no loop follows on these ranks, as ``last`` does, where that is known only now.
+        """Declare that no loop follows on these ranks, as ``last`` does, where that is known only now.
 
         All ranks must call this, inside the ``with`` block. From now on nodes whose ranks have no more
         iterations are reported to the RCA agent.
@@ -570,7 +570,7 @@ class LoopScheduler:
         InputError
             If nothing was recorded.
         OutputError
-            If the directory exists, or not all can be written; the message says what was kept, and where.
+            If the directory exists, or not all can be written; the message lists what was kept, and where.
         """
         from mlsim.mpi.real_run import ranks_of_pes, write_run
 

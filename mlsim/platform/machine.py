@@ -44,13 +44,13 @@ class Machine:
     network
         Times of messages between nodes.
     perturbations
-        When which nodes are slowed down.
+        Slowdowns of nodes over time.
     resources
-        Names of what a node has: ``cores``, then ``memory`` if the platform says how much, then the others.
+        Names of node resources: ``cores``, then ``memory`` if the platform specifies it, then the others.
     capacity : ndarray of int64, shape (n_nodes, len(resources))
-        How much of each; memory in MB.
+        Amount of each resource per node; memory in MB.
     shared
-        What the machine has as a whole.
+        Machine-wide resources.
     """
 
     name: list[str]

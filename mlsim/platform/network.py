@@ -64,7 +64,7 @@ class Routes:
         return routes
 
     def _search(self, source: int) -> tuple[Floats, Floats]:
-        """Go through the graph in waves, all vertices that are one link farther at once."""
+        """Search the graph breadth-first, all vertices that are one link farther at once."""
         latency, bandwidth = np.full(self._vertices, np.inf), np.zeros(self._vertices)
         latency[source], bandwidth[source] = 0.0, np.inf
         reached = np.zeros(self._vertices, np.bool_)
@@ -170,7 +170,7 @@ class TopologyEntry:
     name: str
     """The word in a scenario file."""
     meaning: str
-    """How nodes are connected."""
+    """Connection of the nodes."""
     keys: tuple[str, ...]
     """Keys of ``platform.network`` that only it has."""
     holds: str

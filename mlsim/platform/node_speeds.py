@@ -48,7 +48,7 @@ class Perturbations:
 
     @classmethod
     def from_config(cls, config: PlatformConfig, seed: int) -> Perturbations:
-        """Take over the perturbations of a scenario."""
+        """Return the perturbations of a scenario."""
         return cls(config.perturbations, [(group.name, group.count) for group in config.nodes], seed)
 
     def __bool__(self) -> bool:

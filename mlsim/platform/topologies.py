@@ -35,7 +35,7 @@ class Edge(NamedTuple):
 
 
 def edges_of(configs: Iterable[EdgeConfig]) -> list[Edge]:
-    """Take over the links of a scenario."""
+    """Return the links of a scenario."""
     return [
         Edge(f"platform.network.edges.{row}", config.a, config.b, config.latency, config.bandwidth)
         for row, config in enumerate(configs)

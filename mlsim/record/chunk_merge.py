@@ -156,7 +156,7 @@ class Columns(NamedTuple):
 
 
 class Shift(NamedTuple):
-    """What is added to rows: the begin of their time step, that of their loop, and numbers before them."""
+    """Offsets added to rows: the begin of their time step, that of their loop, and preceding counts."""
 
     begin: float
     began: float

@@ -38,7 +38,7 @@ class _Run(NamedTuple):
 
 
 class _Shift(NamedTuple):
-    """What is added to the rows of a time step: its begin (s), and the steps and iterations before it."""
+    """Offsets added to the rows of a time step: its begin (s), and the steps and iterations before it."""
 
     begin: float
     steps: int

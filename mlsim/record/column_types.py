@@ -20,7 +20,7 @@ Table = TypeVar("Table")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column of a table means, and how files write it."""
+    """Meaning of a table column, and its representation in files."""
 
     meaning: str
     """In a phrase."""
@@ -33,7 +33,7 @@ class Column:
     job: bool = False
     """Whether it holds rows of :class:`~mlsim.record.record_tables.Jobs`: files hold identifiers."""
     unknown: bool = False
-    """Whether -1 stands for nothing and files hold null. Of times, NaN stands for it, and needs no flag."""
+    """Whether -1 marks a missing value and files hold null. Times use NaN, without this flag."""
     always: bool = False
     """Whether every row has a value, of times too."""
     after: str = ""
@@ -71,12 +71,12 @@ class Stored:
 
     @property
     def meaning(self) -> str:
-        """What it says."""
+        """Meaning of the column."""
         return self.column.meaning
 
     @property
     def kind(self) -> str:
-        """What its values are in files, for people."""
+        """Type of its values in files, in words."""
         if self.column.words is not None:
             return ", ".join(words_of(self.column.words))
         return "text" if self.dtype is None else str(self.dtype)
@@ -157,18 +157,18 @@ def empty(table: type[Table]) -> Table:
 
 
 class JobState(IntEnum):
-    """How a job ended."""
+    """Final state of a job."""
 
     COMPLETED = 0
     KILLED = 1
     REJECTED = 2
     FAILED = 3
     WITHDRAWN = 4
-    """Left the queue before it started, as its user had it do in the log."""
+    """Left the queue before it started, as its user withdrew it in the log."""
 
 
 class MessageKind(IntEnum):
-    """Which coordination message was sent."""
+    """Kind of a coordination message."""
 
     NODE_IDLE = 0
     JOB_COMPLETED = 1
@@ -192,7 +192,7 @@ class OutageKind(IntEnum):
 
 
 class SolveStatus(IntEnum):
-    """What is known of the plan of a pass."""
+    """Solver status of the plan of a pass."""
 
     OPTIMAL = 0
     FEASIBLE = 1

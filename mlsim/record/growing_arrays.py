@@ -32,7 +32,7 @@ class GrowingArray:
 
     @property
     def capacity(self) -> int:
-        """How many rows there is room for."""
+        """Number of rows that fit without growth."""
         return int(self.array.shape[-1])
 
     def reserve(self, needed: int, used: int) -> None:

@@ -191,7 +191,7 @@ def number_cores(nodes: Nodes, jobs: Jobs, occupancy: Occupancy) -> HeldCores:
 
 
 def _overfull(nodes: Nodes, jobs: Jobs, occupancy: Occupancy, row: int, node: int) -> str:
-    """Say which job found no room on which node."""
+    """Return a message on a job that exceeds the capacity of a node."""
     job = jobs.job_id[occupancy.job[row]]
     return (
         f"internal error: job {job} is recorded with {occupancy.cores[row]} cores "
@@ -255,7 +255,7 @@ def _free_cores(capacity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
 
 @kernel
 def _take_lowest(free: NDArray[np.uint64], first: int, stop: int, taken: NDArray[np.int32]) -> bool:
-    """Take the lowest set bits of the words [first, stop) as core numbers; false if too few are set."""
+    """Allocate the lowest set bits of the words [first, stop) as core numbers; false if there are too few."""
     found = 0
     for word in range(first, stop):
         while found < len(taken) and free[word] != _NONE:

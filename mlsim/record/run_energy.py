@@ -99,7 +99,7 @@ class Energy:
     total: float
     """All of it: jobs + idle + off."""
     jobs: float
-    """What jobs are charged."""
+    """Energy charged to jobs."""
     idle: float
     """Idle power of free cores, of nodes that were not off."""
     off: float

@@ -366,4 +366,4 @@ _TYPES: dict[np.dtype[Any], tuple[type[pl.DataType], Any]] = {
     np.dtype(np.int32): (pl.Int32, _UNKNOWN),
     np.dtype(np.bool_): (pl.Boolean, False),
 }
-"""What a column is read as, and what stands for null in it."""
+"""Polars type of a column, and the value that represents null."""

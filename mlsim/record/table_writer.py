@@ -118,7 +118,7 @@ def _series(values: Values) -> pl.Series | Values:
     if isinstance(values, Known):
         series = pl.Series(values.numbers)
         return series if values.known.all() else series.set(pl.Series(~values.known), None)
-    if isinstance(values, Words):  # one byte a row where words are few, and a text to whoever reads it
+    if isinstance(values, Words):  # one byte per row where words are few, and a text to readers
         words = [*values.words, None]
         kind = pl.Enum(list(values.words)) if values.closed else pl.String()
         places = np.where(values.codes < 0, len(values.words), values.codes)

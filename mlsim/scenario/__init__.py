@@ -1,4 +1,4 @@
-"""What to simulate: the scenario file, its sections as frozen models, and how it is read."""
+"""Scenarios: the scenario file, its sections as frozen models, and its reader."""
 
 from mlsim.scenario.amount_types import Quantity, node_ranges
 from mlsim.scenario.application_section import ApplicationConfig, ExecutionConfig, IterationsConfig

@@ -36,7 +36,7 @@ class Amount(FieldType[float]):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         return f"{self.dimension.noun} ({', '.join(self.dimension.units)}), {self._limit}"
 
     @property
@@ -62,7 +62,7 @@ class Quantity(NamedTuple):
     """An amount of work: a time at the reference speed, or a number of operations."""
 
     value: float
-    """How much."""
+    """Amount."""
     unit: Literal["s", "FLOP"]
     """Of what: ``"s"`` or ``"FLOP"``."""
 
@@ -75,7 +75,7 @@ class WorkAmount(FieldType[Quantity]):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         units = ", ".join(TIME.units + FLOP.units)
         return f"a time or a number of FLOP ({units}), {self._limit}"
 
@@ -232,7 +232,7 @@ class Extents(FieldType[tuple[int, ...]]):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         return f"lengths such as 4x4x2, each 1 or more, together at most {self.most}"
 
     def parse(self, value: object) -> tuple[int, ...]:
@@ -466,7 +466,7 @@ class MappingType(FieldType[Pairs[Any, Any]]):
 
     @abstractmethod
     def pair(self, name: object, value: object) -> tuple[Any, Any]:
-        """Read a name and its value; a ValueError tells what is wrong."""
+        """Read a name and its value; raise ValueError with the reason if invalid."""
 
     def parse(self, value: object) -> Pairs[Any, Any]:
         """Read a mapping."""

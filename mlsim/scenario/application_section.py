@@ -37,7 +37,7 @@ LoopLength = Annotated[int, Whole(0, MOST_ITERATIONS)]
 
 
 class IterationsConfig(Section):
-    """How long a loop is; exactly one of the two keys."""
+    """Length of a loop; exactly one of the two keys."""
 
     per_pe: LoopLength | None = None
     """Iterations for each PE of the job. Default: 1, unless count is given."""
@@ -135,7 +135,7 @@ def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
 
 
 _STOPS = ("execution.model", "execution.lock", "execution.request_ahead", "parameters.compat")
-"""What decides whether a loop can stop for a choice amid it."""
+"""Keys that determine whether a loop can stop for a choice amid it."""
 _OF_LEVELS = (
     "execution.model",
     "execution.nowait",
@@ -143,7 +143,7 @@ _OF_LEVELS = (
     "execution.request_ahead",
     "parameters.compat",
 )
-"""What decides whether a model can run a technique."""
+"""Keys that determine whether a model can run a technique."""
 
 
 class ApplicationConfig(Section):
@@ -184,7 +184,7 @@ class ApplicationConfig(Section):
     """PEs on each node. Default: one for every core the job holds there."""
 
     def broken_rules(self) -> Iterator[Violation]:
-        """Check that a rigid job has no loop, what techniques need, and what says how long the loop is."""
+        """Check that a rigid job has no loop, what techniques need, and the loop's length."""
         if self.model is ApplicationModel.RIGID:
             yield from self._loop_keys_of_rigid()
             return
@@ -206,7 +206,7 @@ class ApplicationConfig(Section):
 
     @property
     def selects(self) -> SelectionConfig | None:
-        """How techniques are chosen; None where there is one for all time steps."""
+        """Selection of techniques; None where there is one for all time steps."""
         return (self.selection or SelectionConfig()) if self.technique == AUTO else None
 
     def _wrong_techniques(self) -> Iterator[Violation]:

@@ -73,11 +73,11 @@ REPLAY_NEEDS: Final = (
     ReplayNeed("batch.count_dispatch_time", "off", lambda s: not s.batch.count_dispatch_time),
     ReplayNeed("output.passes", "off", lambda s: not s.output.passes),
 )
-"""All that a scenario must say for replay: it simulates jobs whose end is known when they start, on nodes
+"""Requirements of replay on a scenario: it simulates jobs whose end is known when they start, on nodes
 that are always there. The help of ``batch.engine`` is made from this; the batch page is held against it."""
 
 REPLAY_NEEDS_OF_JOBS: Final = "no columns request_* in the workload"
-"""What the workload itself must not say."""
+"""Requirement of replay on the workload itself."""
 
 
 def replay_needs() -> str:
@@ -116,7 +116,7 @@ class WeightsConfig(Parameters):
 
 
 class FairshareConfig(Section):
-    """Whose usage policy fairshare compares, and how it is forgotten."""
+    """Owners whose usage policy fairshare compares, and decay of the usage."""
 
     by: OneOf[ShareOwner] = ShareOwner.USER
     """Whose processor-seconds add up: those of a job's user or group."""
@@ -254,7 +254,7 @@ class BatchConfig(Section):
 
     @property
     def most_restarts(self) -> int:
-        """How often a job may start again."""
+        """Maximum number of restarts of a job."""
         return _MOST_RESTARTS if self.max_restarts is None else self.max_restarts
 
     @property
@@ -280,7 +280,7 @@ class BatchConfig(Section):
         return (self.ordering, *walk)
 
     def broken_rules(self) -> Iterator[Violation]:
-        """Check that policy linear has weights, and that nothing is said that nobody reads."""
+        """Check that policy linear has weights, and that every given key is read."""
         if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
             message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
             yield Violation("contiguity", message, ("allocator",))
@@ -404,7 +404,7 @@ class BatchConfig(Section):
 
 
 class CoordinationConfig(Section):
-    """Whether applications tell the batch level which of their nodes have run out of work."""
+    """Notification of the batch level by applications about nodes that have run out of work."""
 
     rca: Switch = False
     """Resourceful coordination (Eleliemy 2021, ch. 6): idle nodes of a running job are given to waiting jobs.

@@ -91,7 +91,7 @@ class ProfileParameters(Parameters):
 
 
 class CostsConfig(Section):
-    """What the iterations cost."""
+    """Costs of the iterations."""
 
     old_keys: ClassVar[Mapping[str, str]] = {
         name: f"parameters.{name}" for name in ProfileParameters.model_fields
@@ -332,7 +332,7 @@ class SelectionParameters(Parameters):
 
 
 class SelectionConfig(Section):
-    """How technique: auto selects techniques."""
+    """Selection of techniques by technique: auto."""
 
     old_keys: ClassVar[Mapping[str, str]] = {
         name: f"parameters.{name}" for name in SelectionParameters.model_fields

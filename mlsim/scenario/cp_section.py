@@ -17,7 +17,7 @@ from mlsim.scenario.words import Allocator, ClassSource, Dispatcher, PlanGoal, P
 _OURS = (Dispatcher.CP, Dispatcher.LISTS)
 _EARLY = (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2)
 _ASKING = tuple(word for word in Dispatcher if word.solves and word is not Dispatcher.LISTS)
-"""Who asks CP-SAT, and so has limits."""
+"""Dispatchers that use CP-SAT, and so have limits."""
 _LIMIT, _LAST_LIMIT = 1.0, 16.0
 """Seconds, as in the sources."""
 _OUR_LIMIT = 0.05
@@ -58,7 +58,7 @@ class QueueWaitsKind(MappingType):
 
 
 class CpConfig(Parameters):
-    """How long to solve, how much to plan for, and what is made small."""
+    """Time limits of solving, size of plans, and the objective."""
 
     time_limit: Duration | None = None
     """First time limit of a whole pass (s), building the model and presolve included. Default: 1 s as in the
@@ -135,7 +135,7 @@ class CpConfig(Parameters):
         return first, last
 
     def wrong_limits(self, dispatcher: Dispatcher) -> str | None:
-        """Say what is wrong with the last limit where a default stands for one of the two."""
+        """Return the error in the last limit where one of the two is a default; None if it is valid."""
         first, last = self.limits(dispatcher)
         if last >= first:
             return None
@@ -184,7 +184,7 @@ class ClassifierConfig(Section):
         return _TREES if self.trees is None else self.trees
 
     def broken_rules(self) -> Iterator[Violation]:
-        """Check that trees are said of a forest only."""
+        """Check that trees are given for a forest only."""
         if self.trees is not None and self.by is not ClassSource.FOREST:
             yield Violation("trees", f"read with by: forest, and it is {self.by}; take it out", ("by",))
 

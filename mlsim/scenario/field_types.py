@@ -20,16 +20,16 @@ _LONGEST_NAME, _LONGEST_TEXT = 200, 100_000
 
 
 class FieldType(ABC, Generic[T]):
-    """What a key accepts."""
+    """Type of a key's values."""
 
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
 
     @abstractmethod
     def parse(self, value: object) -> T:
-        """Read what the user gave; a ValueError tells what is wrong and what is allowed."""
+        """Parse the user's value; raise ValueError with the error and the allowed values if it is invalid."""
 
     @abstractmethod
     def json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Whole(FieldType[int]):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         if self.maximum == _LARGEST:
             return f"a whole number, {self.minimum} or more"
         return f"a whole number, {self.minimum} to {self.maximum}"
@@ -106,7 +106,7 @@ class Number(FieldType[float]):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         low = f"{self.low:g} or more" if self.low_belongs else f"more than {self.low:g}"
         if self.high == math.inf:
             return f"a number, {low}"
@@ -142,7 +142,7 @@ class Text(FieldType[str]):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         if self.file_name:
             return "a text without / and \\, not empty"
         return "a text" if self.lines else "a text on one line, not empty"
@@ -207,7 +207,7 @@ class ChoiceType(FieldType[W]):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         same = [f"{alias} = {word}" for alias, word in self._aliases.items()]
         return ", ".join(self.choices) + (f" ({', '.join(same)})" if same else "")
 

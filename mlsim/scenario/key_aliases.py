@@ -52,7 +52,7 @@ def uses_aliases(value: Mapping[str, Any]) -> bool:
 
 
 def rename_keys(value: dict[str, Any], lines: dict[Path, int], *, notes: bool) -> list[Problem]:
-    """Give keys their own names, in place; return problems where both names are used.
+    """Rename aliases to key names, in place; return problems where both names are used.
 
     ``lines`` are the lines of the keys in the file, which move with them. With ``notes``, each old name is
     noted once per process.

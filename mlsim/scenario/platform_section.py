@@ -66,7 +66,7 @@ class EdgeConfig(Section):
 
 
 class NetworkConfig(Section):
-    """What a message between two PEs costs."""
+    """Network costs of a message between two PEs."""
 
     topology: OneOf[Topology] = Topology.FULLY_CONNECTED
     """How nodes are connected; `mlsim list topologies` explains each. A message takes the route with the
@@ -302,7 +302,7 @@ class NodeGroup(Section):
 
 
 def _size(network: NetworkConfig) -> tuple[str, str]:
-    """Return the key that says how many nodes a topology holds, and how many these are."""
+    """Return the key that determines the capacity of a topology, and its capacity in words."""
     capacity = int(network.capacity)
     match network.topology:
         case Topology.FAT_TREE:
@@ -375,7 +375,7 @@ class PlatformConfig(Section):
 
     @property
     def shares(self) -> SharedAmounts:
-        """What the machine has as a whole."""
+        """Machine-wide resources."""
         return self.shared or SharedAmounts()
 
     @property

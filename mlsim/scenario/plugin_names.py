@@ -122,7 +122,7 @@ class CodeKind(FieldType[str]):
     """Names that may be those of the user's own code."""
 
     key: str
-    """What the mapping with parameters calls the name: ``class`` or ``function``."""
+    """Key of the name in the mapping with parameters: ``class`` or ``function``."""
 
     def show(self, value: str) -> object:
         """Return the name as a text, or a mapping if it has parameters."""
@@ -145,7 +145,7 @@ class PluginKind(CodeKind):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         words = "" if self.words is None else f"{ChoiceType(self.words).allowed}; "
         mapping = f"{{{self.key}: ..., {PARAMETERS}: {{...}}}} of the last two"
         return f"{words}{self._own}; an entry point of {self.group}; {mapping}"
@@ -191,12 +191,12 @@ class PluginList(FieldType[tuple[str, ...]]):
 
     @property
     def each(self) -> PluginKind:
-        """What one of them may be."""
+        """Type of each element."""
         return PluginKind(None, self.group, "function")
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         return f"a list, each of them {self.each.allowed}"
 
     def parse(self, value: object) -> tuple[str, ...]:

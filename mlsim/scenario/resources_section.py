@@ -52,7 +52,7 @@ class AmountsKind(MappingType):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         return f"names with amounts, e.g. {{gpu: 2}}; names in lower case, amounts {_AMOUNT.allowed}"
 
     def pair(self, name: object, value: object) -> tuple[str, int]:
@@ -91,18 +91,18 @@ class Share(NamedTuple):
     """An amount of something that the machine has as a whole."""
 
     value: float
-    """How much."""
+    """Amount."""
     base: str
     """Of what: ``"B"``, ``"bit/s"``, or nothing, where it is a number of things."""
 
     @property
     def whole(self) -> int:
-        """What is counted: the number of things, whole MB, or whole Mbit/s, rounded down."""
+        """Counted amount: the number of items, whole MB, or whole Mbit/s, rounded down."""
         return int(self.value // _MEGA) if self.base else int(self.value)
 
     @property
     def unit(self) -> str:
-        """What it is counted in: ``"MB"``, ``"Mbit/s"``, or nothing."""
+        """Unit of the counted amount: ``"MB"``, ``"Mbit/s"``, or empty."""
         return _COUNTED_IN[self.base]
 
 
@@ -114,7 +114,7 @@ class SharedKind(MappingType):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         return (
             "names with amounts, e.g. {matlab: 20, burst_buffer: 400 TB}; names in lower case, amounts "
             f"{_COUNT.allowed}, a size with its unit, or a bandwidth with its unit"
@@ -181,7 +181,7 @@ class RequestConfig(Section):
 
     @property
     def shares(self) -> SharedAmounts:
-        """What a job asks of what the machine has as a whole."""
+        """A job's request for machine-wide resources."""
         return self.shared or SharedAmounts()
 
 

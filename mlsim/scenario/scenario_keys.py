@@ -40,17 +40,17 @@ class Option(NamedTuple):
     """One key."""
 
     key: str
-    """Dotted; ``N`` stands for a place in a list, from 0."""
+    """Dotted key; ``N`` is a position in a list, from 0."""
     allowed: str
-    """What it accepts."""
+    """Accepted values."""
     default: str
-    """As a scenario file would write it; "needed" if there is none, empty if the description tells it."""
+    """As a scenario file would write it; "needed" if there is none, empty if it is in the description."""
     description: str
     """Meaning, unit, and the source of the default."""
     named: bool = False
     """Whether its value is a mapping of names of the user's own."""
     code_key: str = ""
-    """Where it may name code of the user's own, the key of that name beside ``parameters``; else empty."""
+    """Key of the code's name beside ``parameters``, for keys that accept user-defined code; else empty."""
     is_mapping: bool = False
     """Whether its value is a mapping of parameters, which :func:`model_parameters` lists."""
 
@@ -71,7 +71,7 @@ def model_parameters() -> list[Option]:
 def dotted_keys() -> list[str]:
     """List every key that can be set: those of :func:`options`, and the sections and lists around them.
 
-    ``*`` at the end stands for a name of the user's, as of a resource.
+    ``*`` at the end is a user-defined name, such as of a resource.
     """
     found: dict[str, None] = {}
     for option in (*options(), *model_parameters()):
@@ -86,7 +86,7 @@ def dotted_keys() -> list[str]:
 
 
 def _walk(section: type[Section], prefix: str, *, inside: bool) -> Iterator[Option]:
-    """Go through the keys outside of mappings of parameters, or through those ``inside`` of them."""
+    """Yield the keys outside of mappings of parameters, or those ``inside`` of them."""
     is_mapping = issubclass(section, Parameters)
     for name, field in section.model_fields.items():
         key = field.alias or name
@@ -119,8 +119,8 @@ def default_text(field: FieldInfo, kind: FieldType[Any]) -> str:
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of a scenario file.
 
-    Values with a unit may be numbers or texts. What the schema cannot say, such as which keys exclude each
-    other, is checked when the file is read.
+    Values with a unit may be numbers or texts. Rules that the schema cannot express, such as which keys
+    exclude each other, are checked when the file is read.
     """
     schema = Scenario.model_json_schema()
     for section in _sections(Scenario):
@@ -161,7 +161,7 @@ def _sections(section: type[Section]) -> Iterator[type[Section]]:
 
 
 def _tidy(part: dict[str, Any], field: FieldInfo, description: str) -> None:
-    """Write the default as a file would; there is none where the description says what holds."""
+    """Write the default as in a file; there is none where the description states it."""
     if description:
         rest = part | {"description": description}
         part.clear()
@@ -231,7 +231,7 @@ def _of_models(execution: ExecutionConfig) -> list[str]:
     lines: list[str] = []
     properties = properties_of(execution.model)
     if properties is None:
-        return lines  # it says what it reads once it is executed
+        return lines  # its reads are known once it is executed
     reads = properties.reads
     for key in dict.fromkeys(key for model in ExecutionModel for key in model.properties.reads):
         if _is_set(execution, key) and key not in reads:
@@ -269,7 +269,7 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
 
 
 def _of_one_step(selection: SelectionConfig, time_steps: int, key: str) -> list[str]:
-    """Say that a method has nothing to learn from where a ``key`` says that no time step follows another."""
+    """Warn of a method that learns from earlier time steps where ``key`` sets a single time step."""
     learns = selection.method is not SelectionMethod.RANDOM and not selection.chooses_within
     if time_steps > 1 or not learns:
         return []

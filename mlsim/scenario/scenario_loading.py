@@ -55,7 +55,7 @@ def earlier_directories(file: Path) -> tuple[Path, ...]:
         return ()
     try:
         places = json.loads(read_text(notes, "file of versions", _MOST_BYTES)).get(_KEY, ())
-    except (InputError, ValueError, AttributeError):  # it is not of a run, or damaged: `mlsim check` says so
+    except (InputError, ValueError, AttributeError):  # not of a run, or damaged: `mlsim check` reports it
         return ()
     known = isinstance(places, list) and all(isinstance(place, str) and place for place in places)
     home = file.parent.absolute()
@@ -246,7 +246,7 @@ def _plain_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
 
 
 def _pointing_to_studies(problem: Problem) -> Problem:
-    """Say how several values are compared, where a list was given for one."""
+    """Add a hint to studies, which compare several values, where a list was given for one value."""
     key = ".".join(map(str, problem.key))
     hint = (
         f". A run takes one; a study compares several: `mlsim init study`, and in it vary: {{{key}: [...]}}"
@@ -283,7 +283,7 @@ def _section(name: str, part: Any) -> Any:
 
 
 def _bytes_of(values: Any) -> bytes | None:
-    """Return what tells plain values from others; None if they are not plain, or too large to be kept."""
+    """Return an identity of plain values as bytes; None if they are not plain, or too large to be kept."""
     try:
         plain_bytes = marshal.dumps(values, _WITHOUT_REFERENCES)
     except ValueError:

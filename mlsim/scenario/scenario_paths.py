@@ -19,7 +19,7 @@ from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import ApplicationModel
 
 Sort = Literal["class", "function", "class or function"]
-"""What a scenario may want to find in a file."""
+"""Kinds of code that a scenario may name in a file."""
 _MOST_BYTES = 1_000_000
 _EXECUTE = "mlsim check --plugins executes the file to see"
 
@@ -56,7 +56,7 @@ def _parsed(path: Path, title: str) -> ast.Module:
     source = read_code(path, title)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as invalid escapes: those are for whoever executes it
+            warnings.simplefilter("ignore")  # such as invalid escapes: its execution reports those
             return ast.parse(source, str(path))
     except SyntaxError as error:
         line = f" (line {error.lineno})" if error.lineno else ""
@@ -66,7 +66,7 @@ def _parsed(path: Path, title: str) -> ast.Module:
 
 
 def _bound(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """Go through the names that statements bind, with what they are bound to; ``*`` for all of a module."""
+    """Yield the names that statements bind, with the kind of each value; ``*`` for all of a module."""
     for statement in statements:
         match statement:
             case ast.ClassDef(name=name):
@@ -87,7 +87,7 @@ def _bound(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(statement: ast.stmt) -> Iterator[tuple[str, str]]:
-    """Go through the names that one statement assigns to, but for those in blocks inside it."""
+    """Yield the names that one statement assigns to, except for those in blocks inside it."""
     blocks = {
         id(inner) for field in ("body", "orelse", "finalbody") for inner in getattr(statement, field, ())
     }

@@ -26,12 +26,12 @@ from mlsim.scenario.unit_types import nearest, shown
 
 
 class Advice(NamedTuple):
-    """What to write in place of a key that scenarios do not have."""
+    """Replacement for a key that scenarios do not have."""
 
     key: str
     """The key here, dotted; empty where there is none."""
     text: str
-    """What to write, or to do without it."""
+    """Replacement or advice."""
 
 
 _GPUS = Advice(
@@ -104,9 +104,9 @@ def advice_for(word: str) -> Advice | None:
 
 _ROUNDS = 5
 _VERY_LIKE = 0.9
-"""How close a key must be to an unknown one to be meant, whatever else the unknown one means elsewhere."""
+"""Similarity from which a key is suggested for an unknown one, whatever the latter means elsewhere."""
 _MANY = 100
-"""From so many problems on, most are told in short: nobody reads them."""
+"""Number of problems from which most are abbreviated, as long lists are not read."""
 
 
 def find_problems(value: dict[str, Any]) -> list[Problem]:
@@ -164,7 +164,7 @@ def _overlap(key: Path, other: Path) -> bool:
 
 
 def _mend(value: dict[str, Any], key: Path) -> None:
-    """Take a key out or give it an example value; if it is not there at all, do so with its section."""
+    """Remove a key or set it to an example value; if it is missing, do so with its section."""
     place: Any = value
     for part in key[:-1]:
         # a section that is not there has its defaults

@@ -101,7 +101,7 @@ class OutputConfig(Section):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a scenario was read; two scenarios that differ only in this are equal."""
+    """Origin of a scenario; two scenarios that differ only in this are equal."""
 
     directory: Path = field(default=Path(), compare=False)
     source: str = field(default="scenario", compare=False)
@@ -110,7 +110,7 @@ class Origin:
 
 
 class Scenario(Section):
-    """What to simulate: the content of a scenario file, in SI units."""
+    """Scenario of a simulation: the content of a scenario file, in SI units."""
 
     name: Name = "scenario"
     """Name of the scenario. Default: the file's name without suffix."""
@@ -135,17 +135,17 @@ class Scenario(Section):
 
     @property
     def directory(self) -> Path:
-        """Where relative paths of the scenario are looked up first."""
+        """First directory for relative paths of the scenario."""
         return self._origin.directory
 
     @property
     def source(self) -> str:
-        """Where the scenario was read from: a file, or what the caller called its text."""
+        """Source of the scenario: a file, or the caller's name for its text."""
         return self._origin.source
 
     @property
     def earlier(self) -> tuple[Path, ...]:
-        """Where its files are looked up next: of a run's scenario, beside the file that the run was of."""
+        """Next directories for its files: for a run's scenario, that of the original scenario file."""
         return self._origin.earlier
 
     def located(self, directory: Path, source: str, earlier: tuple[Path, ...] | None = None) -> Scenario:

@@ -35,23 +35,23 @@ class Problem:
     """One thing that is wrong in a scenario."""
 
     key: Path
-    """Where: the keys and list places that lead there."""
+    """Path of the problem: keys and list positions."""
     message: str
-    """What was found, what is allowed and what to try."""
+    """Message: the value found, allowed values and advice."""
     line: int | None = None
     """Line of the text, from 1, if it is known better than by the key."""
 
 
 @dataclass
 class Document:
-    """What a text says."""
+    """Content of a YAML text."""
 
     value: Any = None
     """Mappings, lists, texts, numbers, booleans; empty values are left out of mappings."""
     lines: dict[Path, int] = field(default_factory=dict)
     """Line, from 1, of every key and list item."""
     problems: list[Problem] = field(default_factory=list)
-    """What could not be understood."""
+    """Problems found in the text."""
 
     def line_of(self, key: Path) -> int | None:
         """Return the line of a key or, if it is not in the text, of the closest thing around it."""
@@ -62,7 +62,7 @@ class Document:
 
 
 def parse_text(text: str, name: str, keeps_empty: Callable[[Path], bool] | None = None) -> Document:
-    """Read one YAML document; ``keeps_empty`` tells the keys whose empty value is kept, as None.
+    """Read one YAML document; ``keeps_empty`` selects keys whose empty value is kept, as None.
 
     Errors (InputError) name ``name``, the line and the column.
     """

@@ -24,7 +24,7 @@ class Violation(NamedTuple):
     key: str
     """The dotted key, seen from the section, that the message is about."""
     message: str
-    """What is wrong, what is allowed and what to try."""
+    """Message: the error, allowed values and advice."""
     involved: tuple[str, ...] = ()
     """Further keys the rule read; a rule is not reported when one of its keys is wrong by itself."""
 
@@ -46,7 +46,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _rename_keys(cls, value: Any) -> Any:
-        """Give keys their names of today, where a section is made without a file."""
+        """Rename keys to their current names, where a section is made without a file."""
         names = {
             split_key(name): split_key(key) for name, key in (*cls.old_keys.items(), *cls.other_names.items())
         }

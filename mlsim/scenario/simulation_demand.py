@@ -26,9 +26,9 @@ class Share(NamedTuple):
     """A part of the memory that something takes."""
 
     key: str
-    """What decides about it: a key of the scenario, or an option."""
+    """Determining key of the scenario, or option."""
     found: str
-    """What it says, in words."""
+    """Its value, in words."""
     size: float
     """Bytes that it takes at least."""
 

@@ -77,7 +77,7 @@ class TechniqueKind(CodeKind):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         words = ChoiceType(Technique).allowed
         mapping = "{function: ./file.py:function, parameters: {...}}"
         auto = f"; {AUTO}" if self.selects else ""
@@ -126,11 +126,11 @@ TechniqueName = Annotated[str, TechniqueKind()]
 
 @dataclass(frozen=True)
 class WeightsKind(FieldType["WeightSource | tuple[float, ...]"]):
-    """Where the weights of the PEs come from, or the weights themselves."""
+    """Source of the weights of the PEs, or the weights themselves."""
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         return f"{', '.join(WeightSource)}, or a list of numbers, each more than 0"
 
     def parse(self, value: object) -> WeightSource | tuple[float, ...]:
@@ -169,7 +169,7 @@ def _readers(key: str) -> str:
 
 
 class ParametersConfig(Parameters):
-    """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
+    """Parameters of techniques; each reads only its own keys, see ``mlsim list techniques``."""
 
     statistics: OneOf[Statistics] = Field(
         Statistics.GIVEN,
@@ -311,7 +311,7 @@ RELEASING = tuple(model for model in ExecutionModel if model.properties.releases
 """Models under which nodes can leave a loop while it runs."""
 
 SCHEDULES = {word: word.entry.openmp for word in Technique if word.entry.openmp}
-"""What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
+"""Techniques of OpenMP inside a node, with their OpenMP names (Eleliemy 2021, Table 5.1)."""
 
 _LB4MPI_MODELS = (ExecutionModel.CCA, ExecutionModel.DCA)
 _LEARNING = tuple(word for word in Technique if word.entry.adaptive)

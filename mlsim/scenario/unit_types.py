@@ -54,7 +54,7 @@ class Dimension:
     """One kind of quantity."""
 
     noun: str
-    """How a message calls it: "a time"."""
+    """Noun in messages: "a time"."""
     base: str
     """The unit in which values are held and bare numbers are read."""
     units: tuple[str, ...]
@@ -134,7 +134,7 @@ _NAMED: dict[str, Decimal] = {
     **dict.fromkeys(("w", "week", "weeks"), Decimal(604_800)),
     "B": Decimal(8),
 }
-"""How many s, bit, FLOP or W a unit is that is spelt without a prefix."""
+"""Units spelt without a prefix, in s, bit, FLOP or W."""
 _PREFIXES: dict[str, int] = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15} | {
     prefix: 1024**power for power, prefix in enumerate(("Ki", "Mi", "Gi", "Ti"), start=1)
 }
@@ -157,7 +157,7 @@ def _named(unit: str) -> Decimal:
 def parse_value(value: object, *dimensions: Dimension) -> tuple[float, str]:
     """Read a number, in the first dimension's base unit, or a text such as ``"1.5 ms"``, as a value in SI.
 
-    Return the value and its base unit. The ValueError says what is allowed.
+    Return the value and its base unit. The ValueError lists what is allowed.
 
     Examples
     --------

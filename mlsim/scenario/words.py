@@ -22,7 +22,7 @@ class _Aliased:
 
     @classmethod
     def aliases(cls) -> dict[str, str]:
-        """Return other spellings that are understood, and the word each stands for."""
+        """Return other accepted spellings, each with its word."""
         return dict(cls._other_spellings)
 
 
@@ -69,7 +69,7 @@ class Described(Choice):
 
 
 class Topology(Choice):
-    """How the nodes are connected."""
+    """Connection of the nodes."""
 
     FULLY_CONNECTED = "fully-connected"
     STAR = "star"
@@ -81,7 +81,7 @@ class Topology(Choice):
 
 # Also what Slurm and checkpointing libraries call it.
 class FailureRule(Choice, aliases={"fail": "die", "requeue": "restart", "checkpoint": "resume"}):
-    """What happens to a job when one of its nodes fails."""
+    """Handling of a job when one of its nodes fails."""
 
     DIE = "die"
     RESTART = "restart"
@@ -96,7 +96,7 @@ class RequestRule(Choice):
 
 
 class AnswerRule(Choice):
-    """What an application answers when it is asked for nodes."""
+    """Answer of an application to a request for nodes."""
 
     NEVER = "never"
     IDLE_ONLY = "idle-only"
@@ -105,14 +105,14 @@ class AnswerRule(Choice):
 
 
 class ReleasedNodes(Choice):
-    """Who gets nodes that were released early."""
+    """Recipients of nodes that were released early."""
 
     ANY = "any"
     SHORT_FIRST = "short-first"
 
 
 class TraceLevel(Choice):
-    """How much the OTF2 trace holds; each level includes those before it."""
+    """Level of detail of the OTF2 trace; each level includes those before it."""
 
     NONE = "none"
     JOBS = "jobs"
@@ -127,7 +127,7 @@ class TraceLevel(Choice):
 
 
 class TraceRows(Choice):
-    """Which rows the OTF2 trace has."""
+    """Rows of the OTF2 trace."""
 
     AUTO = "auto"
     CORES = "cores"
@@ -154,7 +154,7 @@ class Backfill(Described, aliases={"first-fit": "greedy", "first_fit": "greedy",
 
 
 class EasyRule(Choice):
-    """Whose meaning of EASY: the literature's, or that of a published simulator."""
+    """Variant of EASY: the literature's, or that of a published simulator."""
 
     STANDARD = "standard"
     ACCASIM = "accasim"
@@ -164,21 +164,21 @@ class EasyRule(Choice):
 
 
 class Compression(Choice):
-    """How often conservative backfilling looks for earlier places when something comes back early."""
+    """Rounds of compression in conservative backfilling after an early release."""
 
     FIXPOINT = "fixpoint"
     ONE_ROUND = "one-round"
 
 
 class ClassSource(Choice):
-    """What tells small jobs from large ones."""
+    """Source of the classes of small and large jobs."""
 
     FOREST = "forest"
     ACTUAL = "actual"
 
 
 class ShareOwner(Choice):
-    """Whose usage fairshare adds up."""
+    """Owners whose usage fairshare sums."""
 
     USER = "user"
     GROUP = "group"
@@ -186,7 +186,7 @@ class ShareOwner(Choice):
 
 # Also what the orders amount to: one pass for all events of a time, or a pass for each.
 class TieOrder(Choice, aliases={"batched": "drained", "immediate": "per-event"}):
-    """What happens in which order at one time, and how many passes there are."""
+    """Order of simultaneous events, and number of passes."""
 
     DRAINED = "drained"
     PER_EVENT = "per-event"
@@ -194,7 +194,7 @@ class TieOrder(Choice, aliases={"batched": "drained", "immediate": "per-event"})
 
 
 class Engine(Choice):
-    """What simulates the batch level."""
+    """Simulation engine of the batch level."""
 
     AUTO = "auto"
     SIMPY = "simpy"
@@ -203,7 +203,7 @@ class Engine(Choice):
 
 # Balanced is what worst-fit leads to.
 class Allocator(Described, aliases={"balanced": "worst-fit"}):
-    """Which free nodes a job gets."""
+    """Selection of a job's nodes among the free ones."""
 
     FIRST_FIT = "first-fit", "the first nodes, in the platform's order, that have room"
     BEST_FIT = (
@@ -235,14 +235,14 @@ class Allocator(Described, aliases={"balanced": "worst-fit"}):
 
 
 class Contiguity(Choice):
-    """What a job gets that finds no neighbouring nodes."""
+    """Handling of a job that finds no neighbouring nodes."""
 
     PREFER = "prefer"
     STRICT = "strict"
 
 
 class Dispatcher(Described):
-    """What decides which jobs start, and on which nodes."""
+    """Dispatcher, which decides which jobs start, and on which nodes."""
 
     solves: bool
     """Whether it plans by constraint programming."""
@@ -270,7 +270,7 @@ class Dispatcher(Described):
 
 
 class PlanGoal(Choice):
-    """What dispatchers cp and lists make small: a mean over jobs, or the time until the last one ends."""
+    """Objective of dispatchers cp and lists: a mean over jobs, or the time until the last one ends."""
 
     SLOWDOWN = "slowdown"
     BOUNDED_SLOWDOWN = "bounded-slowdown"
@@ -280,7 +280,7 @@ class PlanGoal(Choice):
 
 # Also in the words of resource managers.
 class OverrunRule(Choice, aliases={"terminate": "kill", "continue": "extend"}):
-    """What happens to a job that runs past its walltime."""
+    """Handling of a job that runs past its walltime."""
 
     EXTEND = "extend"
     KILL = "kill"
@@ -288,7 +288,7 @@ class OverrunRule(Choice, aliases={"terminate": "kill", "continue": "extend"}):
 
 # W, R and D1, as the sources write them.
 class Predictor(Described, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
-    """Where the run time that the dispatcher sees is predicted from."""
+    """Predictor of the run times that the dispatcher uses."""
 
     source: str
     """Publication."""
@@ -330,7 +330,7 @@ class Predictor(Described, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
 
 
 class WorkloadFormat(Choice):
-    """How the file of jobs is written."""
+    """Format of the file of jobs."""
 
     AUTO = "auto"
     SWF = "swf"
@@ -347,7 +347,7 @@ class WorkloadFormat(Choice):
 
 
 class WorkloadModel(Choice):
-    """What draws the jobs of a generated workload."""
+    """Model that draws the jobs of a generated workload."""
 
     LUBLIN = "lublin"
     POISSON = "poisson"
@@ -368,14 +368,14 @@ class JobKinds(Choice):
 
 
 class ResampledBy(Choice):
-    """Whose weeks are drawn together when a log is resampled."""
+    """Unit of resampling a log: weeks per user, or whole weeks."""
 
     USER = "user"
     WEEK = "week"
 
 
 class EstimateModel(Choice):
-    """Where the walltimes of a generated workload come from, if not from a factor."""
+    """Source of the walltimes of a generated workload, if not a factor."""
 
     PERFECT = "perfect"
     TSAFRIR = "tsafrir"
@@ -383,7 +383,7 @@ class EstimateModel(Choice):
 
 # Packed means that nodes are not shared.
 class Mapping(Choice, aliases={"whole-nodes": "packed"}):
-    """What a processor of the log is on the machine: a core, a node, or a share of whole nodes."""
+    """Mapping of a processor of the log to the machine: a core, a node, or a share of whole nodes."""
 
     CORE = "core"
     NODE = "node"
@@ -391,7 +391,7 @@ class Mapping(Choice, aliases={"whole-nodes": "packed"}):
 
 
 class MemorySource(Choice):
-    """Where the memory that a unit asks for comes from."""
+    """Source of the memory that a unit requests."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -400,14 +400,14 @@ class MemorySource(Choice):
 
 # What the user asked, and an estimate without error.
 class EstimateSource(Choice, aliases={"walltime": "request", "perfect": "actual"}):
-    """Where the run time that the dispatcher sees comes from."""
+    """Source of the run times that the dispatcher uses."""
 
     REQUEST = "request"
     ACTUAL = "actual"
 
 
 class CleaningRule(Choice):
-    """What happens to a job that meets a cleaning rule."""
+    """Handling of a job that meets a cleaning rule."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -416,7 +416,7 @@ class CleaningRule(Choice):
 
 # As users have it: they took the job back.
 class NeverRan(Choice, aliases={"cancel": "withdraw", "drop": "leave-out"}):
-    """What happens to a job that was cancelled while it waited in the log, and never ran."""
+    """Handling of a job that was cancelled while it waited in the log, and never ran."""
 
     WITHDRAW = "withdraw"
     LEAVE_OUT = "leave-out"
@@ -432,7 +432,7 @@ class WeekEvent(Choice):
 
 # In the order of the calendar module: Monday is 0.
 class WeekBegin(Choice):
-    """Where the weeks of a log begin."""
+    """Begin of the weeks of a log."""
 
     MONDAY = "Monday"
     TUESDAY = "Tuesday"
@@ -445,7 +445,7 @@ class WeekBegin(Choice):
 
 
 class CrossingRule(Choice, aliases={"drop": "remove"}):
-    """What happens to a job that in the log ended in a later week than its own."""
+    """Handling of a job that in the log ended in a later week than its own."""
 
     KEEP = "keep"
     REMOVE = "remove"
@@ -455,7 +455,7 @@ class CrossingRule(Choice, aliases={"drop": "remove"}):
 
 
 class ApplicationModel(Choice):
-    """What a job executes: a fixed run time, or a parallel loop."""
+    """Application of a job: a fixed run time, or a parallel loop."""
 
     RIGID = "rigid"
     LOOP = "loop"
@@ -463,7 +463,7 @@ class ApplicationModel(Choice):
 
 # Also under other names of the distributions.
 class CostProfile(Choice, aliases={"gaussian": "normal", "log-normal": "lognormal"}):
-    """Where the costs of a loop's iterations come from."""
+    """Source of the costs of a loop's iterations."""
 
     JOB = "job"
     CONSTANT = "constant"
@@ -481,7 +481,7 @@ class CostProfile(Choice, aliases={"gaussian": "normal", "log-normal": "lognorma
 
 
 class Calibration(Choice):
-    """Whether iteration costs are scaled to what the log says."""
+    """Whether iteration costs are scaled to the run times of the log."""
 
     NONE = "none"
     RUN_TIME = "run-time"
@@ -521,35 +521,35 @@ class Technique(
 
 
 class Statistics(Choice):
-    """Where a technique knows the iteration times from."""
+    """Source of the iteration times that a technique uses."""
 
     GIVEN = "given"
     PROFILED = "profiled"
 
 
 class Growth(Choice):
-    """How the chunks of VISS grow from batch to batch."""
+    """Growth of the chunks of VISS from batch to batch."""
 
     CONVERGING = "converging"
     GEOMETRIC = "geometric"
 
 
 class WeighedSize(Choice):
-    """What AWF-C and AWF-E weigh at every request."""
+    """Size that AWF-C and AWF-E weigh at every request."""
 
     REST = "rest"
     BATCH = "batch"
 
 
 class Compat(Choice):
-    """Whose readings of the techniques are followed."""
+    """Implementation whose interpretation of the techniques is followed."""
 
     NONE = "none"
     LB4MPI = "lb4mpi"
 
 
 class SelectionMethod(Choice):
-    """How the technique of a time step is chosen."""
+    """Method of choosing the technique of a time step."""
 
     EXPERT = "expert"
     EXHAUSTIVE = "exhaustive"
@@ -559,28 +559,28 @@ class SelectionMethod(Choice):
 
 
 class SelectionGoal(Choice):
-    """What the choice of a technique is to make least."""
+    """Objective of the choice of a technique."""
 
     T_LOOP = "t_loop"
     IMBALANCE = "imbalance"
 
 
 class KnownCosts(Choice):
-    """What a choice by simulation takes for the costs of the iterations."""
+    """Iteration costs that a choice by simulation assumes."""
 
     MEASURED = "measured"
     PROFILE = "profile"
 
 
 class TemporalDifference(Choice):
-    """How reinforcement learning updates what an action is worth."""
+    """Update rule of action values in reinforcement learning."""
 
     Q_LEARNING = "q-learning"
     SARSA = "sarsa"
 
 
 class WeightSource(Choice):
-    """Where the weights of the PEs come from, if they are not listed."""
+    """Source of the weights of the PEs, if they are not listed."""
 
     SPEED = "speed"
     EQUAL = "equal"
@@ -590,7 +590,7 @@ Asking = Literal["master", "node master", "window", "node window", "own part", "
 
 
 class ModelProperties(NamedTuple):
-    """What others need to know of an execution model."""
+    """Properties of an execution model."""
 
     levels: int = 1
     """Of techniques: 1, or 2 where X+Y are one between nodes and one inside them."""
@@ -599,7 +599,7 @@ class ModelProperties(NamedTuple):
     releases: bool = False
     """Whether nodes can leave a loop, and come back, while it runs; not where each PE has its own part."""
     hands_out_first: bool = False
-    """Whether PEs are told that no work is left only once all of it has been handed out."""
+    """Whether PEs are notified that no work is left only once all of it has been assigned."""
     adaptive: bool = True
     """Whether techniques that learn within a loop can."""
     reads: tuple[str, ...] = ()
@@ -607,8 +607,9 @@ class ModelProperties(NamedTuple):
     node, is a master, which may be dedicated.
     """
     asking: Asking = "unknown"
-    """Whom a PE asks for chunks: PE 0 (master, window), or its node's first PE (node master, node window), as
-    a master or as the owner of a window; nobody, as it has its own part of the loop; or other threads.
+    """Server of a PE's chunk requests: PE 0 (master, window), or its node's first PE (node master, node
+    window), as a master or as the owner of a window; none, as each PE has its own part of the loop; or other
+    threads.
     """
 
     @property
@@ -632,13 +633,13 @@ class ExecutionModel(
         "hierarchical": "hdca",
     },
 ):
-    """Who computes the chunks (Eleliemy 2021, ch. 4 and 5): on one level, on two, or each PE for itself."""
+    """Execution model, by chunk computation (Eleliemy 2021, ch. 4 and 5): on one level, on two, or per PE."""
 
     properties: ModelProperties
-    """What others need to know of the model."""
+    """Properties of the model."""
 
     def __new__(cls, word: str, properties: ModelProperties) -> Self:
-        """Make a word with the properties of what it stands for."""
+        """Make a word with the properties of its execution model."""
         member = str.__new__(cls, word)
         member._value_ = word
         member.properties = properties
@@ -669,7 +670,7 @@ class ExecutionModel(
 
 
 class GlobalP(Choice):
-    """What a technique between nodes takes for P."""
+    """P of a technique between nodes."""
 
     NODES = "nodes"
     PES = "pes"
@@ -684,7 +685,7 @@ class MasterRole(Choice):
 
 # Locks in order of arrival are called ticket locks.
 class LockOrder(Choice, aliases={"ticket": "fifo"}):
-    """How a lock goes over to the next one that wants it."""
+    """Order in which waiting PEs acquire a lock."""
 
     FIFO = "fifo"
     POLLING = "polling"
@@ -692,7 +693,7 @@ class LockOrder(Choice, aliases={"ticket": "fifo"}):
 
 # FCFS: first come, first served.
 class ServiceOrder(Choice, aliases={"fcfs": "fifo"}):
-    """Which waiting request the coordinator serves first."""
+    """Order in which the coordinator serves waiting requests."""
 
     FIFO = "fifo"
     LOWEST_RANK = "lowest-rank"

@@ -64,7 +64,7 @@ class ModelParametersKind(MappingType):
     allowed = "names with numbers, e.g. {batch.aarr: 7}"
 
     def parse(self, value: object) -> ModelParameters:
-        """Read a mapping; a mapping inside stands for names with a point in them."""
+        """Read a mapping; a nested mapping is flattened to names with a point."""
         if not isinstance(value, dict | Pairs):
             return super().parse(value)
         flat: dict[str, object] = {}
@@ -93,7 +93,7 @@ class WalltimesKind(FieldType["EstimateModel | tuple[float, float]"]):
 
     @property
     def allowed(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         return f"{ChoiceType(EstimateModel).allowed}; a factor, more than 0; [low, high], two of them"
 
     def parse(self, value: object) -> EstimateModel | tuple[float, float]:
@@ -128,7 +128,7 @@ class WalltimesKind(FieldType["EstimateModel | tuple[float, float]"]):
 
 
 class GenerateConfig(Section):
-    """What draws the jobs, and how many; see docs/reference/workloads.md."""
+    """Model and number of generated jobs; see docs/reference/workloads.md."""
 
     model: WorkloadModelName = Field(examples=["lublin"])
     """The model: lublin (Lublin and Feitelson 2003), poisson or weibull (arrivals of that kind, plain sizes
@@ -170,7 +170,7 @@ class GenerateConfig(Section):
     """
 
     def broken_rules(self) -> Iterator[Violation]:
-        """Check that there is an end, and that nothing is said that nobody reads."""
+        """Check that there is an end, and that every given key is read."""
         if self.jobs is None and self.duration is None:
             yield Violation("jobs", "missing; give jobs, duration, or both", ("duration",))
         if self.model != WorkloadModel.LUBLIN and self.kinds is not JobKinds.BOTH:
@@ -229,7 +229,7 @@ class WindowConfig(Section):
 
 
 class DatesConfig(Section):
-    """A stretch of the calendar; the log's header tells its start (UnixStartTime) and time zone."""
+    """A period of the calendar; the log's header has its start (UnixStartTime) and time zone."""
 
     start: Moment | None = Field(None, examples=["2002-08-01"])
     """Jobs submitted from this date (0:00) or time on, on the clocks of the log's time zone. Default: from
@@ -245,7 +245,7 @@ class DatesConfig(Section):
 
 
 class WeeksConfig(Section):
-    """How the log is cut into weeks, each of which is simulated alone (Zrigui 2021, §5.2)."""
+    """Division of the log into weeks, each of which is simulated alone (Zrigui 2021, §5.2)."""
 
     by: OneOf[WeekEvent] = WeekEvent.SUBMIT
     """By what a job belongs to a week: its submission, or its start in the log (submit time + recorded wait;
@@ -277,7 +277,7 @@ class WeeksConfig(Section):
 
 
 class SelectConfig(Section):
-    """Which jobs of the log are simulated."""
+    """Selection of the simulated jobs of the log."""
 
     warm_up: Duration | None = None
     """Leave out the jobs of the log's first time of this length (s), often tests and not the usual workload
@@ -315,7 +315,7 @@ class SelectConfig(Section):
 
 
 class CleaningConfig(Section):
-    """What happens to odd jobs of the log; how many jobs met each rule is reported."""
+    """Cleaning of odd jobs of the log; the number of jobs that met each rule is reported."""
 
     zero_run_time: Rule = _KEEP
     """Jobs that ran for 0 s: keep lets them start and end at once, clamp runs them 1 s."""
@@ -401,13 +401,13 @@ class WorkloadConfig(Section):
 
     @property
     def log_name(self) -> str:
-        """What messages and traces call the jobs: the file's name, or the model's."""
+        """Name of the jobs in messages and traces: the file's, or the model's."""
         if self.generate is not None:
             return f"{self.generate.model} (generated)"
         return "" if self.path is None else PurePath(self.path).name
 
     def broken_rules(self) -> Iterator[Violation]:
-        """Check that the jobs come from one place, and that what is said of them is read."""
+        """Check that the jobs have a single source, and that all keys on them are read."""
         yield from self._broken_origin()
         yield from self._broken_weeks()
         yield from self._broken_resampling()

@@ -46,7 +46,7 @@ _REPOSITORY = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a job; times in s since 1970.
+    """Observations of a job; times in s since 1970.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ Table = TypeVar("Table", Chunks, Loops, PEs)
 
 
 class Launch(NamedTuple):
-    """What jobs take besides their loops; medians in s.
+    """Times of jobs besides their loops; medians in s.
 
     Attributes
     ----------
@@ -358,7 +358,7 @@ _TIMES = {Chunks: ("requested", "start", "end"), PEs: ("finish", "told"), Loops:
 
 
 def _joined(table: type[Table], loops: Sequence[RealLoop], order: Sequence[int], origin: float) -> Table:
-    """Put the tables of loops together, in an order of theirs."""
+    """Concatenate the tables of loops, in the given order."""
     parts = [getattr(loops[row], table.__name__.lower()) for row in order]
     lengths = [len(part.job) for part in parts]
     shifts = np.repeat([loops[row].began - origin for row in order], lengths)

@@ -29,7 +29,7 @@ _SLACK = 60.0
 
 
 class Work(StrEnum):
-    """How the iterations of a job pass their time."""
+    """Activity of the iterations of a job."""
 
     SLEEP = "sleep"
     COMPUTE = "compute"
@@ -190,7 +190,7 @@ def _limit(counts: Ints, steps: float) -> int:
 
 
 def loop_costs(plan: Plan) -> dict[str, Any]:
-    """Return the section of a scenario that says what the iterations cost, but for their limit."""
+    """Return the section of a scenario with the costs of the iterations, except for their limit."""
     width = plan.half_width
     window = {f"{axis}_{end}": edge for axis in "xy" for end, edge in (("min", -width), ("max", width))}
     return {"profile": "mandelbrot", "parameters": {"size": plan.size, "window": window}}

@@ -112,7 +112,7 @@ class Cluster:
 
     @property
     def records(self) -> Path:
-        """What the plugin did, asked and refused; one JSON object a line."""
+        """Log of the plugin's actions, requests and refusals; one JSON object per line."""
         return self.place / "log" / "rca.jsonl"
 
     @property
@@ -326,7 +326,7 @@ def _wait(done: object, seconds: float) -> None:
 
 
 class _Process(NamedTuple):
-    """What the system says of a process; ``begun`` is when it was started, in the system's own count."""
+    """System information on a process; ``begun`` is its start time in the system's own count."""
 
     pid: int
     name: str
@@ -335,7 +335,7 @@ class _Process(NamedTuple):
 
 
 def _process(pid: int) -> _Process | None:
-    """Return what the system says of a process; None if there is none, or a zombie."""
+    """Return the system information on a process; None if there is none, or a zombie."""
     try:
         head, _, tail = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
     except OSError:

@@ -182,7 +182,7 @@ FORMATS: Mapping[str, tuple[str, Callable[[Any, Path], None]]] = {
 
 
 _OF_JOBS = ("Mpi", "Rma")
-"""How kinds of events begin that belong to a job."""
+"""Prefixes of the kinds of events that belong to a job."""
 
 
 def cut(

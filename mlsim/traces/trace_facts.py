@@ -24,21 +24,21 @@ class RegionTimes:
 
 @dataclass
 class Survey:
-    """What a trace has."""
+    """Summary of a trace's content."""
 
     creator: str
     machine: str
     length: float
     """Seconds from the first to the last event, as the clock is defined."""
     resolution: int
-    """Ticks of the clock a second."""
+    """Ticks of the clock per second."""
     bytes: int
     """Of all files."""
     locations: dict[str, int] = field(default_factory=dict)
-    """How many of each type."""
+    """Number of locations per type."""
     processes: int = 0
     events: Counter[str] = field(default_factory=Counter)
-    """How many of each kind."""
+    """Number of events per kind."""
     regions: dict[str, RegionTimes] = field(default_factory=dict)
     """By name."""
     sent: int = 0
@@ -48,7 +48,7 @@ class Survey:
 
     @property
     def total(self) -> int:
-        """How many events there are."""
+        """Total number of events."""
         return sum(self.events.values())
 
 
@@ -134,7 +134,7 @@ _Sides = dict[_Key, deque[int]]
 
 @dataclass
 class _Row:
-    """How far a location has been read."""
+    """Read state of a location."""
 
     latest: int
     events: int = 0

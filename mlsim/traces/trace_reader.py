@@ -17,7 +17,7 @@ from mlsim.errors import InputError, MlsimError
 _NAMES = ("traces.otf2", "trace.otf2")
 """Anchors, as mlsim names them now and once did; those of others are found by their suffix."""
 _PLACES = ("", "trace")
-"""Where a trace is in a directory: in itself, or in the part of a run."""
+"""Subdirectories of a directory that may contain a trace: itself, or the ``trace`` of a run."""
 _LONGEST, _SLOWEST = 120.0, 1e5
 """Seconds that a trace is read for at least, and the bytes per second that it is read with at least."""
 _NOT_OF_READING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.EROFS)

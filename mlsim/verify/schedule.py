@@ -21,7 +21,7 @@ class Schedule:
 
     @property
     def n_jobs(self) -> int:
-        """How many jobs were submitted."""
+        """Number of submitted jobs."""
         return len(self.records.jobs.job_id)
 
     @property
@@ -137,7 +137,7 @@ class Verdict:
     reason: str = ""
     """Why the law was not judged; empty where it was."""
     count: int = 0
-    """How many breaches there are."""
+    """Number of breaches."""
     breaches: tuple[Breach, ...] = field(default=())
     """The first of them, in order of time."""
 

@@ -157,7 +157,7 @@ def compressed_writer(path: Path, file: IO[bytes]) -> IO[bytes]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing, compressed as its suffix says; it gets its name when it is complete."""
+    """Open a file for writing, compressed according to its suffix; it is renamed when complete."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as raw, compressed_writer(path, raw) as packed:

@@ -44,7 +44,7 @@ class SourceLog:
         return JobBlock.concatenate(list(self.blocks()))
 
     def header(self, note: str) -> Header:
-        """Return the header of a log derived from it; the note says how."""
+        """Return the header of a log derived from it; the note describes the derivation."""
         header = self.start_header()
         before = header.get("Note", [])
         notes = [before] if isinstance(before, str) else list(before)
@@ -55,7 +55,7 @@ class SourceLog:
         return shifted_header(self._workload.header, self._workload.origin)
 
     def processors(self) -> int:
-        """Return the processors of its machine, as its header says; an InputError if it does not."""
+        """Return the number of processors from its header; raise InputError if the header lacks it."""
         found = machine_processors(self._workload.header)
         if found is not None:
             return found
@@ -130,7 +130,7 @@ class Resampled(Made):
 
     @property
     def header(self) -> Header:
-        """Header of a log of these jobs, which says how they were made."""
+        """Header of a log of these jobs, with their derivation."""
         return self.log.header(f"{self.weeks} weeks resampled by {self.by}, seed {self.seed}")
 
     @property
@@ -256,7 +256,7 @@ class Scaled(Made):
 
     @property
     def header(self) -> Header:
-        """Header of a log of these jobs, which says how they were made."""
+        """Header of a log of these jobs, with their derivation."""
         seed = f", seed {self.seed}" if self.by is ScaledBy.USERS else ""
         header = self.log.header(f"{self.by} scaled by {self.factor!r}{seed}")
         if self.by is ScaledBy.MACHINE:

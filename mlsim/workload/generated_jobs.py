@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 PLACE = Path("workload.generate")
-"""What messages about made jobs begin with, in place of a log."""
+"""Prefix of messages about generated jobs, in place of a log."""
 
 
 class Made(ABC):
@@ -49,7 +49,7 @@ class Made(ABC):
     @property
     @abstractmethod
     def header(self) -> Header:
-        """Header of a log of these jobs, which says how they were made."""
+        """Header of a log of these jobs, with their derivation."""
 
     @property
     def place(self) -> Path:
@@ -83,7 +83,7 @@ class Made(ABC):
         return pl.DataFrame(named_columns(log_of(self.jobs()), self.header, all_names=True))
 
     def write(self, path: str | Path) -> int:
-        """Write the jobs as SWF, CSV or Parquet, as the suffix says, compressed or not; return how many."""
+        """Write the jobs as SWF, CSV or Parquet by suffix, compressed or not; return their number."""
         from mlsim.workload.log_formats import write_blocks
 
         header = self.header
@@ -192,7 +192,7 @@ class Generated(Made):
 
     @cached_property
     def header(self) -> Header:
-        """Header of a log of these jobs, which says how they were made."""
+        """Header of a log of these jobs, with their derivation."""
         plan, header = self.plan, dict(self._model.header)
         note = str(header["Note"])
         if plan.load is not None:
@@ -254,14 +254,14 @@ def generate(
     processors
         Of the machine; the sizes of jobs follow. None: 128, of a learned model those of the log's machine.
     nodes
-        Of the machine, for the header of a log; None: not said.
+        Of the machine, for the header of a log; None: left out.
     seed
         Of all random numbers.
     load
         Offered load, reached by one factor on all times between arrivals; None: the model's own.
     estimates
         ``perfect``, ``tsafrir``, a factor of the run time, or two of them between which one is drawn for each
-        job. None: as a model of the user's own says, else perfect.
+        job. None: as in a user-defined model, else perfect.
     max_estimate
         Largest walltime [s] of estimates ``tsafrir``; None: the longest run time in whole hours.
     kinds

@@ -234,7 +234,7 @@ class Selection(NamedTuple):
     """The part of a workload to take."""
 
     first: int | None = None
-    """How many jobs at most."""
+    """Maximum number of jobs."""
     window: tuple[float, float] | None = None
     """Start and end [s] after zero."""
     most_intensive: float | None = None
@@ -250,7 +250,7 @@ class Selection(NamedTuple):
     users: tuple[int, ...] | None = None
     """Numbers of users; None for all."""
     cut: WeekCut | None = None
-    """How the log is cut into weeks; None: from the first job on, by submission."""
+    """Division of the log into weeks; None: from the first job on, by submission."""
 
 
 class Span(NamedTuple):

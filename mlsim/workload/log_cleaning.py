@@ -16,7 +16,7 @@ from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
 _RULES = tuple(CleaningConfig.model_fields)
 MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time", "never_ran")
-"""What a job that stays can have met; its bit in ``JobBlock.met`` is the place in this tuple."""
+"""Rules that a kept job may have met; a rule's bit in ``JobBlock.met`` is its place in this tuple."""
 
 _FAILED, _CANCELLED = 0, 5
 _SHORTEST_TIME = 1.0
@@ -67,7 +67,7 @@ class Cleaner:
         size = np.where(nodes > 0, nodes, processors) if self._by_nodes else processors
         too_big = size > self._machine_processors
         if asked is not None:
-            too_big &= asked.units < 1  # a job that says its units has a shape; the batch level judges it
+            too_big &= asked.units < 1  # a job with given units has a shape; the batch level judges it
         clamped = self._meet("oversize", too_big, stays)
         processors[clamped], nodes[clamped] = self._machine_processors, -1
         overrun = run_time > walltime
@@ -172,7 +172,7 @@ def _positive(run_time: Floats) -> Floats:
 
 
 def _marks(**conditions: Mask) -> NDArray[np.int64]:
-    """Put the rules that each job met into one whole number."""
+    """Encode the rules that each job met as bits of one integer."""
     met = np.zeros(len(conditions["failed"]), np.int64)
     for bit, name in enumerate(MARKS):
         met |= conditions[name].astype(np.int64) << bit

@@ -51,8 +51,9 @@ def convert(
 ) -> Conversion:
     """Write a log in another format.
 
-    ``config`` says how to read it (`format`, `lenient`). If ``as_simulated``, jobs are cleaned, sorted,
-    selected and shifted as for a simulation. ``rates``: for Batsim workloads that count operations and bytes.
+    ``config`` has the options of reading it (`format`, `lenient`). If ``as_simulated``, jobs are cleaned,
+    sorted, selected and shifted as for a simulation. ``rates``: for Batsim workloads that count operations
+    and bytes.
     """
     source, target = Path(source), Path(target)
     if not FORMATS[to].can_be_written:

@@ -42,7 +42,7 @@ _UNREAD = {
     b"<": "a page or a table in HTML or XML",
     b"PK\x03\x04": "an archive or a spreadsheet",
 }
-"""How files begin that are often taken for logs, and what they are."""
+"""First bytes of files that are often mistaken for logs, with the kind of each."""
 
 
 def format_of(path: str | Path) -> WorkloadFormat:
@@ -178,7 +178,7 @@ def check_format(path: Path) -> WorkloadFormat:
 
 
 def write_blocks(path: Path, header: Header, blocks: Iterable[LogBlock]) -> int:
-    """Write a log as its suffix says; return the number of jobs.
+    """Write a log in the format of its suffix; return the number of jobs.
 
     CSV keeps of the header only the names behind codes. CSV and Parquet have the columns of which the first
     65,536 jobs know something; a column that only later jobs know is an InputError.

@@ -49,21 +49,21 @@ class Workload:
     """The jobs of a scenario."""
 
     n_jobs: int
-    """How many jobs :meth:`blocks` yields, after cleaning and selection."""
+    """Number of jobs that :meth:`blocks` yields, after cleaning and selection."""
     jobs_in_log: int
-    """How many jobs the log has, broken lines aside."""
+    """Number of jobs in the log, excluding broken lines."""
     notes: dict[str, int]
-    """What was found in the log, as counts above 0, over the whole log whatever is selected: every cleaning
+    """Findings in the log, as counts above 0, over the whole log whatever is selected: every cleaning
     rule and fallback that met a job (:mod:`mlsim.workload.log_cleaning`), `out_of_order` (jobs listed right
     after one that was submitted later), `duplicate_ids` (jobs whose job_id an earlier one has) and
     `broken_lines` (skipped).
     """
     header: Header
-    """What the log says about itself."""
+    """Header of the log."""
     origin: float
     """Submit time of the first job in the log's own time [s]."""
     zero: float
-    """Where weeks begin in the log's own time [s]."""
+    """Begin of weeks in the log's own time [s]."""
     _open: Callable[[], Iterator[JobBlock]]
     _ids: DuplicateCount
 
@@ -287,7 +287,7 @@ def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple
 
 
 def _take(blocks: Iterator[JobBlock], limit: float) -> tuple[list[JobBlock], Iterator[JobBlock] | None]:
-    """Take blocks until there are more than `limit` jobs; None in place of the rest if there are not."""
+    """Read blocks until there are more than `limit` jobs; None in place of the rest if there are not."""
     held: list[JobBlock] = []
     jobs = 0
     for block in blocks:

@@ -68,7 +68,7 @@ class LogTable:
         self.columns = np.full((N_COLUMNS, table.height), -1.0)
         """Float64[23, n]: the columns of a log."""
         self.sound = np.ones(table.height, np.bool_)
-        """Which rows make sense so far."""
+        """Mask of the rows that are valid so far."""
         names = table.columns
         for name in (name for name in names if name in KNOWN and KNOWN[name] not in IDENTIFIERS):
             with self._typed(name):
@@ -123,7 +123,7 @@ class LogTable:
         return found
 
     def _add_names_of_codes(self) -> None:
-        """Put the names in columns such as ``user_name`` into the header."""
+        """Add the names in columns such as ``user_name`` to the header."""
         known = names_of(self._header)
         for column in CODED:
             word = f"{column}_name"

@@ -42,7 +42,7 @@ def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[f
 
 
 def start_and_zone(header: Header, path: Path) -> tuple[float | None, datetime.tzinfo]:
-    """Return time 0 of a log in seconds since 1970 (UTC), None if its header does not say, and its zone."""
+    """Return time 0 of a log in seconds since 1970 (UTC), None if its header lacks it, and its zone."""
     return _number(header, "UnixStartTime", path), _zone(header, path)
 
 

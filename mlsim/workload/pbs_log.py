@@ -2,7 +2,7 @@
 
 A record is ``date;E;job;key=value key=value ...``:
 
-:func:`_job` says which keys make a column of the log. Memory counts in powers of 1024 B, and requests are
+:func:`_job` maps keys to columns of the log. Memory counts in powers of 1024 B, and requests are
 those of the whole job.
 
 Other records are skipped; jobs without a record E are counted (``unfinished_jobs``). A job that ran

@@ -1,8 +1,8 @@
-"""Reader of what Slurm's accounting prints: ``sacct --parsable2`` or ``sacct --json``.
+"""Reader of the output of Slurm's accounting: ``sacct --parsable2`` or ``sacct --json``.
 
 The text is one line of names, then one line per job, with a bar or another delimiter between cells.
-:data:`_COLUMNS` says which of sacct's columns make a column of the log: the first of them that is not empty
-in the job. Steps (``17.batch``) are skipped, and so is the rest of an array that was cancelled
+:data:`_COLUMNS` lists sacct's columns for each column of the log: the first of them that is not empty in
+the job counts. Steps (``17.batch``) are skipped, and so is the rest of an array that was cancelled
 (``17_[3-9]``). Other columns are skipped, unless ``workload.columns`` names them. Time 0 is the first
 submission.
 
@@ -44,7 +44,7 @@ _RULES = re.compile(r"-+(\s+-+)*")
 _RUNS_ON = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 _STATUS = {"COMPLETED": "1", "CANCELLED": "5"}
 _NODES = ("ReqTRES", "AllocTRES", "NNodes")
-"""Columns that say how many nodes a job asked for or got."""
+"""Columns with the number of nodes that a job requested or got."""
 
 
 class _Column(NamedTuple):
@@ -270,10 +270,10 @@ def _by_name(names: list[str], cells: list[str]) -> dict[str, str]:
 
 
 def _row(by_name: dict[str, str], used: list[_Column], own: Sequence[str]) -> dict[str, str]:
-    """Read one job; a ValueError says what is wrong."""
+    """Read one job; raise ValueError with the reason if it is invalid."""
     row = {name: by_name[name] for name in own}
     for column in used:
-        # What one column leaves empty, in jobs of older versions of Slurm, the next one may say.
+        # Where one column is empty, in jobs of older versions of Slurm, the next one may have the value.
         source = next((source for source in column.sources if by_name[source]), next(iter(column.sources)))
         try:
             row[column.name] = column.sources[source](by_name[source])

@@ -278,7 +278,7 @@ def directives_of(names: Mapping[str, Mapping[int, str]]) -> Header:
 
 
 def _can_be_written(key: str, code: int, name: str) -> bool:
-    """Whether a line says a code and its name so that they read back equal."""
+    """Whether a code and its name read back equal from a line."""
     line = f"{code} {name}"
     match = _LINE.fullmatch(line)
     return match is not None and match[2] == name == name.strip() and is_directive(key, line)

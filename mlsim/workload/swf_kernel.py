@@ -115,7 +115,7 @@ def _number(text: Bytes, at: int) -> tuple[float, int]:
 
 @kernel
 def _allowed(column: int, value: float) -> bool:
-    """Whether the column allows the value, as `Field.allows` says."""
+    """Whether the column allows the value, by the rules of `Field.allows`."""
     if _SCHEDULED[column] and value >= LARGEST_WHOLE:
         return False
     if column in (_SUBMIT, _RUN):

@@ -100,7 +100,7 @@ class SwfReader:
 
     def blocks(self) -> Iterator[SwfBlock]:
         """Yield the jobs in blocks; only the last one may be short."""
-        from mlsim.workload.swf_kernel import scan  # brings numba, which takes long to import
+        from mlsim.workload.swf_kernel import scan  # imports numba, which takes long
 
         state = self._state
         state[:] = 0

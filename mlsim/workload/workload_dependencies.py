@@ -1,7 +1,7 @@
 """Dependencies of jobs: as a log states them, and resolved to places in order of arrival.
 
 The column ``dependencies`` of CSV, Parquet and Batsim workloads is in the form of Slurm's ``--dependency``:
-``afterok:12:13,afterany:14``, all of which must hold (``;`` may stand for the comma). ``afterok`` waits until
+``afterok:12:13,afterany:14``, all of which must hold (``;`` may replace the comma). ``afterok`` waits until
 a job has completed, ``afterany`` until it has ended in any way. A think time may follow a job:
 ``afterany:14+60s`` (units s, min, h, d).
 """
@@ -32,7 +32,7 @@ EXPECTED = (
     "nothing, or jobs to wait for, such as afterok:12:13,afterany:14+60s (afterok and afterany are known; "
     "all must hold; an id is a whole number below 2^63, or a name that the log has, without : + , ;)"
 )
-"""What a cell of the column can hold."""
+"""Allowed content of a cell of the column."""
 
 _PART = re.compile(r"(afterok|afterany)((?::[^:+,;\s]+(?:\+\d+(?:\.\d+)?(?:s|min|h|d))?)+)")
 _JOB = re.compile(r":([^:+]+)(?:\+([0-9.]+)(s|min|h|d))?")
@@ -46,15 +46,15 @@ class LogDependencies:
     """Dependencies of some jobs, one row each, in the order of the jobs."""
 
     n_jobs: int
-    """How many jobs they are about."""
+    """Number of jobs of the block."""
     row: Ints
-    """Which of these waits, from 0."""
+    """Index of the waiting job, from 0."""
     job: Ints
     """Identifier of the job it waits for."""
     completed: Mask
     """Whether that job must have completed (``afterok``), or only ended."""
     think: Floats
-    """What must pass after that [s]."""
+    """Time that must pass after that [s]."""
 
     def select(self, rows: Mask | NDArray[np.intp] | slice) -> LogDependencies:
         """Return the dependencies of the jobs of a mask, an index array or a slice."""
@@ -101,7 +101,7 @@ class LogDependencies:
 def join_dependencies(
     parts: Sequence[LogDependencies | None], sizes: Sequence[int]
 ) -> LogDependencies | None:
-    """Join the dependencies of blocks of jobs end to end; None if no block says anything."""
+    """Join the dependencies of blocks of jobs end to end; None if no block has any."""
     if all(part is None for part in parts):
         return None
     known = [

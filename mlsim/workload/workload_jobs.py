@@ -235,7 +235,7 @@ class LogBlock:
         own: OwnColumns | None = None,
         identifiers: Mapping[Field, Ints] | None = None,
     ) -> LogBlock:
-        """Take the columns from an array of shape (23, jobs), or (18, jobs) with those of SWF alone.
+        """Make a block from an array of columns of shape (23, jobs), or (18, jobs) with those of SWF alone.
 
         Those of identifiers may be given apart, as there are some that float64 does not hold.
         """

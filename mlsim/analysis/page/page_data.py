@@ -163,7 +163,7 @@ class _Drawn:
 def run_data(records: Records, loops: PageLoops, most_boxes: int = MOST_BOXES) -> dict[str, Any]:
     """Return the data of a run for the page's script, as plain values.
 
-    Beyond ``most_boxes`` rectangles the largest are kept, and the page says how many are left out.
+    Beyond ``most_boxes`` rectangles only the largest are kept, and the page states how many are left out.
     """
     axis, nodes = time_axis(records.jobs), records.nodes
     drawn = _boxes(records, most_boxes)

@@ -111,7 +111,7 @@ def cards(summary: Summary) -> str:
 
 
 def _facts_of_some_runs(summary: Summary) -> list[tuple[str, str, str]]:
-    """Return what there is to say of loops, coordination, outages and energy."""
+    """Return the facts on loops, coordination, outages and energy."""
     facts, loops, given, failures = [], summary["loops"], summary["coordination"], summary["failures"]
     if loops["count"]:
         whole = loops["busy"] + loops["overhead"] + loops["idle"]
@@ -206,7 +206,7 @@ def _plain_cell(value: Any) -> str:
 
 
 def coordination(records: Records) -> str:
-    """Return who gave nodes back early, who got them, and the node-hours won; empty where nobody did."""
+    """Return early releases with givers, takers and node-hours gained; empty if there are none."""
     held = records.occupancy
     if not held.released.any():
         return ""

@@ -81,7 +81,7 @@ def page_text(
 
     ``others`` are names and summaries of runs that appear only in the comparison. Differences up to
     ``tolerance``, a share of the first run's value, are not marked. A Gantt chart has at most ``most_boxes``
-    rectangles, the largest ones, and says so.
+    rectangles, the largest ones, and states that.
     """
     names = [run.label for run in runs] + [name for name, _ in others]
     summaries = [run.summary for run in runs] + [summary for _, summary in others]
@@ -165,7 +165,7 @@ def _coordination(runs: Sequence[PageRun]) -> str:
 
 
 def _distributions(runs: Sequence[PageRun]) -> str:
-    """Return pictures of waits and slowdowns, all runs in one where they can be told apart."""
+    """Return pictures of waits and slowdowns, all runs in one where they can be distinguished."""
     from mlsim.analysis.plots.distribution_plots import slowdown_ecdf, wait_by_size, wait_ecdf
 
     shown = [run for run in runs if np.any(~np.isnan(run.records.jobs.start_time))][:_DRAWN_TOGETHER]

@@ -45,7 +45,7 @@ _STYLE: dict[str, Any] = {
     "axes.labelsize": 9,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
-    "axes.titley": 1.0,  # told, it need not be found out from where all ticks are
+    "axes.titley": 1.0,  # explicit, so that it need not be computed from all tick positions
     "axes.edgecolor": INK,
     "axes.linewidth": 0.8,
     "axes.labelcolor": INK,
@@ -224,7 +224,7 @@ def legend(figure: Figure, handles: Sequence[Any], columns: int | None = None) -
 
 
 def name_lines(figure: Figure, labels: Sequence[str]) -> None:
-    """Say which run has which colour."""
+    """Add a legend that maps runs to colours."""
     from matplotlib.lines import Line2D
 
     handles = [

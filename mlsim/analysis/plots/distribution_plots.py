@@ -264,7 +264,7 @@ def value_boxes(
 
 
 class _Box:
-    """What a box shows: values at the quantiles of ``_LEVELS``, the mean, the 99th percentile."""
+    """Statistics of a box: values at the quantiles of ``_LEVELS``, the mean, the 99th percentile."""
 
     def __init__(self, levels: Sequence[float], mean: float, p99: float) -> None:
         self.levels, self.mean, self.p99 = list(levels), mean, p99

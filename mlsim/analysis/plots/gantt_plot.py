@@ -25,9 +25,9 @@ from mlsim.record.table_blocks import blocks_of, n_rows
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """One row a rectangle: the occupancy row it shows, its extent on the node axis, how full it is.
+    """One row per rectangle: its occupancy row, its extent on the node axis, and the share of cores held.
 
-    ``weight`` is below 1 where a rectangle stands for some cores of its nodes, without saying which.
+    ``weight`` is below 1 where a rectangle represents only some (unspecified) cores of its nodes.
     """
 
     row: Ints
@@ -329,9 +329,9 @@ def _draw_labels(
 def _draw_releases(
     axes: Axes, axis: chart_style.TimeAxis, records: Records, shape: tuple[int, int], handles: list[Any]
 ) -> float:
-    """Mark when and where nodes were given back early; at most one mark a small square of the picture.
+    """Mark early releases of nodes by time and node; at most one mark per small square of the picture.
 
-    Adds to what the legend says; gives by how much marks are larger there.
+    Adds a legend entry; returns the factor by which marks are larger in the legend.
     """
     held = records.occupancy
     shown = np.flatnonzero(held.released & (held.end >= axis.begin) & (held.end <= axis.end))

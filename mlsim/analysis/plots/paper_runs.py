@@ -300,7 +300,7 @@ def queue(runs: Runs, width: float, height: float | None = None) -> Figure:
 def _draw_lines(
     axes: Axes, runs: Runs, axis: chart_style.TimeAxis, values_of: Callable[[Records], Floats]
 ) -> list[Any]:
-    """Draw a step line a run, from its own begin to its own end; return what a legend says."""
+    """Draw one step line per run, from its begin to its end; return the legend entries."""
     edges, handles = np.linspace(axis.begin, axis.end, _BINS + 1), []
     for place, (label, records) in enumerate(runs.items()):
         own, (colour, style) = chart_style.time_axis(records.jobs), LINES[place % len(LINES)]
@@ -314,7 +314,7 @@ def _draw_lines(
 
 
 def _entry(colour: str, style: Any, label: str, **look: Any) -> Line2D:
-    """Return what a legend says of a line."""
+    """Return the legend entry of a line."""
     return Line2D([], [], color=colour, linestyle=style, label=label, **look)
 
 

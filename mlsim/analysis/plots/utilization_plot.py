@@ -241,7 +241,7 @@ _HATCHED = 3000
 
 
 def draw_outages(axes: Axes, axis: chart_style.TimeAxis, outages: Outages) -> list[Patch]:
-    """Draw when which nodes were out of use, a hatch a kind; give what a legend says of them.
+    """Draw outages by time and node, with one hatch per kind; return their legend entries.
 
     Nodes are drawn from their number to the next; what jobs still held there shows through.
     """

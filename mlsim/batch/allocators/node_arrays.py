@@ -64,13 +64,13 @@ class Nodes(NamedTuple):
         seed of random choices. Then, as kernels need them: units of the head that fit at its reservation,
         requests remembered not to fit, nodes that went back to jobs that had released them.
     request : int64, shape (slots, R)
-        What a unit of the job in each slot asks for.
+        Resources requested per unit of the job in each slot.
     kind : int64, shape (nodes,)
         Neighbours with the same number have as much of everything when they are in use, add as much power,
         are in use or not, and are promised to the same announced drains.
     free : int64, shape (nodes, R)
-        What nobody holds, 0 on nodes out of use. Whole nodes are held whole. It stands at the first node of
-        each run; :mod:`mlsim.batch.allocators.node_fit`.
+        Unallocated resources, 0 on nodes out of use. Whole nodes are held whole. The value is at the first
+        node of each run; :mod:`mlsim.batch.allocators.node_fit`.
     starts, full_starts, no_starts : int64, shapes (3, any), (3, any), (3, 0)
         Where runs of nodes begin that are of the same kind and have as much free, or have as much when they
         are in use; and each node by itself.
@@ -79,7 +79,7 @@ class Nodes(NamedTuple):
     total : int64, shape (R,)
         Sums of what is free.
     placed, placed_end, placed_starts : int64, shapes (nodes,), (nodes,), (3, any)
-        Units on each node, as the allocator last answered; 0 when nobody uses it.
+        Units on each node, as the allocator last answered; 0 when it is unused.
         :mod:`mlsim.batch.allocators.node_arrays`.
     room, run_end, heap_nodes : int64, heap_keys : float64, shapes (nodes,), (2, nodes)
         Scratch of the allocators: units that fit on a node of each run, and where it ends, at its first node;

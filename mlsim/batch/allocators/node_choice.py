@@ -64,7 +64,7 @@ def push(n: int, key: float, second: float, node: int, keys: Floats, nodes: Ints
 
 @inner_kernel
 def pop(n: int, keys: Floats, nodes: Ints) -> int:
-    """Take the first node from a heap of ``n``."""
+    """Remove and return the first node of a heap of ``n``."""
     first = nodes[0]
     _swap(0, n - 1, keys, nodes)
     parent, last = 0, n - 1
@@ -89,7 +89,7 @@ _call_answer = c_function("int32", *["int64"] * 4, *["intp"] * 4)
 
 @contextmanager
 def called_in_kernels(allocator: Answer | None) -> Iterator[None]:
-    """Let kernels call this allocator in the context."""
+    """Make this allocator callable from kernels in the context."""
     if allocator is None:
         yield
         return
@@ -107,7 +107,7 @@ def answer_address() -> int:
 
 
 def _answer(number: int, units: int, n: int, resources: int, *places: int) -> int:
-    """Put units on nodes of ``placed``; return whether all fit.
+    """Place units on nodes in ``placed``; return whether all fit.
 
     Arrays come by address: request [resources], free and capacity [n, resources], placed [n].
     """
@@ -282,10 +282,10 @@ def _random(slot: int, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def _worst_fit(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> None:
-    """Put unit after unit on the node with the lowest score, counting those before it.
+    """Place each unit on the node with the lowest score, given the units placed before it.
 
-    A node that has got one is busier than the others of its run, so that these come before it again. What has
-    got as many is a run of its own from then on.
+    A node with a new unit is busier than the others of its run, which therefore come before it. Nodes with
+    equally many new units form a run of their own from then on.
     """
     n, node = 0, 0
     while node < free.shape[0]:

@@ -41,7 +41,7 @@ from mlsim.batch.room.room import (
 )
 
 END: Final = 0
-"""What comes after the last segment."""
+"""Successor of the last segment."""
 
 # Rows of segments that are sorted: the new number of each, and what is free in each and uses it, by that.
 _NUMBER, _FREE, _USES = range(3)

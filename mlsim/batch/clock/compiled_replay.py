@@ -65,7 +65,7 @@ def _is_before(a: int, b: int, floats: Floats, order: Ints) -> bool:
 
 @leaf_kernel
 def _push(slot: int, n: int, ends: Ints, order: Ints, floats: Floats) -> None:
-    """Put a job into the heap of the ``n`` ends to come."""
+    """Insert a job into the heap of the ``n`` pending ends."""
     place = n
     while place > 0 and _is_before(slot, ends[(place - 1) // 2], floats, order):
         ends[place] = ends[(place - 1) // 2]
@@ -75,7 +75,7 @@ def _push(slot: int, n: int, ends: Ints, order: Ints, floats: Floats) -> None:
 
 @leaf_kernel
 def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
-    """Take the first of the ``n`` ends to come out of the heap."""
+    """Remove and return the first of the ``n`` pending ends of the heap."""
     first, last = ends[0], ends[n - 1]
     place, child = 0, 1
     while child < n - 1:

@@ -93,7 +93,7 @@ class Clock(simpy.Environment):
         queue = self._queue
         while queue:
             now, _, _, event = heappop(queue)
-            # None marks an event as handled, to SimPy; its stubs say that there always is a list.
+            # None marks an event as handled, to SimPy; its stubs declare that there always is a list.
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
             if callbacks:  # a cancelled event moves no time
                 self._now = now

@@ -97,11 +97,11 @@ def replay_many(
         Units of the machine; each processor that a job asks for is one.
     weights : array_like, shape (V, 6), optional
         Weights of policy linear, in the order q, p, wait, ratio, exp, area; each row is divided by the sum of
-        its absolute values. Default: what ``config`` says, V = 1.
+        its absolute values. Default: those of ``config``, V = 1.
     tau
         Bound of the bounded slowdown, in seconds.
     starts
-        Whether to return start times as well, and who was backfilled.
+        Whether to return start times as well, and which jobs were backfilled.
 
     Returns
     -------

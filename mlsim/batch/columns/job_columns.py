@@ -69,7 +69,7 @@ QUEUED, RUNNING, FREE, USED_ROWS, EARLY = range(5)
 # are in another order than that of their keys.
 FRONT, HEAD, PLACES, UNSORTED = range(5, 9)
 # Of the profile: the version of the room that it is of, its first segment, segments made so far, the first
-# one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
+# one that is not in use, whether unexamined reservations could move; gaps since compression
 # began, and the least and greatest class of size of waiting jobs.
 KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(9, 17)
 # Of reservations: places in the lists of gaps made so far, and the first one that is not in use; how often
@@ -103,12 +103,12 @@ class Columns(NamedTuple):
     rules : int64
         Policy and order of backfilling (codes), backfilling, reservations, whole nodes or cores, whether
         occupancy rows of neighbouring nodes are merged, a pass after every event, whether it matters
-        which nodes a job gets (else units are only counted), whether this pass may backfill, whose EASY it is
+        which nodes a job gets (else units are only counted), whether this pass may backfill, variant of EASY
         (code), whether reservations are kept from pass to pass, whether they are compressed in one round
         only, whether ends of a time come before its submissions with a pass after every event, whether jobs
         are killed at the end of their walltime, and whether those that are taken for small go first.
     parameters : float64
-        What keys read besides the jobs; :func:`mlsim.batch.order.policies.parameters_of`.
+        Inputs of the keys besides the jobs; :func:`mlsim.batch.order.policies.parameters_of`.
     floats, ints
         Columns of the jobs in the system; :class:`mlsim.batch.columns.job_table.JobTable`.
     queue : int64
@@ -140,7 +140,7 @@ class Columns(NamedTuple):
         how many.
     sorted_segments : int64, shape (3, any)
     sorted_times : float64
-        Where segments are sorted.
+        Scratch for sorting segments.
     searched_classes : int64
     searched : int64, shape (sizes, durations)
         Of jobs that get a reservation in this pass: bits for the classes of duration that there were so far,
@@ -148,7 +148,7 @@ class Columns(NamedTuple):
     profile_begins : int64
         While reservations move, a waiting job that begins with each segment; -1 if there is none.
     due : int64
-        Bits for each place of the queue: whether its job is to be looked at;
+        Bits for each place of the queue: whether its job is to be examined;
         :mod:`~mlsim.batch.backfill.recheck`.
     due_gaps : int64, shape (2, any)
         Lists of gaps: a gap, and the next place in the list.

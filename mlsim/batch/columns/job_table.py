@@ -84,7 +84,7 @@ _FROM_BLOCK = tuple(_ints.of_block)
 
 
 class Accounts(Protocol):
-    """Whose usage a job counts to."""
+    """Mapping of jobs to usage accounts."""
 
     def of(self, jobs: JobBlock, /) -> NDArray[np.int64]:
         """Return the account of each job."""

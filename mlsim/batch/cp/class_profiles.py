@@ -13,11 +13,11 @@ from mlsim.batch.cp.plan_power import NO_PLACE, PowerPart, SharedPart, ranks_of
 
 NEVER = np.iinfo(np.int64).max // 4
 _DISLIKED = 1e6
-"""What dislike counts for, against what is free; no more is free on a node than all there is."""
+"""Weight of dislike, relative to free resources, which never exceed the capacity of a node."""
 _COSTLIER = 1e3
-"""What a rank of power counts for, where the cap leaves enough for nodes that are liked more."""
+"""Weight of a rank of power, where the cap leaves enough for preferred nodes."""
 _COSTLY = 1e12
-"""What it counts for where it does not: more than all else."""
+"""Weight of a rank of power where the cap does not: more than everything else."""
 
 # What a search for the earliest start notes of each class: the start it looked at last, the step of the
 # profile that covers it, how many units fit on a node from then on, and from when on more may fit.
@@ -452,7 +452,7 @@ def _break_at(c: int, at: int, p: Profiles) -> None:
 
 @inner_kernel
 def _take(c: int, each: int, at: int, job: _Job, p: Profiles, nodes: Ints) -> None:
-    """Take ``each`` units on each node of a class; write the nodes, unless ``nodes`` is empty."""
+    """Reserve ``each`` units on each node of a class; write the nodes, unless ``nodes`` is empty."""
     end = at + job.duration
     _break_at(c, at, p)
     _break_at(c, end, p)

@@ -158,7 +158,7 @@ def _latest(task: Task, found: Found, free: Ints) -> Ints:
 def _proved(task: Task, answer: Answer, scale: float, latest: Ints, cost: float) -> float:
     """Return the bound on the cost of all jobs; the cost itself if they differ by less than rounding."""
     bound = answer.bound / scale
-    if task.makespan:  # whole seconds; what is behind the point tells plans with the same makespan apart
+    if task.makespan:  # whole seconds; the fraction distinguishes plans with the same makespan
         bound = float(np.floor(bound))
         return cost if bound >= cost else bound
     bound -= overstated(task.ranks.weights, scale, latest.astype(np.float64))

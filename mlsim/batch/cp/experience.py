@@ -1,4 +1,4 @@
-"""What the list planner learns from pass to pass: trust in estimates, and the sorts of jobs that arrive."""
+"""Experience of the list planner over passes: trust in estimates, and the kinds of arriving jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlsim.batch.allocators.node_fit import note_request
 from mlsim.batch.view import StateView
 
 _FORGET = 0.999
-"""What an observation is worth when the next one has been made."""
+"""Decay factor of an observation per later observation."""
 _BINS_PER_OCTAVE = 2
 _N_BINS = 96
 _MUCH_SHORTER = 13

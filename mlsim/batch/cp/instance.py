@@ -29,7 +29,7 @@ NODE = "node"
 _NEEDED = ("now", "resources", "running", "queued", "capacity", "free")
 _ANY = -(2**63)
 _LEAST = {"units": 1, "remaining": 1, "job_id": _ANY}
-"""What columns of running jobs are not below, if not 0."""
+"""Lower bounds of the columns of running jobs, other than 0."""
 
 
 @dataclass(frozen=True, slots=True)

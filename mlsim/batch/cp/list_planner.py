@@ -106,7 +106,7 @@ class Others:
     rows: Ints
     """Rows of these jobs there."""
     tried: Ints
-    """Those of them that would fit now alone, at most as many as are planned for."""
+    """Rows of those that would fit now alone, at most as many as are planned for."""
     part: Instance
     """The instance with these queued, and the resource types of the task."""
     jobs: Demands

@@ -14,7 +14,7 @@ from mlsim.batch.cp.instance import NODE, Instance
 from mlsim.batch.cp.unit_packing import first_that_fit
 
 LATER = -1
-"""Start of a job that the plan says nothing about: it goes back to the queue."""
+"""Start of a job without a start in the plan: it returns to the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def pool_limits(instance: Instance, horizon: int) -> Iterator[PoolLimit]:
     power, queued, running = instance.power, instance.queued, instance.running
     measure = power.measure(horizon)
     yield PoolLimit(power.least // measure, power.held // measure, power.remaining, power.capacity // measure)
-    # A type of which each unit takes no less than it counts for power says how many fit on a node.
+    # A type of which each unit takes no less than it counts for power limits the units per node.
     counting = np.flatnonzero((queued.request >= power.counts[:, None]).all(axis=0))
     if not len(counting):
         return

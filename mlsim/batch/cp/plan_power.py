@@ -15,7 +15,7 @@ from mlsim._jit import kernel
 from mlsim.batch.view import StateView
 
 MOST = 2**62
-"""What sums of columns stay below, so that none leaves 64 bits."""
+"""Upper bound of sums of columns, so that none overflows 64 bits."""
 _EXACT = 2.0**53
 """Whole numbers above this are not all doubles."""
 
@@ -269,7 +269,7 @@ def power_of(view: StateView, units: Ints, request: Ints, capacity: Ints, remain
 
 
 POWER_CAP = "power cap"
-"""The amount that stands for it; names of a platform's own have no space."""
+"""Name of the amount that represents the cap; names in a platform contain no space."""
 
 
 def _no_amounts() -> Ints:

@@ -15,7 +15,7 @@ from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.plan_power import PowerLimit, PowerPart, least_powers, ranks_of
 
 _COSTLIER = 1e6
-"""What a rank of power counts for, against what is free on a node: at most the number of types."""
+"""Weight of a rank of power, relative to the free resources of a node: at most the number of types."""
 
 
 @kernel

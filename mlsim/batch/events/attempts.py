@@ -145,7 +145,7 @@ class Restarts(Handler):
                 self._ended += past.attempts
 
     def on_finish(self) -> None:
-        """Take out of the queue what can never start: jobs that ran before have failed, others are rejected.
+        """Remove jobs that can never start from the queue: those that ran before fail, others are rejected.
 
         Nodes that are out of use for good may leave such jobs.
         """

@@ -79,7 +79,7 @@ class Transitions:
         self.connect(())
 
     def connect(self, handlers: Iterable[Handler]) -> None:
-        """Look up once which handlers listen to which transition."""
+        """Determine once which handlers listen to which transition."""
         handlers = tuple(handlers)
         self.begin = _listeners(handlers, "on_begin")
         self.block = _listeners(handlers, "on_block")
@@ -99,12 +99,12 @@ class Transitions:
     # Before a job runs
 
     def arrive(self, slots: Ints) -> None:
-        """Let jobs enter the queue in the next pass."""
+        """Announce jobs that enter the queue in the next pass."""
         for listener in self._arrival:
             listener(slots, self._clock.time)
 
     def queue_up(self, slots: Ints) -> None:
-        """Let jobs arrive that are not among the submissions of the block; request a pass."""
+        """Add jobs that are not among the submissions of the block to the arrivals; request a pass."""
         if len(slots):
             self.arrive(slots)
             self._state.add_arrivals(slots)

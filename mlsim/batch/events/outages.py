@@ -64,7 +64,7 @@ class OutagePlan:
 
     @classmethod
     def from_config(cls, config: PlatformConfig, seed: int) -> OutagePlan:
-        """Take over the entries of a scenario."""
+        """Return the plan of a scenario's entries."""
         groups = tuple((group.name, group.count) for group in config.nodes)
         return cls(config.failures, config.random_failures, config.drains, groups, seed)
 
@@ -94,7 +94,7 @@ class OutagePlan:
 
 
 class OutageCalendar(Handler):
-    """Takes nodes out of use according to a plan, and records the outages."""
+    """Removes nodes from service according to a plan, and records the outages."""
 
     def __init__(
         self, state: BatchState, clock: Clock, transitions: Transitions, plan: OutagePlan, restarts: Restarts
@@ -173,7 +173,7 @@ class OutageCalendar(Handler):
     # Drains
 
     def _drain(self, event: Event) -> None:
-        """Take nodes out of use for new jobs; running jobs continue."""
+        """Remove nodes from service for new jobs; running jobs continue."""
         drain: DrainConfig = event.subject
         self._transitions.free_ended()
         for node in self._plan.nodes_of(drain.nodes):
@@ -191,7 +191,7 @@ class OutageCalendar(Handler):
         self._clock.at(drain.start, Order.FAILURE, self._begin_announced, entry)
 
     def _begin_announced(self, event: Event) -> None:
-        """Take the nodes of an announced drain out of use; jobs that still run there continue."""
+        """Remove the nodes of an announced drain from service; jobs that still run there continue."""
         entry: int = event.subject
         self._transitions.free_ended()
         drain = self._known[entry] = replace(self._known[entry], has_begun=True)
@@ -210,7 +210,7 @@ class OutageCalendar(Handler):
     # Nodes
 
     def _take_down(self, node: int, kind: OutageKind) -> int:
-        """Take a node out of use; return the row of its outage."""
+        """Remove a node from service; return the row of its outage."""
         self._state.take_down(node)
         self._clock.request_pass()
         self._nodes.append(node)

@@ -40,7 +40,7 @@ class _Held:
 
 
 class Releases(Handler):
-    """Releases idle nodes as forecasts say, and returns nodes to their owners (``reclaim``)."""
+    """Releases idle nodes according to forecasts, and returns nodes to their owners (``reclaim``)."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Releases(Handler):
         self._clock.at(arrival, Order.MESSAGE, self._node_arrives, (slot, job, message))
 
     def _node_arrives(self, event: Event) -> None:
-        """Give a returned node to the application of its owner."""
+        """Return a node to the application of its owner."""
         slot, job, message = event.subject
         if self._jobs.get(slot) is not job:
             return  # its owner has ended in the meantime, and maybe started again

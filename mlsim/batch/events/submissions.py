@@ -27,8 +27,8 @@ REJECTS_ALL = "the dispatcher rejects every job"
 class Submissions(Handler):
     """Submits the jobs of a workload, block by block.
 
-    ``ties`` says whether a pass follows each event, and whether submissions then come before the ends of
-    their time. With ``feedback`` dependencies alone determine when a job is submitted.
+    ``ties`` determines whether a pass follows each event, and whether submissions then precede job ends at
+    the same time. With ``feedback`` dependencies alone determine when a job is submitted.
     """
 
     def __init__(

@@ -202,7 +202,7 @@ def free_all(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def take_node(slot: int, node: int, columns: Columns, nodes: Nodes) -> int:
-    """Take a free node, whole; return its cores."""
+    """Allocate a whole free node; return its cores."""
     _change_free(slot, node, node + 1, 1, -1, columns, nodes)
     nodes.owner[node] = slot + 1
     nodes.settings[RETURNED] += 1

@@ -123,7 +123,7 @@ def expect_back(target: Ints, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def _take_what_is_held(slot: int, target: Ints, columns: Columns, nodes: Nodes) -> None:
-    """Take from nodes that will come back what a running job holds of them."""
+    """Subtract a running job's units from nodes that will return to service."""
     first = columns.ints[FIRST_ROW, slot]
     for row in range(first, first + columns.ints[ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
@@ -329,7 +329,7 @@ def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: 
 
 @inner_kernel
 def take_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Take the units placed for a job out of the future, if the head still fits."""
+    """Remove the units placed for a job from the future, if the head still fits."""
     for r in range(len(nodes.future_total)):
         left = nodes.future_total[r] - columns.ints[UNITS, slot] * nodes.request[slot, r]
         if left < columns.ints[UNITS, head] * nodes.request[head, r]:
@@ -389,7 +389,7 @@ def find_room(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def measure_part(_part: IntColumn, _columns: Columns, _nodes: Nodes) -> None:
-    """Do nothing: released resources are looked up when needed."""
+    """No-op: released resources are read when needed."""
 
 
 @inner_kernel

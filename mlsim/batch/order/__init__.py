@@ -1,1 +1,1 @@
-"""Who goes first: policies, fairshare, the order of the queue. They use the columns."""
+"""Order of the queue: policies and fairshare. They use the columns."""

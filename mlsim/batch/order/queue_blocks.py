@@ -13,7 +13,7 @@ from mlsim.batch.columns.job_table import ESTIMATE, KEY, SUBMIT, UNITS
 BLOCK: Final = 64
 """Places of a block."""
 GONE: Final = -1
-"""Stands in a place whose job has left."""
+"""Marks a place whose job has left."""
 _SHORT: Final = 2 * BLOCK
 """Places up to which it takes as long to measure a block as to look at all jobs."""
 _N_SIZES: Final = 32

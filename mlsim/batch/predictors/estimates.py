@@ -59,7 +59,7 @@ class ActualRunTimes:
         floats[ESTIMATE, slots] = np.minimum(known, floats[WALLTIME, slots]) if self._kills else known
 
     def arrive(self, slots: Ints) -> None:
-        """Do nothing: estimates are complete."""
+        """No-op: estimates are complete."""
 
     def learn(self, slot: int, now: float) -> None:
         """Learn nothing."""

@@ -57,7 +57,7 @@ FEATURE_NAMES: Final = (
     *(f"{category}_share" for category in _CATEGORIES),
 )
 """Walltime, processors; six of the calendar; of each category the classes of the last three jobs; of each the
-share of small ones. -1 where there is nothing to tell."""
+share of small ones. -1 where unknown."""
 _UNKNOWN: Final = -1.0
 _P, _Q, _WEEKDAY, _LAGS, _SHARES = 0, 1, 3, 8, 17
 

@@ -42,7 +42,7 @@ class History:
 
 
 def read_history(path: Path, lenient: bool = False) -> History:
-    """Read a log, and clean it by default options; an InputError says why it cannot be read."""
+    """Read a log, and clean it by default options; raise InputError with the reason if it is unreadable."""
     reader = LogReader(path, WorkloadFormat.AUTO, Reading(lenient))
     cleaner: Cleaner | None = None
     blocks, waits, ids, n_jobs = [], [], [], 0

@@ -24,8 +24,8 @@ class SubmittedJob(NamedTuple):
     processors
         Processors asked for.
     request
-        Units, and what all units together ask of each further resource, in the platform's order; -1 where
-        the workload does not say it, and empty where it never does.
+        Units, and the total request of each further resource, in the platform's order; -1 where the workload
+        does not specify it, and empty where it never does.
     user, group, queue, partition
         Numbers from the workload; -1 unknown.
     name
@@ -131,7 +131,7 @@ class Predictor(Protocol):
         ...
 
     def learn(self, job: SubmittedJob, run_time: float) -> None:
-        """Take note that a job has ended now, after ``run_time`` seconds.
+        """Record that a job has ended now, after ``run_time`` seconds.
 
         It completed, or was killed at its walltime. Jobs that fail with a node are not learned from.
         """

@@ -133,8 +133,8 @@ class DataDriven:
 
     The walltime, where no rule finds a job, and for jobs of an unknown user. Never more than the walltime.
 
-    Numbers that stand for names, as in SWF, are names of digits only: their prefix is empty, so that rules 2,
-    4 and 6 do not look at names. Jobs without a name have the empty one.
+    Numbers in place of names, as in SWF, are names of digits only: their prefix is empty, so that rules 2,
+    4 and 6 do not consider names. Jobs without a name have the empty one.
     """
 
     def __init__(self) -> None:

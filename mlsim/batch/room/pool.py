@@ -245,7 +245,7 @@ def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> 
 
 @leaf_kernel
 def take_node(_slot: int, node: int, columns: Columns, pool: Pool) -> int:
-    """Take a free node; return its cores."""
+    """Allocate a free node; return its cores."""
     cores = free_of(node, pool.free, pool.starts)
     add_free(node, 1, -cores, pool.free, pool.cores, pool.starts)
     columns.counts[FREE] -= 1

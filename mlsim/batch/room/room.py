@@ -172,7 +172,7 @@ def most_beside(room: Any) -> int:
 
 @nodes_answer(node_future.take_beside)
 def take_beside(slot: int, _head: int, columns: Columns, room: Any) -> bool:
-    """Take the units found for a job out of the future if the head still fits; return whether it does."""
+    """Remove the units found for a job from the future if the head still fits; return whether it does."""
     fits = columns.ints[UNITS, slot] <= room.counts[EXTRA]
     if fits:
         room.counts[EXTRA] -= columns.ints[UNITS, slot]

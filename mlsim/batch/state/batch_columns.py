@@ -58,8 +58,8 @@ _NOBODY = np.empty((N_SHARES, 0))
 def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> Ints:
     """Return the rules as the kernels read them.
 
-    ``merge`` says whether occupancy rows of neighbouring nodes are merged, ``nodes`` whether it matters which
-    nodes a job gets; else units are only counted.
+    ``merge``: whether occupancy rows of neighbouring nodes are merged. ``nodes``: whether the choice of a
+    job's nodes matters; if not, units are only counted.
     """
     rules = np.zeros(N_RULES, np.int64)
     rules[at.POLICY] = CODES[config.ordering.value]

@@ -156,14 +156,14 @@ class MachineRoom(Protocol):
         ...
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node out of use; jobs keep their parts of it, which are not free after their ends.
+        """Remove a node from service; jobs keep their parts of it, which are not free after their ends.
 
         ``holders`` has the slots of the jobs that hold part of it, and the units each holds there.
         """
         ...
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node back into use, if there is no other reason for it to be out of use."""
+        """Return a node to service, unless there is another reason for its outage."""
         ...
 
     def plan_around(self, drains: Sequence[AnnouncedDrain], /) -> None:
@@ -351,12 +351,12 @@ class BatchState(BatchColumns):
         return self.is_held(row) and not self.room.is_down(node) and self.room.may_take(slot, node, now)
 
     def take_down(self, node: int) -> None:
-        """Take a node out of use."""
+        """Remove a node from service."""
         self.change_room()
         self.room.take_down(node, self.holders(node))
 
     def bring_up(self, node: int) -> None:
-        """Take a node back into use, if there is no other reason for it to be out of use."""
+        """Return a node to service, unless there is another reason for its outage."""
         self.change_room()
         self.room.bring_up(node, self.holders(node))
 
@@ -422,7 +422,7 @@ class BatchState(BatchColumns):
         self.room.update_free()
 
     def requeue(self, slot: int, now: float) -> None:
-        """Put a job that has ended back into the queue."""
+        """Requeue a job that has ended."""
         table = self.table
         table.ints[[CORES, FIRST_ROW, ROWS, BACKFILLED, BEGIN_SEGMENT], slot] = 0
         table.floats[[START, END, EXPECTED, RESERVED, PLANNED], slot] = np.nan

@@ -260,7 +260,7 @@ class NodesRoom:
         return self._kinds.setdefault(kind, len(self._static) + len(self._kinds))
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node out of use; what jobs hold of it they keep, but it does not come back at their ends."""
+        """Remove a node from service; jobs keep their parts of it, which are not free after their ends."""
         if self._down[node] == 0:
             for slot, units in holders.items():
                 self._jobs.table.ints[HELD, slot] -= units
@@ -276,7 +276,7 @@ class NodesRoom:
         self._expect_back(node)
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node back into use, if there is no other reason for it to be out of use."""
+        """Return a node to service, unless there is another reason for its outage."""
         self._down[node] -= 1
         if self._down[node] == 0:
             held = np.zeros_like(self._capacity[node])

@@ -123,7 +123,7 @@ class PoolRoom:
                 self.update_free()
 
     def update_free(self) -> None:
-        """Take freed cores of nodes that are out of use away from the next jobs."""
+        """Withhold freed cores of nodes out of service from the next jobs."""
         if len(self._held_back):
             nodes = self._held_back
             for node in nodes.tolist():
@@ -140,7 +140,7 @@ class PoolRoom:
             self._jobs.counts[FREE] -= units
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node out of use."""
+        """Remove a node from service."""
         if self._down[node] == 0:
             for slot, units in holders.items():
                 self._jobs.table.ints[HELD, slot] -= units
@@ -151,7 +151,7 @@ class PoolRoom:
         self._hold_back(np.flatnonzero(self._left_over))
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
-        """Take a node back into use, if there is no other reason for it to be out of use."""
+        """Return a node to service, unless there is another reason for its outage."""
         self._down[node] -= 1
         if self._down[node] == 0:
             for slot, units in holders.items():

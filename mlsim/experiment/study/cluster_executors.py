@@ -78,7 +78,7 @@ class DaskPool(_RemotePool):
 
 @contextmanager
 def _connected() -> Iterator[None]:
-    """Raise what the client raises without its scheduler as an error that says that no run is lost."""
+    """Convert the client's exceptions on losing its scheduler to an error that states that no run is lost."""
     try:
         yield
     except (CancelledError, AsyncCancelledError, OSError, RuntimeError) as error:
@@ -207,7 +207,7 @@ def _aborting(world: Any) -> Iterator[None]:
 
 
 def _by_default() -> dict[int, Any]:
-    """Let signals end this process at once, as MPI then ends the others; return the earlier handlers.
+    """Make signals end this process at once, as MPI then ends the others; return the earlier handlers.
 
     In ranks that execute tasks, mpi4py would take the exception of a handler for the result of a task. What
     such a run leaves unfinished is removed when the study continues.

@@ -105,7 +105,7 @@ def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
                 if compared is not None:
                     line["pairs"] = compared.pairs
                     line["difference"] = _or_none(compared.difference)
-                    # An interval or a test of what was chosen for being good would say nothing.
+                    # An interval or a test of runs selected for being good would be meaningless.
                     judged = _JUDGED if part == "held out" else ()
                     line |= {key: _or_none(getattr(compared, key)) for key in judged}
                 lines.append(line)

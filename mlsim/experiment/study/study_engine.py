@@ -158,7 +158,7 @@ def _written(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
 
 @contextmanager
 def _disk(store: Store) -> Iterator[None]:
-    """Raise failures to write results as errors that say that no run is lost."""
+    """Raise failures to write results as errors that state that no run is lost."""
     try:
         yield
     except OSError as error:

@@ -124,7 +124,7 @@ class Pool(ABC):
             self.cancel(list(running))
 
     def _batch(self, waiting: deque[Task], pace: float, size: int, ended: set[str]) -> list[Task]:
-        """Take the next tasks: several if the last ones were short; suspects and timed ones alone."""
+        """Dequeue the next tasks: several if the last ones were short; suspects and timed ones alone."""
 
         def alone(task: Task) -> bool:
             return task.timeout is not None or task.key in ended

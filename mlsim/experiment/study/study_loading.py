@@ -210,7 +210,7 @@ def _with_shown(read: _Content, study: Study) -> Study:
 def _base(read: _Content) -> Base:
     file = read.folder / str(read.content["base"])
     if not is_there(file) or is_directory(file):
-        load(file)  # which says what is wrong, and what else is there
+        load(file)  # which reports what is wrong, and what else is there
     return Base.of(file, study_file.file_text(file))
 
 
@@ -283,7 +283,7 @@ def _interval(content: Mapping[str, Any], place: str) -> str:
     if "interval" in content and content.get("repetitions") is None:
         raise InputError(f"{place}: is of means over repetitions; give repetitions too, or take it out")
     if chosen == "t":
-        t_quantile(1)  # which says what is missing for it
+        t_quantile(1)  # which reports what it lacks
     return chosen
 
 

@@ -45,7 +45,7 @@ class Task:
     overrides: Mapping[str, object]
     keep: str
     output: str
-    """Digest of what its scenario says about output."""
+    """Digest of its scenario's output section."""
     curve: bool = False
     balance: bool = False
     pictures: Mapping[str, OwnPicture] = field(default_factory=dict)
@@ -85,7 +85,7 @@ PICTURE_KEYS = {
     "gantt": ("where", "span"),
 }
 FORMATS = ("png", "svg", "pdf")
-"""What pictures may be written as."""
+"""File formats of pictures."""
 
 
 @dataclass(frozen=True)
@@ -223,9 +223,9 @@ class Study:
     formats: Sequence[str] = ("png",)
     interval: str = "bootstrap"
     trim: int = 0
-    """How many of the least and of the largest values of repetitions are left out, of each combination."""
+    """Number of smallest and of largest values of repetitions left out, per combination."""
     search: Search | None = None
-    """What is searched for; then ``cases`` are a few of those that may be tried, and ``axes`` repetitions."""
+    """The search; then ``cases`` are a few of the possible candidates, and ``axes`` repetitions."""
 
     def drawn(self, point: Point) -> bool:
         """Whether the PEs of a combination are drawn over time."""
@@ -238,7 +238,7 @@ class Study:
 
 
 MEANS = " (means with their 95 % intervals)"
-"""What titles of pictures of repetitions end with."""
+"""Suffix of titles of pictures of repetitions."""
 
 
 def own_pictures(study: Study, point: Point) -> dict[str, OwnPicture]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _NAN = float("nan")
 _MOST_PANELS = 60
-"""A picture of more would be longer than anybody looks at, and than can be drawn."""
+"""Largest number of panels: a picture of more would be too long to read or draw."""
 
 
 def draw_bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
@@ -210,7 +210,7 @@ def _metric(
     places = list(map(float, range(len(labels)))) if numbers is None else numbers
     title = picture.metric or next(iter(study.metrics))
     curves = list(dict.fromkeys(row.labels[picture.lines] for row in rows))
-    # Categories are not joined, and stand beside each other, so that their intervals can be told apart.
+    # Categories are not joined, and stand beside each other, so that their intervals can be distinguished.
     beside = {name: _BESIDE * ((n + 0.5) / len(curves) - 0.5) for n, name in enumerate(curves)}
 
     def values_of(part: Sequence[StudyRow]) -> dict[str, Floats]:

@@ -114,7 +114,7 @@ def _found(name: str, directory: Path) -> Path | None:
         variable = os.environ.get(VARIABLE, "").split(os.pathsep)
         places = [directory, *(expanded(place) for place in variable if place), Path("traces")]
         return next((place / wanted for place in places if (place / wanted).is_file()), None)
-    except (InputError, OSError, ValueError):  # the scenario says so where it is to be a path
+    except (InputError, OSError, ValueError):  # the scenario reports it where it is to be a path
         return None
 
 
@@ -149,7 +149,7 @@ def _imported(file: Path) -> set[str]:
     try:
         tree = ast.parse(read_bytes(file))
     except (InputError, SyntaxError, ValueError, RecursionError):
-        return set()  # whoever executes it says what is wrong
+        return set()  # its execution reports the error
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -164,7 +164,7 @@ def _content(path: Path) -> str:
         with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (InputError, OSError):
-        return ""  # the run says why it cannot be read
+        return ""  # the run reports why it cannot be read
 
 
 @cache
@@ -191,7 +191,7 @@ class Plan:
     keys: Sequence[str]
     """Digest of each combination's run; combinations that are the same run have the same."""
     outputs: Sequence[str]
-    """Digest of what each says about output."""
+    """Digest of the output section of each."""
     logs: Sequence[int]
     """Number of the log and costs that each reads, whatever it selects; those of one are done together."""
     reads: Sequence[int]
@@ -319,13 +319,13 @@ class StudyRow:
     metrics: Mapping[str, float]
     """By title; NaN where the run has none, or has failed."""
     found: Mapping[str, float]
-    """What others found, by title."""
+    """Published values by title."""
     failed: str = ""
     """Why the run failed; empty: it did not."""
     key: str = ""
     """Digest of the run."""
     entries: Entries | None = None
-    """Where all that was kept of it is."""
+    """The entries of all its stored results."""
 
     @property
     def facts(self) -> Mapping[str, Any]:

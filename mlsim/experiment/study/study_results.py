@@ -136,7 +136,7 @@ class StudyTables:
     """The results of a study."""
 
     directory: Path
-    """Where they are."""
+    """Directory of the results."""
     runs: pl.DataFrame
     """One row a run, or loop: its labels, then all metrics."""
     search: pl.DataFrame | None = None

@@ -141,4 +141,4 @@ class StudyRunner:
 
 
 def _silent(_: Task) -> None:
-    """Tell nobody."""
+    """Report no progress."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STORE_VERSION = 1
 KEEP = ("summary", "tables", "all")
-"""What may be kept of a run, from least to most."""
+"""Levels of stored results of a run, from least to most."""
 
 _INNER = "store"
 _MARK = "store.json"

@@ -40,7 +40,7 @@ class Application(ABC):
 
     @abstractmethod
     def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Put the result together, as bytes on rank 0; all ranks must call this."""
+        """Gather the result as bytes on rank 0; all ranks must call this."""
 
     @abstractmethod
     def expected(self) -> bytes:

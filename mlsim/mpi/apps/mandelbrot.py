@@ -16,8 +16,8 @@ from mlsim.scenario import Scenario
 class Mandelbrot(Application):
     """Number of steps of every pixel until it escapes; after ``limit`` steps it belongs to the set.
 
-    With ``every_step`` points of the set execute all steps, so that pixels cost what the profile
-    ``mandelbrot`` says. Otherwise a point ends when its orbit is a cycle.
+    With ``every_step`` points of the set execute all steps, so that pixels cost as in the profile
+    ``mandelbrot``. Otherwise a point ends when its orbit is a cycle.
     """
 
     name = "mandelbrot"

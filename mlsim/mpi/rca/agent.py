@@ -231,7 +231,7 @@ class Agent:
         self._log.add(logging.WARNING, "refused", f"{connection.peer}: {reason}")
 
     def _take(self, message: Message) -> bytes:
-        """Do what a message asks for; return the answer."""
+        """Execute a message's request; return the answer."""
         if isinstance(message, Listening):
             return b"ok: nobody asks here\n"
         self.taken += 1

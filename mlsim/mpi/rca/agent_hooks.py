@@ -100,7 +100,7 @@ class Hooks:
         return len(self._calls) >= _MOST_WAITING
 
     def call(self, message: IdleNode) -> bool:
-        """Have the command called; return whether there is one."""
+        """Schedule a call of the command; return whether there is one."""
         if self._command:
             task = asyncio.create_task(self._call(message))
             self._calls.add(task)

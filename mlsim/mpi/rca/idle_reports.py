@@ -79,7 +79,7 @@ class Reporter:
         return False
 
     def release(self) -> None:
-        """Tell that no loop follows on these ranks."""
+        """Report that no loop follows on these ranks."""
         self._last = True
         if self._ended:
             self._count()
@@ -108,7 +108,7 @@ class Reporter:
         return f"{name}/{layout.node}"
 
     def loop_closed(self) -> None:
-        """Tell, on rank 0 and after all ranks have ended their last loop, that they have."""
+        """Report the end of the last loop, on rank 0 and after all ranks have ended it."""
         if self._window is not None and self._last and self._layout.comm.rank == 0:
             send_completed()
 

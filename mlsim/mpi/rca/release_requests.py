@@ -160,7 +160,7 @@ class Answering:
         except OSError:
             part = b""
         if not part:
-            self.close()  # nobody asks any more
+            self.close()  # no more requests
             return []
         *lines, self._buffer = (self._buffer + part).split(b"\n")
         if len(self._buffer) > LONGEST:

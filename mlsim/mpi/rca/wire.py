@@ -93,7 +93,7 @@ class ReleaseRequest(Message):
     request: int
     """Number of the request, which its answer has too."""
     nodes: int
-    """How many."""
+    """Number of nodes."""
     for_job: str
     """The waiting job."""
     deadline: float
@@ -198,7 +198,7 @@ def _munge() -> Any:
 
 
 def find_proof() -> Proof:
-    """Return this process' proof of identity, as the environment says; InputError if that cannot be used."""
+    """Return this process' proof of identity from the environment; raise InputError if it is unusable."""
     word = os.environ.get(AUTH, "secret")
     if word == "munge":
         return signed_by_munge

@@ -31,7 +31,7 @@ _OUTSIDE = -1
 
 
 class Work(NamedTuple):
-    """Where the pass works: counts, by job its open intervals, and the cursors.
+    """Working arrays of the pass: counts, by job its open intervals, and the cursors.
 
     ``several`` is the region of more than one job. ``heap`` has the numbers of all cursors: those in use, of
     which the first is the earliest, then the free ones.
@@ -199,7 +199,7 @@ def _describe(to: Target, tally: Ints) -> None:
 
 @kernel(_nrt=False)
 def _advance(content: Content, work: Work, time: int, last: int) -> int:
-    """Let all that happens at a time happen; return a chunk that is outside of its job, or -1."""
+    """Process all events of a time; return a chunk that is outside of its job, or -1."""
     tally, intervals = work.tally, content.intervals
     tally[_PE_TIME] += tally[_BUSY] * (time - tally[_NOW])
     tally[_NOW] = time
@@ -272,7 +272,7 @@ def _wait(content: Content, work: Work, cursor: int) -> int:
 
 @kernel(_nrt=False)
 def _step(content: Content, work: Work, cursor: int, time: int) -> int:
-    """Let what the first cursor waits for happen; return a chunk that is misplaced, or -1."""
+    """Process the next event of the first cursor; return a chunk that is misplaced, or -1."""
     tally, intervals, chunks = work.tally, content.intervals, content.chunks
     state, interval = work.state[cursor], work.interval[cursor]
     row = intervals.occupancy_row[interval]

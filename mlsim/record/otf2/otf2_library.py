@@ -44,7 +44,7 @@ _ErrorCallback = ctypes.CFUNCTYPE(
 
 
 class CallFailed(Exception):  # noqa: N818 - it never leaves `failures`
-    """A call from compiled code returned a failure, which the error callback has been told of."""
+    """A call from compiled code returned a failure, which the error callback has received."""
 
 
 def function(name: str, *argument_types: Any) -> Any:
@@ -90,7 +90,7 @@ def noted_errors() -> Iterator[list[int]]:
 
 @contextmanager
 def _noting(codes: list[int]) -> Iterator[None]:
-    """Have the first failure that the library reports noted instead of printed."""
+    """Record the first failure that the library reports instead of printing it."""
 
     def note(_data: int, _file: bytes, _line: int, _name: bytes, code: int, _text: bytes, _rest: int) -> int:
         if code not in _HANDLED and not codes:
@@ -120,7 +120,7 @@ def reason_of(code: int) -> str:
 
 
 def _message(directory: Path, code: int) -> str:
-    """Say what could not be written, why, and what to try."""
+    """Return a message with what could not be written, why, and what to try."""
     return (
         f"cannot write the OTF2 trace in {directory}: {reason_of(code)}; "
         "check that the directory is new and writable, and the space and quota left"
@@ -237,7 +237,7 @@ def fix_trace_id(directory: Path) -> None:
 
 
 def _replaced(content: bytes, drawn: int, digest: bytes) -> bytes:
-    """Put the digest where the drawn identifier is, whichever byte order it was written in."""
+    """Replace the drawn identifier by the digest, in either byte order."""
     orders: tuple[Literal["little", "big"], ...] = ("little", "big")
     for order in orders:
         old = drawn.to_bytes(8, order)
@@ -268,7 +268,7 @@ class Api(NamedTuple):
 
 
 def find_api() -> Api:
-    """Look up the addresses in this process."""
+    """Return the addresses in this process."""
     return Api(
         address("Archive_GetEvtWriter"),
         address("Archive_CloseEvtWriter"),

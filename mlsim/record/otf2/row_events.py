@@ -44,7 +44,7 @@ _RELEASE_REQUEST, _LAST_WITH_REMAINS = int(MessageKind.RELEASE_REQUEST), int(Mes
 
 
 class Target(NamedTuple):
-    """Where to write: the library's functions, an event writer and an attribute list.
+    """Output of events: the library's functions, an event writer and an attribute list.
 
     ``clock``: of this location, see :func:`stamp`.
     """
@@ -73,7 +73,7 @@ def stamp(to: Target, time: int) -> int:
 
 
 class Progress(NamedTuple):
-    """Where a location is: time of the last event, next and last message event, events written.
+    """Progress of a location: time of the last event, next and last message event, events written.
 
     ``time`` is that of the whole run, of which a part may be shown. ``service`` is the next request that a
     master serves.
@@ -267,7 +267,7 @@ def serve_until(
 
 @kernel(_nrt=False)
 def _with_service(at: Progress, service: int) -> Progress:
-    """Go to a request that a master serves."""
+    """Return the progress moved to a request that a master serves."""
     return Progress(at.time, at.item, at.last_item, at.events, at.failed, at.misplaced, service)
 
 

@@ -21,7 +21,7 @@ from mlsim.record.table_blocks import chunk_blocks, rows_of
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a run is shown.
+    """Selection of a run's time span and jobs.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class JobColumns(NamedTuple):
 
 
 CHUNK_FIELDS = ("start", "end", "first iteration", "iterations", "step")
-"""What there is of a chunk; times in ns. Where requests are shown, also when it was asked for."""
+"""Columns of a chunk; times in ns. Where requests are shown, also when it was asked for."""
 
 
 class ChunkColumns(NamedTuple):
@@ -112,12 +112,12 @@ class ChunkColumns(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """How PEs get their chunks; times in ns.
+    """Chunk requests of PEs and the service of masters; times in ns.
 
     Attributes
     ----------
     by_messages, by_atomics
-        Whether PEs ask masters, or serve themselves from windows.
+        Whether PEs send requests to masters, or access windows themselves.
     calculates
         Whether a PE calculates the size of its chunk itself.
     waits
@@ -133,16 +133,16 @@ class Requests(NamedTuple):
         By interval: the rank that its PE sends its requests to, or which has the window that it takes chunks
         from; -1 if there is none.
     way
-        By interval: how long a message of its PE takes.
+        By interval: latency of a message of its PE.
     working
         By interval: how long its PE calculates a chunk's size, or its master works for it.
     after
-        By interval: what passes from the end of the PE's own calculation to the begin of the chunk.
+        By interval: time from the end of the PE's own calculation to the begin of the chunk.
     refused
-        By interval: when its PE sent the request to which it was told that no work is left, and when that
-        was; -1 where there is none.
+        By interval: times of its PE's last request and of the reply that no work is left; -1 where there is
+        none.
     serving
-        By interval: what its PE, a master, spends on a chunk; -1 if it is none.
+        By interval: time that its PE, a master, spends per chunk; -1 if it is no master.
     first, last, served
         The requests that the master of interval i served are ``served[first[i]:last[i]]``, in order of the
         replies: when it took it, when it sent the reply, and the interval of the PE.
@@ -168,7 +168,7 @@ class Requests(NamedTuple):
 
 
 class NoRequests(NamedTuple):
-    """Stands for requests where the trace shows none."""
+    """Substitute for requests where the trace shows none."""
 
     shown: bool = False
 

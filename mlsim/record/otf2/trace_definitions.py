@@ -288,7 +288,7 @@ def _write_nested_regions(writer: _Writer, technique: str, names: Sequence[str])
 def _write_job_groups(
     writer: _Writer, records: Records, job_region: NDArray[np.int64], technique: str
 ) -> None:
-    """Write groups of jobs' regions: of those whose loops a technique hands out, and of each user."""
+    """Write groups of jobs' regions: of those whose loops a technique schedules, and of each user."""
     jobs = records.jobs
     looping = np.unique(records.loops.job)
     if technique and len(looping):

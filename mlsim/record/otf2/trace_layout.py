@@ -40,7 +40,7 @@ def group(keys: Ints, groups: int) -> tuple[Ints, Ints]:
 
 
 LATEST = 9.2e9
-"""Where the clock of a trace ends [s]: it counts nanoseconds in 63 bits."""
+"""Latest time of a trace's clock [s]: it counts nanoseconds in 63 bits."""
 
 
 MOST_ROWS = 997
@@ -334,7 +334,7 @@ def _locate(
     time: Floats,
     found: Ints,
 ) -> int:
-    """Look up the interval of every row's PE at its time; return the first row with no such PE, or -1."""
+    """Find the interval of every row's PE at its time; return the first row with no such PE, or -1."""
     for row in range(len(attempt)):
         index = first[attempt[row]] + pe[row]
         if pe[row] < 0 or index >= first[attempt[row] + 1]:
@@ -358,7 +358,7 @@ def told_times(records: Records, layout: Layout, places: PePlaces) -> Floats:
     told = np.full(len(layout.entry), -np.inf)
     np.maximum.at(told, places.find(records.jobs, pes.job, pes.attempt, pes.pe, pes.told), pes.told)
     stays = places.several(places.of_pes(pes))
-    # PEs that were told in an earlier stay had no work at all in the last one.
+    # PEs notified in an earlier stay had no work at all in the last one.
     other = stays[np.isneginf(told[stays]) | np.isin(stays, places.earlier[stays])]
     rows = layout.occupancy_row[other]
     told[other] = held.start[rows]

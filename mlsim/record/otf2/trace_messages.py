@@ -23,9 +23,9 @@ Bools = NDArray[np.bool_]
 # Ranks in the communicator: the dispatcher, then the nodes in order.
 BATCH_RANK = 0
 NUMBER_BYTES = 8
-"""Bytes of a number that a message says."""
+"""Bytes of a number in a message."""
 MESSAGE_BYTES = 3 * NUMBER_BYTES
-"""Length of a message that says its kind, its job and its node, and nothing else."""
+"""Length of a message with its kind, its job and its node only."""
 _WITH_MORE = [
     kind.value for kind in (MessageKind.NODE_IDLE, MessageKind.JOB_COMPLETED, MessageKind.RELEASE_REQUEST)
 ]
@@ -35,7 +35,7 @@ _FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
 class MessageEvents(NamedTuple):
     """Both sides of all messages, in the order in which they are written.
 
-    Those of location r are ``first[r]`` to ``first[r + 1] - 1``. ``is_sent`` tells sends from receives.
+    Those of location r are ``first[r]`` to ``first[r + 1] - 1``. ``is_sent``: sent or received.
     """
 
     first: Ints
@@ -113,7 +113,7 @@ def _check_order(messages: Messages, node: Ints, from_batch: Bools) -> None:
 def _message_events(
     records: Records, message: Ints, first: Ints, time: Ints, is_sent: Bools, peer: Ints, tag: Ints
 ) -> MessageEvents:
-    """Add what the messages of the entries say."""
+    """Add the content of the entries' messages."""
     messages = records.messages
     return MessageEvents(
         first,
@@ -132,7 +132,7 @@ def _message_events(
 
 
 def _lengths(kind: NDArray[np.int8]) -> Ints:
-    """Return the bytes of messages: those of the numbers that each says."""
+    """Return the lengths of messages in bytes, from the numbers in each."""
     more = np.isin(kind, _WITH_MORE)
     return np.where(more, MESSAGE_BYTES + 2 * NUMBER_BYTES, MESSAGE_BYTES).astype(np.int64)
 

@@ -107,20 +107,20 @@ class _Common(NamedTuple):
 
 
 class JobTexts(NamedTuple):
-    """What readers are told of jobs."""
+    """Texts on jobs for trace readers."""
 
     names: list[str]
     """Of each job."""
     ids: list[str]
     """The number of each job."""
     kinds: list[str]
-    """What else there is to say of jobs; many are alike in it."""
+    """Distinct further descriptions; many jobs share one."""
     kind_of: Ints
-    """Which of the kinds each job is of."""
+    """Index of each job's description in ``kinds``."""
 
 
 def describe_jobs(jobs: Jobs, rows: Ints) -> JobTexts:
-    """Return what readers are told of the jobs in these rows."""
+    """Return the texts on the jobs in these rows for trace readers."""
     ids, executables = jobs.job_id[rows].tolist(), jobs.executable[rows].tolist()
     names = [
         f"J{job}" if executable < 0 else f"J{job} executable {executable}"
@@ -172,7 +172,7 @@ def write_job_regions(
 
 
 def _in_memory(texts: list[str]) -> tuple[Ints, bytes]:
-    """Put plain texts into memory as C expects them; return their addresses, and what must be kept."""
+    """Store ASCII texts as C strings; return their addresses, and the buffer to keep alive."""
     content = "\0".join(texts).encode("ascii") + b"\0"
     lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
     base = np.frombuffer(content, np.uint8).ctypes.data

@@ -19,12 +19,13 @@ from mlsim.record.table_blocks import chunk_blocks
 
 
 class Service(NamedTuple):
-    """Whom PEs ask for chunks, what is spent on one, and how long messages are.
+    """Servers of chunk requests, time per chunk, and message length.
 
     Attributes
     ----------
     by_messages, by_atomics
-        Whether PEs ask a master, or take chunks from a window. If neither, nobody is asked, or it is unknown.
+        Whether PEs ask a master, or take chunks from a window. If neither, there is no request, or it is
+        unknown.
     on_node
         Whether the master, or the window, is on the PE's own node, rather than PE 0.
     calculates
@@ -34,7 +35,7 @@ class Service(NamedTuple):
     calculation
         Time of a size's calculation at speed 1, in s.
     delay
-        What is added to it whatever the speed, in s.
+        Addition to it at any speed, in s.
     assignment
         Time of assigning a chunk, in s.
     access
@@ -71,7 +72,7 @@ class _Workers(NamedTuple):
 
 
 class _Cursors(NamedTuple):
-    """How far each interval has been read.
+    """Read positions of the intervals.
 
     ``place``: its next request. ``reached``: the end of what it did before. ``taken``, ``sent``: when the
     master took the request that was read last, and sent the reply.
@@ -84,7 +85,7 @@ class _Cursors(NamedTuple):
 
 
 class _Served(NamedTuple):
-    """What masters served; see :class:`Requests`."""
+    """Requests that masters served; see :class:`Requests`."""
 
     serving: Ints
     first: Ints
@@ -101,21 +102,21 @@ def requests_of(
     service: Service,
     ranks: Ints,
 ) -> Requests | NoRequests:
-    """Find how PEs got their chunks, and put what masters served in order of the replies.
+    """Return the chunk requests of PEs, with the requests that masters served in order of the replies.
 
     Parameters
     ----------
     records
-        Of the run. Where rows of PEs lack their latency and last request, as those of real runs, all that is
-        known is how long it took to get a chunk; messages are elsewhere.
+        Of the run. Where rows of PEs lack their latency and last request, as in real runs, only the time
+        to get a chunk is known; messages are recorded elsewhere.
     layout, places, part
         Of the trace.
     chunks
         By interval, with the times at which they were asked for.
     service
-        Whom PEs ask, and what is spent on a chunk.
+        Server of the requests, and time per chunk.
     ranks
-        Of each row in the communicator. Where several rows have one, tags tell which PE asks.
+        Of each row in the communicator. Where several rows share a rank, tags identify the PE.
     """
     pes, intervals = records.pes, len(layout.entry)
     if not len(pes.pe):
@@ -196,7 +197,7 @@ def _serve(
     refused: Ints,
     spent: Ints,
 ) -> _Served:
-    """Put what masters served in order of the replies; ``spent`` (ns) is what each PE would on a chunk."""
+    """Order served requests by their replies; ``spent`` (ns) is the time of each PE to serve a chunk."""
     held, intervals = records.occupancy, len(asked)
     asks = np.flatnonzero(asked >= 0)
     masters = np.flatnonzero(is_master)
@@ -216,7 +217,7 @@ def _serve(
 
 
 def _refused(pes: PEs, asked: Floats, home: Ints, shown: NDArray[np.bool_], intervals: int) -> Ints:
-    """Return when the PE of each interval asked in vain, and was told so, in ns; -1 where it did not."""
+    """Return the times [ns] of each interval's PE's last request and its refusal; -1 where there is none."""
     found = np.full((intervals, 2), -1)
     answered = shown & np.isfinite(asked)
     found[home[answered], 0] = nanoseconds(asked[answered])
@@ -362,7 +363,7 @@ def answered_at(records: Records, requests: RankRequests) -> Floats | None:
     if not np.array_equal(np.sort(who), np.sort(requests.pe)):
         return None
     arrived = np.empty(len(who))
-    # The k-th reply to a PE gives its k-th chunk; after the last one it is told.
+    # The k-th reply to a PE assigns its k-th chunk; the one after the last chunk ends its requests.
     arrived[np.lexsort((requests.answered, requests.pe))] = when[np.lexsort((when, who))]
     return np.maximum(arrived, requests.answered)
 

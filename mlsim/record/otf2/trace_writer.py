@@ -346,7 +346,7 @@ def _inside_jobs(
     service: Service,
     ranks: Ints,
 ) -> tuple[NDArray[np.float64], ChunkColumns, Requests | NoRequests]:
-    """Arrange what happens inside of jobs: when PEs were told to stop, chunks, and requests for them."""
+    """Return the events inside of jobs: notices of PEs to stop, chunks, and requests for them."""
     chunks = ChunkColumns(np.zeros(1, np.int64), np.empty((0, len(CHUNK_FIELDS)), np.int64))
     requests: Requests | NoRequests = NoRequests()
     asked = level == "messages"
@@ -471,7 +471,7 @@ def _write_batch_system(
 
 
 def _misplaced(jobs: Jobs, chunk: Chunks) -> str:
-    """Say which chunk, a table of one row, cannot be shown."""
+    """Return a message on the chunk, a table of one row, that cannot be shown."""
     return (
         f"internal error: a chunk of job {jobs.job_id[chunk.job[0]]} on PE {chunk.pe[0]}, from "
         f"{chunk.start[0]:.9f} to {chunk.end[0]:.9f} s, overlaps another one, or the PE's core was not the "

@@ -30,7 +30,7 @@ SLOT: Final = 1800.0
 """Seconds of a slot."""
 DAY: Final = 86400.0
 HOURS, WEEKDAYS, MONTHS = 0, 24, 31
-"""Where the counts and shares of hours, weekdays (Monday first) and months begin."""
+"""Offsets of the counts and shares of hours, weekdays (Monday first) and months."""
 N_COUNTS: Final = 43
 
 _MOST_PROGRESS: Final = 2.0

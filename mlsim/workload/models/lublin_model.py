@@ -62,7 +62,7 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What the model needs to know of one kind of jobs.
+    """Parameters of the model for one kind of jobs.
 
     Sizes: ``serial_prob`` of the jobs are serial and ``pow2_prob`` have a power of two; the binary logarithm
     of a parallel size is uniform from ``ulow`` to ``umed`` with probability ``uprob``, else from ``umed`` to

@@ -33,7 +33,7 @@ class Model(Protocol):
 
     @property
     def header(self) -> Header:
-        """Header of a log of these jobs, which says how they were made."""
+        """Header of a log of these jobs, with their derivation."""
         ...
 
     def stream(self) -> Iterator[JobBlock]:

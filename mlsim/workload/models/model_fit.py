@@ -42,7 +42,7 @@ def fit(
     gflops
         Speed of a processor [GFLOP/s]; work is run time x processors x speed.
     processors
-        Of the machine, where the header does not say or is wrong.
+        Of the machine, where the header lacks them or is wrong.
     lenient
         Whether broken lines are skipped.
 

@@ -45,7 +45,7 @@ def check_model(name: str, execute: bool) -> None:
 class OwnModel:
     """A workload that user code draws: ``path/file.py:model`` or an entry point, with its parameters.
 
-    ``estimate_factor`` None: walltimes as the code says, and where it does not the run times.
+    ``estimate_factor`` None: walltimes from the code, and run times where it has none.
     """
 
     def __init__(
