@@ -260,6 +260,7 @@ def loop(
 
     mlsim loop --pes 16x16 --profile exponential --mean 1ms --iterations 100000 --technique SS,GSS
     """
+    from mlsim._memory import load_for_good
     from mlsim.experiment import choices, run_loops
     from mlsim.experiment.loops import summary, with_typical_mean
     from mlsim.scenario import parse_overrides
@@ -292,6 +293,7 @@ def loop(
     check_outputs(out, chunks, otf2)
     print_unread(scenarios)
     seconds = None if run_time is None else amount("--run-time", run_time, TIME, positive=True)
+    load_for_good("mlsim.cosim.single_loop", *(["polars"] if out else []))
     many = len(scenarios)
     with working("loop" if many == 1 else f"{many:,} loops", many) as work:
         results = run_loops(

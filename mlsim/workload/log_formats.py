@@ -170,7 +170,7 @@ def check_format(path: Path) -> WorkloadFormat:
     found = format_of_name(path)
     if found is not None and FORMATS[found].in_blocks:
         return found
-    suffixes = [known.suffix for known in FORMATS.values() if known.in_blocks]
+    suffixes = sorted(known.suffix for known in FORMATS.values() if known.in_blocks)
     raise InputError(
         f"{path}: its suffix is none of {', '.join(suffixes)}, each also with {', '.join(SUFFIXES[:-1])} "
         f"or {SUFFIXES[-1]} behind it; mlsim workload convert makes other formats"

@@ -48,7 +48,7 @@ def test_parameters(mlsim, small: Path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--jobs", "5", "-o", "made.json"), "made.json: its suffix is none of .swf, .csv, .parquet, each"),
+        (("--jobs", "5", "-o", "made.json"), "made.json: its suffix is none of .csv, .parquet, .swf, each"),
         (("-o", "made.swf"), "jobs and days: neither is given"),
         (("--jobs", "0", "-o", "made.swf"), "jobs: 0; allowed: 1 to"),
         (("--days", "0.000001", "-o", "made.swf"), "--days 1e-06: no job comes in this time"),

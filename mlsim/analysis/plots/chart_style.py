@@ -162,8 +162,8 @@ def ink_on(colour: NDArray[np.float64]) -> str:
 
 def scale_palette() -> NDArray[np.float64]:
     """Return colours for a scale, (256, 3) RGB in [0, 1], from light to dark; perceptually uniform."""
-    scale: NDArray[np.float64] = matplotlib.colormaps["viridis_r"](np.arange(256))[:, :3]
-    return scale
+    scale = matplotlib.colormaps["viridis_r"](np.arange(256))[:, :3]
+    return np.ascontiguousarray(scale)  # as kernels take arrays without Numba
 
 
 def write_picture(
