@@ -51,6 +51,13 @@ def test_a_run_without_pictures(directory: Path) -> None:
     assert loaded.isdisjoint({"mlsim.cli.study", "mlsim.cli.mpi"})
 
 
+def test_pictures_of_a_loop_need_no_compiler(directory: Path) -> None:
+    """Whatever kernels are called with, what is on disk is called without Numba."""
+    words = ("loop", "--pes", "2x4", "--profile", "constant", "--mean", "1ms", "--iterations", "999", "--out")
+    imported(directory, *words, "first")
+    assert "numba" not in imported(directory, *words, "second")
+
+
 def test_tables_alone_need_polars() -> None:
     """It takes a sixth of a short run: it is imported for the first table, and not before."""
     program = (
