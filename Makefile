@@ -60,7 +60,7 @@ $(VENV)/bin/python:
 
 # The byte code of packages is written by the first run, of what it imports: pip would write that of all.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[jit,otf2]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[otf2]'
 	$(BIN)/python -m compileall -q mlsim
 	touch $@
 
