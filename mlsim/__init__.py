@@ -1,7 +1,7 @@
 """mlsim: scheduling on HPC systems, simulated at the batch and at the application level at once.
 
 ``mlsim.run("scenario.yaml")`` simulates a scenario file and gives a :class:`mlsim.Result` with a
-summary and data frames. ``mlsim.compare`` puts runs against each other. ``mlsim.load`` reads a scenario
+summary and data frames. ``mlsim.compare`` compares runs. ``mlsim.load`` reads a scenario
 without running it.
 """
 

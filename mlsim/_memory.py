@@ -1,4 +1,4 @@
-"""Memory that the process has and does not need any more, given back to the system."""
+"""Return of unused memory of the process to the system."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def importing() -> Iterator[None]:
 
 
 def load_for_good(*modules: str) -> None:
-    """Import modules, and let searches for garbage pass over everything that is there then.
+    """Import modules, and exclude all objects that exist then from garbage collection.
 
     For commands: what modules leave (140,000 objects with a simulation's) stays to the end of the process,
-    and looking through it takes 0.1 s each time, of which a run has a handful.
+    and each collection would spend 0.1 s on it, a handful of times per run.
     """
     with importing():
         for module in modules:

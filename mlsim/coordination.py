@@ -87,7 +87,7 @@ Message = NodeIdle | JobCompleted | ReleaseRequest | ReleaseAccepted | ReleaseRe
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """The nodes a job holds."""
+    """Nodes that a job holds."""
 
     node: NDArray[np.int64]
     """Node numbers, in allocation order."""

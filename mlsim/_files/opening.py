@@ -144,17 +144,17 @@ def resolved(path: Path) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a regular file; a path that cannot be looked at is none."""
+    """Whether there is a regular file; an inaccessible path is none."""
     return stat.S_ISREG(_mode(path))
 
 
 def is_directory(path: Path) -> bool:
-    """Whether there is a directory; a path that cannot be looked at is none."""
+    """Whether there is a directory; an inaccessible path is none."""
     return stat.S_ISDIR(_mode(path))
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything; nothing is at a path that cannot be looked at."""
+    """Whether a path exists; an inaccessible path does not."""
     return _mode(path) != 0
 
 

@@ -63,7 +63,7 @@ class _Digests:
         self._reached = 0
 
     def of(self, kernel: Any) -> str:
-        """Return the digest of a kernel or function; one being looked at counts by its place above."""
+        """Return the digest of a kernel or function; one already being visited counts by its place above."""
         if kernel in self._known:
             return str(self._known[kernel])
         if id(kernel) in self._open:

@@ -77,7 +77,7 @@ class KeptResults(_Cache):
         return result._replace(target_context=target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled, if it can be; where it cannot be written, go on without."""
+        """Keep what was compiled, if it can be; where it cannot be written, continue without."""
         name = self._name(sig)
         lasts = not data.library.has_dynamic_globals and all(lifted.can_cache for lifted in data.lifted)
         if name is None or not lasts or key_of(self._kernel, fresh=True) != self._key:

@@ -32,7 +32,7 @@ MISSING: Final = object()
 _MOST_WORDS = 500_000
 """Words of arguments after which numba is loaded, which takes as long as some hundred thousand of them."""
 _FEW_ARRAYS = 6
-"""Arrays of which all choices are looked for on disk."""
+"""Largest number of arrays for which all choices are searched on disk."""
 _SCALARS: dict[type, tuple[str, str]] = {
     bool: ("bool", "q"),
     int: ("int64", "q"),

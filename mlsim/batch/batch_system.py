@@ -357,7 +357,7 @@ class Wakes(Handler):
 
 
 class Reports(Handler):
-    """Reports the progress every so many passes."""
+    """Reports the progress at intervals of passes."""
 
     def __init__(
         self,

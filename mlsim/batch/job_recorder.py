@@ -133,7 +133,7 @@ class RejectionLog:
         let_go(self._codes.array)
 
     def record(self) -> Rejections:
-        """Return the rejections, one row a job, in order of arrival."""
+        """Return the rejections, one row per job, in order of arrival."""
         jobs, reasons = (GrowingArray(dtype, capacity=0) for dtype in (np.int64, np.int32))
         for column in (jobs, reasons):
             column.reserve(self._n_rejected, 0)

@@ -141,7 +141,7 @@ def _never() -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Drains:
-    """Announced drains that are known and not over, one row a node, in order of start.
+    """Announced drains that are known and not over, one row per node, in order of start.
 
     Attributes
     ----------

@@ -137,7 +137,7 @@ def _usual() -> list[str]:
 def _charge(
     path: Path | None, make: Callable[[], Scenario], run_time: str | None
 ) -> Callable[[str, str], Mapping[str, object]]:
-    """Return the measured scheduling costs of a machine by technique and model; empty if not measured."""
+    """Return a function from technique and model to keys with a machine's measured costs, if any."""
     if path is None:
         return lambda _technique, _model: {}
     from mlsim.cli.command_options import amount

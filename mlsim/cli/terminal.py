@@ -135,7 +135,7 @@ def terminal_width() -> int:
 
 
 def _widen() -> None:
-    """Make tables use a readable width."""
+    """Set a readable width for tables."""
     columns = shutil.get_terminal_size().columns
     _terminal[:] = [columns]
     given = os.environ.get("COLUMNS")

@@ -114,7 +114,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     scenario
         The scenario.
     report
-        Called now and then with the progress and the number of jobs of the workload.
+        Called at intervals with the progress and the number of jobs of the workload.
 
     Returns
     -------

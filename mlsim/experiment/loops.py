@@ -76,14 +76,14 @@ class LoopResult:
 
     @property
     def chunks(self) -> pl.DataFrame:
-        """One row a chunk, as in ``chunks.parquet``; empty unless chunks were kept."""
+        """One row per chunk, as in ``chunks.parquet``; empty unless chunks were kept."""
         from mlsim.record.table_writer import frame
 
         return frame("chunks", self.records, None)
 
     @property
     def pes(self) -> pl.DataFrame:
-        """One row a PE, as in ``pes.parquet``."""
+        """One row per PE, as in ``pes.parquet``."""
         from mlsim.record.table_writer import frame
 
         return frame("pes", self.records, None)

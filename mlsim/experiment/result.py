@@ -30,7 +30,7 @@ class Result:
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
-        """One row a job, as in ``jobs.parquet``."""
+        """One row per job, as in ``jobs.parquet``."""
         return self._frame("jobs")
 
     @cached_property
@@ -45,12 +45,12 @@ class Result:
 
     @cached_property
     def chunks(self) -> pl.DataFrame:
-        """One row a chunk, as in ``chunks.parquet``; empty unless the trace shows chunks."""
+        """One row per chunk, as in ``chunks.parquet``; empty unless the trace shows chunks."""
         return self._frame("chunks")
 
     @cached_property
     def pes(self) -> pl.DataFrame:
-        """One row a PE of a job, as in ``pes.parquet``; kept from trace level ``nodes`` on."""
+        """One row per PE of a job, as in ``pes.parquet``; kept from trace level ``nodes`` on."""
         return self._frame("pes")
 
     @cached_property
@@ -118,7 +118,7 @@ class Result:
 
     @cached_property
     def nodes(self) -> pl.DataFrame:
-        """One row a node of the machine, as in ``nodes.parquet``."""
+        """One row per node of the machine, as in ``nodes.parquet``."""
         return self._frame("nodes")
 
     @cached_property

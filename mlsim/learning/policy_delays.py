@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _PREMATURE = 100.0
 """Times of its run time that a premature job asks for, at least."""
 _MOST_DELAYED = 100
-"""Jobs of the largest slowdowns whose sizes are looked at."""
+"""Number of jobs with the largest slowdowns whose sizes are analysed."""
 
 CATEGORIES: Final = ("slowdown 1 %", "1 to 10 %", "10 to 100 %", "100 or more %")
 """Shares of jobs by bounded slowdown: 1, above 1 and below 10, from 10 and below 100, from 100."""

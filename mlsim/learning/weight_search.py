@@ -86,7 +86,7 @@ def simplex_grid(points: int, features: Sequence[str]) -> Floats:
 METHODS = ("xnes", "cma-es")
 
 Loss = Callable[[Floats], Floats]
-"""From vectors, one a row, to their losses."""
+"""From vectors, one per row, to their losses."""
 
 
 def penalty(vectors: Floats, factor: float) -> Floats:

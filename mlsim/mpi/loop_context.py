@@ -157,7 +157,7 @@ def _warm_up_in_turns(layout: Layout) -> None:
 
 
 def allgather(comm: MPI.Intracomm, patience: Patience, mine: NDArray[Any], meeting: str = "") -> NDArray[Any]:
-    """Gather the numbers of all ranks, one row a rank; waiting ranks yield their cores."""
+    """Gather the numbers of all ranks, one row per rank; waiting ranks yield their cores."""
     everyone = np.empty((comm.size, len(mine)), mine.dtype)
     request = comm.Iallgather(mine, everyone)
     patience.until(request.Test, meeting)

@@ -79,7 +79,7 @@ class LoopOptions:
     master
         ``non-dedicated`` (default) or ``dedicated``; for cca and hmw.
     break_after
-        Iterations that a master executes between two looks for requests; for cca and hmw, where None means as
+        Iterations that a master executes between two polls for requests; for cca and hmw, where None means as
         many as take about 75 µs, as it has measured them.
         Under dca and hdca, None leaves chunks uncut; a number cuts the coordinator's chunks, so that MPI can
         make progress for it where the network does not (see docs/how-to/cluster.md).
@@ -97,7 +97,8 @@ class LoopOptions:
     pieces
         Number of pieces in which the body executes a chunk of AF, which times each; 0: one per iteration.
     ranks_per_node
-        Cuts nodes into parts of so many ranks, for models of two levels on few machines; None: as they are.
+        Splits nodes into parts of this many ranks, for models of two levels on few machines; None: whole
+        nodes.
     wait
         ``spin``, ``sleep``, or ``auto``: sleep where a node has more ranks than cores.
     warn_after
@@ -272,10 +273,10 @@ def _word(name: str, value: str, words: type[Keyword]) -> str:
 
 
 BREAK_EVERY = 75e-6
-"""About how long a master computes between two looks for requests, in s.
+"""Approximate time that a master computes between two polls for requests, in s.
 
-A look costs some microseconds, so masters lose a tenth of their time at most; and a request waits for half of
-this on average.
+A poll costs some microseconds, so masters lose a tenth of their time at most. A request waits for half of
+this time on average.
 """
 
 

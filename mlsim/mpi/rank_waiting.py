@@ -83,7 +83,7 @@ def _is_stopped(process: int) -> bool:
 WaitStyle = Literal["auto", "spin", "sleep"]
 
 _LOOK_EVERY = 512
-"""Polls between two looks at what takes so long: about 0.1 s, where ranks sleep."""
+"""Polls between two checks for the reason of a wait: about 0.1 s, where ranks sleep."""
 SPINS = 50
 """Polls before the first pause in which a rank yields its core."""
 _YIELDS = 200

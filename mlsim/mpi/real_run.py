@@ -139,7 +139,7 @@ def _nodes(layout: Layout, names: list[str]) -> Nodes:
 
 
 def _occupancy(counts: Ints, end: float) -> Occupancy:
-    """Return one row a node."""
+    """Return one row per node."""
     nodes = len(counts)
     return Occupancy(
         job=np.zeros(nodes, np.int64),

@@ -341,7 +341,7 @@ def simulated(
 
 
 def _breaks(prefix: Floats, options: LoopOptions, machine: dict[str, Any]) -> dict[str, Any]:
-    """Return how often a master looks for requests, and what that takes.
+    """Return the polling interval of a master and the time per poll, as keyword arguments.
 
     A piece that sleeps takes what its iterations cost, and at least ``body``: what the loop's body takes for
     none. Later ones make up for a part of that.

@@ -43,7 +43,7 @@ def edges_of(configs: Iterable[EdgeConfig]) -> list[Edge]:
 
 
 def read_edges(path: str | Path) -> list[Edge]:
-    """Read a file of links, one a line: ``from,to`` or ``from,to,latency,bandwidth``.
+    """Read a file of links, one per line: ``from,to`` or ``from,to,latency,bandwidth``.
 
     Latencies and bandwidths are written as in a scenario: ``500 ns``, or a number in s or bit/s; an empty
     one is the network's. Empty lines, lines that begin with ``#`` and a first line of the columns' names

@@ -76,7 +76,7 @@ def in_views(words: Ints) -> Memory:
 
 
 def most_words(rows: int) -> int:
-    """Return how many words a run of so many rows takes at most."""
+    """Return the maximum number of words of a run with this number of rows."""
     return HEAD + (_TIMES + _NUMBERS) * rows
 
 

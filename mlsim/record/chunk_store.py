@@ -21,11 +21,11 @@ from mlsim.record.growing_arrays import let_go
 from mlsim.record.record_tables import Chunks, Int32s
 
 HELD_ROWS = 1 << 16
-"""So many rows are kept in memory."""
+"""Number of rows kept in memory."""
 BLOCK_ROWS = 1 << 16
-"""So many rows are simulated, and read, at a time."""
+"""Number of rows simulated, and read, at a time."""
 _ROW_WORDS = 7
-"""Words that so many rows may take in memory, about."""
+"""Approximate number of words per row in memory."""
 
 
 class _Run(NamedTuple):
@@ -123,7 +123,7 @@ class ChunkStore:
         return LoopChunks(self)
 
     def table(self, loops: Sequence[StartedLoop]) -> Chunks:
-        """Return one row a chunk of loops, which are in order, then by the chunks' start."""
+        """Return one row per chunk of loops, which are in order, then by the chunks' start."""
         stored = StoredChunks(self, loops)
         if stored.n_rows > self._held_rows:
             return stored
@@ -233,7 +233,7 @@ class StoredChunks(Chunks):
         return min(least for least, _ in sizes), max(largest for _, largest in sizes)
 
     def blocks(self, rows: int) -> Iterator[Chunks]:
-        """Yield all rows in order, so many at a time."""
+        """Yield all rows in order, in blocks of the given size."""
         words, left = self._store.words(), self.n_rows
         block = _new_block(self._columns, min(rows, left))
         filled = 0

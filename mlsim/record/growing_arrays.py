@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from mlsim.errors import OutputError
 
 HELD_ROWS = 100_000
-"""Up to so many rows are kept in memory."""
+"""Maximum number of rows kept in memory."""
 
 _COPIED_AT_ONCE = 1 << 16
 
@@ -64,7 +64,7 @@ class GrowingTimes:
         return self._n_earlier + len(self._latest)
 
     def settle(self) -> None:
-        """Append the latest times to the column; now and then, so that they take little memory."""
+        """Append the latest times to the column; called at intervals to save memory."""
         total = len(self)
         self._earlier.reserve(total, self._n_earlier)
         self._earlier.array[self._n_earlier : total] = self._latest
@@ -85,7 +85,7 @@ def zeros(rows: int) -> NDArray[np.float64]:
 
 
 def column(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array to be filled in, of so many rows: in memory, or in a file if they are many."""
+    """Return an array to be filled in, with this number of rows: in memory, or in a file if they are many."""
     return np.empty(shape, dtype) if shape[0] <= HELD_ROWS else _in_file(shape, np.dtype(dtype))
 
 

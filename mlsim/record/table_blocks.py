@@ -27,7 +27,7 @@ Long = Jobs | Occupancy | Passes | Attempts | Chunks
 
 
 def is_long(table: Long) -> bool:
-    """Whether a table has so many rows that it is looked at piece by piece."""
+    """Whether a table has so many rows that it is processed in blocks."""
     return n_rows(table) > LONG_ROWS
 
 
@@ -38,7 +38,7 @@ def is_large(records: Records) -> bool:
 
 
 def are_many(values: NDArray[Any]) -> bool:
-    """Whether there are so many values that they are looked at piece by piece."""
+    """Whether there are so many values that they are processed in blocks."""
     return len(values) > LONG_ROWS
 
 
@@ -64,7 +64,7 @@ def _columns(table: Any) -> dict[str, NDArray[Any]]:
 def blocks_of(table: Table) -> Iterator[Table]:
     """Yield the rows of a table in order: all at once if it is short, else some at a time.
 
-    The memory of a block of a long table is given back when the next one is asked for.
+    The memory of a block of a long table is released when the next one is requested.
     """
     if not is_long(table):
         yield table
@@ -106,7 +106,7 @@ def value_blocks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def copies_of(table: Table, block_rows: int) -> Iterator[Table]:
-    """Yield the rows of a table in order, so many at a time, each time as copies."""
+    """Yield the rows of a table in order, in blocks of the given size, as copies."""
     for first in range(0, n_rows(table), block_rows):
         rows = slice(first, first + block_rows)
         columns = {name: _copy(column, rows) for name, column in _columns(table).items()}

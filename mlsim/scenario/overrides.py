@@ -122,7 +122,7 @@ def _open_code(value: dict[str, Any], key: Path) -> None:
 
 
 def _holds(place: object, part: str | int) -> bool:
-    """Whether a mapping has a key, or a list so many entries."""
+    """Whether a mapping has a key, or a list has an index."""
     if isinstance(place, list):
         return isinstance(part, int) and part < len(place)
     return isinstance(place, dict) and part in place

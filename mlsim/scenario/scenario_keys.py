@@ -269,7 +269,7 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
 
 
 def _of_one_step(selection: SelectionConfig, time_steps: int, key: str) -> list[str]:
-    """Warn of a method that learns from earlier time steps where ``key`` sets a single time step."""
+    """Return a warning if a method learns from earlier time steps and ``key`` sets a single time step."""
     learns = selection.method is not SelectionMethod.RANDOM and not selection.chooses_within
     if time_steps > 1 or not learns:
         return []

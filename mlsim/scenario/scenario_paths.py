@@ -256,7 +256,7 @@ def _not_found(
 
 
 def _similar(wanted: Path, directories: list[Path]) -> list[str]:
-    """Return files with a similar name in the directories where the file was looked for."""
+    """Return files with a similar name in the directories searched for the file."""
     found: dict[str, None] = {}
     for directory in directories:
         folder = (directory / wanted).parent

@@ -290,7 +290,7 @@ class Scenario(Section):
             yield Violation("output.trace", message, ("application.execution.request_ahead",))
 
     def _broken_cap(self) -> Iterator[Violation]:
-        """Check that a power cap can be kept, and lets a job start."""
+        """Check that a power cap can be kept, and allows a job to start."""
         levels = self.batch.power_cap
         powers = [group.power for group in self.platform.nodes]
         if levels is None:

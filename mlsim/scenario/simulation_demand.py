@@ -50,7 +50,7 @@ def _gigabytes(size: float) -> str:
 
 
 def check_machine(scenario: Scenario) -> None:
-    """Refuse a machine, or a loop of so many iterations, that does not fit in memory."""
+    """Refuse a machine, or a loop of this many iterations, that does not fit in memory."""
     nodes = scenario.platform.n_nodes
     if nodes > _MOST_NODES:
         raise InputError(
@@ -109,7 +109,7 @@ def _loop_share(scenario: Scenario, key: str, count: int, found: str = "") -> Sh
 
 
 def check_list(scenario: Scenario, count: int) -> None:
-    """Refuse a list of what each of so many iterations costs that cannot be held."""
+    """Refuse a list of the costs of this many iterations that does not fit in memory."""
     found = f"the costs of {count:,} iterations"
     check_memory(scenario.source, [Share("application.iterations", found, count * _ITERATION)])
 
@@ -133,7 +133,7 @@ def check_loop_alone(scenario: Scenario, held: int = 0) -> None:
 
 
 def check_loop(scenario: Scenario, pes: int, held: int = 0) -> None:
-    """Refuse a loop on so many PEs that does not fit in memory, with the results of ``held`` other loops."""
+    """Refuse a loop on this many PEs that does not fit in memory with the results of ``held`` other loops."""
     check_pes(scenario.source, pes)
     chosen = scenario.application.iterations
     shares = [*_machine(scenario), Share("PEs", f"{pes:,} PEs of one loop", pes * _PE)]

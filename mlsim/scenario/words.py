@@ -542,7 +542,7 @@ class WeighedSize(Choice):
 
 
 class Compat(Choice):
-    """Implementation whose interpretation of the techniques is followed."""
+    """Implementation whose interpretation of the techniques is followed, if any."""
 
     NONE = "none"
     LB4MPI = "lb4mpi"

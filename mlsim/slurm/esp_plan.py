@@ -178,7 +178,7 @@ def _scaled(counts: Ints, seconds: float) -> Floats:
 
 
 def _limit(counts: Ints, steps: float) -> int:
-    """Return the limit with which all pixels together have about so many steps."""
+    """Return the limit with which all pixels together have about this number of steps."""
     low, high = 1, int(counts.max())
     while low < high:
         middle = (low + high) // 2
@@ -277,7 +277,7 @@ def write_workload(plan: Plan, limits: dict[str, int], launch: float, directory:
 def simulate(
     plan: Plan, technique: Technique, rca: bool, limits: dict[str, int], launch: float, out: Path
 ) -> Result:
-    """Simulate the batch, every job of which takes so many seconds more than its loop; write the run."""
+    """Simulate the batch with a fixed overhead of ``launch`` seconds per job; write the run."""
     out.mkdir(parents=True, exist_ok=True)
     workload = write_workload(plan, limits, launch, out)
     name = f"{technique}-{'on' if rca else 'off'}"

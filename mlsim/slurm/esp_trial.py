@@ -72,7 +72,7 @@ class Row:
     launched
         Makespan where every job takes the measured launch time besides.
     given_back
-        Nodes given back in a real run, on average.
+        Nodes released in a real run, on average.
     """
 
     technique: str

@@ -148,7 +148,7 @@ class Cluster:
         return [json.loads(line) for line in read_text(self.records, "records of nodes").splitlines()]
 
     def released(self) -> dict[str, int]:
-        """Return how many nodes, of one CPU each, every job has given back."""
+        """Return the number of nodes, of one CPU each, that every job has released."""
         return dict(Counter(str(row["job"]) for row in self.said() if row["event"] == "released"))
 
     def down(self) -> None:

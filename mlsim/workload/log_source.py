@@ -275,7 +275,7 @@ def _selection(workload: WorkloadConfig, header: Header, path: Path) -> Selectio
 
 
 def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple[int, ...]:
-    """Return the codes of users; names are looked up in the header."""
+    """Return the codes of users; names are read from the header."""
     codes = {name: code for code, name in names_of(header).get("user", {}).items()}
     numbers = []
     for user in users:

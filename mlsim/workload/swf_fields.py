@@ -18,7 +18,7 @@ class Field(IntEnum):
 
     Source: Chapin et al. (1999), "Benchmarks and standards for the evaluation of parallel job
     schedulers", and the format's definition in the Parallel Workloads Archive. In every column -1
-    means "not known". Times are seconds, memory is KB a processor.
+    means "not known". Times are seconds, memory is KB per processor.
     """
 
     JOB_ID = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """One row a node that one job gave back and another got before the first had ended.
+    """One row per node that one job released and another got before the first had ended.
 
     Jobs are rows of the run's jobs, nodes rows of its nodes.
     """
@@ -36,7 +36,7 @@ class Transfers:
 
 
 def transfers(records: Records) -> Transfers:
-    """Find, for each node that was given back early, the jobs that started on it while its giver ran."""
+    """Find, for each node that was released early, the jobs that started on it while its giver ran."""
     held = records.occupancy
     until = away_until(held, records.jobs, records.attempts)
     given = _spread(held.node, held.count, np.flatnonzero(held.released))
@@ -90,7 +90,7 @@ _MOST_RUNS = 500
 
 
 def cards(summary: Summary) -> str:
-    """Return the numbers to look at first."""
+    """Return the key figures."""
     jobs, queue, used = summary["jobs"], summary["queue_length"], summary["utilization"]
     ends = [f"{jobs[end]:,} {end}" for end in ENDS if jobs.get(end)]
     facts = [

@@ -65,7 +65,7 @@ class PageStudy:
 
     label: str
     table: pl.DataFrame
-    """One row a run or loop: labels and metrics."""
+    """One row per run or loop: labels and metrics."""
 
 
 def page_text(

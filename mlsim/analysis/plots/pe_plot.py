@@ -334,7 +334,7 @@ def loop_timeline(runs: Runs, width: float, height: float | None = None) -> Figu
 
 
 def imbalance_profile(runs: Runs, width: float, height: float | None = None) -> Figure:
-    """Draw the finish times of the PEs of a loop in rising order, as shares of the mean; one line a run.
+    """Draw the finish times of the PEs of a loop in rising order, as shares of the mean; one line per run.
 
     A horizontal line at 100 % would be perfect balance; the last value is max/mean. Parameters are those of
     :func:`chunk_sizes`.

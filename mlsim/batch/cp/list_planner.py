@@ -1,4 +1,4 @@
-"""``lists``: list schedules on classes of nodes; ``cp`` goes on from there.
+"""``lists``: list schedules on classes of nodes; ``cp`` continues from there.
 
 A pass goes through these steps and ends at the first that settles it:
 

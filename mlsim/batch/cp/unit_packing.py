@@ -30,7 +30,7 @@ def fitting_units(node: int, units: int, request: Ints, free: Ints) -> int:
 
 @inner_kernel
 def _has_power(job: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit) -> bool:
-    """Whether a cap lets a job start now, on the nodes of least power."""
+    """Whether a cap allows a job to start now, on the nodes of least power."""
     left, power = units[job], 0
     for node in limit.cheapest:
         fit = fitting_units(node, left, request[job], free)

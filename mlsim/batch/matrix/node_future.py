@@ -45,7 +45,7 @@ from mlsim.batch.matrix.node_allocation import has_power, power_placed, powered_
 
 @inner_kernel
 def end_of(drain: int, now: float, nodes: Nodes) -> float:
-    """Return when nodes come back from a drain: after now, if they have not yet."""
+    """Return when nodes return from a drain: after now, if they have not yet."""
     return float(max(nodes.drain_times[1, drain], np.nextafter(now, np.inf)))
 
 

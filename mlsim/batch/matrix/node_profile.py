@@ -183,13 +183,13 @@ def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> boo
 
 @inner_kernel
 def place_in_window(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Place a job by the allocator on nodes free throughout the window, if nodes matter now."""
+    """Place a job with the allocator on nodes free throughout the window, if nodes matter now."""
     return bool(nodes.settings[POOLED]) or place(slot, nodes.window, nodes.no_starts, columns, nodes)
 
 
 @inner_kernel
 def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Place a job by the allocator that starts now and stays throughout the window."""
+    """Place a job with the allocator; it starts now and runs throughout the window."""
     if nodes.settings[POOLED]:
         return place(slot, nodes.free, nodes.starts, columns, nodes)
     if columns.counts[PENDING]:

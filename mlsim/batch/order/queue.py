@@ -65,7 +65,7 @@ from mlsim.record import JobState
 from mlsim.scenario.policy_words import HALF_LIFE, THRESHOLD
 
 _MOVES_PER_JOB = 8
-"""Insertion sort is abandoned after so many moves a job; an order that has hardly changed needs fewer."""
+"""Moves per job after which insertion sort is abandoned; an order with few changes needs fewer."""
 
 
 @leaf_kernel

@@ -193,7 +193,7 @@ WEEKLY: Final = (Word.FOREST_MEAN, Word.FOREST_QUANTILE)
 """Predictors that learn at the end of each week."""
 
 _MOST_LEARNED = 20_000
-"""The forest learns from so many jobs at most, the latest."""
+"""Maximum number of jobs that the forest learns from, the latest."""
 _LEAST_LEARNED = 10
 """With fewer, walltimes are all that is known."""
 

@@ -23,7 +23,7 @@ class PowerCap:
     of_each
         Power that each node, or each of its cores where these are allocated singly, adds when it is held [W].
     of_waking
-        Power that each node adds when it comes back into use [W].
+        Power that each node adds when it returns to service [W].
     watts
         The cap now.
     """

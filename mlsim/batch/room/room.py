@@ -330,7 +330,7 @@ def bring_plan(_slot: int, _room: Room) -> None:
 
 @nodes_answer(node_profile.plan_holds)
 def plan_holds(_room: Room) -> bool:
-    """Whether the units found are in use, or known to come back."""
+    """Whether the units found are in use, or known to return."""
     return True
 
 

@@ -144,7 +144,7 @@ class MachineRoom(Protocol):
         ...
 
     def units_of_cores(self, slot: int, cores: int, /) -> int:
-        """Return the units that so many cores on one node are to a job."""
+        """Return a job's units for a number of cores on one node."""
         ...
 
     def update_free(self) -> None:
@@ -167,7 +167,7 @@ class MachineRoom(Protocol):
         ...
 
     def plan_around(self, drains: Sequence[AnnouncedDrain], /) -> None:
-        """Plan around these announced drains from now on; nodes out of use for them will come back."""
+        """Plan around these announced drains from now on; nodes out of service for them will return."""
         ...
 
     def set_power_cap(self, watts: float) -> None:
@@ -453,5 +453,5 @@ class BatchState(BatchColumns):
                 self.occupancy.ints[RELEASED, row] = 0
 
     def progress(self, now: float, done: int) -> Progress:
-        """Return the progress of a run in which so many jobs have ended."""
+        """Return the progress of a run, given the number of ended jobs."""
         return Progress(now, done, self.n_waiting, self.n_running, self.n_free, self.node_letters)

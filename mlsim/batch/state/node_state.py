@@ -226,7 +226,7 @@ class NodesRoom:
         return bool(self._down[node])
 
     def units_of_cores(self, slot: int, cores: int) -> int:
-        """Units that so many cores on one node are to a job."""
+        """Return a job's units for a number of cores on one node."""
         return 1 if self._requests.exclusive else cores // int(self._request[slot, 0])
 
     def update_free(self) -> None:
@@ -292,7 +292,7 @@ class NodesRoom:
         self._expect_back(node)
 
     def plan_around(self, drains: Sequence[AnnouncedDrain]) -> None:
-        """Plan around these announced drains from now on; nodes out of use for them will come back."""
+        """Plan around these announced drains from now on; nodes out of service for them will return."""
         self._drains = tuple(sorted(drains, key=lambda drain: drain.start))
         self._drained[:], self._drained_until[:] = 0, 0.0
         for drain in self._drains:
@@ -390,7 +390,7 @@ class NodesRoom:
 
 
 def _grown(array: Ints, rows: int) -> Ints:
-    """Return an array with at least so many rows."""
+    """Return an array with at least the given number of rows."""
     if len(array) >= rows:
         return array
     grown = np.zeros((rows, array.shape[1]), np.int64)

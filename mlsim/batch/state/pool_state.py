@@ -109,7 +109,7 @@ class PoolRoom:
         return True
 
     def units_of_cores(self, _slot: int, cores: int) -> int:
-        """Units that so many cores on one node are to a job."""
+        """Return a job's units for a number of cores on one node."""
         return 1 if self._requests.exclusive else cores
 
     def end_due(self, now: float) -> None:
@@ -220,7 +220,7 @@ class PoolPasses:
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
-        """End jobs, let others arrive, then make a pass; return how many start."""
+        """End jobs, add arrivals, then make a pass; return the number of started jobs."""
         if self._room.holds_back:
             self._room.end_due(now)
         n_ended = len(ended)

@@ -108,7 +108,7 @@ def _located(key: str, value: Any, directory: Path) -> Any:
 
 
 def _found(name: str, directory: Path) -> Path | None:
-    """Return the file of a name, where scenarios look for files."""
+    """Return the file of a name, by the search path of scenarios."""
     try:
         wanted = expanded(name)
         variable = os.environ.get(VARIABLE, "").split(os.pathsep)

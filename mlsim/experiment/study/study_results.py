@@ -138,7 +138,7 @@ class StudyTables:
     directory: Path
     """Directory of the results."""
     runs: pl.DataFrame
-    """One row a run, or loop: its labels, then all metrics."""
+    """One row per run, or loop: its labels, then all metrics."""
     search: pl.DataFrame | None = None
     """Of a search: one row a candidate: parameters, objective, failures."""
     comparison: pl.DataFrame | None = None

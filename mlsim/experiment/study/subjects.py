@@ -58,7 +58,7 @@ class Subject(ABC):
     metrics: ClassVar[Mapping[str, str]]
     """Title to key of the summary: the default of a study."""
     reads: ClassVar[tuple[str, ...]]
-    """Keys of a scenario that :meth:`check` looks at."""
+    """Keys of a scenario that :meth:`check` examines."""
 
     @abstractmethod
     def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:

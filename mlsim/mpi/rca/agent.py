@@ -174,7 +174,7 @@ class Agent:
         return str(address[0]), int(address[1])
 
     async def has_taken(self, count: int | None) -> None:
-        """Wait until so many messages have been taken; None: for ever."""
+        """Wait until this number of messages has been received; None: for ever."""
         while count is None or self.taken < count:
             self._more.clear()
             await self._more.wait()

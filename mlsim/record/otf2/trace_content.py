@@ -193,7 +193,7 @@ class Content(NamedTuple):
 
 
 _ROWS_AT_ONCE = 1 << 18
-"""So many chunks are written before the memory that they took is released."""
+"""Number of chunks written before their memory is released."""
 
 
 def chunks_by_interval(

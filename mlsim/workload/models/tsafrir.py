@@ -48,7 +48,7 @@ _VALUES = ((0, 0), (20, 10), (200, 20), (1_000, 35), (10_000, 90), (70_000, 340)
 _RANKS = tuple(tuple(map(int, row.values())) for row in read_rows("tsafrir.csv"))
 """Popularity of the largest value, and of the others by time, in four logs (``data/tsafrir.csv``)."""
 _SHIFTS = (0, 30, -30, 20, -20, 10, -10)
-"""By which a rare value moves that is there already [s]."""
+"""Shift of a rare value that already exists [s]."""
 FEWEST_JOBS: Final = 500
 """With fewer the model has too few values; its authors name this number as the least."""
 LEAST_LARGEST: Final = 2.0 * _HOUR
