@@ -245,7 +245,7 @@ def nested(keys: dict[str, object]) -> dict[str, object]:
 
 
 def test_every_kind_of_code_is_in_the_test_below() -> None:
-    from mlsim.application.user_model import MODELS
+    from mlsim.application.execution_models import MODELS
     from mlsim.batch.user_dispatch import FAMILIES
     from mlsim.experiment.run_directory import WRITERS
     from mlsim.workload.models.user_models import GENERATORS

@@ -1,4 +1,4 @@
-"""A running application as the batch level sees it, or alone on its machine."""
+"""The application of a job as simulated for the batch level, and a single loop on a whole machine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim.application.execution_models import properties_of_model
 from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
 from mlsim.application.loop_outcome import LoopOutcome
 from mlsim.application.loop_recorder import LoopRecorder
 from mlsim.application.loop_simulation import simulate
 from mlsim.application.pe_speeds import loop_perturbation
-from mlsim.application.user_model import properties_of_model
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPolicy:
-    """Which requests an application agrees to."""
+    """Rule by which an application accepts requests for nodes."""
 
     rule: AnswerRule
     """``never``, ``idle-only`` (nodes that are idle already), ``tolerance`` or ``always``."""
@@ -66,13 +66,12 @@ class LoopJob:
     """The columns of a job that its application reads."""
 
     job_id: int
-    """Its identifier."""
     run_time: float
     """Run time in the log, in s."""
     iterations: int = -1
-    """Iterations of its own loop, -1 if the scenario decides."""
+    """Iterations of its own loop; -1: set by the scenario."""
     limit: int = -1
-    """Most steps of a pixel of its own loop, -1 if the scenario decides."""
+    """Largest number of steps per pixel of its own loop; -1: set by the scenario."""
 
 
 def _job_seed(seed: int, job_id: int) -> int:
@@ -82,51 +81,30 @@ def _job_seed(seed: int, job_id: int) -> int:
 
 
 def _spans(turns: list[float], began: float) -> list[tuple[float, float]]:
-    """Pair the times at which a node leaves and comes back, from the loop's start on."""
+    """Pair the times at which a node leaves and returns, in s from the loop's start."""
     times = [turn - began for turn in turns] + ([math.inf] if len(turns) % 2 else [])
     return list(zip(times[::2], times[1::2], strict=True))
 
 
 def place_pes(nodes: NodeSet, pes_per_node: int | None) -> Ints:
-    """Return the node of each PE, as an index in the node set: all PEs of the first node, then of the second.
-
-    Parameters
-    ----------
-    nodes
-        The nodes of the job.
-    pes_per_node
-        PEs on each node, at most its cores; None for one a core.
-
-    Returns
-    -------
-    NDArray
-        For each PE the index of its node in ``nodes``.
-    """
+    """Return the index in ``nodes`` of each PE's node, filled node by node; None: one PE per core."""
     counts = nodes.cores if pes_per_node is None else np.minimum(nodes.cores, pes_per_node)
     return np.repeat(np.arange(len(nodes.node)), counts)
 
 
 class LoopApplication:
-    """A parallel loop that schedules itself, simulated whole when it starts.
+    """A self-scheduled loop, simulated whole when its job starts.
 
     Parameters
     ----------
-    job
-        The job that executes it.
-    config
-        Technique, execution model and costs.
-    costs
-        Makes the iteration costs.
-    machine
-        Speeds, network and perturbations.
     store
-        Keeps its chunks; None: they are not kept.
+        Stores its chunks; None: they are not kept.
     seed
         Seed of the scenario; with the job's identifier the key of the loop's own random numbers.
     answers
-        What it answers when it is asked for nodes.
-    tells
-        Whether it tells the batch system about idle nodes.
+        Rule for requests to release nodes.
+    reports_idle
+        Whether it reports idle nodes to the batch system.
     """
 
     def __init__(
@@ -138,7 +116,7 @@ class LoopApplication:
         store: ChunkStore | None,
         seed: int = 0,
         answers: AnswerPolicy = _NEVER_RELEASES,
-        tells: bool = True,
+        reports_idle: bool = True,
     ) -> None:
         self.job = job
         self._config = config
@@ -156,27 +134,17 @@ class LoopApplication:
         self._latency: Floats = np.empty(0)
         self._perturbation: Perturbation | None = None
         self._answers = answers
-        self._tells = tells
+        self._reports_idle = reports_idle
         self._departures: dict[int, list[float]] = {}  # node -> when it left, when it came back, and so on
         self._earlier_idle: list[NodeIdle] = []  # messages about nodes that have come back since
         self.outcome: LoopOutcome
         self.forecast = Forecast(0.0)
 
     def start(self, at: float, nodes: NodeSet) -> Forecast:
-        """Simulate the loop on these nodes, one PE a core unless the scenario says fewer.
+        """Simulate the loop on these nodes from ``at`` [s], one PE per core unless the scenario sets fewer.
 
-        Parameters
-        ----------
-        at
-            When the job starts, in seconds from the scenario's start.
-        nodes
-            The nodes it got.
-
-        Returns
-        -------
-        Forecast
-            The end is when the last PE has been notified that no work is left; a node is idle when
-            the last of its PEs has been notified.
+        The forecast ends when the last PE has been notified that no work is left. A node is idle when the
+        last of its PEs has been notified.
         """
         self.began, self._nodes = at, nodes
         self.node_of_pe = place_pes(nodes, self._config.pes_per_node)
@@ -192,23 +160,11 @@ class LoopApplication:
         return self.forecast
 
     def request_release(self, at: float, request: ReleaseRequest) -> Answer:
-        """Answer a request for nodes.
+        """Answer a request for nodes that arrives at ``at`` [s]; acceptance replaces the forecast.
 
-        A node given up gets no more chunks; what it has, or has asked for, its PEs execute.
-        The application offers the nodes that it needs the shortest, never the first, where the master's
-        queue is; and only if they come free earlier than they would and by the request's deadline.
-
-        Parameters
-        ----------
-        at
-            When the request has arrived, in seconds from the scenario's start.
-        request
-            How many nodes are wanted, and by when.
-
-        Returns
-        -------
-        ReleaseAccepted or ReleaseRejected
-            Acceptance replaces the forecast.
+        A released node gets no more chunks; its PEs finish those that they hold or have requested.
+        The application offers the nodes that become idle first, never its first node (which has the master's
+        queue), and only if they become free earlier than forecast and by the request's deadline.
         """
         if self._answers.rule is AnswerRule.NEVER:
             return ReleaseRejected(request.job, at, "never gives up nodes")
@@ -221,10 +177,10 @@ class LoopApplication:
             free = self._try_without(chosen, at, request.deadline)
             if free is not None:
                 return ReleaseAccepted(request.job, at, chosen, free)
-        return ReleaseRejected(request.job, at, "it would take too long, or bring nothing")
+        return ReleaseRejected(request.job, at, "it would take too long, or free no node earlier")
 
     def _offer_idle(self, at: float, request: ReleaseRequest) -> Answer:
-        """Name nodes that are idle and whose message is still on its way."""
+        """Offer nodes that are idle and whose message is still on its way."""
         delay = self._answers.latency
         idle = [message for message in self.forecast.idle[:-1] if message.time <= at < message.time + delay][
             : request.nodes
@@ -235,11 +191,11 @@ class LoopApplication:
         return ReleaseAccepted(request.job, at, nodes, free)
 
     def _can_leave(self, node: int) -> bool:
-        """Whether a node has work of its own to give up: not the first, and not one that has left."""
+        """Whether a node can be released: not the first, and not released already."""
         return bool(node != self._nodes.node[0]) and len(self._departures.get(node, ())) % 2 == 0
 
     def _try_without(self, chosen: tuple[int, ...], at: float, deadline: float) -> tuple[float, ...] | None:
-        """Continue without some nodes, if the answer policy accepts it: when each is free [s]; else None."""
+        """Simulate without some nodes; return when each is free [s], None if that is of no use."""
         before = self.forecast, self.outcome, self._departures, self._perturbation, self._chunks
         needed = {message.node: message.time for message in self._last_idle()}
         self._departures = {
@@ -258,20 +214,10 @@ class LoopApplication:
         return None
 
     def apply_change(self, at: float, change: Disturbance) -> Forecast:
-        """Change the loop's future; what was executed until ``at`` stands.
+        """Change the loop's future from ``at`` [s] on; the past stands.
 
-        Parameters
-        ----------
-        at
-            When, in seconds from the scenario's start.
-        change
-            A node has come back: its PEs ask for chunks again. A kill, or the failure of a node: the loop
-            ends.
-
-        Returns
-        -------
-        Forecast
-            Nodes that were reported idle before stay so.
+        PEs of a returned node request chunks again. A kill, or the failure of a node, ends the loop. Nodes
+        reported idle before stay so.
         """
         self.forget_chunks()
         if isinstance(change, NodeReturned):
@@ -295,22 +241,20 @@ class LoopApplication:
     def chunks(self) -> LoopChunks | None:
         """Return the loop's chunks, None if they are not kept.
 
-        Where the forecast was changed, they are simulated again for it.
-
-        An answer to a request is often tried and rejected, so that only what stays is worth keeping.
+        After a change of the forecast the loop is simulated again for them: most trials for a request are
+        rejected, so storing the chunks of each trial would be wasted work.
         """
         if self._chunks is None and self._store is not None:
             self._simulate(self._until, keep=True)
         return self._chunks
 
     def requests(self) -> PERequests:
-        """Return what there is to know of its PEs' requests, besides their chunks.
+        """Return the latency and the time of the last request of each PE.
 
-        A PE whose node has left was told at its chunk's end, without a request; one that the end of the loop
-        came before has no answer; masters ask nobody.
+        A PE whose node has left is notified at its chunk's end, without a request. A request that the end of
+        the loop overtakes has no answer. Masters send no requests.
         """
         from mlsim.application.loop_recorder import PERequests
-        from mlsim.application.user_model import properties_of_model
 
         outcome, asking = self.outcome, properties_of_model(self._config.execution.model).asking
         last = np.maximum(outcome.finish, outcome.last_begin)
@@ -326,16 +270,16 @@ class LoopApplication:
         return PERequests(latency, last)
 
     def forget_chunks(self) -> None:
-        """Forget chunks that nobody will ask for."""
+        """Discard chunks that are out of date."""
         if self._chunks is not None:
             self._chunks.forget()
             self._chunks = None
 
     def _simulate_anew(self, keep: bool = False) -> None:
-        """Simulate the loop anew and make a forecast of it; ``keep`` its chunks as well, or do so later."""
+        """Simulate the loop, set outcome and forecast; ``keep``: store its chunks now, not on demand."""
         self._chunks = None
         self.outcome = self._simulate_to_its_end(keep)
-        idle = [*self._earlier_idle, *self._idle_nodes()] if self._tells else []
+        idle = [*self._earlier_idle, *self._idle_nodes()] if self._reports_idle else []
         idle.sort(key=lambda message: message.time)
         self.forecast = Forecast(self.began + float(self.outcome.notified_at.max()), tuple(idle))
 
@@ -354,10 +298,10 @@ class LoopApplication:
         return unavailability_of(self.node_of_pe, spans)
 
     def _simulate_to_its_end(self, keep: bool) -> LoopOutcome:
-        """Simulate the loop with all slow-downs that it meets.
+        """Simulate the loop with all slow-downs during it.
 
-        Where they are random, nobody knows beforehand how many these are: the loop is simulated with those
-        up to some time, and if it takes longer, again with more. What came before stays as it was.
+        The number of random slow-downs is not known beforehand: if the loop outlasts the horizon, it is
+        simulated again with a later one. Earlier events stay the same.
         """
         perturbations = self._machine.perturbations
         if not perturbations:
@@ -417,9 +361,9 @@ class LoopApplication:
         return times
 
     def _idle_times(self) -> Floats:
-        """Return when each node has run out of work [s from the loop's start].
+        """Return when each node becomes idle [s from the loop's start].
 
-        A node whose PEs had been notified before it came back is idle as soon as it is there.
+        A node that returns after its PEs had been notified is idle at once.
         """
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
         idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)
@@ -430,7 +374,7 @@ class LoopApplication:
         return idle
 
     def _idle_nodes(self) -> tuple[NodeIdle, ...]:
-        """Return one message a node, in order of time; at equal times in the order of the nodes."""
+        """Return one message per node, in order of time; at equal times in the order of the nodes."""
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
@@ -438,7 +382,7 @@ class LoopApplication:
         handed_out = properties_of_model(execution.model).hands_out_first
         handed_out = handed_out and not self._departures and execution.request_ahead == 0
         if not handed_out:
-            # Then more is left than the last chunk of each PE.
+            # The queue still holds iterations, besides the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])
         iterations, work = outcome.remaining(self.costs, self._speed, idle[order], self._perturbation)
         return tuple(
@@ -453,48 +397,26 @@ class LoopApplication:
         )
 
 
-def loop_alone(
+def simulate_single_loop(
     application: LoopApplication, machine: Machine, store: ChunkStore | None, requests: bool = False
 ) -> Records:
-    """Simulate a loop on all nodes of a machine, from time 0.
+    """Simulate a loop that is not started yet on all nodes of a machine, from time 0.
 
-    Parameters
-    ----------
-    application
-        The loop, not started yet; its job's run time counts only for costs made from one.
-    machine
-        Where it runs; PE 0, the master or coordinator, is a core of the first node.
-    store
-        Keeps the application's chunks; None: they are not kept.
-    requests
-        Whether rows of PEs tell of their requests.
-
-    Returns
-    -------
-    Records
-        Those of a run with one job, which is submitted and started at 0 and ends when the last PE has been
-        notified that no work is left.
+    PE 0, the master or coordinator, is a core of the first node. ``requests``: whether rows of PEs have the
+    columns of their requests.
     """
     nodes = NodeSet(np.arange(machine.n_nodes), machine.cores)
     end = application.start(0.0, nodes).end
     recorder = LoopRecorder(True, store)
     kept = application.requests() if requests else None
     recorder.take(0, 0.0, application.outcome, application.chunks(), kept)
-    return records_alone(application.job.job_id, machine, len(application.node_of_pe), end, recorder)
+    return single_loop_records(application.job.job_id, machine, len(application.node_of_pe), end, recorder)
 
 
-def records_alone(job_id: int, machine: Machine, pes: int, end: float, recorder: LoopRecorder) -> Records:
-    """Return the records of a run with one job, on all nodes of a machine from 0 to ``end`` [s].
-
-    Parameters
-    ----------
-    job_id, pes
-        Of the job.
-    machine
-        The nodes.
-    recorder
-        Has taken the outcome of its loop.
-    """
+def single_loop_records(
+    job_id: int, machine: Machine, pes: int, end: float, recorder: LoopRecorder
+) -> Records:
+    """Return the records of a run with one job, on all nodes of a machine from 0 to ``end`` [s]."""
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
         jobs=one_job(job_id, end, pes, machine.n_cores),
@@ -508,7 +430,7 @@ def records_alone(job_id: int, machine: Machine, pes: int, end: float, recorder:
 
 
 def _all_nodes(nodes: NodeSet, end: float) -> Occupancy:
-    """Return one row for each run of neighbouring nodes with equally many cores."""
+    """Return one row per range of neighbouring nodes with equal numbers of cores."""
     first = np.flatnonzero(np.append(True, np.diff(nodes.cores) != 0))
     rows = len(first)
     return Occupancy(

@@ -1,4 +1,4 @@
-"""The event queue of a loop: tournament trees over PEs, and records in arrays."""
+"""Event queue of a loop: tournament trees over PEs, and arrays of records."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ class Records(Protocol[Record]):
 
 
 def dtype_of(declared: type) -> np.dtype[Any]:
-    """Return the NumPy type of a record whose fields, ``float`` or ``int``, a class declares.
+    """Return the NumPy type of a record from a class that declares ``float`` and ``int`` fields.
 
-    Raises
-    ------
-    TypeError
-        Where a field is named like something that NumPy's records have, such as ``size``: a kernel that runs
-        as a Python function would read that.
+    Raises TypeError for a field name that NumPy's records have as an attribute, such as ``size``: a kernel
+    that runs as a Python function would read that.
     """
     for name in declared.__annotations__:
         if hasattr(np.record, name):
@@ -37,7 +34,7 @@ def dtype_of(declared: type) -> np.dtype[Any]:
 
 
 class Match:
-    """The winner of a match, and when it is due in s."""
+    """The winner of a match, and the time of its event in s."""
 
     time: float
     rank: int

@@ -13,7 +13,7 @@ from mlsim import _shared
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.application.profiles import Request, fixed_length, iteration_costs
-from mlsim.application.profiles.distributions import job_costs, line_of
+from mlsim.application.profiles.profile_costs import job_costs, line_of
 from mlsim.errors import InputError
 from mlsim.scenario import Calibration, CostProfile, CostsConfig, IterationsConfig
 from mlsim.scenario.costs_section import has_linear_costs
@@ -22,20 +22,20 @@ from mlsim.scenario.costs_section import has_linear_costs
 class CostProfiles:
     """The iteration costs of a scenario's jobs.
 
-    Profiles that do not depend on the job (all but ``job``) are computed once a length, and limit, and
+    Profiles that do not depend on the job (all but ``job``) are computed once per length and limit, and
     shared; do not write into the arrays. A job may have a loop of its own, with its own number of
-    iterations and, if they are pixels of a Mandelbrot image, its own limit.
+    iterations and, for pixels of a Mandelbrot image, its own limit.
 
     Parameters
     ----------
     costs, iterations
-        Sections of the scenario; ``iterations`` is None where the profile decides how long the loop is.
+        Sections of the scenario; ``iterations`` is None where the profile sets the length of the loop.
     reference_speed
         FLOP/s that costs in FLOP are divided by.
     seed
         Seed of the scenario.
     path
-        Where the file of costs was found (profile ``file``).
+        Location of the file of costs (profile ``file``).
 
     Raises
     ------
@@ -64,15 +64,7 @@ class CostProfiles:
             self._shared[self._length, -1] = prefix
 
     def iterations(self, pes: int, own: int = -1) -> int:
-        """Return the number of iterations of a job's loop on that many PEs.
-
-        Parameters
-        ----------
-        pes
-            PEs of the job.
-        own
-            Iterations of the job's own loop; -1 if the scenario decides.
-        """
+        """Return the number of iterations of a job's loop on ``pes`` PEs; ``own``: the job's, -1 for none."""
         if own > 0 and self._costs.profile is not CostProfile.FILE:
             return own
         if self._length is not None:
@@ -92,16 +84,10 @@ class CostProfiles:
         limit: int = -1,
         each: bool = False,
     ) -> LoopCosts:
-        """Return what a job's iterations cost [s at the reference speed].
+        """Return a job's iteration costs [s at the reference speed].
 
-        Costs of a long loop that are linear in the index take a few numbers, others prefix sums.
-
-        Parameters
-        ----------
-        job_id, pes, run_time, iterations, limit
-            As for :meth:`prefix`.
-        each
-            Whether prefix sums are needed in any case.
+        Long loops with costs that are linear in the index have :class:`CostSums` of three numbers. Others,
+        and all if ``each``, have prefix sums. The other parameters are those of :meth:`prefix`.
         """
         n = self.iterations(pes, iterations)
         if each or not has_linear_costs(self._costs, n):
@@ -127,9 +113,9 @@ class CostProfiles:
         run_time
             Its run time in the log, in s.
         iterations
-            Iterations of its own loop; -1 if the scenario decides.
+            Iterations of its own loop; -1: set by the scenario.
         limit
-            Its own limit of steps, for profile ``mandelbrot``; -1 if the scenario decides.
+            Its own limit of steps, for profile ``mandelbrot``; -1: set by the scenario.
 
         Returns
         -------
@@ -138,8 +124,8 @@ class CostProfiles:
         Raises
         ------
         InputError
-            If costs that are all zero should be scaled to a run time, or the job's own loop is none that
-            the profile can have.
+            If costs that are all zero are to be scaled to a run time, or the profile does not support the
+            job's own loop.
         """
         n = self.iterations(pes, iterations)
         self._check(job_id, n, iterations)
@@ -154,7 +140,7 @@ class CostProfiles:
         return prefix
 
     def _check(self, job_id: int, n: int, own: int) -> None:
-        """Refuse a loop of its own that the profile cannot have."""
+        """Refuse a job's own number of iterations that the profile does not support."""
         if own <= 0:
             return
         profile = self._costs.profile
@@ -176,7 +162,7 @@ class CostProfiles:
         return prefix_sums(job_costs(self._seed, job_id, mean, std, n))
 
     def _computed(self, n: int, limit: int = -1) -> Floats:
-        """Compute the profile of that length, and limit, that jobs share."""
+        """Compute the shared prefix sums of that length and limit."""
         costs = self._costs if limit < 0 else self._costs.model_copy(update={"limit": limit})
         request = Request(costs, n, self._seed, self._reference_speed, self._path)
         if n == 0 and self._costs.profile is not CostProfile.FILE:
@@ -193,7 +179,7 @@ class CostProfiles:
 
 
 def _shared_key(request: Request) -> Hashable | None:
-    """Return what the costs of a request depend on; None where runs do not share them."""
+    """Return the key under which runs share the costs of a request; None where they do not."""
     if not _shared.is_sharing():
         return None
     identity = None
@@ -235,37 +221,37 @@ def prefix_sums(costs: Floats) -> Floats:
 
 
 class CostSums(NamedTuple):
-    """Prefix sums of a loop's iteration costs, of blocks of iterations that cost the same each.
+    """Prefix sums of a loop's iteration costs, per block of iterations of equal cost.
 
-    A million iterations are a few thousand numbers then, which are written in no time.
+    A loop of a million iterations then has a few thousand sums.
     """
 
     n: int
     """Iterations."""
     block: int
-    """Iterations of a block, of all but the last; 1: each has a cost of its own; 0: costs are linear."""
+    """Iterations per block (the last may have fewer); 1: single iterations; 0: costs are linear."""
     sums: Floats
-    """float64[ceil(n / block) + 1]: what the iterations before each block cost, and all, in s at speed 1;
-    linear ones as in :mod:`mlsim.techniques.prefix_costs`.
+    """float64[ceil(n / block) + 1]: cost of the iterations before each block, and of all, in s at speed 1;
+    linear costs as in :mod:`mlsim.techniques.prefix_costs`.
     """
 
     @staticmethod
     def of_each(prefix: Floats) -> CostSums:
-        """Return prefix sums of single iterations, float64[N+1], as such."""
+        """Wrap prefix sums of single iterations, float64[N+1]."""
         return CostSums(len(prefix) - 1, 1, prefix)
 
     @staticmethod
     def linear(n: int, first: float, growth: float) -> CostSums:
-        """Return costs of ``first + growth·k`` (s at speed 1) of iteration k."""
+        """Return costs of ``first + growth·k`` (s at speed 1) for iteration k."""
         return CostSums(n, 0, np.array([-1.0, first, growth]))
 
     @property
     def total(self) -> float:
-        """What all iterations cost, in s at speed 1."""
+        """Cost of all iterations, in s at speed 1."""
         return float(self.sums[-1]) if self.block else float(self.between(np.zeros(1), np.array([self.n]))[0])
 
     def between(self, first: Floats | Ints, size: Floats | Ints) -> Floats:
-        """Return what stretches of iterations cost, of linear costs or of each iteration, in s at speed 1."""
+        """Return the cost of ranges of iterations, in s at speed 1; blocks must have one iteration."""
         if self.block:
             costs: Floats = self.sums[first + size] - self.sums[first]
             return costs
@@ -275,11 +261,11 @@ class CostSums(NamedTuple):
 
 
 LoopCosts = Floats | CostSums
-"""Prefix sums of single iterations, float64[N+1] in s at speed 1, or fewer numbers."""
+"""Prefix sums of single iterations, float64[N+1] in s at speed 1, or :class:`CostSums`."""
 
 
 def cost_sums(costs: LoopCosts) -> CostSums:
-    """Return the costs of a loop in one form."""
+    """Return the costs of a loop as :class:`CostSums`."""
     return costs if isinstance(costs, CostSums) else CostSums.of_each(costs)
 
 

@@ -1,8 +1,8 @@
-"""What an execution model of the user's own is made of: the declaration, and the parts of the built-in ones.
+"""Building blocks of user-defined execution models: the declaration, and the parts of the built-in ones.
 
 A model is a function of :class:`Inputs` that fills ``inputs.stats`` and ``inputs.rows`` and returns the
-number of chunk rows, or −1 where a technique of the user gave a size below 1 (−2: the one between nodes).
-This one hands out the loop in chunks of one size at a queue that takes no time:
+number of chunk rows, or −1 where a user-defined technique gave a size below 1 (−2: the one between nodes).
+This one assigns chunks of one size at a queue that takes no time:
 
 >>> @execution_model(levels=1, hands_out_first=True)
 ... def in_blocks(inputs, size=10):
@@ -26,8 +26,8 @@ This one hands out the loop in chunks of one size at a queue that takes no time:
 ...         move(s.matches, queue.tree, queue.width, pe, following)
 ...     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
-Functions are compiled when a loop first needs them, once a process. Functions that they call are declared
-with :func:`kernel`, or :func:`inlined` where they are small. Each part is described where it is defined.
+Functions are compiled when a loop first needs them, once per process. Declare the functions that they call
+with :func:`kernel`, or :func:`inlined` if they are small. Each part is documented where it is defined.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ import numpy as np
 
 from mlsim import _interpreted, _jit
 from mlsim.application.event_queue import due_lowest_rank, due_of, move
+from mlsim.application.execution_models import PROPERTIES
 from mlsim.application.models.cca import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
 from mlsim.application.models.chunk_execution import (
     FAR,
@@ -63,7 +64,6 @@ from mlsim.application.models.chunk_execution import (
 )
 from mlsim.application.models.dca import BAD, CALCULATES, NOBODY, answer_node, claim, enter
 from mlsim.application.models.loop_state import Inputs, State, close_state, open_state
-from mlsim.application.user_model import PROPERTIES
 from mlsim.application.user_technique import compilable
 from mlsim.scenario import ExecutionModel, ModelProperties
 
@@ -129,26 +129,26 @@ def execution_model(
 ) -> Callable[[Model], Model]:
     """Declare a function, or a class with a method ``run``, an execution model.
 
-    A function is compiled. A class is made with the parameters of the scenario, and its ``run(inputs)`` is
-    called as it is: it can hand ``inputs`` and parameters of its own to a kernel.
+    A function is compiled. A class is created with the parameters of the scenario, and its ``run(inputs)`` is
+    called uncompiled: it can pass ``inputs`` and parameters of its own to a kernel.
 
     Parameters
     ----------
     levels
-        Of techniques: 1, or 2 for X+Y, between nodes and inside them.
+        Of techniques: 1, or 2 for X+Y, between nodes and within them.
     nodes
-        Whether it needs to know which PEs are on one node; with two levels it does.
+        Whether it needs to know which PEs share a node; always with two levels.
     releases
-        Whether nodes can leave a loop and come back while it runs: the model asks :func:`next_request` when
-        a PE asks again, and :func:`ask_first` when PEs ask first; of two levels see :func:`back_at` and
+        Whether nodes can leave a loop and return while it runs: the model calls :func:`next_request` for the
+        next request of a PE, and :func:`ask_first` for the first; with two levels see :func:`back_at` and
         :func:`leave`.
     hands_out_first
-        Whether PEs are notified that no work is left only once all of it has been handed out; what is left
-        when a node is idle is found faster then.
+        Whether PEs are notified that no work is left only once all of it has been handed out; this speeds up
+        the computation of the remaining work when a node is idle.
     adaptive
         Whether techniques can learn within a loop, or follow chunks by the clock: the model calls
-        :func:`report` when a PE comes to its queue, and before :func:`take` and :func:`assign` the queue's
-        ``clock`` has the time.
+        :func:`report` when a PE arrives at its queue, and sets the queue's ``clock`` to the time before
+        :func:`take` and :func:`assign`.
     reads
         Keys of ``application.execution`` that not all models read: ``atomic_service``, ``lock``,
         ``lock_retry``, ``break_after``, ``service_order``, ``nowait``; ``master``: its first PE, or that of
@@ -157,7 +157,7 @@ def execution_model(
     Raises
     ------
     ValueError
-        If a property has a value that it cannot have.
+        If ``levels`` or ``reads`` has a value that is not allowed.
     """
     if levels not in (1, 2):
         raise ValueError(f"execution_model: levels is {levels!r}; allowed: 1, 2")
@@ -178,7 +178,7 @@ def execution_model(
 
 
 def _compiled(model: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of Python's that calls the kernel: only those can be checked and carry properties."""
+    """Return a Python function that calls the kernel: kernels carry neither signature nor properties."""
     compiled = kernel(model) if inspect.isfunction(model) else model
 
     @wraps(model)
@@ -191,12 +191,12 @@ def _compiled(model: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def kernel(function: F) -> F:
-    """Compile a function as those of mlsim are, when it is first called; nothing is kept on disk."""
+    """Compile a function like mlsim's kernels, on its first call, without a cache on disk."""
     return _compile(function)
 
 
 def inlined(function: F) -> F:
-    """Make a function part of the source of each kernel that calls it."""
+    """Inline a function into each kernel that calls it."""
     return _compile(function, inline="always")
 
 

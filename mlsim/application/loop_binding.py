@@ -1,4 +1,4 @@
-"""From a loop and a scenario to the compiled event loop that simulates it."""
+"""Binding of a loop and a scenario to the compiled event loop that simulates it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim.application.execution_models import load_model
 from mlsim.application.techniques import Choice
-from mlsim.application.user_model import load_model
 from mlsim.errors import InputError
 from mlsim.scenario import (
     RELEASING,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _Run = Callable[[float, "PEStats", "Rows"], int]
-_Go = Callable[[float, "PEStats", "Rows", Floats, "ChooseWithin | None"], int]
+_RunWithStops = Callable[[float, "PEStats", "Rows", Floats, "ChooseWithin | None"], int]
 
 _MODULES = {
     ExecutionModel.CCA: "cca",
@@ -47,7 +47,7 @@ _ONE_LEVEL = np.zeros(1, np.int64)
 
 
 class Problem(NamedTuple):
-    """One loop and where it runs; as in ``simulate``, checked."""
+    """One loop and its PEs; as in ``simulate``, checked."""
 
     prefix: Floats
     speed: Floats
@@ -60,7 +60,7 @@ class Problem(NamedTuple):
     block: int = 1
     """Iterations that share an entry of ``prefix``."""
     iterations: int | None = None
-    """None: as many as ``prefix`` tells, where each has an entry."""
+    """None: one per entry of ``prefix``."""
 
     @property
     def n(self) -> int:
@@ -69,23 +69,23 @@ class Problem(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """An event loop with all but what it fills.
+    """An event loop with its inputs bound, except for the arrays that it fills.
 
     Attributes
     ----------
     n, p
         Iterations and PEs.
     run
-        Takes when the loop is ended (s), and the results and rows to fill; returns the number of chunks.
-    go
-        As ``run``, for a loop that stops for choices, or whose PEs first ask at other times than 0; takes
-        those times too (float64[P] in s, or none), and what chooses.
+        Simulates up to a time (s) and fills results and rows; returns the number of chunks.
+    run_with_stops
+        As ``run``, for a loop that stops for choices, or whose PEs request late; takes also the times of the
+        first requests (float64[P] in s, or empty) and the function that chooses.
     """
 
     n: int
     p: int
     run: _Run
-    go: _Go
+    run_with_stops: _RunWithStops
 
 
 def bind(
@@ -95,20 +95,11 @@ def bind(
     begin: float,
     choose_after: int = 0,
 ) -> Bound:
-    """Choose the event loop.
+    """Bind a loop to the event loop of its execution model.
 
-    Parameters
-    ----------
-    problem
-        The loop.
-    choices
-        Techniques: one, or two from outside to inside.
-    execution
-        Model and costs.
-    begin
-        When the loop begins on the clock of the perturbation, in s.
-    choose_after
-        Iterations executed between two choices of a technique amid the loop; 0: none is made.
+    ``choices``: one technique, or two from outside to inside. ``begin``: time of the loop's begin on the
+    clock of the perturbation, in s. ``choose_after``: iterations executed between two choices within the
+    loop; 0: no choices.
     """
     from mlsim.application.models.loop_state import Inputs
 
@@ -127,7 +118,7 @@ def bind(
     else:
         first, near = _ONE_LEVEL, problem.latency
         outer = inner = _settings_of_one(outside, costs)
-    comers = costs.global_p or (len(first) - 1 if properties.nodes else p)
+    requesters = costs.global_p or (len(first) - 1 if properties.nodes else p)
     perturbation, pe_unavailability = _perturbation(problem, begin), _unavailability(problem, begin)
 
     def inputs_of(until: float, stats: PEStats, rows: Rows) -> Inputs:
@@ -150,33 +141,37 @@ def bind(
     def run(until: float, stats: PEStats, rows: Rows) -> int:
         steps = int(kernel(inputs_of(until, stats, rows)))
         if steps == _WRONG_BETWEEN or (steps < 0 and not properties.nodes):
-            raise outside.wrong_size(outer, n, comers)
+            raise outside.wrong_size(outer, n, requesters)
         if steps < 0:
             raise inside.wrong_size(inner, n, p)
         return steps
 
-    def go(until: float, stats: PEStats, rows: Rows, asks: Floats, choose_within: ChooseWithin | None) -> int:
-        from mlsim.application.time_steps import follow
+    def run_with_stops(
+        until: float, stats: PEStats, rows: Rows, asks: Floats, choose_within: ChooseWithin | None
+    ) -> int:
+        from mlsim.application.time_steps import simulate_with_stops
 
-        assert isinstance(execution.model, ExecutionModel), "checked: one of those that can stop"
+        assert isinstance(execution.model, ExecutionModel), (
+            "user-defined models cannot stop, as checked before"
+        )
         module = import_module(f"mlsim.application.models.{module_of(execution.model)}")
-        steps, last, rule = follow(
+        steps, last, rule = simulate_with_stops(
             inputs_of(until, stats, rows), module, properties.masters, outside, asks, choose_within
         )
         if steps < 0:
             raise last.wrong_size(rule, n, p)
         return steps
 
-    return Bound(n, p, run, go)
+    return Bound(n, p, run, run_with_stops)
 
 
 def module_of(model: ExecutionModel) -> str:
-    """Return the module of ``mlsim.application.models`` that has the event loop of a model."""
+    """Return the module of ``mlsim.application.models`` with a model's event loop."""
     return _MODULES[model]
 
 
 def _model(model: str) -> tuple[ModelProperties, Callable[[Inputs], int]]:
-    """Return what is to be known of a model, and its event loop."""
+    """Return a model's properties and its event loop."""
     if not isinstance(model, ExecutionModel):
         return load_model(model)
     return model.properties, import_module(f"mlsim.application.models.{module_of(model)}").run
@@ -206,7 +201,7 @@ def _perturbation(problem: Problem, begin: float) -> Perturbation:
 
 
 def _nodes(problem: Problem, model: str) -> tuple[Ints, Floats]:
-    """Return where each node's PEs begin, and how far each is from the first in s: threads are there."""
+    """Return the first PE of each node, and each PE's latency [s] to it, which is 0 for threads."""
     node_of_pe = problem.node_of_pe
     first = np.searchsorted(node_of_pe, np.arange(node_of_pe[-1] + 2))
     near = np.full(len(node_of_pe), 0.0 if model is ExecutionModel.MPI_OPENMP else problem.intra_latency)
@@ -217,9 +212,9 @@ def _nodes(problem: Problem, model: str) -> tuple[Ints, Floats]:
 def _settings(
     outside: Choice, inside: Choice, first_pe: Ints, idle_masters: bool
 ) -> tuple[RuleSettings, RuleSettings]:
-    """Return both techniques, with the weights of nodes, and of PEs: their sum is their number in a node.
+    """Return both techniques, with weights of nodes and of PEs (in each node of sum PEs per node).
 
-    Dedicated masters, which execute nothing, weigh nothing.
+    Dedicated masters, which execute nothing, have weight 0.
     """
     first, counts = first_pe[:-1], np.diff(first_pe)
     works = np.ones(first_pe[-1])
@@ -258,7 +253,7 @@ def _costs(
         break_every=execution.break_every,
         piece_time=execution.piece_time,
         lowest_rank=execution.service_order is ServiceOrder.LOWEST_RANK,
-        # A master without workers executes all of it.
+        # A master without workers executes the whole loop.
         dedicated=properties.masters and execution.master is MasterRole.DEDICATED and p > 1,
         nowait=bool(execution.nowait),
         global_p=p if "global_p" in properties.reads and execution.global_p is GlobalP.PES else 0,

@@ -1,4 +1,4 @@
-"""The outcome of one simulated loop, and chunk rows in bounded blocks."""
+"""Outcome of one simulated loop, and chunk rows in blocks of bounded memory."""
 
 from __future__ import annotations
 
@@ -26,22 +26,18 @@ _Clock = Callable[[Floats], Floats]
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """One row a chunk, in order of (start, PE); times in s from the loop's start."""
+    """One row per chunk, in order of (start, PE); times in s from the loop's start."""
 
     pe: NDArray[np.int32]
-    """PE that executed it."""
     step: Ints
-    """Scheduling step that sized it; with STATIC the number of the chunk, which is the PE's."""
+    """Scheduling step that sized it; with STATIC the number of its PE."""
     first: Ints
-    """Its first iteration."""
     size: Ints
     """Iterations: ``first`` to ``first + size - 1``."""
     requested: Floats
-    """When the PE asked for it."""
+    """Time of the request for it."""
     start: Floats
-    """When the PE began executing it."""
     end: Floats
-    """When the PE ended executing it."""
 
     def ending_after(self, time: float) -> ChunkRows:
         """Return the rows of chunks that end after a time."""
@@ -51,7 +47,7 @@ class ChunkRows:
 
 @dataclass(frozen=True, slots=True)
 class LoopOutcome:
-    """One loop, simulated from time 0 until every PE knows that there is no more work; times in s.
+    """One loop, simulated from time 0 until every PE has been notified of its end; times in s.
 
     Attributes
     ----------
@@ -62,31 +58,30 @@ class LoopOutcome:
     t_loop
         Parallel loop time: the latest ``finish``; 0 if N = 0.
     finish
-        float64[P]: when the PE ended its last chunk; 0 if it had none.
+        float64[P]: end of the PE's last chunk; 0 if it had none.
     notified_at
-        float64[P]: when the PE learned that there is no more work.
+        float64[P]: when the PE was notified that no work is left.
     busy
         float64[P]: time the PE executed iterations, slow-downs included.
     overhead
-        float64[P]: time between asking for a chunk and starting it, summed, with the last request,
-        from asking to being notified; and the time a master served others, amid a chunk of its own or as
-        its only work.
+        float64[P]: total time from the request of a chunk to its start, and from the last request to the
+        notification; for a master also the time in which it served others.
     idle
-        float64[P]: time in which the model let it wait for others though it might have asked: at the
+        float64[P]: time in which the model makes the PE wait for others although it could request: at the
         barriers of MPI+OpenMP, and a dedicated master's time between requests. ``busy + overhead + idle``
         is ``notified_at``.
     last_start
-        float64[P]: when the PE began its last chunk; 0 if it had none.
+        float64[P]: begin of the PE's last chunk; 0 if it had none.
     chunks
         int64[P]: chunks the PE began.
     last_first, last_size
         int64[P]: first iteration and size of the PE's last chunk; 0 if it had none.
     rows
-        The chunks, if they were to be recorded.
+        The chunks, if recorded.
     selected
         The technique of each time step, where they were chosen.
     last_begin
-        When the last time step began.
+        Begin of the last time step.
     """
 
     iterations: int
@@ -108,25 +103,11 @@ class LoopOutcome:
     def remaining(
         self, costs: LoopCosts, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None
     ) -> tuple[Ints, Floats]:
-        """Return the remaining iterations and work at times when all iterations have been handed out.
+        """Return the unfinished iterations and their remaining cost [s at speed 1] at each of ``times``.
 
-        That is so from the first ``notified_at`` on, when every PE has its last chunk or none. Under models
-        of two levels it is not: other nodes may have a queue then. So these need ``rows``, of at least all
-        chunks that end after the first of the times.
-
-        Parameters
-        ----------
-        costs, pe_speed, perturbation
-            What the loop was simulated with.
-        times
-            Rising, in s from the loop's start, none before the first ``notified_at``.
-
-        Returns
-        -------
-        iterations
-            int64[len(times)]: iterations not yet finished.
-        work
-            float64[len(times)]: their cost not yet executed, in s at speed 1.
+        The times rise and are not before the first ``notified_at``, when all iterations have been handed out
+        and each PE has its last chunk or none. Under models of two levels other nodes may still have a queue
+        then: these need ``rows``, of at least all chunks that end after the first time.
         """
         chunks = self._last_chunks() if self.rows is None else self.rows.ending_after(times[0])
         iterations, work = np.zeros(len(times), np.int64), np.zeros(len(times))
@@ -137,7 +118,7 @@ class LoopOutcome:
         return iterations, work
 
     def _last_chunks(self) -> ChunkRows:
-        """Return the last chunk of every PE that had one, in order of (start, PE) as rows are."""
+        """Return the last chunk of every PE that had one, in order of (start, PE) like rows."""
         pe = np.flatnonzero(self.last_size).astype(np.int32)
         pe = pe[np.argsort(self.last_start[pe], kind="stable")]
         first, size, start = self.last_first[pe], self.last_size[pe], self.last_start[pe]
@@ -145,7 +126,7 @@ class LoopOutcome:
 
 
 def _clocks(p: int, perturbation: Perturbation | None) -> Iterator[tuple[NDArray[np.bool_], _Clock]]:
-    """Yield groups of PEs that are slowed down alike, with their work done by given times."""
+    """Yield groups of equally slowed PEs, each with a function from times to seconds of undisturbed work."""
     if perturbation is None:
         yield np.ones(p, np.bool_), _undisturbed
         return
@@ -174,9 +155,9 @@ def _left_by_clock(
     size, speed = chunks.size[mine], pe_speed[chunks.pe[mine]]
     first = chunks.first[mine] % max(costs.n, 1)  # over several time steps, iterations count on
     end, now = clock(chunks.end[mine]), clock(times)
-    # As if executed without a break up to the end: so it is, but for masters.
+    # Assumes execution without a break up to the end, which is exact except for masters.
     begun = end - costs.between(first, size) / speed
-    work = _still_to_come(end, speed, now) - _still_to_come(begun, speed, now)
+    work = _remaining_seconds(end, speed, now) - _remaining_seconds(begun, speed, now)
     if not costs.block:
         return _left_of_lines(costs, first, size, begun, end, speed, now), np.maximum(work, 0.0)
     prefix = costs.sums
@@ -190,7 +171,7 @@ def _left_by_clock(
 def _left_of_lines(
     costs: CostSums, first: Ints, size: Ints, begun: Floats, end: Floats, speed: Floats, now: Floats
 ) -> Ints:
-    """Count the iterations not finished at each time, of chunks too long for a look at each of them."""
+    """Count the unfinished iterations at each time by bisection, for chunks of linear costs."""
     left = np.zeros(len(now), np.int64)
     for row, moment in enumerate(now.tolist()):
         low, high = np.zeros_like(size), size.copy()  # iterations of each chunk that are finished
@@ -203,7 +184,7 @@ def _left_of_lines(
     return left
 
 
-def _still_to_come(moments: Floats, weight: Floats, times: Floats) -> Floats:
+def _remaining_seconds(moments: Floats, weight: Floats, times: Floats) -> Floats:
     """Sum weight · (moment − time) over the moments that lie after each time."""
     order = np.argsort(moments, kind="stable")
     later = np.searchsorted(moments[order], times, side="right")
@@ -217,32 +198,22 @@ _Full = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 
 class RowBlocks:
-    """The block that an event loop fills, and who takes it.
+    """The block of rows that an event loop fills, passed on to ``chunks`` whenever it is full.
 
-    Parameters
-    ----------
-    chunks
-        Takes blocks.
-    most
-        Rows that there are at most.
-
-    Attributes
-    ----------
-    rows
-        What an event loop is given.
+    ``most``: upper bound of the number of rows. ``rows``: the argument of the event loop.
     """
 
     def __init__(self, chunks: LoopChunks, most: int) -> None:
         self._chunks = chunks
-        self._handed_over = 0
+        self._passed_on = 0
         self._error: BaseException | None = None
-        self._called: Any = _Full(self._full)  # must live as long as the event loop may call it
-        # Not by ctypes.cast, which makes what it is given refer to itself.
-        address = ctypes.c_void_p.from_buffer(self._called).value or 0
+        self._callback: Any = _Full(self._full)  # must live as long as the event loop may call it
+        # Not by ctypes.cast, which creates a reference cycle.
+        address = ctypes.c_void_p.from_buffer(self._callback).value or 0
         self.rows = new_rows(min(most, chunks.block_rows), -np.inf, address)
 
     def _full(self, rows: int) -> int:
-        """Take a full block. No exception can pass through compiled code: it is raised when that is done."""
+        """Pass a full block on. Exceptions cannot cross compiled code: ``finish`` raises them."""
         if self._error is None:
             try:
                 self._take(rows)
@@ -253,25 +224,19 @@ class RowBlocks:
     def _take(self, rows: int) -> None:
         filled = self.rows
         self._chunks.take(filled.pe[:rows], *filled.numbers[:, :rows], *filled.times[:, :rows])
-        self._handed_over += rows
+        self._passed_on += rows
 
     def finish(self, rows: int) -> None:
-        """Hand over the last block; ``rows`` is how many there were in all.
-
-        Raises
-        ------
-        OutputError
-            If there was no room for a block.
-        """
-        self._called = None  # it refers to this object: none would be freed before a search for garbage
+        """Pass the last block on, of ``rows`` in all; raise the error of a block, if any."""
+        self._callback = None  # breaks the reference cycle, so that the memory is freed at once
         if self._error is None:
-            self._take(rows - self._handed_over)
+            self._take(rows - self._passed_on)
         if self._error is not None:
             raise self._error
 
 
 def new_rows(n: int, since: float, full: int = 0) -> Rows:
-    """Make room for n rows; the other parameters are fields of ``Rows``."""
+    """Allocate n rows; the other parameters are fields of ``Rows``."""
     from mlsim.application.models.loop_state import Rows
 
     columns = np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n))
@@ -279,7 +244,7 @@ def new_rows(n: int, since: float, full: int = 0) -> Rows:
 
 
 def in_order(rows: Rows, n: int) -> ChunkRows:
-    """Sort the first n chunk rows by (start, PE); a PE's rows of equal start stay as they happened."""
+    """Sort the first n chunk rows by (start, PE); a PE's rows of equal start keep their order."""
     from mlsim.record.chunk_merge import order_of
 
     pe, (step, first, size), (requested, start, end) = rows.pe[:n], rows.numbers[:, :n], rows.times[:, :n]

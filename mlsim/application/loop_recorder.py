@@ -1,4 +1,4 @@
-"""Loops that have ended, as columns."""
+"""Tables of the loops that have ended."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _LOOP_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class PERequests:
-    """What there is to know of the requests of a loop's PEs, besides their chunks; times in s.
+    """Latency and last request of a loop's PEs; times in s.
 
     Attributes
     ----------
     latency
-        float64[P]: one-way time of a message between each PE and whom it asks: PE 0, or its node's first PE.
+        float64[P]: one-way time of a message between each PE and the receiver of its requests: PE 0, or its
+        node's first PE.
     last
-        float64[P], from the loop's start: when each PE sent the request to which it was notified that no work
-        is left; NaN where it sent none, or none was answered.
+        float64[P], from the loop's start: time of the request that was answered by the notification that no
+        work is left; NaN where there was none.
     """
 
     latency: Floats
@@ -49,15 +50,7 @@ class PERequests:
 
 
 class LoopRecorder:
-    """Collects the outcomes of ended loops.
-
-    Parameters
-    ----------
-    keep_pes
-        Whether to keep a row for each PE.
-    store
-        Keeps a row for each chunk; None: they are not kept.
-    """
+    """Collects the outcomes of ended loops; rows of PEs if ``keep_pes``, of chunks if there is a store."""
 
     def __init__(self, keep_pes: bool, store: ChunkStore | None) -> None:
         self._keep_pes = keep_pes
@@ -77,21 +70,9 @@ class LoopRecorder:
         requests: PERequests | None = None,
         attempt: int = 1,
     ) -> None:
-        """Add the outcome of a job's loop, in its last attempt.
+        """Add the outcome of the loop of a job that began at ``began`` [s], in its last attempt (from 1).
 
-        Parameters
-        ----------
-        job
-            Its number.
-        began
-            When the loop started, in s.
-        outcome
-            Of the loop.
-        chunks, requests
-            Its chunks, and what rows of PEs tell of requests; None: they are not kept. Of all loops requests
-            are kept, or of none.
-        attempt
-            From 1. Those before it have been given to :meth:`take_attempt`.
+        ``requests`` are None for all loops or for none. Earlier attempts go to :meth:`take_attempt`.
         """
         self._loops.append(_loop_row(job, outcome))
         if outcome.selected:
@@ -107,7 +88,7 @@ class LoopRecorder:
         requests: PERequests | None,
         attempt: int,
     ) -> None:
-        """Add what PEs executed in one attempt of a job; parameters are those of :meth:`take`."""
+        """Add the PEs and chunks of one attempt of a job; parameters are those of :meth:`take`."""
         if attempt > 1:
             self._last_start[job] = began
         if self._keep_pes:
@@ -117,11 +98,11 @@ class LoopRecorder:
             self._chunks.append((began, job, chunks))
 
     def _place(self, began: float, job: int) -> tuple[float, int, float]:
-        """Return what attempts are in order of: when the job started for the last time, and the attempt."""
+        """Return the sort key of attempts: last start of the job, job, start of the attempt."""
         return self._last_start.get(job, began), job, began
 
     def loops(self) -> Loops:
-        """Return one row a loop, in order of the jobs' arrival."""
+        """Return one row per loop, in order of the jobs' arrival."""
         if not self._loops:
             return empty(Loops)
         columns = dict(zip(_LOOP_COLUMNS, zip(*sorted(self._loops), strict=True), strict=True))
@@ -133,7 +114,7 @@ class LoopRecorder:
         return Loops(**arrays)
 
     def pes(self) -> PEs:
-        """Return one row a PE, by job in order of start, then by attempt, then by PE."""
+        """Return one row per PE, by job in order of start, then by attempt, then by PE."""
         if not self._pes:
             return empty(PEs)
         ordered = sorted(self._pes, key=lambda kept: self._place(*kept[:2]))
@@ -144,11 +125,11 @@ class LoopRecorder:
         return replace(pes, attempt=np.repeat(attempts, [len(rows.pe) for *_, rows in ordered]))
 
     def selections(self) -> Selections:
-        """Return one row a choice of a technique, by job in order of arrival, then in time."""
+        """Return one row per choice of a technique, by job in order of arrival, then by time."""
         return _selections(self._selected)
 
     def chunks(self) -> Chunks:
-        """Return one row a chunk, by job in order of start, then by the chunks' start."""
+        """Return one row per chunk, by job in order of start, then by the chunks' start."""
         if self._store is None:
             return empty(Chunks)
         return self._store.table(sorted(self._chunks, key=lambda kept: self._place(*kept[:2])))
@@ -176,7 +157,7 @@ def _selections(jobs: list[tuple[int, float, tuple[Selected, ...]]]) -> Selectio
 
 
 def _with_steps(selected: Iterable[Selected]) -> Iterator[tuple[int, Selected]]:
-    """Yield choices with the numbers of their time steps, from 1: the first of each is for all of it."""
+    """Yield choices with the numbers of their time steps, from 1: the first of each is for the whole step."""
     step = 0
     for chosen in selected:
         step += chosen.iterations == 0

@@ -1,4 +1,4 @@
-"""Simulate one loop: check the arguments, run the kernel, return the outcome."""
+"""Simulation of one loop: check the arguments, run the kernel, return the outcome."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._progress import stage
+from mlsim.application.execution_models import properties_of_model
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.loop_binding import Bound, Problem, bind
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, RowBlocks, in_order, new_rows
@@ -24,7 +25,6 @@ from mlsim.application.selection.technique_plan import (
 )
 from mlsim.application.techniques import Choice, choose
 from mlsim.application.time_steps import StepHistory, in_time_steps
-from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
 from mlsim.scenario import (
     AUTO,
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 _MOST_PES = (1 << 31) - 1
 _LAZY_ROWS = 4_000_000
 _LONG = 1_000_000
-"""Iterations of a loop that may take some seconds."""
+"""Iterations from which on a loop may take seconds, and reports its progress."""
 _ROW = 104
-"""Bytes of a chunk row, and of the same when they are sorted."""
+"""Bytes per chunk row, including the sorted copy."""
 _SLACK = 1.02
-"""How far a trial goes on beyond the time that it is to beat: until all PEs know that nothing is left."""
+"""A trial may exceed the time to beat by this factor: PEs are notified after the last chunk has ended."""
 
 
 def simulate(
@@ -77,7 +77,7 @@ def simulate(
     asks: Floats | None = None,
     history: StepHistory | None = None,
 ) -> LoopOutcome:
-    """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
+    """Simulate a self-scheduled loop from time 0, when all its PEs request their first chunk.
 
     A pure function: the same arguments give the same bytes.
 
@@ -96,46 +96,47 @@ def simulate(
     execution
         Execution model and its costs.
     min_chunk
-        Least chunk, but for the last one.
+        Smallest chunk; the last one may be smaller.
     record
-        Whether to keep a row a chunk. A loop of more than 4 million iterations is then simulated twice, to
-        know how many there are.
+        Whether to keep a row per chunk. A loop of more than 4 million iterations is then simulated twice,
+        first to count the rows.
     until
-        When the loop is ended whatever remains, in s. What happened before stands; a chunk in execution ends
-        then, with ``busy`` counted up to then, and so does the waiting for one; other PEs are notified then.
+        When the loop is killed, in s. Earlier events stand. A chunk in execution ends then, with ``busy``
+        counted up to then; so does waiting for a chunk. All other PEs are notified then.
     parameters
-        What techniques are given; None: the defaults.
+        Parameters of techniques; None: the defaults.
     seed
         For RND, and for locks that are polled.
     time_steps
-        How often the loop is executed, one time after the other; see ``in_time_steps``.
+        Number of consecutive executions of the loop; see ``in_time_steps``.
     node_of_pe
-        int64[P], from 0, rising by at most 1: on which node each PE is, for models of two levels. None:
+        int64[P], from 0, rising by at most 1: the node of each PE, for models of two levels. None:
         all on one.
     intra_latency
         One-way time of a message between two PEs of one node, in s, for models of two levels.
     perturbation
-        Slow-downs of the PEs, in s from the loop's start; None: there are none.
+        Slow-downs of the PEs, in s from the loop's start; None: none.
     rows_since
         Chunks that end at this time or before get no row, in s.
     pe_unavailability
-        When PEs ask for no chunks, in s from the loop's start; None: they always do. All PEs of a node
-        alike under models of two levels. PE 0 holds the queue and cannot leave; nobody can under ``steal``.
+        When PEs request no chunks, in s from the loop's start; None: always available. The same for all
+        PEs of a node under models of two levels. PE 0 holds the queue and cannot leave; no PE can under
+        ``steal``.
     chunks
-        Takes the chunks block by block, so that no more than a block of them is in memory, but for what
-        learns over time steps, and execution models of the user's own. None: they are not kept.
+        Receives the chunks in blocks, so that memory holds one block only. Exceptions, which hold all rows:
+        techniques that learn over time steps, and user-defined execution models. None: not kept.
     selection
-        How a technique is chosen for each time step, where ``technique`` is auto.
+        Method that chooses a technique for each time step, where ``technique`` is auto.
     asks
-        float64[P], 0 or more, in s: when each PE asks for its first chunk, under models cca and dca in one
+        float64[P], 0 or more, in s: when each PE requests its first chunk, under models cca and dca in one
         time step. None: at 0.
     history
-        What was measured in time steps before, for the weights of AWF; None: nothing. Several are added.
+        Measurements of earlier time steps, for the weights of AWF, which this call extends; None: none.
 
     Raises
     ------
     InputError
-        If the arguments do not fit together; the message says which value of which one.
+        If the arguments do not fit together; the message names the argument and the value.
     """
     speed, latency = _column(pe_speed), _column(pe_latency)
     costs = _checked_costs(prefix, len(speed))
@@ -154,7 +155,7 @@ def simulate(
     before = history or StepHistory(len(speed), technique.casefold() == AUTO)
     plan = _plan(technique, selection, problem, execution, given, min_chunk, before)
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)  # over time steps, from all rows
-    # Our own models hand blocks over; those of the user have room for all rows.
+    # Built-in models pass chunks on in blocks; user-defined ones have room for all rows.
     in_blocks = isinstance(execution.model, ExecutionModel)
 
     def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
@@ -168,7 +169,7 @@ def simulate(
             return _simulate_in_blocks(bound, until - begin, chunks)
         else:
             outcome = _simulate_once(bound, True, until - begin, -math.inf)
-        _hand_over(outcome, chunks)
+        _store_rows(outcome, chunks)
         return outcome if keep else replace(outcome, rows=None)
 
     outcome = in_time_steps(plan, time_steps, one_loop, record, until, before, chunks)
@@ -178,7 +179,7 @@ def simulate(
 
 
 def _checked_costs(prefix: LoopCosts, p: int) -> CostSums:
-    """Return the costs as a contiguous column; InputError where they are none."""
+    """Return the costs as a contiguous column, checked."""
     costs = cost_sums(prefix)
     costs = costs._replace(sums=_column(costs.sums))
     _check_costs(costs, p)
@@ -193,7 +194,7 @@ def _check_ways(
     given: ParametersConfig,
     stops: bool,
 ) -> None:
-    """Check that the loop can be stopped where it has to be, and that its costs can be linear."""
+    """Check that the loop can stop where it has to, and that its costs can be linear."""
     if stops:
         _check_stops(execution, given)
     if not costs.block:
@@ -209,7 +210,7 @@ def _plan(
     min_chunk: int,
     history: StepHistory,
 ) -> Plan:
-    """Return which techniques the time steps have."""
+    """Return the plan of techniques for the time steps."""
 
     def chosen(name: str) -> tuple[Choice, ...]:
         return _chosen(name, problem, execution, parameters, min_chunk)
@@ -272,9 +273,9 @@ def trial_by(
     intra_latency: float,
     history: StepHistory,
 ) -> Simulate:
-    """Return what simulates a time step for a selector; arguments are those of :func:`simulate`.
+    """Return a function that simulates a time step for a selector; arguments are those of :func:`simulate`.
 
-    Each time it follows those that ``history`` then has: AWF begins with the weights learned by then.
+    Each trial starts from the current content of ``history``: AWF begins with the weights learned so far.
     """
     distance = _column(latency)
 
@@ -305,7 +306,7 @@ def trial_by(
 def _check_levels(
     choices: tuple[Choice, ...], execution: ExecutionConfig, parameters: ParametersConfig
 ) -> None:
-    """Check that the model can run a technique, or two."""
+    """Check that the model can run the techniques."""
     names = "+".join(choice.name for choice in choices)
     properties = properties_of_model(execution.model)
     learners = tuple(choice.name for choice in choices if choice.is_object)
@@ -337,7 +338,7 @@ def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) 
 
 
 def _run(bound: Bound, until: float, stats: PEStats, rows: Rows) -> int:
-    """Run a loop; where that may take long, others learn how far it is."""
+    """Run a loop; a long one reports its progress."""
     if bound.n < _LONG:
         return bound.run(until, stats, rows)
     with stage("loop", share=lambda: float(rows.written[2]) / bound.n):
@@ -347,11 +348,11 @@ def _run(bound: Bound, until: float, stats: PEStats, rows: Rows) -> int:
 def _simulate_with_stops(
     bound: Bound, record: bool, until: float, asks: Floats | None, choose_within: ChooseWithin | None
 ) -> LoopOutcome:
-    """Simulate one time step that stops for choices, or whose PEs come later; choices need all rows."""
+    """Simulate one time step that stops for choices, or whose PEs start late; choices need all rows."""
     stats = _new_stats(bound.p)
     filled = new_rows(bound.n if record else 0, -math.inf)
     first_requests = np.empty(0) if asks is None else np.ascontiguousarray(asks, np.float64)
-    n_rows = bound.go(until, stats, filled, first_requests, choose_within)
+    n_rows = bound.run_with_stops(until, stats, filled, first_requests, choose_within)
     return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
 
 
@@ -365,7 +366,7 @@ def _check_numbers(until: float, min_chunk: int, time_steps: int) -> None:
 
 
 def _choose_after(selection: SelectionConfig | None, n: int) -> int:
-    """Return the iterations executed between two choices amid a loop of ``n``; 0: none is made."""
+    """Return the iterations executed between two choices within a loop of ``n``; 0: no choices."""
     if selection is None or not selection.chooses_within:
         return 0
     return math.ceil((selection.parameters.every or 0.0) * n)
@@ -377,18 +378,18 @@ def _check_stops(execution: ExecutionConfig, parameters: ParametersConfig) -> No
 
 
 def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopOutcome:
-    """Simulate one time step, from 0, and hand its chunks over."""
+    """Simulate one time step, from 0, and pass its chunks on in blocks."""
     stats = _new_stats(bound.p)
     blocks = RowBlocks(chunks, bound.n)
     blocks.finish(_run(bound, until, stats, blocks.rows))
     return _outcome(bound, stats, None)
 
 
-def _hand_over(outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
+def _store_rows(outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
     rows = outcome.rows
     if chunks is None:
         return
-    assert rows is not None, "rows are handed over of loops simulated with them"
+    assert rows is not None, "loops whose chunks are stored keep rows"
     chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
 
 
@@ -439,13 +440,13 @@ def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:
 def _check_linear(
     n: int, execution: ExecutionConfig, technique: str, selection: SelectionConfig | None, stops: bool
 ) -> None:
-    """Refuse a loop of linear costs where the cost of each iteration is needed."""
+    """Refuse linear costs where the cost of each iteration is needed."""
     config = selection or SelectionConfig()
     by_simulation = technique.casefold() == AUTO and config.method is SelectionMethod.SIMULATION
     if stops or by_simulation or not isinstance(execution.model, ExecutionModel):
         raise InputError(
-            f"loop of {n} iterations: choices by simulation, PEs that come later and models of the "
-            "user need a list of the costs; allowed: prefix sums"
+            f"loop of {n} iterations: choices by simulation, PEs that start late and user-defined "
+            "models need a list of the costs; allowed: prefix sums"
         )
 
 

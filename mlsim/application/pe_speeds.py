@@ -17,16 +17,15 @@ from mlsim.platform import Perturbations
 class Perturbation(NamedTuple):
     """Speed factors of each PE over time [s from the loop's start].
 
-    Rows of a table hold the factors of one node each, or of no node; several PEs share a row.
+    Each row of the table holds the factors of one node, or of none; PEs can share a row.
     """
 
     slow_of_pe: Ints
     """int64[P]: row of each PE."""
     slow_index: Ints
-    """int64[rows + 1]: entries ``slow_index[r]`` to ``slow_index[r + 1] - 1`` belong to row r.
-    """
+    """int64[rows + 1]: entries ``slow_index[r]`` to ``slow_index[r + 1] - 1`` belong to row r."""
     slow_time: Floats
-    """float64[m]: from when the entry's factor holds, until the next one of its row; rising within a row.
+    """float64[m]: begin of the entry's factor, which holds until the next of its row; rising within a row.
     Times before the start of the loop are negative. Before a row's first entry the factor is 1.
     """
     slow_factor: Floats
@@ -34,13 +33,13 @@ class Perturbation(NamedTuple):
 
 
 def none(p: int) -> Perturbation:
-    """Return the perturbation under which ``p`` PEs run at their own speed all the time."""
+    """Return the perturbation under which ``p`` PEs always run at their own speed."""
     return Perturbation(np.zeros(p, np.int64), np.zeros(2, np.int64), np.empty(0), np.empty(0))
 
 
 @inner_kernel
 def _entries_begun(slow_time: Floats, first: int, end: int, time: float) -> int:
-    """Return the first entry of ``first`` to ``end`` that begins after ``time``; ``end`` if there is none."""
+    """Return the first entry of ``first`` to ``end`` that begins after ``time``; ``end`` if none does."""
     while first < end:
         middle = (first + end) // 2
         if slow_time[middle] <= time:
@@ -60,7 +59,7 @@ def elapsed_time(
     slow_time: Floats,
     slow_factor: Floats,
 ) -> float:
-    """Return how long [s] a PE needs from ``start`` for what takes ``seconds`` at its own speed."""
+    """Return the time [s] from ``start`` in which a PE does ``seconds`` of work at its own speed."""
     row = slow_of_pe[pe]
     first, end = slow_index[row], slow_index[row + 1]
     if first == end:
@@ -76,17 +75,7 @@ def elapsed_time(
 
 
 def work_done(perturbation: Perturbation, row: int, times: Floats) -> Floats:
-    """Return the work done by a time under one row, from time 0, in seconds at undisturbed speed.
-
-    Parameters
-    ----------
-    perturbation
-        The table.
-    row
-        One of its rows.
-    times
-        In s from the loop's start, 0 or more.
-    """
+    """Return the work done under one row from 0 to each of the times (>= 0), in s at undisturbed speed."""
     index = perturbation.slow_index
     begin = perturbation.slow_time[index[row] : index[row + 1]]
     factor = np.append(1.0, perturbation.slow_factor[index[row] : index[row + 1]])
@@ -105,25 +94,9 @@ def loop_perturbation(
     start: float,
     end: float,
 ) -> Perturbation:
-    """Return the slow-downs that a loop's PEs meet.
+    """Return the slow-downs of a loop's PEs between two simulated times [s], with one row per node.
 
-    Parameters
-    ----------
-    perturbations
-        Those of the machine.
-    nodes
-        The nodes of the loop.
-    node_of_pe
-        For each PE the index of its node in ``nodes``.
-    start
-        When the loop starts, in s of simulated time; times of the result count from then.
-    end
-        Slow-downs that begin from then on, in s of simulated time, are left out.
-
-    Returns
-    -------
-    Perturbation
-        One row for each node, in the order of ``nodes``.
+    Times of the result count from ``start``; slow-downs that begin at ``end`` or later are left out.
     """
     rows = [perturbations.steps(node, start, end) for node in nodes.node.tolist()]
     return Perturbation(
@@ -137,16 +110,16 @@ def loop_perturbation(
 class Unavailability(NamedTuple):
     """Intervals in which PEs request no chunks [s from the loop's start].
 
-    A PE that would ask at a time in [begin, end) asks at ``end`` instead; where that is infinity it has
-    left. What it has in hand, or has asked for before, it executes.
+    A PE that would request at a time in [begin, end) requests at ``end`` instead; infinity: it has left. It
+    still executes the chunks that it holds or has requested.
 
     Attributes
     ----------
     entries
-        int64[P + 1]: spans ``entries[p]`` to ``entries[p + 1] - 1`` belong to PE p; one 0 where nobody
-        ever leaves.
+        int64[P + 1]: spans ``entries[p]`` to ``entries[p + 1] - 1`` belong to PE p; a single 0 where all PEs
+        are always available.
     begin, end
-        float64[m]: rising within a PE, apart from each other.
+        float64[m]: rising and disjoint within a PE.
     """
 
     entries: Ints
@@ -155,20 +128,12 @@ class Unavailability(NamedTuple):
 
 
 def always_available() -> Unavailability:
-    """Return that every PE is there all the time."""
+    """Return the unavailability of PEs that never leave."""
     return Unavailability(np.zeros(1, np.int64), np.empty(0), np.empty(0))
 
 
 def unavailability_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, float]]]) -> Unavailability:
-    """Return the intervals of PEs whose nodes leave and come back at these times.
-
-    Parameters
-    ----------
-    node_of_pe
-        int64[P]: index of each PE's node.
-    spans
-        For each node the times between which it is away.
-    """
+    """Return the unavailability of PEs; ``spans``: the absences (begin, end) of each node."""
     of_pe = [spans[node] for node in node_of_pe.tolist()]
     flat = [span for own in of_pe for span in own]
     return Unavailability(
@@ -180,7 +145,7 @@ def unavailability_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, fl
 
 @inner_kernel
 def next_asking(time: float, pe: int, entries: Ints, begin: Floats, end: Floats) -> float:
-    """Return when a PE that has nothing left to execute at ``time`` asks for a chunk [s]; infinity: never."""
+    """Return when a PE that is out of work at ``time`` requests a chunk [s]; infinity: never."""
     for k in range(entries[pe], entries[pe + 1]):
         if begin[k] <= time < end[k]:
             time = end[k]

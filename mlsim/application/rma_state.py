@@ -1,4 +1,4 @@
-"""The state of a technique in a real run: 8-byte numbers that ranks pass on."""
+"""State of a technique in a real run: blocks of 8-byte numbers that ranks pass on."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from mlsim.techniques.technique_rules import (
 from mlsim.techniques.user_calls import learn_object
 
 Asker = tuple[int, int, int, int]
-"""Who asks for a chunk of what: PEs, technique, the PE that asks, and the address of a technique of the user
-in its process."""
+"""A request for a chunk: PEs, technique, the requesting PE, and the address of a user-defined technique in
+its process."""
 
 Done = tuple[int, float, float, float, int, int]
-"""What an executed chunk took: its size (0: there was none), its seconds, the seconds between asking for it
-and starting it, Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds (0 where it is in one), how many
-these are, its scheduling step."""
+"""An executed chunk: its size (0: none), its seconds, the seconds between its request
+and its start, Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds (0 if not
+divided), the number of pieces, its scheduling step."""
 
 NOTHING: Done = (0, 0.0, 0.0, 0.0, 0, 0)
 """No chunk."""
@@ -41,19 +41,19 @@ NOTHING: Done = (0, 0.0, 0.0, 0.0, 0, 0)
 TURN, STEP, POSITION, END, REFILLS, RULE = 0, 1, 2, 3, 4, 5
 REALS = RULE + RULE_NUMBERS
 NOT_YET, EMPTY = -(1 << 62), -(1 << 62) - 1
-"""In place of a size: it is not the PE's turn; the queue is to be refilled by the PE, whose turn it is."""
+"""In place of a size: it is not the PE's turn; it is, and the PE must refill the queue."""
 LAST = -1
-"""In place of how often a queue was filled: no refill follows."""
+"""In place of the number of refills of a queue: no refill follows."""
 KNOWN, ANY = -1, -2
-"""In place of a turn: it has come; no ticket was drawn."""
+"""In place of a turn: the PE holds the block; no ticket was drawn."""
 _LOOKS = 2_000
-"""About two microseconds, in which another rank takes its turn, if it has a core."""
+"""Polls of a lock, about 2 µs: enough for another rank to finish its turn, if it has a core."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inner_kernel
 def _seal_of(block: Ints) -> int:
-    """Mix all numbers but the last one: every other one together, as a step waits for the step before."""
+    """Checksum of all numbers but the last; even and odd places are mixed independently, for speed."""
     even = np.uint64(len(block))
     odd = _FACTOR
     last = len(block) - 1
@@ -69,14 +69,14 @@ def _seal_of(block: Ints) -> int:
 
 @kernel
 def seal(block: Ints, turn: int) -> None:
-    """Make the block the one of a turn."""
+    """Mark the block as that of a turn, with its checksum."""
     block[TURN] = turn
     block[len(block) - 1] = _seal_of(block)
 
 
 @kernel
 def is_turn(block: Ints, turn: int) -> bool:
-    """Whether the block is whole, and of this turn."""
+    """Whether the block is complete, and of this turn."""
     return bool(block[TURN] == turn and block[len(block) - 1] == _seal_of(block))
 
 
@@ -99,18 +99,8 @@ def learn_done(
 ) -> None:
     """Update an adaptive technique with an executed chunk.
 
-    Parameters
-    ----------
-    code
-        The technique.
-    measured, sums, weights
-        Its statistics, of five rows, and weights.
-    pe
-        Who executed the chunk.
-    share
-        Part of the seconds that counts.
-    done
-        What it took. Less seconds²/size, the sum over its pieces is Σ n_j·(x_j − mean)², with x_j = t_j/n_j.
+    ``measured`` has five rows. ``share``: part of the seconds that counts. Σ t_j²/n_j less seconds²/size is
+    Σ n_j·(x_j − mean)² over the pieces, with x_j = t_j/n_j.
     """
     size, seconds, waited, pieces = done[0], done[1], done[2], done[4]
     if size == 0:
@@ -123,7 +113,7 @@ def learn_done(
 
 @inner_kernel
 def _tell(address: int, memory: Floats, rule: Ints, pe: int, done: Done) -> None:
-    """Tell a class of the user of an executed chunk."""
+    """Report an executed chunk to a user-defined class."""
     size, seconds, waited, _, pieces, step = done
     if size > 0:
         n, p = rule[ITERATIONS], rule[PES]
@@ -137,7 +127,7 @@ def _take(
     done: Done,
     now: float,
 ) -> tuple[int, int, int]:
-    """Take a chunk in one's turn."""
+    """Take a chunk from a block that the PE holds."""
     p, code, pe, address = asker
     step, first, end = block[STEP], block[POSITION], block[END]
     size = 0
@@ -172,33 +162,33 @@ def _take(
 
 
 @kernel
-def take_travelling(
+def take_from_copy(
     block: Ints,
     asker: Asker,
     turn: int,
     done: Done,
     now: float,
 ) -> tuple[int, int, int]:
-    """Take a chunk for a PE, and make the block that of the next turn.
+    """Take a chunk for a PE from a copy of the block, and make it the block of the next turn.
 
     Parameters
     ----------
     block
         Changed, unless it is not that of ``turn``.
     asker
-        Who asks, and of which loop.
+        The PE, and its loop.
     turn
-        Whose it has to be, or ``KNOWN``.
+        The PE's turn, or ``KNOWN``.
     done
-        What the PE executed since.
+        The chunk that the PE executed since its last request.
     now
         Time on the clock of all ranks, in s, where the technique follows chunks.
 
     Returns
     -------
     tuple
-        First iteration, size and step; if nothing is left, size 0 and step -1. A size below 1 of another step
-        is what a technique of the user gave. If it is not the turn: the turn and ``NOT_YET``.
+        First iteration, size and step; if nothing is left, size 0 and step -1. A size below 1 with another
+        step is an error of a user-defined technique. If it is not the turn: the turn and ``NOT_YET``.
     """
     if turn != KNOWN and not is_turn(block, turn):
         return turn, NOT_YET, 0
@@ -209,16 +199,16 @@ def take_travelling(
 
 @kernel
 def draw_ticket(memory: Ints) -> int:
-    """Draw a ticket for a turn with a block in shared memory, before which is the next ticket's number."""
+    """Draw a ticket for a block in shared memory; the number of the next ticket precedes the block."""
     return fetch_add(memory.ctypes.data, 1)
 
 
 @kernel(inline="always")
 def _try(memory: Ints, turn: int) -> bool:
-    """Make a shared block this process's own if nobody holds it, and nobody goes first who has a ticket."""
+    """Lock a shared block if it is free and no earlier ticket is waiting."""
     tickets = memory.ctypes.data
     served, held = tickets + 8 * (1 + TURN), tickets + 8 * (len(memory) - 1)
-    # The block begins near the tickets: to read these at every look would delay the rank that changes it.
+    # The block shares a cache line with the tickets: reading these at each poll would delay the holder.
     if load_acquire(held) != 0 or load_acquire(served) != (load_acquire(tickets) if turn == ANY else turn):
         return False
     if exchange(held, 1) == 0:
@@ -230,7 +220,7 @@ def _try(memory: Ints, turn: int) -> bool:
 
 @kernel
 def seize(memory: Ints, turn: int) -> bool:
-    """Make a shared block this process's own, with a ticket or ``ANY``; return whether that is done soon."""
+    """Lock a shared block, with a ticket or ``ANY``; return False if that takes long."""
     looks = 0
     while not _try(memory, turn):
         looks += 1
@@ -241,7 +231,7 @@ def seize(memory: Ints, turn: int) -> bool:
 
 @kernel
 def release(memory: Ints) -> None:
-    """Let others have a shared block."""
+    """Unlock a shared block."""
     store_release(memory.ctypes.data + 8 * (len(memory) - 1), 0)
 
 
@@ -253,17 +243,11 @@ def take_shared(
     done: Done,
     now: float,
 ) -> tuple[int, int, int]:
-    """Take a chunk for a PE from a block in shared memory, and let others have the block.
+    """Take a chunk for a PE from a block in shared memory, and unlock the block.
 
-    Parameters
-    ----------
-    memory
-        ``[ticket, block...]``, which others see and change.
-    turn
-        A ticket, ``ANY``, or ``KNOWN``: the block is the PE's own already.
-
-    Other parameters, and what is returned, as in :func:`take_travelling`. ``EMPTY``: the block remains the
-    PE's own until it has filled the queue, or has noted that no refill follows, and calls this again.
+    ``memory`` is ``[ticket, block...]``, shared by ranks. ``turn``: a ticket, ``ANY``, or ``KNOWN`` if the
+    PE holds the block. The rest is as in :func:`take_from_copy`. After ``EMPTY`` the PE holds the block until
+    it has refilled the queue, or noted that no refill follows, and calls this again.
     """
     if turn != KNOWN and not seize(memory, turn):
         return turn, NOT_YET, 0

@@ -68,7 +68,7 @@ _NUMBERS = 32
 
 
 class Executor(Protocol):
-    """Who executed a chunk, at which speed and which one, and what it took, in s."""
+    """The executor of a chunk: its speed, its last chunk, and the times of that in s."""
 
     pace: float
     spent: float
@@ -82,23 +82,23 @@ class Executor(Protocol):
 
 
 class Technique(NamedTuple):
-    """A technique; the arrays of ``rules``, ``reals``, ``measured``, ``sums`` are of one queue each.
+    """A technique; the arrays of ``rules``, ``reals``, ``measured``, ``sums`` have an entry per queue.
 
     Attributes
     ----------
     code, min_chunk, parameters, bad_size
         As in ``RuleSettings``.
     locks, learns, remembers, whole
-        Whether it reads what is left, learns within a loop, has numbers for every PE, and learns from the
-        time since asking.
+        Whether it reads the remaining iterations, learns within a loop, has numbers for every PE, and learns
+        from the time since the request.
     rules, reals, guide
         See ``reset_rule``.
     weights
-        Of whoever executes.
+        Of the executors.
     measured, sums
-        What is known at a queue.
+        Statistics known at a queue.
     own_measured, own_sums
-        What nodes have measured but not yet made known; otherwise the same as these.
+        Statistics that nodes have measured but not yet published; without nodes the same as these.
     """
 
     code: int
@@ -121,7 +121,7 @@ class Technique(NamedTuple):
 
 @inner_kernel
 def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_nodes: bool) -> Technique:
-    """Set a technique to work at queues of n iterations; at most ``most`` execute; the first is ready."""
+    """Initialise a technique at queues of n iterations with at most ``most`` executors."""
     code, knows = settings.code, remembers(settings.code)
     rule, reals = new_rule()
     one_measured, one_sums = new_measurements(most if knows else 1)
@@ -158,7 +158,7 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
 def size_from_rest(
     t: Technique, queue: int, weights: Floats, step: int, remaining: int, who: int, now: float
 ) -> int:
-    """Size the next chunk of a queue from what is left; below 1 where a technique of the user is wrong."""
+    """Size the next chunk of a queue from the remaining iterations; below 1: a wrong user-defined size."""
     known = queue if t.remembers else 0
     return recursive_size(
         t.rules[queue], t.reals[queue], weights, t.measured[known], t.sums[known], step, remaining, who, now
@@ -180,12 +180,12 @@ def learn_chunk(
     queue: int,
     gathers: bool,
 ) -> None:
-    """Learn from a PE's last chunk, as from one of somebody ``share`` times as fast.
+    """Learn from a PE's last chunk, as from one of an executor ``share`` times as fast.
 
-    ``each``: what a part of the chunk takes besides its iterations, in s at speed 1. Where that is nothing,
-    nobody kept how long the parts were: classes of the user that ask for no times are told of each iteration.
-    ``queue``: which of the technique's, for a class of the user; it learns at once unless a node ``gathers``
-    what it will tell of.
+    ``each``: time per part of the chunk besides its iterations, in s at speed 1. If it is 0, the lengths of
+    the parts were not recorded: user-defined classes that ask for no times learn of each iteration.
+    ``queue``: index of the technique's queue, for a user-defined class, which learns at once unless a node
+    ``gathers`` chunks for its next report.
     """
     pieces = int(t.parameters[PIECES])
     done = me.last_size, me.spent, me.waited, me.squares, me.parts, me.last_step
@@ -238,13 +238,13 @@ def learn_chunk(
 
 @leaf_kernel
 def note_bad_size(t: Technique, step: int, who: int, size: int) -> None:
-    """Keep where a technique of the user gave a size below 1."""
+    """Record where a user-defined technique returned a size below 1."""
     t.bad_size[0], t.bad_size[1], t.bad_size[2] = step, who, size
 
 
 @leaf_kernel
 def publish_gathered(t: Technique, node: int) -> None:
-    """Tell a class of the user between nodes what a node has gathered until now."""
+    """Report to a user-defined class between nodes the chunks that a node has gathered."""
     rule = t.rules[0]
     tell_of_node(rule[USERS], t.own_measured[0], t.sums[0], rule[ITERATIONS], rule[PES], node)
 
@@ -253,7 +253,7 @@ def publish_gathered(t: Technique, node: int) -> None:
 def publish(
     own: Floats, own_sums: Floats, measured: Floats, sums: Floats, weights: Floats, node: int
 ) -> None:
-    """Publish what a node has measured (``own``) until now."""
+    """Publish the measurements (``own``) of a node."""
     leaf = sums.shape[1] // 2 + node
     if own_sums[RATE, leaf] > 0.0:
         if sums[RATE, leaf] == 0.0:
@@ -277,9 +277,9 @@ def refill_rule(
     node: int,
     number: int,
 ) -> None:
-    """Prepare the inside technique for a chunk of n iterations that a node got as its ``number``-th.
+    """Prepare the inside technique for the ``number``-th chunk of a node, of n iterations.
 
-    RND gets random numbers of its own for each chunk.
+    RND gets its own random numbers for each chunk.
     """
     reset_rule(rule, reals, code, n, p, min_chunk, parameters)
     rule[KEY] = random_key(rule[KEY], (node << _NUMBERS) + number)
@@ -296,9 +296,9 @@ def take_refilled(
     size: int,
     now: float,
 ) -> tuple[int, int, int]:
-    """Fill the queue of a block in shared memory with a chunk of the node, and take a chunk for a PE.
+    """Refill the queue of a block in shared memory with a chunk of the node, and take a chunk for a PE.
 
-    The block is the PE's own before, and released then; see ``take_shared``.
+    The PE must hold the block, and releases it; see ``take_shared``.
     """
     p, code, _, address = asker
     block = memory[1:]

@@ -74,39 +74,39 @@ class Choice(NamedTuple):
 
     @property
     def of_user(self) -> bool:
-        """Whether it is one of the user's own."""
+        """Whether it is user-defined."""
         return self.code in OF_USER
 
     @property
     def is_object(self) -> bool:
-        """Whether it is a class of the user, which has a memory."""
+        """Whether it is a user-defined class, which has a memory."""
         return self.code == USER_OBJECT
 
     @property
     def of_lb4mpi(self) -> bool:
-        """Whether it sizes chunks as LB4MPI does."""
+        """Whether it follows the chunk sizes of LB4MPI."""
         return bool(self.parameters[OF_LB4MPI])
 
     @property
     def times_iterations(self) -> bool:
-        """Whether it learns from the times of single iterations, or of few."""
+        """Whether it learns from times of single iterations or small groups of them."""
         if not self.is_object:
             return RULES[self.code].times_iterations
         from mlsim.application.user_technique import compile_technique
 
         function = user_function(self.name)
-        assert function is not None, "a class of the user is in a file"
+        assert function is not None, "user-defined classes are in files"
         return compile_technique(*function, parameters_of(self.name)).times_pieces
 
     def settings(self, weights: Floats | None = None) -> RuleSettings:
-        """Return the parameters as kernels take them, with other weights (of any sum) if given."""
+        """Return the parameters for kernels; ``weights``, of any sum, replace its own."""
         column = self.weights if weights is None else scaled(weights)
         return RuleSettings(
             self.code, self.min_chunk, _read_only(self.parameters), _read_only(column), np.zeros(3, np.int64)
         )
 
     def wrong_size(self, rule: RuleSettings, n: int, p: int) -> InputError:
-        """Return what a technique of the user did wrong, after a kernel stopped because of it."""
+        """Return the error of a user-defined technique after a kernel stopped because of it."""
         step, pe, size = rule.bad_size.tolist()
         did = "raised an exception" if size == RAISED else f"gave a chunk of {size} iterations"
         return InputError(
@@ -131,7 +131,7 @@ def choose(
     Parameters
     ----------
     technique
-        Names of the catalogue (upper and lower case are the same), or ``./file.py:function``.
+        Names of the catalogue (case does not matter), or ``./file.py:function``.
     speed
         float64[P]: relative speeds of the PEs.
     prefix
@@ -139,12 +139,12 @@ def choose(
     parameters, first_chunk, min_chunk, seed, pieces
         As in a scenario.
     iterations
-        Of the loop, where not each has an entry in ``prefix``; see :func:`reads_each_cost`.
+        Of the loop, where ``prefix`` has no entry for each; see :func:`reads_each_cost`.
 
     Raises
     ------
     InputError
-        If there is no such technique, or its parameters are missing or do not fit the loop.
+        If the technique is unknown, or its parameters are missing or do not fit the loop.
     """
     n = len(prefix) - 1 if iterations is None else iterations
     names = tuple(map(canonical, split_technique(technique)))
@@ -158,7 +158,7 @@ def choose(
         sigma, mu = _statistics(code, name, parameters, prefix, n)
         column = _column(code, Given(parameters, first_chunk, seed, sigma, mu))
         column[ADDRESS] = address
-        # More than the loop is long means no more than that, and stays clear of the integers' end.
+        # Larger values mean the same, and n + 1 prevents integer overflow.
         least = min(min_chunk, n + 1)
         choice = Choice(name, code, least, column, first_weights(name, parameters, speed))
         column[PIECES] = pieces if choice.times_iterations else UNTIMED
@@ -167,27 +167,21 @@ def choose(
 
 
 def reads_each_cost(technique: str) -> bool:
-    """Whether a technique, or one of two, needs what each iteration costs, not what chunks of them do."""
+    """Whether a technique, or one of two, needs the cost of each iteration, not only of chunks."""
     names = map(canonical, split_technique(technique))
     rules = [None if user_function(name) else TECHNIQUES[name].rule for name in names]
     return any(rule is None or rule.times_iterations or rule.needs_statistics for rule in rules)
 
 
 def check_technique(technique: str) -> None:
-    """Check that techniques of the user can be compiled; others are known to be right.
-
-    Raises
-    ------
-    InputError
-        If one cannot.
-    """
+    """Check that the user-defined techniques of a scenario can be compiled."""
     for name in split_technique(technique):
         if user_function(name):
             _code(name, Compat.NONE)
 
 
 def canonical(name: str) -> str:
-    """Return a technique's name as the catalogue writes it."""
+    """Return a technique's name in the spelling of the catalogue."""
     if user_function(name):
         return name
     try:
@@ -212,7 +206,7 @@ def _code(name: str, compat: Compat) -> tuple[int, int]:
 
 
 def _column(code: int, given: Given) -> Floats:
-    """Return the parameters in their places, all but the address and the parts that are timed."""
+    """Return the kernel's parameters, except the address and the number of timed parts."""
     column = np.zeros(PARAMETERS)
     column[OF_LB4MPI] = given.parameters.compat is Compat.LB4MPI
     values = RULES[code].values
@@ -260,7 +254,7 @@ _NOISE = 1e-6
 
 
 def first_weights(name: str, parameters: ParametersConfig, speed: Floats) -> Floats:
-    """Return the weight of every PE, of sum P; 1 for techniques that have no weights."""
+    """Return the weight of every PE, of sum P; 1 for techniques without weights."""
     p = len(speed)
     given = parameters.weights
     if name not in WEIGHTED or given is WeightSource.EQUAL:
@@ -279,7 +273,7 @@ def first_weights(name: str, parameters: ParametersConfig, speed: Floats) -> Flo
 
 
 def scaled(weights: Floats) -> Floats:
-    """Scale weights so that their sum is their number."""
+    """Scale weights to a mean of 1."""
     if (weights == weights[0]).all():
         return np.ones(len(weights))
     result: Floats = weights * (len(weights) / weights.sum())
@@ -287,10 +281,10 @@ def scaled(weights: Floats) -> Floats:
 
 
 def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:
-    """Whether a technique takes over weights learned in time steps before.
+    """Whether a technique keeps the weights learned in earlier time steps.
 
-    AWF does, and its variants where each time step has another technique (``selected``): what they learn
-    within a time step would be lost otherwise.
+    AWF does, and so do its variants where each time step has another technique (``selected``): otherwise the
+    weights learned within a time step would be lost.
     """
     if choice.name == Technique.AWF:
         return True
@@ -323,15 +317,15 @@ def sequence(
     Parameters
     ----------
     technique
-        Name of a technique, upper and lower case being the same, or ``./file.py:function``.
+        Name of a technique (case does not matter), or ``./file.py:function``.
     n, p
         Iterations (0 to 2^62) and PEs (1 to 2^31 − 1).
     form
-        ``recursive``: from what is left, as CCA does. ``straightforward``: from the step, as DCA does.
+        ``recursive``: from the remaining iterations, as CCA. ``straightforward``: from the step, as DCA.
     min_chunk
-        Least chunk, but for the last one.
+        Smallest chunk; the last one may be smaller.
     parameters
-        What techniques are given; None: the defaults. PEs count as equally fast.
+        Parameters of techniques; None: the defaults. All PEs are equally fast.
     seed
         For RND.
 
@@ -395,7 +389,7 @@ def _one(technique: str) -> str:
 
 
 def _check(n: int, p: int, form: str, min_chunk: int) -> None:
-    """Raise an InputError that says what is wrong."""
+    """Check the numbers of :func:`sequence`."""
     if form not in ("recursive", "straightforward"):
         raise InputError(f"form: {form!r} is not known; allowed: recursive, straightforward")
     if not 0 <= n <= _MOST_ITERATIONS:

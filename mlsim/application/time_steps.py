@@ -1,4 +1,4 @@
-"""Loops executed over several time steps, and loops simulated in parts."""
+"""Loops executed over several time steps, and loops that stop for choices."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
-"""Simulates one time step: techniques, when it begins (s), whether to keep chunk rows."""
+"""Simulates one time step: techniques, begin (s), whether to keep chunk rows."""
 
 
 class StepHistory:
-    """What the PEs have executed in the time steps so far, which gives the weights that AWF begins with.
+    """Measurements of the time steps so far, which give the initial weights of AWF.
 
     Parameters
     ----------
     p
         PEs.
     selected
-        Whether each time step has another technique.
+        Whether the technique is chosen anew for each time step.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class StepHistory:
         return other
 
     def add(self, iterations: Floats | Ints, seconds: Floats, forgets: bool) -> None:
-        """Add a time step, in which each PE executed so many iterations in so many seconds.
+        """Add a time step: the iterations and seconds of each PE.
 
-        ``forgets``: none before it counts, as LB4MPI has it.
+        ``forgets``: discard all earlier time steps, as LB4MPI does.
         """
         self._steps += 1
         kept = 0.0 if forgets else 1.0
@@ -68,7 +68,7 @@ class StepHistory:
         self.iterations = kept * self.iterations + self._steps * iterations
 
     def weigh(self, choice: Choice) -> Choice:
-        """Return a technique with the weights that it takes over; unchanged if it takes none."""
+        """Return a technique with the learned weights; unchanged if it does not keep weights."""
         if not is_adaptive_over_steps(choice, self.selected):
             return choice
         return choice._replace(weights=_learned_weights(choice.weights, self.seconds, self.iterations))
@@ -85,34 +85,30 @@ def in_time_steps(
 ) -> LoopOutcome:
     """Simulate a loop that is executed several times.
 
-    A time step begins when all PEs have been notified that nothing is left of the one before. Between two,
-    AWF sets its weights by all steps so far: w_q = P·r_q / Σ r with the rate r_q = Σ s·n_s / Σ s·t_s, where
+    A time step begins when all PEs have been notified that nothing is left of the one before. In between,
+    AWF sets its weights from all steps so far: w_q = P·r_q / Σ r with the rate r_q = Σ s·n_s / Σ s·t_s, where
     PE q executed n_s iterations in t_s seconds in step s, from 1 (Banicescu, Velusamy and Devaprasad 2003).
-    PEs without a rate keep their weight, and the others share the rest. Other techniques begin anew, but for
+    PEs without a rate keep their weight, and the others share the rest. Other techniques start afresh, except
     AWF's variants where techniques are chosen.
 
     Parameters
     ----------
     plan
-        Which techniques each time step has; what choosing them takes passes before it begins.
-    time_steps
-        How many, 1 or more.
+        Techniques of each time step; the time of a choice passes before the step begins.
     one_loop
-        Simulates one of them; gives times from its own start, ``until`` already taken into account.
-    record
-        Whether to keep chunk rows.
+        Simulates one time step, with times from its own start, ``until`` already taken into account.
     until
-        When everything ends whatever remains, in s.
+        When everything is killed, in s.
     history
-        What was measured in time steps before; these are added.
+        Measurements of earlier time steps, which this call extends.
     chunks
-        Is told of each time step before ``one_loop`` hands its chunks over; None: nobody takes them.
+        Receives the begin of each time step before ``one_loop`` stores its chunks.
 
     Returns
     -------
     LoopOutcome
-        Of all together: iterations and scheduling steps go on from one time step to the next, and the
-        last chunk of each PE is one of the last time step, iterations counted within it.
+        Of all together: iterations and scheduling steps count on over the time steps; the last chunk of each
+        PE is one of the last time step, its iterations counted within that.
     """
     plan.prepare(history.weigh)
     if time_steps == 1:
@@ -144,7 +140,7 @@ def in_time_steps(
 
 
 def _begin_step(chunks: LoopChunks | None, begin: float, done: Sequence[LoopOutcome]) -> None:
-    """Tell who takes chunks that a time step begins, after those that are done."""
+    """Announce a time step, after those that are done, to the receiver of its chunks."""
     if chunks is not None:
         steps, iterations = sum(of.steps for of in done), sum(of.iterations for of in done)
         chunks.begin_step(begin, steps, iterations)
@@ -159,15 +155,7 @@ def _iterations_of_pes(outcome: LoopOutcome) -> Floats:
 
 
 def _learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Floats:
-    """Return AWF's weights after some time steps.
-
-    Parameters
-    ----------
-    first
-        float64[P], of sum P: weights it began with.
-    seconds, iterations
-        float64[P]: Σ s·t_s and Σ s·n_s of every PE over the time steps s = 1, 2, …
-    """
+    """Return AWF's weights from the sums of :class:`StepHistory`; ``first``: initial ones, of sum P."""
     known = (seconds > 0.0) & (iterations > 0.0)
     if not known.any():
         return first
@@ -228,7 +216,7 @@ def _joined_rows(done: Sequence[LoopOutcome], begins: Sequence[float]) -> ChunkR
     return ChunkRows(*(np.concatenate([getattr(block, name) for block in blocks]) for name in columns))
 
 
-def follow(
+def simulate_with_stops(
     inputs: Inputs,
     model: ModuleType,
     by_master: bool,
@@ -236,38 +224,20 @@ def follow(
     asks: Floats,
     choose_within: ChooseWithin | None,
 ) -> tuple[int, Choice, RuleSettings]:
-    """Simulate a loop.
+    """Simulate a loop that stops for choices, by the kernel ``resume`` of a model's module.
 
-    Parameters
-    ----------
-    inputs
-        Of the model's event loop.
-    model
-        Its module, with a kernel ``resume``.
-    by_master
-        Whether a master chooses; otherwise the PE whose request makes a choice due.
-    choice
-        The first technique, as in ``inputs``.
-    asks
-        When each PE asks first, in s; empty: at 0.
-    choose_within
-        Chooses; None: nobody does.
-
-    Returns
-    -------
-    int
-        How many chunks there are, -1 if a technique is wrong.
-    Choice, RuleSettings
-        The last technique.
+    ``by_master``: a master chooses, otherwise the PE whose request makes a choice due. ``asks``: first
+    request of each PE, in s; empty: at 0. Returns the number of chunks (-1: wrong size) and the last
+    technique.
     """
     state: State = open_state(inputs)
     begin(state, asks)
     settings = inputs.outer
     while True:
-        doing = model.resume(state)
-        if doing != CHOOSE:
+        status = model.resume(state)
+        if status != CHOOSE:
             break
-        assert choose_within is not None, "nothing else lets an event loop stop"
+        assert choose_within is not None, "event loops stop only for choices"
         stop = _Stop(state, by_master)
         another, spent = choose_within(stop.progress())
         stop.spend(spent)
@@ -275,43 +245,35 @@ def follow(
             choice = another
             settings = choice.settings(choice.weights[stop.masters :])
             state = switch(state, settings)
-    if doing == BAD_SIZE:
+    if status == BAD_SIZE:
         return -1, choice, settings
     return end(state, inputs.stats), choice, settings
 
 
 class _Stop:
-    """A loop at a stop, as whoever chooses sees it.
-
-    Parameters
-    ----------
-    state
-        Of the event loop.
-    by_master
-        As above.
-    """
+    """A loop at a stop, with the knowledge of the PE or master that chooses."""
 
     def __init__(self, state: State, by_master: bool) -> None:
         self._state, self._by_master = state, by_master
         self._pes: NDArray[Any] = np.asarray(state.pes)
         self._queue: NDArray[Any] = np.asarray(state.queues)[:1]
         self.masters = int(self._queue["masters"][0])
-        self._comer, self._now = 0, float(self._queue["clock"][0])
+        self._requester, self._now = 0, float(self._queue["clock"][0])
         if not by_master:
             match = np.asarray(state.matches)[int(self._queue["tree"][0]) + 1]
-            self._comer = int(match["rank"])
+            self._requester = int(match["rank"])
             served = max(float(match["time"]), float(self._queue["free"][0])) + state.costs.atomic
-            self._now = served + float(self._pes["latency"][self._comer])
+            self._now = served + float(self._pes["latency"][self._requester])
 
     def spend(self, spent: float) -> None:
-        """Let the time of a choice pass: the master's, or the PE's that holds the window until it is written.
+        """Charge the time of a choice to the master, or to the PE that holds the window until it is written.
 
-        The next choice is due when as many iterations more are executed.
+        The next choice is due after ``choose_after`` more executed iterations.
         """
         queue, costs = self._queue, self._state.costs
         queue["choose_at"] = queue["executed"] + costs.choose_after
         if not self._by_master:
-            queue["free"] = self._now + spent + float(self._pes["latency"][self._comer]) + costs.atomic
+            queue["free"] = self._now + spent + float(self._pes["latency"][self._requester]) + costs.atomic
             return
         if self.masters > 0 or queue["own_begun"][0] != 0:
             until = max(self._state.until, self._now)
@@ -319,10 +281,10 @@ class _Stop:
         queue["clock"] = self._now + spent
 
     def progress(self) -> Progress:
-        """Return what whoever chooses knows.
+        """Return the progress as known to the PE that chooses.
 
-        A chunk is known to have ended once the request that follows it is there. The master knows of its own,
-        and the PE that chooses under a distributed model of those that have come to the window.
+        A chunk is known to have ended once the request that follows it has arrived. A master also knows of
+        its own chunks; the PE that chooses under a distributed model knows of requests to the window.
         """
         rows, now = self._state.rows, self._now
         n_rows = int(self._state.written[1])
@@ -337,6 +299,6 @@ class _Stop:
         running = (pes["chunks"] > 0) & (pes["finish"] + pes["latency"] > self._now)
         if self._queue["own_begun"][0] != 0:
             running[0] = True
-        who = np.flatnonzero(running)
-        since = np.maximum(self._now - pes["last_start"][who], 0.0)
-        return ExecutedChunks(who, pes["last_first"][who].copy(), pes["last_size"][who].copy(), since)
+        pe = np.flatnonzero(running)
+        since = np.maximum(self._now - pes["last_start"][pe], 0.0)
+        return ExecutedChunks(pe, pes["last_first"][pe].copy(), pes["last_size"][pe].copy(), since)

@@ -1,4 +1,4 @@
-"""User-defined techniques: a Python function or class in a file, compiled."""
+"""User-defined techniques: Python functions or classes in a file, compiled."""
 
 from __future__ import annotations
 
@@ -23,20 +23,7 @@ from mlsim.techniques.user_calls import BEGIN, LEARN, MOST_NUMBERS, NUMBERS, SIZ
 
 
 def compilable(place: str, value: Any) -> Any:
-    """Return a parameter as compiled code takes it.
-
-    Parameters
-    ----------
-    place
-        The scenario's key, for the message.
-    value
-        What stands there.
-
-    Raises
-    ------
-    InputError
-        If it is neither a number, a boolean, a text nor a list of numbers.
-    """
+    """Return a parameter in a form that compiled code accepts; ``place`` is its key in the scenario."""
     if isinstance(value, bool | int | float | str):
         return value
     numbers = isinstance(value, list | tuple) and value
@@ -48,7 +35,7 @@ def compilable(place: str, value: Any) -> Any:
 
 
 def compiler_message(error: Exception) -> str:
-    """Return what a person needs of a compiler's message."""
+    """Return the first lines of a compiler message that concern the user."""
     lines = [line.strip() for line in str(error).splitlines()]
     found = [line for line in lines if line and not line.startswith(("Failed in", "During:", "^", "See "))]
     return "; ".join(found[:3])
@@ -59,16 +46,16 @@ _SIGNATURE = f"({', '.join(_PARAMETERS)})"
 
 
 class CompiledTechnique(NamedTuple):
-    """A technique of the user as machine code."""
+    """A user-defined technique as machine code."""
 
     address: int
     """Of a C function from five int64 to one; for a class see :mod:`.techniques.user_calls`."""
     code: int
-    """Which sort it is to kernels: ``USER`` where the Python function reads ``remaining``, ``USER_BY_STEP``
-    where it does not and so has a straightforward form, ``USER_OBJECT`` for a class.
+    """``USER`` for a function that reads ``remaining``, ``USER_BY_STEP`` for one that does not and so has a
+    straightforward form, ``USER_OBJECT`` for a class.
     """
     times_pieces: bool
-    """Whether it wants chunks to be timed in pieces."""
+    """Whether real runs time its chunks in pieces."""
     keep: Any
     """Keeps the machine code alive."""
 
@@ -76,24 +63,25 @@ class CompiledTechnique(NamedTuple):
 def compile_technique(
     file: str, function: str, parameters: Mapping[str, Any] | None = None
 ) -> CompiledTechnique:
-    """Compile ``function(n, p, remaining, step, pe)`` of a Python file, or a class, once a process.
+    """Compile ``function(n, p, remaining, step, pe)`` of a Python file, or a class, once per process.
 
     Parameters
     ----------
     file
-        Path of the file, seen from the current directory.
+        Path of the file, relative to the current directory.
     function
-        Its name there. Iterations and PEs of the loop, iterations left, scheduling step from 0 and the PE
-        that asks come in; the chunk size comes out. Or a class: see :mod:`mlsim.application.user_technique`.
+        Name of the function: it receives the iterations and PEs of the loop, the remaining iterations, the
+        scheduling step from 0 and the requesting PE, and returns the chunk size. Or name of a class: see
+        :mod:`mlsim.application.user_technique`.
     parameters
-        What the function takes beside these, or the class, by name: numbers, booleans, texts, lists of
-        numbers.
+        Further arguments of the function or of the class's constructor, by name: numbers, booleans, texts,
+        lists of numbers.
 
     Raises
     ------
     InputError
-        If there is no such function, it does not take the parameters, it cannot be compiled, or gives
-        something else than a whole number.
+        If there is no such function, it does not accept the parameters, cannot be compiled, or does not
+        return a whole number.
     """
     path = expanded(file)
     with open_file(path, f"technique {function!r}") as opened:
@@ -126,7 +114,8 @@ def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTe
     result = dispatcher.nopython_signatures[0].return_type
     if not isinstance(result, numba.types.Integer):
         raise InputError(
-            f"{name}: gives {_in_words(result)}; allowed: a whole number on every path, e.g. return int(size)"
+            f"{name}: gives {_type_name(result)}; allowed: a whole number on every path, "
+            "e.g. return int(size)"
         )
 
     technique = _bound(dispatcher, own)
@@ -139,11 +128,11 @@ def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTe
 
     with compiling():
         compiled = numba.cfunc(whole(*[whole] * len(_PARAMETERS)))(call)
-    return CompiledTechnique(int(compiled.address or 0), _code_of(body), False, compiled)
+    return CompiledTechnique(int(compiled.address or 0), _function_code(body), False, compiled)
 
 
 def _own_values(name: str, function: str, body: Any, parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a function takes after the five arguments of every technique, in its order."""
+    """Return the values of the arguments after the five of every technique, in order."""
     signature = inspect.signature(body)
     own = tuple(signature.parameters.values())[len(_PARAMETERS) :]
     if tuple(signature.parameters)[: len(_PARAMETERS)] != _PARAMETERS or any(
@@ -158,7 +147,7 @@ def _own_values(name: str, function: str, body: Any, parameters: dict[str, Any])
 
 
 def _bound(dispatcher: Any, own: tuple[Any, ...]) -> Any:
-    """Return a compiled function of the five arguments alone; the others are constants of its code."""
+    """Return a compiled function of the five arguments; the others are constants of its code."""
     if not own:
         return dispatcher
     import numba
@@ -172,7 +161,7 @@ def _bound(dispatcher: Any, own: tuple[Any, ...]) -> Any:
 
 
 def _as_python(body: Any, own: tuple[Any, ...]) -> CompiledTechnique:
-    """Return a stand-in that calls the Python function itself, where kernels are Python functions too."""
+    """Return a callback to the Python function itself, for runs without compiled kernels."""
 
     def call(*arguments: int) -> int:
         try:
@@ -183,11 +172,10 @@ def _as_python(body: Any, own: tuple[Any, ...]) -> CompiledTechnique:
     whole = ctypes.c_int64
     callback = ctypes.CFUNCTYPE(whole, *[whole] * len(_PARAMETERS))(call)
     address = ctypes.cast(callback, ctypes.c_void_p).value
-    return CompiledTechnique(int(address or 0), _code_of(body), False, callback)
+    return CompiledTechnique(int(address or 0), _function_code(body), False, callback)
 
 
-def _code_of(body: Any) -> int:
-    """Return the code of a function."""
+def _function_code(body: Any) -> int:
     return USER if _reads(body, "remaining") else USER_BY_STEP
 
 
@@ -224,7 +212,7 @@ def _reads(body: Any, name: str) -> bool:
     return False
 
 
-def _in_words(result: Any) -> str:
+def _type_name(result: Any) -> str:
     import numba
 
     if isinstance(result, numba.types.NoneType):
@@ -235,25 +223,25 @@ def _in_words(result: Any) -> str:
 
 
 class Executed(NamedTuple):
-    """An executed chunk, of which a technique learns; times in s.
+    """An executed chunk, from which a technique learns; times in s.
 
-    Between nodes, whoever executes is a node: it tells of all that its PEs executed since its last request
-    as of one chunk, with times divided by the number of its PEs.
+    Between nodes the executor is a node: it reports everything that its PEs executed since its last request
+    as one chunk, with times divided by the number of its PEs.
     """
 
     pe: int
-    """Who executed it: a PE, or a node."""
+    """The executor: a PE, or a node."""
     step: int
-    """Its scheduling step; −1 of a node, which tells of several chunks."""
+    """Its scheduling step; −1 for a node, which reports several chunks as one."""
     size: int
     """Iterations, 1 or more."""
     pieces: int
-    """In how many parts it was timed, see ``times_pieces``; in simulations each iteration unless
-    ``parameters.pieces`` says otherwise."""
+    """Number of timed parts, see ``times_pieces``; in simulations one per iteration unless
+    ``parameters.pieces`` is set."""
     seconds: float
-    """Executing it."""
+    """Execution time."""
     overhead: float
-    """From asking for it to starting it; of a master's own chunk also the time of its breaks."""
+    """Time from its request to its start; for a master's own chunk also the time of its breaks."""
     spread: float
     """Σ n_j·(x_j − x̄)² over the pieces of n_j iterations that took x_j each, x̄ being seconds / size."""
 
@@ -267,33 +255,15 @@ _METHODS = {
 
 
 def times_pieces(kind: type) -> bool:
-    """Whether real runs are to time each chunk in pieces, as for AF, since the class says so."""
+    """Whether the class asks real runs to time each chunk in pieces, as for AF."""
     return bool(getattr(kind, "times_pieces", False))
 
 
 def compile_class(name: str, kind: type, parameters: Mapping[str, Any]) -> tuple[int, Any]:
-    """Make an object of a class and compile its methods to one C function.
+    """Create an object of a class and compile its methods to one C function.
 
-    Parameters
-    ----------
-    name
-        What messages begin with.
-    kind
-        The class.
-    parameters
-        What its constructor gets, by name.
-
-    Returns
-    -------
-    address
-        Of the function; see :mod:`mlsim.techniques.user_calls` for what it takes.
-    keep
-        Keeps its machine code alive.
-
-    Raises
-    ------
-    InputError
-        If it takes other parameters, lacks ``size``, or cannot be compiled.
+    Returns the function's address (its arguments: :mod:`mlsim.techniques.user_calls`), and an object that
+    keeps its machine code alive.
     """
     parameters = resolve_parameters(name, "application.technique", kind, parameters)
     try:
@@ -360,12 +330,12 @@ def _caller(attributes: Mapping[str, Any], dispatchers: Mapping[str, Any]) -> An
 
     constants = {f"own_{place}": value for place, value in enumerate(attributes.values())}
     names = {**constants, **dispatchers, "Executed": Executed, "carray": carray}
-    myself = "0"
+    instance = "0"
     if attributes:
         names["Self"] = namedtuple("Self", tuple(attributes))
-        myself = f"Self({', '.join(constants)})"
+        instance = f"Self({', '.join(constants)})"
     arguments = "op, place, words, n, p, what, step, pe, pieces, seconds, waited, spread"
-    lines = [f"def caller({arguments}):", f"    me = {myself}"]
+    lines = [f"def caller({arguments}):", f"    me = {instance}"]
     if "numbers" in dispatchers:
         lines += [f"    if op == {NUMBERS}:", "        return numbers(me, p)"]
     lines += [
@@ -396,7 +366,7 @@ def _check_results(name: str, dispatchers: Mapping[str, Any]) -> None:
 
 
 def _class_as_python(made: Any, methods: Mapping[str, Callable[..., Any] | None]) -> tuple[int, Any]:
-    """Return a stand-in that calls the Python methods, where kernels are Python functions too."""
+    """Return a callback to the Python methods, for runs without compiled kernels."""
     whole, real = ctypes.c_int64, ctypes.c_double
 
     def call(

@@ -224,11 +224,10 @@ def _of_loops(what: Listing) -> Lists:
                 for t in TECHNIQUES.values()
             ]
         case Listing.MODELS:
-            from mlsim.application.execution_models import MODELS as EXECUTION_MODELS
-            from mlsim.application.user_model import MODELS
+            from mlsim.application.execution_models import BUILT_IN_MODELS, MODELS
 
             return ("model", "meaning", "source"), [
-                *((m.name, m.meaning, m.reference) for m in EXECUTION_MODELS),
+                *((m.name, m.meaning, m.reference) for m in BUILT_IN_MODELS),
                 *((name, meaning, "") for name, meaning in _functions(MODELS)),
             ]
         case Listing.PROFILES:

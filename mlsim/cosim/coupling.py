@@ -126,7 +126,7 @@ class LoopApplications:
             self._store,
             self._seed,
             self._answers,
-            tells=self._log is not None,
+            reports_idle=self._log is not None,
         )
         held = self._state.rows_of(slot)
         forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))

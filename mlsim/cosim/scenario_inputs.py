@@ -206,12 +206,12 @@ def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
     InputError
         If it cannot be loaded or used, or does not release nodes where the scenario requests them.
     """
-    from mlsim.application import user_model
+    from mlsim.application import execution_models
 
-    user_model.check_model(application)
+    execution_models.check_model(application)
     asks = scenario.coordination.requests is not RequestRule.NEVER
     model = application.execution.model
-    if asks and not user_model.properties_of_model(model).releases:
+    if asks and not execution_models.properties_of_model(model).releases:
         raise InputError(
             f"{scenario.source}: coordination.requests: nodes cannot leave a loop under execution model "
             f"{model}, which is not declared with releases=True"

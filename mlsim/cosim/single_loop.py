@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.application.application_simulator import LoopApplication, LoopJob, loop_alone
+from mlsim.application.application_simulator import LoopApplication, LoopJob, simulate_single_loop
+from mlsim.application.execution_models import check_model
 from mlsim.application.iteration_costs import CostSums, cost_sums
 from mlsim.application.techniques import check_technique
-from mlsim.application.user_model import check_model
 from mlsim.cosim.scenario_inputs import application_of, cost_profiles
 from mlsim.errors import InputError
 from mlsim.platform import machine_of
@@ -40,9 +40,9 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
     costs = cost_profiles(scenario, machine)
     store = ChunkStore() if chunks else None
     application = LoopApplication(
-        job, application_of(scenario), costs, machine, store, scenario.seed, tells=False
+        job, application_of(scenario), costs, machine, store, scenario.seed, reports_idle=False
     )
-    return loop_alone(application, machine, store, scenario.output.trace is TraceLevel.MESSAGES)
+    return simulate_single_loop(application, machine, store, scenario.output.trace is TraceLevel.MESSAGES)
 
 
 def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0) -> None:

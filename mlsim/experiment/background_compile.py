@@ -133,7 +133,7 @@ def compile_room(room: str, small: dict[str, Any]) -> None:
 
 def _write_imagined(scenario: Scenario) -> None:
     """Write the trace of an imaginary loop with one chunk per PE."""
-    from mlsim.application.application_simulator import records_alone
+    from mlsim.application.application_simulator import single_loop_records
     from mlsim.application.loop_outcome import LoopOutcome
     from mlsim.application.loop_recorder import LoopRecorder
     from mlsim.experiment.run_directory import write_trace
@@ -151,5 +151,5 @@ def _write_imagined(scenario: Scenario) -> None:
         0, 0.0, LoopOutcome(pes, pes, 1.0, end, end, end, none, none, none, one, which, one, None), chunks
     )
     with tempfile.TemporaryDirectory() as directory:
-        records = records_alone(1, machine, pes, 1.0, recorder)
+        records = single_loop_records(1, machine, pes, 1.0, recorder)
         write_trace(Path(directory) / "trace", records, scenario, "", exclusive_nodes=True)

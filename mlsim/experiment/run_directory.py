@@ -93,7 +93,7 @@ _TOGETHER = {
 
 def service_of(scenario: Scenario) -> Service:
     """Return how the PEs of a scenario's loops obtain their chunks."""
-    from mlsim.application.user_model import properties_of_model
+    from mlsim.application.execution_models import properties_of_model
     from mlsim.record.otf2 import Service
 
     costs = scenario.application.execution

@@ -27,8 +27,8 @@ from mlsim.application.rma_state import (
     release,
     seize,
     spread_of,
+    take_from_copy,
     take_shared,
-    take_travelling,
 )
 from mlsim.application.technique_state import publish, refill_rule, take_refilled
 from mlsim.application.techniques import WEIGHTED, Choice
@@ -243,7 +243,7 @@ class RecursiveRule:
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
         """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
 
-        ``kernel`` is ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.rma_state`, ``memory``
+        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.application.rma_state`, ``memory``
         its first argument. The function takes a turn, the measurements of the PE's executed chunk, and the
         time [s]. Pass its result to :meth:`check_nothing` if the size is below 1 and neither ``NOT_YET`` nor
         ``EMPTY``.
@@ -390,7 +390,7 @@ def warm_up() -> None:
             rule.publish_node(state, 0)
         memory = np.zeros(RuleState.words(choice, 2) + 3, np.int64)
         block = memory[1:]
-        rule.taker(take_travelling, block, 0)(KNOWN, NOTHING, 0.0)
+        rule.taker(take_from_copy, block, 0)(KNOWN, NOTHING, 0.0)
         rule.taker(take_shared, memory, 0)(KNOWN, NOTHING, 0.0)
         rule.refiller(memory, 0, 0)(0, 8, 0.0)
         is_turn(block, 0)

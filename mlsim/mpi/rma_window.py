@@ -19,8 +19,8 @@ from mlsim.application.rma_state import (
     release,
     seal,
     seize,
+    take_from_copy,
     take_shared,
-    take_travelling,
 )
 from mlsim.mpi.rank_waiting import SPINS, Patience
 from mlsim.scenario.words import LockOrder
@@ -160,7 +160,7 @@ class Relay:
     numbers, seal; ``memory`` is the first argument of :attr:`kernel`: the block.
     """
 
-    kernel = staticmethod(take_travelling)
+    kernel = staticmethod(take_from_copy)
 
     def __init__(self, window: Window, words: int, patience: Patience) -> None:
         self._patience, self._window = patience, window

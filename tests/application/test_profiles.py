@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application.profiles import PROFILES, Request, iteration_costs
-from mlsim.application.profiles.distributions import truncated_normal
+from mlsim.application.profiles.profile_costs import truncated_normal
 from mlsim.scenario import CostProfile, CostsConfig
 from mlsim.scenario.costs_section import PROFILE_KEYS
 

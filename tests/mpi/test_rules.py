@@ -21,8 +21,8 @@ from mlsim.application.rma_state import (
     release,
     seal,
     seize,
+    take_from_copy,
     take_shared,
-    take_travelling,
 )
 from mlsim.application.techniques import sequence
 from mlsim.application.time_steps import StepHistory
@@ -130,7 +130,7 @@ def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(techniqu
     words = RuleState.words(choice, p)
     memory, block = np.zeros(words + 3, np.int64), np.zeros(words + 2, np.int64)
     takers = []
-    for kernel, numbers, own in ((take_shared, memory, memory[1:]), (take_travelling, block, block)):
+    for kernel, numbers, own in ((take_shared, memory, memory[1:]), (take_from_copy, block, block)):
         rule = RecursiveRule(choice, RuleState(own[1:-1], choice, p), n, p)
         rule.begin(n, p, np.ones(p))
         takers.append([rule.taker(kernel, numbers, pe) for pe in range(p)])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim.application.application_simulator import records_alone
+from mlsim.application.application_simulator import single_loop_records
 from mlsim.application.loop_recorder import LoopRecorder, PERequests
 from mlsim.record import ChunkStore
 from mlsim.record.otf2 import Service
@@ -62,7 +62,7 @@ def traced(case: Case, model: str, until: float = INFINITY) -> Trace:
     machine: Any = SimpleNamespace(
         name=names, group=names, cores=cores, speed=speed, n_nodes=len(cores), n_cores=case.p
     )
-    records = records_alone(1, machine, case.p, float(outcome.notified_at.max()), recorder)
+    records = single_loop_records(1, machine, case.p, float(outcome.notified_at.max()), recorder)
     spent = {"calculation": case.calculation, "delay": case.delay, "assignment": case.assignment}
     service = Service(access=case.atomic, message_bytes=16, **spent, **HOW[model])
     with tempfile.TemporaryDirectory() as directory:

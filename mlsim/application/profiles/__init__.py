@@ -1,4 +1,4 @@
-"""Profiles of iteration costs, one module a family.
+"""Profiles of iteration costs.
 
 Importing this package loads no kernel; the profiles that need one do when they are computed.
 """

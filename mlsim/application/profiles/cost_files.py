@@ -1,4 +1,4 @@
-"""Iteration costs from files, and counts that the user's cache keeps."""
+"""Iteration costs from files, and the cache of counts on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlsim._places import user_cache
 from mlsim.errors import InputError
 
 _MOST_SECONDS = 2.0**53
-"""As for times of logs: beyond, sums of costs would lose whole seconds."""
+"""As for times of logs: larger sums of costs would be rounded by whole seconds."""
 
 _COST_NAMES = ("cost", "costs", "iteration_cost", "seconds", "time", "duration", "s")
 
@@ -29,13 +29,13 @@ def read_costs(path: str | Path) -> Floats:
     """Read iteration costs in s from a ``.npy`` file (one column) or a ``.csv`` file.
 
     A ``.csv`` file holds numbers separated by commas or line ends; a first line of words is skipped. If that
-    line names the columns of a table, the one called ``cost`` is read (or ``seconds``, ``time`` ...).
+    line names the columns of a table, the column ``cost`` is read (or ``seconds``, ``time`` ...).
 
     Raises
     ------
     InputError
-        If the file cannot be read, holds something else, nothing, or a cost that is negative or not
-        finite; the message names the file and the iteration, in a ``.csv`` file also the line.
+        If the file cannot be read, is empty or has other content, or a cost is negative or not finite; the
+        message names the file and the iteration, in a ``.csv`` file also the line.
     """
     path = expanded(path)
     readers = {".npy": _read_npy, ".csv": _read_csv}
@@ -44,7 +44,7 @@ def read_costs(path: str | Path) -> Floats:
         raise InputError(f"{named(path)}: {found}; allowed: {', '.join(readers)}")
     costs, lines = readers[path.suffix.lower()](path)
     if not len(costs):
-        raise InputError(f"{path}: holds no costs; allowed: one cost for every iteration, 1 or more")
+        raise InputError(f"{path}: holds no costs; allowed: one cost per iteration, 1 or more")
     wrong = np.flatnonzero(~((costs >= 0.0) & (costs < _MOST_SECONDS)))
     if len(wrong):
         k = int(wrong[0])
@@ -65,7 +65,7 @@ def _read_npy(path: Path) -> tuple[Floats, list[int]]:
 
 
 def _read_csv(path: Path) -> tuple[Floats, list[int]]:
-    """Read the numbers, and the line that each is on."""
+    """Read the numbers, and the line of each."""
     names: list[str] = []
     rows: list[list[float]] = []
     places: list[int] = []
@@ -90,7 +90,7 @@ def _read_csv(path: Path) -> tuple[Floats, list[int]]:
 
 
 def _costs_alone(path: Path, names: list[str], rows: list[list[float]]) -> list[list[float]]:
-    """Return the rows without what is no cost: columns of a table, of which one is that of costs."""
+    """Return the rows without columns other than that of costs."""
     widths = {len(row) for row in rows if row}
     if len(names) > 1 and widths == {len(names)}:
         words = [name.strip("\"' ").lower().replace(" ", "_") for name in names]
@@ -108,7 +108,7 @@ def _costs_alone(path: Path, names: list[str], rows: list[list[float]]) -> list[
         and counted in ([*range(len(counted))], [*range(1, len(counted) + 1)])
     ):
         raise InputError(
-            f"{path}: the first of its two columns counts iterations; to have it left out, write a first "
+            f"{path}: the first of its two columns counts iterations; to skip it, add a first "
             "line of names: iteration,cost"
         )
     return rows
@@ -126,13 +126,7 @@ _DIGEST = 32
 
 
 def cache_directory() -> Path | None:
-    """Return the directory of cached counts: in $MLSIM_CACHE, else in the user's cache; None: there is none.
-
-    Raises
-    ------
-    InputError
-        If the variable names the home directory of nobody.
-    """
+    """Return the directory of cached counts: in $MLSIM_CACHE, else in the user's cache, if any."""
     place = os.environ.get(VARIABLE)
     found = expanded(place) if place else user_cache()
     return None if found is None else found / "profiles"
@@ -141,16 +135,8 @@ def cache_directory() -> Path | None:
 def recalled(name: str, version: int, parameters: Mapping[str, float], compute: Callable[[], Ints]) -> Ints:
     """Return counts from the cache, or compute and cache them.
 
-    Parameters
-    ----------
-    name
-        What is counted; the file's name begins with it.
-    version
-        To be raised when the same parameters give other counts.
-    parameters
-        Everything else that the counts depend on.
-    compute
-        Computes them.
+    ``name`` and ``version`` (raise it when the counts change) and ``parameters``, all that the counts depend
+    on, are the key.
     """
     key = json.dumps({"counts": name, "version": version, **parameters}, sort_keys=True).encode()
     directory = cache_directory()
@@ -169,11 +155,11 @@ def _fingerprint(key: bytes, content: bytes | memoryview) -> bytes:
 
 
 def _read(path: Path, key: bytes) -> Ints | None:
-    """Return the counts of a cached file; None if it is missing, truncated, or holds something else."""
+    """Return the counts of a cached file; None if it is missing, truncated, or has another key."""
     try:
         data = read_bytes(path, "count")
     except InputError:
-        return None  # not there, or not to be read: counted again
+        return None  # missing or unreadable: counted again
     content = memoryview(data)[_DIGEST:]
     if data[:_DIGEST] != _fingerprint(key, content):
         return None
@@ -182,13 +168,13 @@ def _read(path: Path, key: bytes) -> Ints | None:
 
 
 def _write(path: Path, key: bytes, counts: Ints) -> None:
-    """Keep counts; a disk that is full or must not be written to is no reason to fail."""
+    """Cache counts; a disk that is full or read-only is not an error."""
     buffer = io.BytesIO()
     np.save(buffer, counts.astype(np.min_scalar_type(counts.max(initial=0))))
     content = buffer.getbuffer()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not a temporary file of the library's, which other users of a shared cache could not read.
+        # Not by tempfile: other users of a shared cache could not read its files.
         partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
             with partial.open("xb") as file:

@@ -16,7 +16,7 @@ VERSION = 1
 
 
 class MandelbrotImage(NamedTuple):
-    """An image: width and height in pixels, exponent e, and the window of c that it shows."""
+    """An image: width and height in pixels, exponent e, and its window of c."""
 
     size: int
     exponent: int = 4
@@ -37,20 +37,10 @@ def costs(request: Request) -> Floats:
 
 
 def escape_counts(image: MandelbrotImage, limit: int) -> Ints:
-    """Count the steps of each pixel, or recall them from the user's cache.
+    """Count the steps of each pixel (int64[size²], 1 to ``limit``), or load them from the cache.
 
-    Parameters
-    ----------
-    image
-        What is computed.
-    limit
-        Steps after which a pixel counts as one of the set. The counts for a lower limit L are
-        min(counts, L): one image serves jobs whose limits differ.
-
-    Returns
-    -------
-    int64[size²]
-        From 1 to ``limit``, in the order of the pixels.
+    A pixel with ``limit`` steps counts as one of the set. The counts for a lower limit L are min(counts, L):
+    one image serves jobs whose limits differ.
     """
     return recalled("mandelbrot", VERSION, {**image._asdict(), "limit": limit}, lambda: _count(image, limit))
 
@@ -59,7 +49,7 @@ def _count(image: MandelbrotImage, limit: int) -> Ints:
     size, exponent, x_min, x_max, y_min, y_max = image
     counts = np.empty((size, size), np.int64)
     imaginary = y_min + np.arange(size) * (y_max - y_min) / size
-    # One call for each real part: a long computation can be interrupted between them.
+    # One call per real part, between which a long computation can be interrupted.
     for x in range(size):
         count_steps(x_min + x * (x_max - x_min) / size, imaginary, exponent, limit, counts[x])
     return counts.reshape(-1)
@@ -69,22 +59,12 @@ def _count(image: MandelbrotImage, limit: int) -> Ints:
 def count_steps(
     real: float, imaginary: NDArray[np.float64], exponent: int, limit: int, counts: NDArray[np.int64]
 ) -> None:
-    """Count the steps z ← z^e + c while they are fewer than ``limit`` and |z| < 2.
+    """Count the steps z ← z^e + c while they are fewer than ``limit`` and |z| < 2, into ``counts``.
 
-    A point of the set comes to a cycle sooner or later, as there are finitely many floating-point numbers.
-    Once z has exactly a value it had before it never escapes, so the count is the limit; that is found
-    with one value kept in mind, replaced at every power of two (Brent 1980), and saves most of the work.
-
-    Parameters
-    ----------
-    real, imaginary
-        c, whose real part all points share; float64[n].
-    exponent
-        e, at least 2; the power is computed from its binary digits, from the left.
-    limit
-        Most steps.
-    counts
-        int64[n], filled.
+    The points c share their real part. The power, e >= 2, is computed from its binary digits, from the left.
+    A point of the set reaches a cycle sooner or later, as there are finitely many floating-point numbers.
+    Once z repeats a value exactly it never escapes, so the count is the limit. One stored value, replaced at
+    every power of two, detects that (Brent 1980) and saves most of the work.
     """
     leading = _leading_digit(exponent)
     for place in range(len(imaginary)):
@@ -105,9 +85,9 @@ def count_steps(
 def count_every_step(
     real: float, imaginary: NDArray[np.float64], exponent: int, limit: int, counts: NDArray[np.int64]
 ) -> None:
-    """Count as :func:`count_steps`, and do every step: what a point takes is then proportional to its count.
+    """Count as :func:`count_steps` without its shortcut: time is proportional to the count.
 
-    So the printed algorithm does (Eleliemy 2021, Alg. 4.2), and so its costs are simulated.
+    This is the printed algorithm (Eleliemy 2021, Alg. 4.2), on which simulated costs are based.
     """
     leading = _leading_digit(exponent)
     for place in range(len(imaginary)):

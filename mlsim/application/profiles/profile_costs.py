@@ -1,15 +1,20 @@
-"""Costs of a requested profile: which module computes which."""
+"""Costs of a requested profile: drawn from distributions, linear in the index, from a file or computed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from mlsim._arrays import Floats
-from mlsim.application.profiles import distributions
 from mlsim.application.profiles.cost_files import read_costs
 from mlsim.application.profiles.profile_requests import Request
 from mlsim.errors import InputError
 from mlsim.scenario import CostProfile, CostsConfig, IterationsConfig
+
+Generator = np.random.Generator
 
 DEFAULT_SIZE = 1152
 """Pixels (Eleliemy 2021, Table 4.1)."""
@@ -25,31 +30,19 @@ def image_size(costs: CostsConfig, iterations: IterationsConfig | None) -> int:
 
 
 def fixed_length(costs: CostsConfig, iterations: IterationsConfig | None) -> int | None:
-    """Return the number of iterations of an image; None for profiles of any length, and for files."""
+    """Return the number of pixels of an image; None for other profiles."""
     return image_size(costs, iterations) ** 2 if costs.profile is CostProfile.MANDELBROT else None
 
 
 def iteration_costs(request: Request) -> Floats:
-    """Compute what each iteration of a loop costs, in s at the reference speed.
+    """Compute the cost of each iteration, float64[N], in s at the reference speed.
 
-    Parameters
-    ----------
-    request
-        Any profile but ``job``, whose costs depend on the job.
-
-    Returns
-    -------
-    float64[N]
-        The same for the same request. N is ``request.n``, but for a file its length.
-
-    Raises
-    ------
-    InputError
-        If a file of costs cannot be used.
+    N is ``request.n``, or the length of the file. Profile ``job``, whose costs depend on the job, is not
+    supported. Raises InputError if a file of costs cannot be used.
     """
     match request.config.profile:
         case CostProfile.CONSTANT | CostProfile.INCREASING | CostProfile.DECREASING:
-            return distributions.index_costs(request)
+            return index_costs(request)
         case CostProfile.FILE:
             return _from_file(request)
         case CostProfile.MANDELBROT:
@@ -61,7 +54,7 @@ def iteration_costs(request: Request) -> Floats:
 
             return psia_costs.costs(request)
         case _:
-            return distributions.drawn_costs(request)
+            return drawn_costs(request)
 
 
 def _from_file(request: Request) -> Floats:
@@ -74,3 +67,97 @@ def _from_file(request: Request) -> Floats:
             "allowed: a file with costs, or no application.costs.mean"
         )
     return request.scaled(costs, own_mean)
+
+
+_UNSIGNED = (1 << 64) - 1
+
+
+def drawn_costs(request: Request) -> Floats:
+    """Draw the costs of a random profile, float64[n] in s."""
+    return _FAMILY[request.config.profile](np.random.default_rng(request.seed), request)
+
+
+def job_costs(seed: int, job_id: int, mean: float, std: float, n: int) -> Floats:
+    """Draw normal costs for one job, keyed by seed and job id (Eleliemy 2021, §3.4)."""
+    key = np.random.SeedSequence(seed, spawn_key=(job_id & _UNSIGNED,))
+    return truncated_normal(np.random.default_rng(key), mean, std, n)
+
+
+def truncated_normal(generator: Generator, mean: ArrayLike, std: float, n: int) -> Floats:
+    """Draw n values of a normal distribution (mean > 0, or one per value), redrawing those not above 0."""
+    means = np.broadcast_to(np.asarray(mean, np.float64), n)
+    values: Floats = generator.normal(means, std)
+    again = np.flatnonzero(values <= 0.0)
+    while len(again):
+        values[again] = generator.normal(means[again], std)
+        again = again[values[again] <= 0.0]
+    return values
+
+
+def _uniform(generator: Generator, request: Request) -> Floats:
+    drawn = generator.uniform(request.low, request.high, request.n)
+    return request.scaled(drawn, 0.5 * (request.low + request.high))
+
+
+def _normal(generator: Generator, request: Request) -> Floats:
+    return truncated_normal(generator, request.mean, request.std, request.n)
+
+
+def _exponential(generator: Generator, request: Request) -> Floats:
+    return generator.exponential(request.mean, request.n)
+
+
+def _gamma(generator: Generator, request: Request) -> Floats:
+    mean, std = request.mean, request.std
+    if std < 1e-17 * mean:  # below the rounding error of the mean, and the shape would overflow
+        return np.full(request.n, mean)
+    return generator.gamma((mean / std) ** 2, std * (std / mean), request.n)
+
+
+def _lognormal(generator: Generator, request: Request) -> Floats:
+    mean, variance = request.mean, math.log1p((request.std / request.mean) ** 2)
+    return generator.lognormal(math.log(mean) - 0.5 * variance, math.sqrt(variance), request.n)
+
+
+def _bimodal(generator: Generator, request: Request) -> Floats:
+    share = request.config.share
+    modes = np.where(generator.random(request.n) < share, request.high, request.low)
+    drawn = modes
+    if request.std > 0.0:
+        drawn = truncated_normal(generator, modes, request.std, request.n)
+    return request.scaled(drawn, share * request.high + (1.0 - share) * request.low)
+
+
+_FAMILY: dict[CostProfile, Callable[[Generator, Request], Floats]] = {
+    CostProfile.UNIFORM: _uniform,
+    CostProfile.NORMAL: _normal,
+    CostProfile.EXPONENTIAL: _exponential,
+    CostProfile.GAMMA: _gamma,
+    CostProfile.LOGNORMAL: _lognormal,
+    CostProfile.BIMODAL: _bimodal,
+}
+
+
+def index_costs(request: Request) -> Floats:
+    """Compute costs that are constant or linear in the index, float64[n] in s."""
+    if request.config.profile is CostProfile.CONSTANT:
+        return np.full(request.n, request.mean)
+    first, last = _ends(request)
+    middle = 0.5 * (first + last)
+    # A single iteration is in the middle, so that the mean does not depend on the length.
+    line = np.linspace(first, last, request.n) if request.n > 1 else np.full(request.n, middle)
+    return request.scaled(line, middle)
+
+
+def line_of(request: Request) -> tuple[float, float]:
+    """Return the costs of the first and the last iteration, in s; those between are linear."""
+    if request.config.profile is CostProfile.CONSTANT:
+        return request.mean, request.mean
+    first, last = _ends(request)
+    ends = request.scaled(np.array([first, last]), 0.5 * (first + last))
+    return float(ends[0]), float(ends[1])
+
+
+def _ends(request: Request) -> tuple[float, float]:
+    falls = request.config.profile is CostProfile.DECREASING
+    return (request.high, request.low) if falls else (request.low, request.high)

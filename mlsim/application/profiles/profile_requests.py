@@ -1,4 +1,4 @@
-"""Requests of iteration costs, and the names of the profiles."""
+"""Requests of iteration costs, and the catalogue of profiles."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ class Request:
     config: CostsConfig
     """Section ``application.costs`` of the scenario."""
     n: int
-    """How many iterations."""
+    """Number of iterations."""
     seed: int
-    """Seed of the scenario."""
     reference_speed: float
     """FLOP/s that costs in FLOP are divided by."""
     path: Path | None = None
-    """Where the file of costs was found; None: at ``config.path``."""
+    """Location of the file of costs; None: ``config.path``."""
 
     def seconds(self, amount: Quantity | None) -> float:
         """Convert a cost to seconds at the reference speed; 0 for none."""
@@ -32,30 +31,30 @@ class Request:
 
     @property
     def mean(self) -> float:
-        """Mean cost in s; 0 if none was given."""
+        """Mean cost in s; 0 if not set."""
         return self.seconds(self.config.mean)
 
     @property
     def std(self) -> float:
-        """Standard deviation in s; 0 if none was given."""
+        """Standard deviation in s; 0 if not set."""
         return self.seconds(self.config.std)
 
     @property
     def low(self) -> float:
-        """Least cost in s; 0 if none was given."""
+        """Lowest cost in s; 0 if not set."""
         return self.seconds(self.config.low)
 
     @property
     def high(self) -> float:
-        """Largest cost in s; 0 if none was given."""
+        """Highest cost in s; 0 if not set."""
         return self.seconds(self.config.high)
 
     def scaled(self, costs: Floats, own_mean: float) -> Floats:
-        """Scale costs with the mean ``own_mean`` to the mean that was given; without one keep them."""
+        """Scale costs of mean ``own_mean`` to the configured mean, if any."""
         return costs * (self.mean / own_mean) if self.config.mean is not None else costs
 
     def counted(self, counts: Floats) -> Floats:
-        """Turn counts into costs: to the mean that was given, or by the cost of one, or as s."""
+        """Convert counts to costs: by the cost per count, or scaled to the mean, or 1 s per count."""
         if self.config.unit_cost is not None:
             return counts * self.seconds(self.config.unit_cost)
         return self.scaled(counts, float(counts.mean()))
@@ -66,13 +65,12 @@ class ProfileEntry:
     """One profile of iteration costs."""
 
     name: str
-    """The word in a scenario file."""
     formula: str
     """Cost c_k of iteration k = 0 … N−1."""
     parameters: tuple[str, ...]
     """Its keys of ``application.costs``, besides ``calibrate``, which all but ``job`` have."""
     reference: str = ""
-    """Where it comes from; empty for a plain formula."""
+    """Its source; empty for a plain formula."""
 
 
 PROFILES = (

@@ -28,16 +28,10 @@ def generate_cloud(points: int, seed: int) -> Cloud:
     """Sample the surface of a ball with bumps, scaled to a largest extent of 1.
 
     In direction d the surface is at r(d) = 1 + Σ a_j·((1 + d·u_j)/2)^8 from the centre, with twelve bumps
-    in random directions u_j and heights a_j from 0 to 0.8. Points have random directions, in no order: where
-    the surface is far from the centre, or steep, they are sparse, so that spin images count differently
-    many. Only sums, products, quotients and roots are used, which are the same on every machine.
-
-    Parameters
-    ----------
-    points
-        How many.
-    seed
-        The same seed gives the same surface; and with as many points the same points.
+    in random directions u_j and heights a_j from 0 to 0.8. Points have random directions, in no order.
+    They are sparse where the surface is far from the centre, or steep, so that spin images count different
+    numbers. Only sums, products, quotients and roots are used, which are the same on every machine.
+    ``seed`` sets the surface, and with ``points`` the points.
     """
     shape, sample = (np.random.default_rng((seed, use)) for use in range(2))
     bumps, heights = _directions(shape, _BUMPS), shape.uniform(0.0, _HIGHEST, _BUMPS)
@@ -70,7 +64,7 @@ def _dot(one: Floats, other: Floats) -> Floats:
 
 VERSION = 1
 _BLOCK = 1 << 16
-"""Images that are computed and kept together."""
+"""Images per block, which is computed and cached as a whole."""
 
 
 class SpinImage(NamedTuple):
@@ -90,21 +84,10 @@ def costs(request: Request) -> Floats:
 
 
 def image_counts(n: int, image: SpinImage, points: int, seed: int) -> Ints:
-    """Count the points in each of n images of a generated cloud, or recall them from the user's cache.
+    """Count the points in each of n images of a generated cloud, int64[n], or load them from the cache.
 
-    Parameters
-    ----------
-    n
-        Images; image i is that of point i mod ``points``.
-    image
-        Shape of the images.
-    points, seed
-        Of the cloud.
-
-    Returns
-    -------
-    int64[n]
-        At least 1: a point belongs to its own image. Fewer images are the first ones of more.
+    Image i is that of point i mod ``points``. Counts are at least 1, as a point belongs to its own image. The
+    first m of n counts are those of m images.
     """
     counter = cache(lambda: ImageCounter(generate_cloud(points, seed), image))
     parameters = {**image._asdict(), "points": points, "seed": seed}
@@ -118,15 +101,7 @@ def image_counts(n: int, image: SpinImage, points: int, seed: int) -> Ints:
 
 
 class ImageCounter:
-    """Counts the points in spin images of a cloud.
-
-    Parameters
-    ----------
-    cloud
-        Any oriented points.
-    image
-        Shape of the images.
-    """
+    """Counts the points in spin images of a cloud of oriented points."""
 
     def __init__(self, cloud: Cloud, image: SpinImage) -> None:
         width, bin_size = image.width, image.bin_size
@@ -142,7 +117,7 @@ class ImageCounter:
 
     def count(self, of: Ints) -> Ints:
         """Count the points in the images of the points ``of``; int64[m]."""
-        # Neighbours one after the other find each other's points in the processor's cache.
+        # In the order of cells, consecutive images share points in the processor's cache.
         order = np.argsort(self._grid.cell[of], kind="stable")
         counts = np.empty(len(of), np.int64)
         counts[order] = count_points(
@@ -156,7 +131,7 @@ _MOST_ACROSS = 128
 
 
 class Support(NamedTuple):
-    """Which points belong to an image: α ≤ radius, low ≤ β < high, cosine of the normals' angle ≥ cosine."""
+    """Points of an image: α ≤ radius, low ≤ β < high, cosine of the normals' angle ≥ cosine."""
 
     radius: float
     low: float
@@ -170,27 +145,19 @@ class Grid(NamedTuple):
     shape: Ints
     """int64[3], cells along each axis."""
     cell: Ints
-    """int64[n], number of the cell that each point is in."""
+    """int64[n], cell of each point."""
     start: Ints
-    """int64[cells + 1], where the points of each cell begin in ``points``."""
+    """int64[cells + 1], index in ``points`` of the first point of each cell."""
     points: Floats
     """float64[6, n], positions and normals in the order of the cells."""
     reach: int
-    """So many cells in each direction from a point's own hold all points of its image."""
+    """All points of an image are within this many cells of its point's own, in each direction."""
 
 
 def make_grid(position: Floats, normal: Floats, distance: float) -> Grid:
-    """Sort points into cells.
-
-    Parameters
-    ----------
-    position, normal
-        float64[3, n].
-    distance
-        Points of one image are at most so far apart.
-    """
+    """Sort points (float64[3, n]) into cells; ``distance``: upper bound within one image."""
     low, high = position.min(axis=1), position.max(axis=1)
-    # A little wider than asked for, so that rounding puts no point one cell too far.
+    # Slightly wider, so that rounding cannot put a point one cell too far.
     width = max(distance / _CELLS_PER_REACH, float((high - low).max()) / _MOST_ACROSS) * (1.0 + 1e-9)
     place = ((position - low[:, None]) / width).astype(np.int64)
     shape = place.max(axis=1) + 1
@@ -204,7 +171,7 @@ def make_grid(position: Floats, normal: Floats, distance: float) -> Grid:
 def count_points(grid: Grid, position: Floats, normal: Floats, of: Ints, support: Support) -> Ints:
     """Count the points in the images of the points ``of``, int64[m]."""
     counts = np.empty(len(of), np.int64)
-    # One call for so many images: a long computation can be interrupted between them.
+    # Several calls, between which a long computation can be interrupted.
     for first in range(0, len(of), _TOGETHER):
         part = slice(first, first + _TOGETHER)
         _count_images(
