@@ -15,15 +15,7 @@ if TYPE_CHECKING:
     from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
     from mlsim.application.loop_simulation import simulate, trial_by
 
-__all__ = [
-    "TECHNIQUES",
-    "ChunkRows",
-    "CostProfiles",
-    "LoopOutcome",
-    "TechniqueEntry",
-    "simulate",
-    "trial_by",
-]
+__all__ = ["TECHNIQUES", "ChunkRows", "CostProfiles", "LoopOutcome", "TechniqueEntry", "simulate", "trial_by"]
 
 __getattr__ = late(
     __name__,

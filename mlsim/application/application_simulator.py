@@ -12,9 +12,9 @@ from mlsim._arrays import Floats, Ints
 from mlsim.application.execution_models import properties_of_model
 from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
 from mlsim.application.loop_outcome import LoopOutcome
-from mlsim.application.loop_recorder import LoopRecorder
+from mlsim.application.loop_recorder import LoopRecorder, PERequests
 from mlsim.application.loop_simulation import simulate
-from mlsim.application.pe_speeds import loop_perturbation
+from mlsim.application.pe_speeds import loop_perturbation, unavailability_of
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -34,7 +34,6 @@ from mlsim.scenario import AnswerRule, ApplicationConfig
 from mlsim.scenario.simulation_demand import lists_costs
 
 if TYPE_CHECKING:
-    from mlsim.application.loop_recorder import PERequests
     from mlsim.application.pe_speeds import Perturbation, Unavailability
     from mlsim.record import LoopChunks
 
@@ -46,9 +45,9 @@ class AnswerPolicy:
     rule: AnswerRule
     """``never``, ``idle-only`` (nodes that are idle already), ``tolerance`` or ``always``."""
     tolerance: float
-    """Largest growth of its own run time, as a share (``tolerance`` only)."""
+    """Largest accepted growth of its run time, as a share (``tolerance`` only)."""
     latency: float = 0.0
-    """Seconds that its messages take (``idle-only``: nodes are reported, but not known to be idle yet)."""
+    """Travel time of its messages in s (``idle-only`` offers nodes whose message is on its way)."""
 
     def accepts(self, run_time: float, new_run_time: float) -> bool:
         """Whether the run time of an application may grow from ``run_time`` to ``new_run_time`` [s]."""
@@ -63,7 +62,7 @@ _UNSIGNED = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class LoopJob:
-    """The columns of a job that its application reads."""
+    """Columns of a job that its application reads."""
 
     job_id: int
     run_time: float
@@ -135,8 +134,8 @@ class LoopApplication:
         self._perturbation: Perturbation | None = None
         self._answers = answers
         self._reports_idle = reports_idle
-        self._departures: dict[int, list[float]] = {}  # node -> when it left, when it came back, and so on
-        self._earlier_idle: list[NodeIdle] = []  # messages about nodes that have come back since
+        self._departures: dict[int, list[float]] = {}  # node -> times of leaving and returning, in turn
+        self._earlier_idle: list[NodeIdle] = []  # messages about nodes that have returned since
         self.outcome: LoopOutcome
         self.forecast = Forecast(0.0)
 
@@ -254,8 +253,6 @@ class LoopApplication:
         A PE whose node has left is notified at its chunk's end, without a request. A request that the end of
         the loop overtakes has no answer. Masters send no requests.
         """
-        from mlsim.application.loop_recorder import PERequests
-
         outcome, asking = self.outcome, properties_of_model(self._config.execution.model).asking
         last = np.maximum(outcome.finish, outcome.last_begin)
         left = np.isin(self._nodes.node[self.node_of_pe], list(self._departures))
@@ -292,8 +289,6 @@ class LoopApplication:
     def _unavailability(self) -> Unavailability | None:
         if not self._departures:
             return None
-        from mlsim.application.pe_speeds import unavailability_of
-
         spans = [_spans(self._departures.get(node, []), self.began) for node in self._nodes.node.tolist()]
         return unavailability_of(self.node_of_pe, spans)
 
@@ -320,11 +315,7 @@ class LoopApplication:
             reach = 2.0 * end
 
     def _simulate(
-        self,
-        until: float = math.inf,
-        record: bool = False,
-        rows_since: float = -math.inf,
-        keep: bool = False,
+        self, until: float = math.inf, record: bool = False, rows_since: float = -math.inf, keep: bool = False
     ) -> LoopOutcome:
         if keep and self._store is not None:
             self._chunks = self._store.open()

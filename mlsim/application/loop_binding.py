@@ -10,7 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.application.execution_models import load_model
-from mlsim.application.techniques import Choice
+from mlsim.application.techniques import Choice, read_only
 from mlsim.errors import InputError
 from mlsim.scenario import (
     RELEASING,
@@ -206,7 +206,7 @@ def _nodes(problem: Problem, model: str) -> tuple[Ints, Floats]:
     first = np.searchsorted(node_of_pe, np.arange(node_of_pe[-1] + 2))
     near = np.full(len(node_of_pe), 0.0 if model is ExecutionModel.MPI_OPENMP else problem.intra_latency)
     near[first[:-1]] = 0.0
-    return first, _read_only(near)
+    return first, read_only(near)
 
 
 def _settings(
@@ -223,7 +223,7 @@ def _settings(
     sums = np.add.reduceat(inside.weights * works, first)
     between = np.add.reduceat(outside.weights * works, first)
     within = inside.weights * works * np.repeat(np.add.reduceat(works, first) / sums, counts)
-    return outside.settings(between), inside.settings()._replace(weights=_read_only(within))
+    return outside.settings(between), inside.settings()._replace(weights=read_only(within))
 
 
 def _settings_of_one(choice: Choice, costs: Costs) -> RuleSettings:
@@ -232,11 +232,7 @@ def _settings_of_one(choice: Choice, costs: Costs) -> RuleSettings:
 
 
 def _costs(
-    execution: ExecutionConfig,
-    properties: ModelProperties,
-    problem: Problem,
-    pushed: bool,
-    choose_after: int,
+    execution: ExecutionConfig, properties: ModelProperties, problem: Problem, pushed: bool, choose_after: int
 ) -> Costs:
     from mlsim.application.models.loop_state import Costs
 
@@ -265,9 +261,3 @@ def _costs(
         iterations=n,
         block=problem.block,
     )
-
-
-def _read_only(values: Floats) -> Floats:
-    column = np.ascontiguousarray(values, dtype=np.float64).view()
-    column.flags.writeable = False
-    return column

@@ -143,12 +143,7 @@ def _undisturbed(times: Floats) -> Floats:
 
 
 def _left_by_clock(
-    chunks: ChunkRows,
-    pes: NDArray[np.bool_],
-    clock: _Clock,
-    costs: CostSums,
-    pe_speed: Floats,
-    times: Floats,
+    chunks: ChunkRows, pes: NDArray[np.bool_], clock: _Clock, costs: CostSums, pe_speed: Floats, times: Floats
 ) -> tuple[Ints, Floats]:
     """Return the remaining iterations and work of PEs that share a clock of undisturbed work [s]."""
     mine = pes[chunks.pe]

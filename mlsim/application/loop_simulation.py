@@ -23,7 +23,7 @@ from mlsim.application.selection.technique_plan import (
     SelectedPlan,
     make_selector,
 )
-from mlsim.application.techniques import Choice, choose
+from mlsim.application.techniques import MOST_PES, Choice, choose, read_only
 from mlsim.application.time_steps import StepHistory, in_time_steps
 from mlsim.errors import InputError
 from mlsim.scenario import (
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from mlsim.record import LoopChunks
 
 
-_MOST_PES = (1 << 31) - 1
 _LAZY_ROWS = 4_000_000
 _LONG = 1_000_000
 """Iterations from which on a loop may take seconds, and reports its progress."""
@@ -138,12 +137,15 @@ def simulate(
     InputError
         If the arguments do not fit together; the message names the argument and the value.
     """
-    speed, latency = _column(pe_speed), _column(pe_latency)
-    costs = _checked_costs(prefix, len(speed))
+    speed, latency = read_only(pe_speed), read_only(pe_latency)
+    costs = cost_sums(prefix)
+    costs = costs._replace(sums=read_only(costs.sums))
+    _check_costs(costs, len(speed))
     _check_pes(speed, latency)
     _check_numbers(until, min_chunk, time_steps)
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
-    given = ParametersConfig() if parameters is None else parameters
+    if parameters is None:
+        parameters = ParametersConfig()
     problem = Problem(
         *(costs.sums, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability),
         block=costs.block,
@@ -151,9 +153,12 @@ def simulate(
     )
     choose_after = _choose_after(selection if technique.casefold() == AUTO else None, costs.n)
     stops = choose_after > 0 or asks is not None
-    _check_ways(costs, execution, technique, selection, given, stops)
+    if stops:
+        _check_stops(execution, parameters)
+    if not costs.block:
+        _check_linear(costs.n, execution, technique, selection, stops)
     before = history or StepHistory(len(speed), technique.casefold() == AUTO)
-    plan = _plan(technique, selection, problem, execution, given, min_chunk, before)
+    plan = _plan(technique, selection, problem, execution, parameters, min_chunk, before)
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)  # over time steps, from all rows
     # Built-in models pass chunks on in blocks; user-defined ones have room for all rows.
     in_blocks = isinstance(execution.model, ExecutionModel)
@@ -176,29 +181,6 @@ def simulate(
     if learns and outcome.rows is not None:
         outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
     return outcome
-
-
-def _checked_costs(prefix: LoopCosts, p: int) -> CostSums:
-    """Return the costs as a contiguous column, checked."""
-    costs = cost_sums(prefix)
-    costs = costs._replace(sums=_column(costs.sums))
-    _check_costs(costs, p)
-    return costs
-
-
-def _check_ways(
-    costs: CostSums,
-    execution: ExecutionConfig,
-    technique: str,
-    selection: SelectionConfig | None,
-    given: ParametersConfig,
-    stops: bool,
-) -> None:
-    """Check that the loop can stop where it has to, and that its costs can be linear."""
-    if stops:
-        _check_stops(execution, given)
-    if not costs.block:
-        _check_linear(costs.n, execution, technique, selection, stops)
 
 
 def _plan(
@@ -241,11 +223,7 @@ def _plan(
 
 
 def _chosen(
-    technique: str,
-    problem: Problem,
-    execution: ExecutionConfig,
-    parameters: ParametersConfig,
-    min_chunk: int,
+    technique: str, problem: Problem, execution: ExecutionConfig, parameters: ParametersConfig, min_chunk: int
 ) -> tuple[Choice, ...]:
     """Look up the technique of a loop, or the two of ``X+Y``, and check that the model can run them."""
     found = choose(
@@ -277,14 +255,14 @@ def trial_by(
 
     Each trial starts from the current content of ``history``: AWF begins with the weights learned so far.
     """
-    distance = _column(latency)
+    distance = read_only(latency)
 
     def trial(
         name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         until *= _SLACK
         problem = Problem(
-            *(_column(costs.sums), _column(speeds), distance, node_of_pe, intra_latency, None, seed),
+            *(read_only(costs.sums), read_only(speeds), distance, node_of_pe, intra_latency, None, seed),
             block=costs.block,
             iterations=costs.n,
         )
@@ -409,13 +387,6 @@ def _outcome(bound: Bound, stats: PEStats, rows: ChunkRows | None) -> LoopOutcom
     )
 
 
-def _column(values: Floats) -> Floats:
-    """Return a read-only, contiguous float64 view: the one array type that kernels are compiled for."""
-    column = np.ascontiguousarray(values, dtype=np.float64).view()
-    column.flags.writeable = False
-    return column
-
-
 def _new_stats(p: int) -> PEStats:
     from mlsim.application.models.loop_state import COUNTS, TIMES, PEStats
 
@@ -423,7 +394,7 @@ def _new_stats(p: int) -> PEStats:
 
 
 def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:
-    """Return the node of every PE; where none is given, all are on one node."""
+    """Return the node of every PE, checked; None: all are on one node."""
     nodes = np.zeros(p, np.int64) if node_of_pe is None else np.asarray(node_of_pe, dtype=np.int64)
     if nodes.shape != (p,):
         raise InputError(f"a loop on {p} PEs needs as many nodes of PEs as speeds; found {nodes.shape}")
@@ -476,8 +447,8 @@ def _check_pes(speed: Floats, latency: Floats) -> None:
     p = len(speed)
     if speed.ndim != 1 or latency.shape != speed.shape:
         raise InputError(f"a loop on {p} PEs needs as many latencies as speeds; found {latency.shape}")
-    if not 1 <= p <= _MOST_PES:
-        raise InputError(f"a loop on {p} PEs; allowed: 1 to {_MOST_PES}")
+    if not 1 <= p <= MOST_PES:
+        raise InputError(f"a loop on {p} PEs; allowed: 1 to {MOST_PES}")
     for name, column, fits in (
         ("speed", speed, (speed > 0.0) & np.isfinite(speed)),
         ("latency", latency, (latency >= 0.0) & np.isfinite(latency)),

@@ -88,11 +88,7 @@ def work_done(perturbation: Perturbation, row: int, times: Floats) -> Floats:
 
 
 def loop_perturbation(
-    perturbations: Perturbations,
-    nodes: NodeSet,
-    node_of_pe: NDArray[np.int64],
-    start: float,
-    end: float,
+    perturbations: Perturbations, nodes: NodeSet, node_of_pe: NDArray[np.int64], start: float, end: float
 ) -> Perturbation:
     """Return the slow-downs of a loop's PEs between two simulated times [s], with one row per node.
 

@@ -89,13 +89,7 @@ def spread_of(done: Done) -> float:
 
 @kernel
 def learn_done(
-    code: int,
-    measured: Floats,
-    sums: Floats,
-    weights: Floats,
-    pe: int,
-    share: float,
-    done: Done,
+    code: int, measured: Floats, sums: Floats, weights: Floats, pe: int, share: float, done: Done
 ) -> None:
     """Update an adaptive technique with an executed chunk.
 
@@ -121,12 +115,7 @@ def _tell(address: int, memory: Floats, rule: Ints, pe: int, done: Done) -> None
 
 
 @kernel(inline="always")
-def _take(
-    block: Ints,
-    asker: Asker,
-    done: Done,
-    now: float,
-) -> tuple[int, int, int]:
+def _take(block: Ints, asker: Asker, done: Done, now: float) -> tuple[int, int, int]:
     """Take a chunk from a block that the PE holds."""
     p, code, pe, address = asker
     step, first, end = block[STEP], block[POSITION], block[END]
@@ -162,13 +151,7 @@ def _take(
 
 
 @kernel
-def take_from_copy(
-    block: Ints,
-    asker: Asker,
-    turn: int,
-    done: Done,
-    now: float,
-) -> tuple[int, int, int]:
+def take_from_copy(block: Ints, asker: Asker, turn: int, done: Done, now: float) -> tuple[int, int, int]:
     """Take a chunk for a PE from a copy of the block, and make it the block of the next turn.
 
     Parameters
@@ -236,13 +219,7 @@ def release(memory: Ints) -> None:
 
 
 @kernel
-def take_shared(
-    memory: Ints,
-    asker: Asker,
-    turn: int,
-    done: Done,
-    now: float,
-) -> tuple[int, int, int]:
+def take_shared(memory: Ints, asker: Asker, turn: int, done: Done, now: float) -> tuple[int, int, int]:
     """Take a chunk for a PE from a block in shared memory, and unlock the block.
 
     ``memory`` is ``[ticket, block...]``, shared by ranks. ``turn``: a ticket, ``ANY``, or ``KNOWN`` if the

@@ -56,13 +56,7 @@ from mlsim.techniques.technique_rules import (
     reset_rule,
     times_iterations,
 )
-from mlsim.techniques.user_calls import (
-    begin_object,
-    gather_chunk,
-    learn_object,
-    new_memory,
-    tell_of_node,
-)
+from mlsim.techniques.user_calls import begin_object, gather_chunk, learn_object, new_memory, tell_of_node
 
 _NUMBERS = 32
 
@@ -156,12 +150,20 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
 
 @inlined
 def size_from_rest(
-    t: Technique, queue: int, weights: Floats, step: int, remaining: int, who: int, now: float
+    t: Technique, queue: int, weights: Floats, step: int, remaining: int, executor: int, now: float
 ) -> int:
     """Size the next chunk of a queue from the remaining iterations; below 1: a wrong user-defined size."""
     known = queue if t.remembers else 0
     return recursive_size(
-        t.rules[queue], t.reals[queue], weights, t.measured[known], t.sums[known], step, remaining, who, now
+        t.rules[queue],
+        t.reals[queue],
+        weights,
+        t.measured[known],
+        t.sums[known],
+        step,
+        remaining,
+        executor,
+        now,
     )
 
 
@@ -171,7 +173,7 @@ def learn_chunk(
     measured: Floats,
     sums: Floats,
     weights: Floats,
-    who: int,
+    executor: int,
     me: Executor,
     prefix: Floats,
     each: float,
@@ -190,7 +192,7 @@ def learn_chunk(
     pieces = int(t.parameters[PIECES])
     done = me.last_size, me.spent, me.waited, me.squares, me.parts, me.last_step
     if me.parts > 0 and pieces > 0 and times_iterations(t.code):
-        learn_done(t.code, measured, sums, weights, who, 1.0 / share, done)
+        learn_done(t.code, measured, sums, weights, executor, 1.0 / share, done)
         return
     length = me.last_part if each > 0.0 else timed_length(me.last_size, pieces)
     if t.code == USER_OBJECT:
@@ -203,14 +205,14 @@ def learn_chunk(
         spread /= pace * pace
         spent, waited = me.spent / share, me.waited / share
         if gathers:
-            gather_chunk(measured, who, size, parts, spent, waited, spread)
+            gather_chunk(measured, executor, size, parts, spent, waited, spread)
         else:
             learn_object(
                 rule[USERS],
                 sums,
                 rule[ITERATIONS],
                 rule[PES],
-                who,
+                executor,
                 me.last_step,
                 size,
                 parts,
@@ -224,7 +226,7 @@ def learn_chunk(
         measured,
         sums,
         weights,
-        who,
+        executor,
         prefix,
         me.pace * share,
         me.last_first,
@@ -237,9 +239,9 @@ def learn_chunk(
 
 
 @leaf_kernel
-def note_bad_size(t: Technique, step: int, who: int, size: int) -> None:
+def note_bad_size(t: Technique, step: int, executor: int, size: int) -> None:
     """Record where a user-defined technique returned a size below 1."""
-    t.bad_size[0], t.bad_size[1], t.bad_size[2] = step, who, size
+    t.bad_size[0], t.bad_size[1], t.bad_size[2] = step, executor, size
 
 
 @leaf_kernel

@@ -102,7 +102,7 @@ class Choice(NamedTuple):
         """Return the parameters for kernels; ``weights``, of any sum, replace its own."""
         column = self.weights if weights is None else scaled(weights)
         return RuleSettings(
-            self.code, self.min_chunk, _read_only(self.parameters), _read_only(column), np.zeros(3, np.int64)
+            self.code, self.min_chunk, read_only(self.parameters), read_only(column), np.zeros(3, np.int64)
         )
 
     def wrong_size(self, rule: RuleSettings, n: int, p: int) -> InputError:
@@ -291,7 +291,8 @@ def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:
     return selected and choice.name in WEIGHTED and choice.name != Technique.WF and not choice.of_lb4mpi
 
 
-def _read_only(values: Floats) -> Floats:
+def read_only(values: Floats) -> Floats:
+    """Return a read-only, contiguous float64 view: the one array type that kernels are compiled for."""
     column = np.ascontiguousarray(values, dtype=np.float64).view()
     column.flags.writeable = False
     return column
@@ -300,7 +301,7 @@ def _read_only(values: Floats) -> Floats:
 Form = Literal["recursive", "straightforward"]
 
 _MOST_ITERATIONS = 1 << 62
-_MOST_PES = (1 << 31) - 1
+MOST_PES = (1 << 31) - 1
 
 
 def sequence(
@@ -394,7 +395,7 @@ def _check(n: int, p: int, form: str, min_chunk: int) -> None:
         raise InputError(f"form: {form!r} is not known; allowed: recursive, straightforward")
     if not 0 <= n <= _MOST_ITERATIONS:
         raise InputError(f"N: {n} iterations; allowed: 0 to 2^62")
-    if not 1 <= p <= _MOST_PES:
-        raise InputError(f"P: {p} PEs; allowed: 1 to {_MOST_PES}")
+    if not 1 <= p <= MOST_PES:
+        raise InputError(f"P: {p} PEs; allowed: 1 to {MOST_PES}")
     if not 1 <= min_chunk <= _MOST_ITERATIONS:
         raise InputError(f"min_chunk: {min_chunk}; allowed: 1 to 2^62")

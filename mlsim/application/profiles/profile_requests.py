@@ -82,7 +82,7 @@ PROFILES = (
     ),
     ProfileEntry("constant", "mean", ("mean",)),
     ProfileEntry("uniform", "uniform from low to high", ("low", "high", "mean")),
-    ProfileEntry("normal", "normal, what is not above 0 drawn again", ("mean", "std")),
+    ProfileEntry("normal", "normal, with values not above 0 drawn again", ("mean", "std")),
     ProfileEntry("exponential", "exponential", ("mean",)),
     ProfileEntry("gamma", "gamma with shape (mean/std)² and scale std²/mean", ("mean", "std")),
     ProfileEntry(
