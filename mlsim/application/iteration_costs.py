@@ -163,7 +163,10 @@ class CostProfiles:
 
     def _computed(self, n: int, limit: int = -1) -> Floats:
         """Compute the shared prefix sums of that length and limit."""
-        costs = self._costs if limit < 0 else self._costs.model_copy(update={"limit": limit})
+        costs = self._costs
+        if limit >= 0:
+            parameters = costs.parameters.model_copy(update={"limit": limit})
+            costs = costs.model_copy(update={"parameters": parameters})
         request = Request(costs, n, self._seed, self._reference_speed, self._path)
         if n == 0 and self._costs.profile is not CostProfile.FILE:
             return np.zeros(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -13,22 +13,9 @@ from mlsim._arrays import Floats
 from mlsim.application.loop_outcome import LoopOutcome
 from mlsim.application.selection.selector import Selected
 from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty
+from mlsim.record.column_types import stored_columns
 
 Table = TypeVar("Table")
-
-_LOOP_COLUMNS = (
-    "job",
-    "pes",
-    "iterations",
-    "steps",
-    "t_loop",
-    "mean_finish",
-    "std_finish",
-    "max_finish",
-    "busy",
-    "overhead",
-    "idle",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +90,7 @@ class LoopRecorder:
 
     def loops(self) -> Loops:
         """Return one row per loop, in order of the jobs' arrival."""
-        if not self._loops:
-            return empty(Loops)
-        columns = dict(zip(_LOOP_COLUMNS, zip(*sorted(self._loops), strict=True), strict=True))
-        whole = {"job", "pes", "iterations", "steps"}
-        arrays: dict[str, NDArray[Any]] = {
-            name: np.array(values, np.int64 if name in whole else np.float64)
-            for name, values in columns.items()
-        }
-        return Loops(**arrays)
+        return _table_of(Loops, sorted(self._loops))
 
     def pes(self) -> PEs:
         """Return one row per PE, by job in order of start, then by attempt, then by PE."""
@@ -126,7 +105,12 @@ class LoopRecorder:
 
     def selections(self) -> Selections:
         """Return one row per choice of a technique, by job in order of arrival, then by time."""
-        return _selections(self._selected)
+        rows = [
+            (job, step, *chosen._replace(begin=began + chosen.begin))
+            for job, began, selected in sorted(self._selected)
+            for step, chosen in _with_steps(selected)
+        ]
+        return _table_of(Selections, rows)
 
     def chunks(self) -> Chunks:
         """Return one row per chunk, by job in order of start, then by the chunks' start."""
@@ -135,24 +119,16 @@ class LoopRecorder:
         return self._store.table(sorted(self._chunks, key=lambda kept: self._place(*kept[:2])))
 
 
-def _selections(jobs: list[tuple[int, float, tuple[Selected, ...]]]) -> Selections:
-    rows = [
-        (job, step, *chosen._replace(begin=began + chosen.begin))
-        for job, began, selected in sorted(jobs)
-        for step, chosen in _with_steps(selected)
-    ]
+def _table_of(table: type[Table], rows: Sequence[tuple[Any, ...]]) -> Table:
+    """Return rows, with values in the order of the table's columns, as a table."""
     if not rows:
-        return empty(Selections)
-    job, step, technique, begin, t_loop, imbalance, spent, iterations = zip(*rows, strict=True)
-    return Selections(
-        np.array(job),
-        np.array(step),
-        list(map(str, technique)),
-        np.array(begin, np.float64),
-        np.array(t_loop, np.float64),
-        np.array(imbalance, np.float64),
-        np.array(spent, np.float64),
-        np.array(iterations),
+        return empty(table)
+    columns = zip(stored_columns(table), zip(*rows, strict=True), strict=True)
+    return table(
+        *(
+            list(map(str, values)) if column.dtype is None else np.array(values, column.dtype)
+            for column, values in columns
+        )
     )
 
 
@@ -165,6 +141,7 @@ def _with_steps(selected: Iterable[Selected]) -> Iterator[tuple[int, Selected]]:
 
 
 def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:
+    """Return the columns of :class:`Loops`."""
     p = len(outcome.finish)
     busy, overhead = float(outcome.busy.sum()), float(outcome.overhead.sum())
     finish = outcome.finish
