@@ -11,14 +11,15 @@ from mlsim.techniques.technique_entry import TechniqueEntry
 
 __all__ = ["TECHNIQUES", "TechniqueEntry"]
 
-_SWITCH = "technique_rules"
-"""Is made of the records, when a kernel needs it."""
+_SWITCH = "technique_rules"  # built from the records once a kernel needs it: it loads the compiler
 
 
-def _found() -> list[TechniqueEntry]:
+def _discover() -> list[TechniqueEntry]:
     """Return the records of all modules of this package, in the order of their codes."""
     modules = [
-        import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != _SWITCH
+        import_module(f"{__name__}.{module.name}")
+        for module in iter_modules(__path__)
+        if module.name != _SWITCH
     ]
     entries = {
         value.code: value
@@ -29,5 +30,5 @@ def _found() -> list[TechniqueEntry]:
     return [entries[code] for code in sorted(entries)]
 
 
-TECHNIQUES = MappingProxyType({entry.name: entry for entry in _found()})
+TECHNIQUES = MappingProxyType({entry.name: entry for entry in _discover()})
 """Every technique by name, in the order of the kernels' codes."""

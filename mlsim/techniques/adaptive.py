@@ -1,4 +1,4 @@
-"""Adaptive factoring (AF, mAF): chunk sizes from the iteration times that each PE has measured so far.
+"""Adaptive factoring (AF, mAF): chunk sizes from the iteration times measured on each PE.
 
 With μ_q and σ_q² the mean and the variance of the iteration times of PE q, D = Σ σ_q²/μ_q and
 E = (Σ 1/μ_q)^−1, the chunk of PE p is (D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p), rounded down, at least
@@ -9,6 +9,7 @@ statistics.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
@@ -41,57 +42,48 @@ def _prepare_adaptive(rule: Ints, n: int, p: int, parameters: Floats) -> None:
 def _adaptive_chunk(
     rule: Ints, measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int
 ) -> int:
-    """Return AF's chunk for one PE (Eleliemy 2021, Eq. 2.14).
-
-    As long as any PE has no statistics, D and E do not speak for all, and every chunk is at most ⌈N/2P⌉. A
-    value within 1e-9 (relative) of the next integer counts as that integer, so that the rounding of the
-    statistics costs no iteration.
-    """
-    size = int(rule[SIZE])  # of a PE that has executed no iteration, or none that took any time
+    """Return AF's chunk for one PE (Eleliemy 2021, Eq. 2.14)."""
+    size = int(rule[SIZE])  # for a PE without measured time
     if measured[MEAN, pe] > 0.0:
         d = sums[RISK, 1]
         work = remaining / sums[RATE, 1]
-        # The printed difference loses its digits where D >> E·R; multiplied out by its conjugate:
+        # The printed difference cancels where D >> E·R, so it is expanded by its conjugate:
         share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
+        # The rounding of the statistics must not cost an iteration.
         size = int(min(share / measured[MEAN, pe] * (1.0 + ROUNDING), float(remaining)))
     if sums[0, 0] < p:
+        # D and E do not cover all PEs yet, so that no chunk may be large.
         size = min(size, ceil_div(n, 2 * p))
     return size
 
 
+_RULE = Rule(
+    prepare=_prepare_adaptive,
+    size=_adaptive_chunk,
+    learn=learn_costs,
+    learn_measured=learn_pieces,
+    times_iterations=True,
+    values=_first_share,
+)
 _MEASURES = parameter_keys("first_chunk", "pieces")
 AF = TechniqueEntry(
     code=20,
     name="AF",
     title="adaptive factoring",
-    recursive="⌊(D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p)⌋, D = Σ σ²/μ, E = 1/Σ(1/μ), measured a PE; "
+    recursive="⌊(D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p)⌋, D = Σ σ²/μ, E = 1/Σ(1/μ), measured per PE; "
     "until a PE has statistics ⌈first_chunk·N/P⌉, until all have at most ⌈N/2P⌉",
     reference="Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14",
     options=(*parameter_keys("compat"), *_MEASURES),
-    rule=Rule(
-        prepare=_prepare_adaptive,
-        size=_adaptive_chunk,
-        learn=learn_costs,
-        learn_measured=learn_pieces,
-        times_iterations=True,
-        values=_first_share,
-    ),
+    rule=_RULE,
     lb4mpi=AF_RULE,
 )
 MAF = TechniqueEntry(
     code=21,
     name="mAF",
     title="adaptive factoring, with overhead",
-    recursive="AF, the times from asking for a chunk to its end, the same for each of its iterations on top",
+    recursive="AF, with times from the request for a chunk to its end; the wait is shared equally by its "
+    "iterations",
     reference="Korndörfer et al. 2022 (LB4OMP)",
     options=_MEASURES,
-    rule=Rule(
-        prepare=_prepare_adaptive,
-        size=_adaptive_chunk,
-        learn=learn_costs,
-        learn_measured=learn_pieces,
-        times_iterations=True,
-        counts_overhead=True,
-        values=_first_share,
-    ),
+    rule=replace(_RULE, counts_overhead=True),
 )

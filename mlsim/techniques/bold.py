@@ -1,14 +1,13 @@
-"""The bold strategy (BOLD): chunk sizes from what is left and what is under way (Hagerup 1997).
+"""The bold strategy (BOLD): chunk sizes from the unassigned and the unfinished iterations (Hagerup 1997).
 
-Chunks are larger than factoring's while much is left, as many small ones later make up for what the large
-ones get wrong. The rule knows the iterations that no PE has finished, M, and estimates how many of them
-nobody has executed yet, N: a PE that got K iterations at time s has executed (t - s)·K/(K·μ + h) of them at
-time t.
+Chunks are larger than factoring's while many iterations are left, as many small chunks later correct the
+errors. The rule knows the number of unfinished iterations, M, and estimates the number of unexecuted ones, N:
+a PE that got K iterations at time s has executed (t - s)·K/(K·μ + h) of them at time t.
 
-Hagerup keeps N and M as numbers that every request changes. Here they follow from sums over the PEs: with
+Hagerup updates N and M with every request. Here they are computed from sums over the PEs: with
 v_q = K_q/(K_q·μ + h), N = M - t·Σ v_q + Σ v_q·s_q. ``measured`` and ``sums`` are AF's arrays: the first row
-of ``measured`` has the size of each PE's chunk, the two trees of ``sums`` the v_q and the v_q·s_q, and the
-first element of ``sums`` M.
+of ``measured`` is the size of each PE's chunk, the two trees of ``sums`` are the v_q and the v_q·s_q, and the
+first element of ``sums`` is M.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ from mlsim.techniques.technique_entry import (
     SIZE as COUNTED,
 )
 
+# Row of ``measured``; rows of ``sums``; the rule's reals (μ and h in s).
 SIZE = 0
 SPEED, HEAD = 0, 1
-# Real numbers of the rule; μ and h in s.
-VARIATION, MEAN, LOST = 0, 1, 2
+VARIATION, MEAN, OVERHEAD = 0, 1, 2
 ROUNDING = 1e-9
 
 
 @inner_kernel
 def bold_size(sums: Floats, remaining: int, p: int, variation: float, overhead: float, now: float) -> int:
-    """Return BOLD's chunk for a PE that has finished the one before (Hagerup 1997).
+    """Return BOLD's chunk for a PE that has finished its previous one (Hagerup 1997).
 
     With Q = R/P, a = 2(σ/μ)², b = 8a·ln(8a), v = Q/(b + Q), c = h/(μ·ln 2), d = R/(1 + 1/ln Q - v),
     t = max(R, N)/P: K = t where d <= c·√(2π), and else
     min(t + max(0, c·w) + s/2 - √(s·(t + s/4)), t) with s = a·ln(d/(c·√(2π)))·(1 + M/(P·max(R, N))) and
     w = ln(b·v·ln Q), or ln ln Q where b <= 0. K is 1 for Q <= 1.
 
-    ``variation`` is σ/μ, ``overhead`` h/μ > 0, ``now`` the time in s on the clock of all PEs. Rounded down,
-    as LB4OMP does; a value within 1e-9 (relative) of the next integer counts as that one.
+    ``variation`` is σ/μ, ``overhead`` h/μ > 0, ``now`` the time in s on the common clock. Rounded down, as
+    in LB4OMP; a value within 1e-9 (relative) of the next integer counts as that one.
     """
     if remaining <= p:
         return 1
@@ -66,7 +65,7 @@ def bold_size(sums: Floats, remaining: int, p: int, variation: float, overhead: 
     if d > least:
         s = a * math.log(d / least) * (1.0 + unfinished / (work * p))
         w = math.log(b * v * log_q) if b > 0.0 else math.log(log_q)
-        # The printed difference loses its digits where s >> t; multiplied out by its conjugate:
+        # The printed difference cancels where s >> t, so it is expanded by its conjugate:
         size = share * share / (share + s / 2.0 + math.sqrt(s * (share + s / 4.0))) + max(0.0, c * w)
     return int(min(size, share) * (1.0 + ROUNDING))
 
@@ -88,16 +87,16 @@ def _chunk(
     p: int,
     min_chunk: int,
 ) -> int:
-    """Size the next chunk for a PE that has finished the one before, and follow it."""
-    # What a node gets is added to what its PEs have under way.
+    """Size the next chunk of a PE, which has finished its previous one, and update the sums."""
+    # M starts at N; inside a node, each of the node's chunks is added to its PEs' unfinished iterations.
     if rule[COUNTED] == 0:
         sums[0, 0] += n
         rule[COUNTED] = 1
-    if measured[SIZE, pe] > 0.0:  # it has finished the one before
+    if measured[SIZE, pe] > 0.0:
         sums[0, 0] -= measured[SIZE, pe]
         put(sums, SPEED, pe, 0.0)
         put(sums, HEAD, pe, 0.0)
-    mu, overhead = reals[MEAN], reals[LOST]
+    mu, overhead = reals[MEAN], reals[OVERHEAD]
     size = bold_size(sums, remaining, p, reals[VARIATION], overhead / mu, now)
     size = min(max(size, min_chunk), remaining)
     speed = size / (size * mu + overhead)
@@ -147,9 +146,8 @@ BOLD = TechniqueEntry(
     code=22,
     name="BOLD",
     title="bold strategy",
-    recursive="min(t + max(0, c·w) + s/2 − √(s·(t + s/4)), t), t = max(R, N)/P, of the iterations that "
-    "nobody has got, R, and those that nobody has executed by the time, N; s grows with σ/μ, "
-    "c = h/(μ·ln 2); see its notes on the page of techniques",
+    recursive="min(t + max(0, c·w) + s/2 − √(s·(t + s/4)), t), t = max(R, N)/P, with R the unassigned and N "
+    "the unexecuted iterations; s grows with σ/μ, c = h/(μ·ln 2); see its notes on the page of techniques",
     reference="Hagerup 1997",
     options=(*STATISTICS_KEYS, *parameter_keys("overhead")),
     notes=_NOTES,

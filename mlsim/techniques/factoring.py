@@ -1,4 +1,4 @@
-"""Factoring, FAC, FAC2 and WF, and factoring with weights that are learned, AWF and AWF-B to AWF-E."""
+"""Factoring (FAC, FAC2, WF) and factoring with learned weights (AWF, AWF-B to AWF-E)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOISE = 1e-9
 
 @inner_kernel
 def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
-    """Return FAC's ⌈R/(x·P)⌉, the chunk of a batch (from 0) at whose start R >= 1 iterations are left.
+    """Return FAC's ⌈R/(x·P)⌉, the chunk size of a batch (from 0) with R >= 1 iterations left at its start.
 
     With b = P·σ/(2μ√R): x = 1 + b² + b√(b²+2) in the first batch, 2 + b² + b√(b²+4) in later ones
     (Hummel, Schonberg and Flynn 1992). ``variation`` is σ/μ. In double precision, see :func:`round_up`.
@@ -60,7 +60,7 @@ def _factoring_chunk(rule: Ints, reals: Floats, i: int, remaining: int, p: int) 
 
 @inner_kernel
 def _factoring_chunk_by_step(rule: Ints, reals: Floats, i: int, n: int, p: int) -> int:
-    """Return FAC's chunk by the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 when nothing is left."""
+    """Return FAC's chunk by the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 if nothing is left."""
     batch = i // p + 1
     if rule[BATCH] == 0 or batch < rule[BATCH]:
         rule[BATCH] = 1
@@ -109,7 +109,7 @@ def factoring_straightforward_size(i: int, n: int, p: int) -> int:
 
 @inner_kernel
 def _halving_chunk(rule: Ints, i: int, remaining: int, p: int) -> int:
-    """Return FAC2's chunk by what is left: ⌈R/2P⌉ at the start of a batch, else the former chunk.
+    """Return FAC2's ⌈R/2P⌉ at the start of a batch, else the previous size.
 
     Rounded up: rounded down as printed in Eleliemy 2021, Eq. 2.7, R < 2P would give chunks of no iterations.
     """
@@ -135,11 +135,10 @@ FAC2 = TechniqueEntry(
 def weighted_size(size: int, weight: float, n: int) -> int:
     """WF: ⌈w·K⌉, K the chunk of FAC2, at most N (Hummel, Schmidt, Uma and Wein 1996; Eleliemy 2021, Eq. 2.8).
 
-    A value less than 1e-9 (relative) above an integer counts as that integer: weights are scaled or
-    measured, and rounded thereby. From 10^9 on that is every value, which is rounded down then: no more than
-    an iteration is lost. A weight of 1 changes nothing, also where floating point does not hold the size.
+    A value less than 1e-9 (relative) above an integer counts as that integer, as scaled or measured weights
+    carry rounding errors. From 10^9 on this rounds every value down, by less than an iteration.
     """
-    if weight == 1.0:
+    if weight == 1.0:  # exact even for sizes that a double does not hold
         return min(size, n)
     value = size * weight
     if value * _NOISE >= 1.0:
@@ -187,7 +186,7 @@ AWF = TechniqueEntry(
 
 @inner_kernel
 def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> float:
-    """Return the weight of a PE from all that has been measured so far (AWF-C, AWF-E)."""
+    """Return the weight of a PE from all chunks measured so far (AWF-C, AWF-E)."""
     if measured[SECONDS, pe] == 0.0:
         return float(weights[pe])
     return float(sums[1, 0] * (measured[ITERATIONS, pe] / measured[SECONDS, pe]) / sums[RATE, 1])
@@ -205,7 +204,7 @@ def _chunk_by_batch_weights(
     n: int,
     p: int,
 ) -> int:
-    """Weigh by what had been measured at the start of the batch."""
+    """Weigh FAC2's chunk by the weights measured until the start of the batch."""
     size = _halving_chunk(rule, i, remaining, p)
     if i % p == 0:
         for each in range(len(weights)):
@@ -230,10 +229,7 @@ def _chunk_by_latest_weights(
     n: int,
     p: int,
 ) -> int:
-    """Weigh by all that has been measured: half of an equal share of what is left, or FAC2's chunk.
-
-    Half of the share, ⌈R/2P⌉, is what LB4MPI and LB4OMP weigh, which have no batches under these techniques.
-    """
+    """Weigh ⌈R/2P⌉, as LB4MPI and LB4OMP do without batches, or FAC2's chunk, by the latest weights."""
     by_rest = reals[0] == 0.0
     size = ceil_div(remaining, 2 * p) if by_rest else _halving_chunk(rule, i, remaining, p)
     return weighted_size(size, learned_weight(measured, sums, weights, pe), n)

@@ -1,4 +1,4 @@
-"""Techniques of fixed chunk sizes, STATIC, SS, FSC and mFSC, and of random ones, RND."""
+"""Techniques with fixed chunk sizes (STATIC, SS, FSC, mFSC) and with random ones (RND)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ROUNDING = 1e-12
 
 @inner_kernel
 def ceil_div(dividend: int, divisor: int) -> int:
-    """Divide and round up; dividend >= 0, divisor >= 1, and no intermediate value above the dividend."""
+    """Divide and round up (dividend >= 0, divisor >= 1) without intermediate values above the dividend."""
     quotient = dividend // divisor
     return quotient + 1 if quotient * divisor < dividend else quotient
 
 
 @inner_kernel
 def begin_of_part(begin: int, end: int, number: int, size: int) -> int:
-    """Return where a part begins of a range that is cut into parts of ``size``; ``end`` if it has fewer."""
+    """Return the begin of part ``number`` of a range in parts of ``size``; ``end`` if it has fewer parts."""
     # number·size may not fit in 64 bits
     return begin + number * size if size > 0 and number <= (end - begin) // size else end
 
@@ -43,8 +43,8 @@ def begin_of_part(begin: int, end: int, number: int, size: int) -> int:
 def round_up(value: float, most: int) -> int:
     """Round up, to at most ``most``; a value less than 1e-12 (relative) above an integer is that integer.
 
-    Formulas with roots and logarithms are computed in double precision; their value may come out a few
-    units of the last place above an integer that is exact.
+    Formulas with roots and logarithms in double precision may exceed an exact integer by a few units in the
+    last place.
     """
     if not value < most:
         return most
@@ -53,10 +53,7 @@ def round_up(value: float, most: int) -> int:
 
 @inner_kernel
 def share_size(n: int, p: int, numerator: int, denominator: int) -> int:
-    """Size a chunk as a share of N/P: ⌈N·numerator / (denominator·P)⌉, exactly.
-
-    0 <= numerator <= denominator <= 10^9.
-    """
+    """Return the exact ⌈N·numerator / (denominator·P)⌉; 0 <= numerator <= denominator <= 10^9."""
     quotient = n // denominator
     rest = n - quotient * denominator
     return ceil_div(quotient * numerator + ceil_div(rest * numerator, denominator), p)
@@ -64,7 +61,7 @@ def share_size(n: int, p: int, numerator: int, denominator: int) -> int:
 
 @inner_kernel
 def static_size(n: int, p: int) -> int:
-    """Size STATIC's chunks: ⌈N/P⌉, one a PE (Eleliemy 2021, Eq. 2.1)."""
+    """Return STATIC's ⌈N/P⌉, one chunk per PE (Eleliemy 2021, Eq. 2.1)."""
     return ceil_div(n, p)
 
 
@@ -103,7 +100,7 @@ SS = TechniqueEntry(
 def _fixed_size(n: int, p: int, reals: Floats) -> int:
     """⌈(√2·N·h / (σ·P·√(ln P)))^(2/3)⌉ (Kruskal and Weiss 1985); Eleliemy's Eq. 2.3 lacks the exponent."""
     if p == 1:
-        return n  # one PE has nobody to wait for
+        return n  # ln P = 0
     sigma, overhead = reals[0], reals[1]
     base = math.sqrt(2.0) * n * overhead / (sigma * p * math.sqrt(math.log(p)))
     return round_up(base ** (2.0 / 3.0), n)
@@ -134,7 +131,7 @@ FSC = TechniqueEntry(
 
 @inner_kernel
 def _modified_size(n: int, p: int) -> int:
-    """⌊0.55 + t·ln 2 / ln t⌋ with t = ⌈N/P⌉, so large that there are about as many chunks as with FAC2.
+    """⌊0.55 + t·ln 2 / ln t⌋ with t = ⌈N/P⌉, which leads to about as many chunks as FAC2.
 
     The value before rounding down is never an integer: t / log₂ t + 0.55 is irrational unless t is a power
     of two, and is none then either.
@@ -173,7 +170,7 @@ def _mixed(state: int) -> int:
 
 @inner_kernel
 def random_key(low: int, high: int) -> int:
-    """Return the key of a loop's random numbers, from the lower 32 and the upper bits of the seed."""
+    """Return the key of a loop's random numbers, from the lower 32 bits of the seed and the others."""
     return _mixed(_mixed(low + 1) ^ high)
 
 
@@ -181,21 +178,21 @@ def random_key(low: int, high: int) -> int:
 def random_size(i: int, low: int, high: int, key: int) -> int:
     """Return RND's chunk, uniform in ``low`` … ``high`` (Ciorba, Iwainsky and Buder 2018).
 
-    Both are shares of N/P; 1 and ⌈N/P⌉ are those of Eleliemy 2021, Eq. 2.12. 63 random bits modulo the number
-    of sizes, so sizes differ in probability by at most (high − low + 1) / 2^63. The generator is SplitMix64,
-    whose i-th number needs none of those before it.
+    Both are shares of N/P, in Eleliemy 2021, Eq. 2.12, 1 and ⌈N/P⌉. The size is 63 random bits modulo the
+    number of sizes, so probabilities differ by at most (high − low + 1) / 2^63. The generator is SplitMix64:
+    its i-th number does not depend on those before it.
     """
     bits = np.uint64(_mixed(np.int64(np.uint64(key) + np.uint64(i + 1) * _GOLDEN)))  # type: ignore[arg-type]  # as above
     return int(np.int64(bits >> np.uint64(1))) % (high - low + 1) + low
 
 
-# Places of RND's own values.
+# Indices of RND's own values in ``parameters``.
 _LOW, _HIGH, _SEED_LOW, _SEED_HIGH = OWN, OWN + 2, OWN + 4, OWN + 5
 _SEED_BITS = 32
 
 
 def _random_values(given: Given) -> tuple[float, ...]:
-    """Return the bounds as ratios, and the lower 32 and the upper bits of the seed."""
+    """Return the bounds as ratios, the lower 32 bits of the seed, and its upper bits."""
     low, high = ratio(given.parameters.random_from), ratio(given.parameters.random_to)
     return (*low, *high, given.seed % (1 << _SEED_BITS), given.seed >> _SEED_BITS)
 

@@ -1,14 +1,14 @@
-"""Guided self-scheduling (GSS) and its descendants TAP and PLS: chunks from the P-th part of what is left.
+"""Guided self-scheduling (GSS) and its descendants TAP and PLS: chunks of about R/P iterations.
 
 The recursive form, ⌈R/P⌉, is one integer division. The straightforward form,
 ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1), must not be computed by ``ceil(pow(...))``: floating
 point is off by one where the value lies close to an integer (N=1000, P=5, i=2 is exactly 128).
-Here x_i = N·(P−1)^i / P^(i+1) is followed in fixed point: x_{i+1} = x_i − x_i/P, each step rounded
-down by less than one unit of the last place. Since every step also shrinks what was lost before by
+Here x_i = N·(P−1)^i / P^(i+1) is computed in fixed point: x_{i+1} = x_i − x_i/P, each step rounded
+down by less than one unit in the last place. As every step also shrinks the earlier errors by
 (P−1)/P, the computed value is never more than P + 1 units too small, however many steps there were.
 So the ceiling is known unless the fraction is within P + 1 units of one; then that one value is
-computed again with more digits. An x_i that is itself an integer needs P^(i+1) to divide N; then all
-values before it are integers too, nothing was ever rounded, and the value is exact.
+computed again with more digits. If x_i is an integer, P^(i+1) divides N; then all values before it
+are integers too, nothing was ever rounded, and the value is exact.
 """
 
 from __future__ import annotations
@@ -35,24 +35,22 @@ from mlsim.techniques.technique_entry import (
 )
 
 FRACTION_WORDS = 4
-STEP = 0
-ROUNDED = 1
-HEADER = 2
+STEP, ROUNDED, HEADER = 0, 1, 2
 WORD = 32
 MASK = (1 << WORD) - 1
 
 
 @inner_kernel
 def guided_recursive_size(remaining: int, p: int) -> int:
-    """Return GSS's chunk by what is left: ⌈R/P⌉ (Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4)."""
+    """Return GSS's ⌈R/P⌉ (Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4)."""
     return ceil_div(remaining, p)
 
 
 @kernel
 def new_guide(fraction_words: int) -> Ints:
-    """Return the memory in which GSS follows x_i, int64[2, 4 + fraction words]; a step is one division then.
+    """Return the memory for GSS's x_i, int64[2, 4 + fraction words], with which a step is one division.
 
-    Row 0: the step of the value (-1: none yet), whether anything was rounded, then the value in base 2^32,
+    Row 0: the step of the value (-1: none yet), 1 if any step was rounded, then the value in base 2^32,
     most significant word first, two words before the point and ``fraction_words`` after it. Row 1: scratch.
     """
     guide: Ints = zeros((2, HEADER + 2 + fraction_words), np.int64)
@@ -62,7 +60,7 @@ def new_guide(fraction_words: int) -> Ints:
 
 @inner_kernel
 def _divide(guide: Ints, p: int, row: int) -> int:
-    """Divide the value by P into a row, rounding down; return 1 if anything was lost, else 0."""
+    """Divide the value by P into a row, rounding down; return 1 if there is a remainder, else 0."""
     rest = 0
     for k in range(HEADER, guide.shape[1]):
         # rest < P < 2^31, so that the two words together stay below 2^63
@@ -84,7 +82,7 @@ def _reset(guide: Ints, n: int, p: int) -> None:
 
 @inner_kernel
 def _step(guide: Ints, p: int) -> None:
-    """Go on to the next step: x − ⌈x/P⌉ in units of the last place."""
+    """Advance by one step: x − ⌈x/P⌉ in units of the last place."""
     borrow = _divide(guide, p, 1)
     guide[0, STEP] += 1
     guide[0, ROUNDED] |= borrow
@@ -96,7 +94,7 @@ def _step(guide: Ints, p: int) -> None:
 
 @inner_kernel
 def _ceiling(guide: Ints, p: int) -> int:
-    """Round the value up; -1 where the digits kept do not decide."""
+    """Round the value up; -1 if the digits kept do not decide."""
     whole = int((guide[0, HEADER] << WORD) | guide[0, HEADER + 1])
     last = guide.shape[1] - 1
     if guide[0, ROUNDED] == 0:
@@ -112,10 +110,10 @@ def _ceiling(guide: Ints, p: int) -> int:
 
 @inner_kernel
 def _advance(guide: Ints, i: int, n: int, p: int) -> int:
-    """Bring the guide to step i and round its value up; -1 where its digits do not decide."""
+    """Move the guide to step i and round its value up; -1 if its digits do not decide."""
     if guide[0, STEP] < 0 or i < guide[0, STEP]:
         _reset(guide, n, p)
-    # Once below one, the value stays there and its ceiling is 1: no need to follow it further.
+    # Once below one, the value stays there and its ceiling is 1: no need for further steps.
     while guide[0, STEP] < i and (guide[0, HEADER] != 0 or guide[0, HEADER + 1] != 0):
         _step(guide, p)
     if guide[0, STEP] < i:
@@ -125,9 +123,9 @@ def _advance(guide: Ints, i: int, n: int, p: int) -> int:
 
 @kernel
 def guided_straightforward_size(guide: Ints, i: int, n: int, p: int) -> int:
-    """Return GSS's chunk from the step alone, exactly: ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1).
+    """Return GSS's exact ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1).
 
-    Any guide of this N and P gives the same result; one at a step not above ``i`` gives it faster.
+    Any guide of this N and P leads to the same result; one at a step up to ``i`` is fastest.
     """
     size = _advance(guide, i, n, p)
     words = FRACTION_WORDS
@@ -159,8 +157,7 @@ def _taper_size(k: float, v: float, most: int) -> int:
     k is the chunk of GSS before rounding, v = α·σ/μ >= 0. In double precision; a value less than 1e-12·k
     above an integer counts as that integer.
     """
-    # It is 0 at k = v² and negative below: for small k or large v, one iteration.
-    if k <= v * v:
+    if k <= v * v:  # where the formula is 0 or negative
         return 1
     value = k + v * v / 2.0 - v * math.sqrt(2.0 * k + v * v / 4.0)
     if not value < most:
@@ -179,7 +176,7 @@ def _taper_chunk(reals: Floats, remaining: int, n: int, p: int) -> int:
 
 @inner_kernel
 def _taper_chunk_by_step(reals: Floats, guide: Ints, i: int, n: int, p: int) -> int:
-    """Size TAP's chunk with k = N·(P−1)^i / P^(i+1), as GSS follows it (see there)."""
+    """Size TAP's chunk with k = N·(P−1)^i / P^(i+1) from GSS's guide."""
     _advance(guide, i, n, p)
     if guide[0, STEP] < i:
         return 1  # k < 1

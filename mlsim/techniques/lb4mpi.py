@@ -1,9 +1,8 @@
 """Chunk sizes of the library LB4MPI (DLS4LB) where it departs from the sources.
 
-The differences are those of ``docs/reference/lb4mpi.md``.
-
-Batches are counted in iterations, not in chunks: a batch of R iterations left holds B = P·max(⌈R/2P⌉,
-``min_chunk``) of them, and what is left of it joins a chunk once that is no more than ``min_chunk``.
+``docs/reference/lb4mpi.md`` lists the differences. Batches are counted in iterations, not in chunks: with R
+iterations left, a batch has P·max(⌈R/2P⌉, ``min_chunk``) of them. Its rest joins the last chunk once there
+are no more than ``min_chunk`` iterations in it.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ def library_slope(n: int, first: int) -> int:
 
 @inner_kernel
 def rounded(value: float, extra: float, most: int) -> int:
-    """Return ⌊value + extra⌋, at most ``most``; a value within 1e-9 (relative) of an integer is that one."""
+    """Return ⌊value·(1 + 1e-9) + extra⌋, at most ``most``: tolerant of rounding errors of the value."""
     value = value * (1.0 + _NOISE) + extra
     return math.floor(value) if value < most else most
 
 
 @inner_kernel
 def _fastest(sums: Floats, pe: int, p: int) -> int:
-    """Return the fastest PE of those measured, of equals ``pe``, or the first; it stands for the others."""
+    """Return the fastest measured PE, of equals ``pe`` or else the first; it represents unmeasured PEs."""
     begin = sums.shape[1] // 2
     best = pe
     for other in range(p):
@@ -61,7 +60,7 @@ def _fastest(sums: Floats, pe: int, p: int) -> int:
 
 @inner_kernel
 def library_weight(sums: Floats, pe: int, p: int) -> float:
-    """Return the weight of a measured PE for AWF-B to AWF-E: P·r_p / Σ r, r_q its iterations a second.
+    """Return the weight of a measured PE for AWF-B to AWF-E: P·r_p / Σ r, r_q in iterations per second.
 
     PEs that have not been measured count as the fastest one.
     """
@@ -86,16 +85,16 @@ def library_adaptive_size(sums: Floats, pe: int, remaining: int, n: int, p: int)
         d += unknown * sums[RISK, fastest]
         rates += unknown * sums[RATE, fastest]
     work = remaining / rates
-    # The difference loses its digits where D >> E·R; multiplied out by its conjugate:
+    # The difference cancels where D >> E·R, so it is expanded by its conjugate:
     share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
     return rounded(share * sums[RATE, begin + pe], ROUNDING, ceil_div(n, 2 * p))
 
 
 @inner_kernel
 def forget_chunks(measured: Floats, pe: int) -> None:
-    """Forget how many iterations AF has measured of a PE, as it knows of its last chunk only.
+    """Clear a PE's statistics before AF learns from its next chunk: the library uses the last chunk only.
 
-    The mean stays until the next one takes its place, and tells that there was one.
+    The mean stays until it is replaced, as a mean above 0 marks measured PEs.
     """
     for row in range(len(measured)):
         if row != MEAN:
@@ -104,14 +103,14 @@ def forget_chunks(measured: Floats, pe: int) -> None:
 
 @inner_kernel
 def note_deviation(measured: Floats, sums: Floats, pe: int) -> None:
-    """Make a PE's term of D σ/μ."""
+    """Set a PE's term of D to σ/μ."""
     if measured[MEAN, pe] > 0.0:
         put(sums, RISK, pe, math.sqrt(variance(measured, pe)) / measured[MEAN, pe])
 
 
 @inner_kernel
 def _batch_size(rule: Ints, remaining: int, p: int, min_chunk: int) -> int:
-    """Return the chunk K of the batch; one that is used up is followed by a new one, of min(P·K, R)."""
+    """Return the chunk size K of the batch; start a new batch of min(P·K, R) if it is used up."""
     if rule[LEFT] == 0:
         size = max(ceil_div(remaining, 2 * p), min_chunk)
         # P·K may not fit in 64 bits
@@ -121,7 +120,7 @@ def _batch_size(rule: Ints, remaining: int, p: int, min_chunk: int) -> int:
 
 @inner_kernel
 def _take_of_batch(rule: Ints, size: int, min_chunk: int) -> int:
-    """Take a chunk of ``size`` from the batch, with the batch's rest if that is small."""
+    """Return a chunk of ``size`` from the batch, together with the batch's rest if that is small."""
     left = int(rule[LEFT])
     chunk = min(max(size, min_chunk), left)
     if left - chunk <= min_chunk:
@@ -143,8 +142,8 @@ def _weighted_chunk(
     return _take_of_batch(rule, rounded(size * weights[pe], 0.0, n), min_chunk)
 
 
-# PEs that have not been measured get the least chunk; the next one begins a new batch. AWF's seconds and AF's
-# mean are in one row of ``measured``.
+# PEs without measurements get a minimum chunk and end the batch. AWF's seconds and AF's mean share a row of
+# ``measured``.
 
 
 @inner_kernel
@@ -220,18 +219,12 @@ def _learn_measured(
         note_deviation(measured, sums, pe)
 
 
-FAC2_RULE = Rule(size=_halving_chunk)
-"""Of FAC2, and of FAC, which is FAC2 in the library."""
-WEIGHTED_RULE = Rule(size=_weighted_chunk)
-"""Of WF and AWF."""
-BATCH_RULE = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk)
-"""Of AWF-B."""
-BATCH_BREAKS_RULE = replace(BATCH_RULE, counts_breaks=True)
-"""Of AWF-D."""
-CHUNK_RULE = Rule(size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk)
-"""Of AWF-C."""
-CHUNK_BREAKS_RULE = replace(CHUNK_RULE, counts_breaks=True)
-"""Of AWF-E."""
+FAC2_RULE = Rule(size=_halving_chunk)  # also for FAC, which is FAC2 in the library
+WEIGHTED_RULE = Rule(size=_weighted_chunk)  # WF, AWF
+BATCH_RULE = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk)  # AWF-B
+BATCH_BREAKS_RULE = replace(BATCH_RULE, counts_breaks=True)  # AWF-D
+CHUNK_RULE = Rule(size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk)  # AWF-C
+CHUNK_BREAKS_RULE = replace(CHUNK_RULE, counts_breaks=True)  # AWF-E
 AF_RULE = Rule(
     size=_adaptive_chunk,
     learn=_learn_adaptive,

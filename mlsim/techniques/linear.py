@@ -1,4 +1,4 @@
-"""Techniques whose chunks shrink or grow linearly: TSS, TFSS, FISS and VISS."""
+"""Techniques with linearly shrinking or growing chunks: TSS, TFSS, FISS and VISS."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ from mlsim.techniques.technique_entry import (
 
 @inner_kernel
 def trapezoid_size(i: int, first: int, slope: int) -> int:
-    """TSS at step i: K_0 − i·C, 0 once that is negative (Tzen and Ni 1993; Eleliemy 2021, Eq. 2.6, 4.4).
-
-    The form is the same with and without the chunks before it.
-    """
+    """Return TSS's K_0 − i·C, 0 if that is negative (Tzen and Ni 1993; Eleliemy 2021, Eq. 2.6, 4.4)."""
     if slope > 0 and i > first // slope:
         return 0
     return first - i * slope
@@ -91,7 +88,7 @@ _BITS = 62
 
 @kernel
 def default_batches(n: int, p: int) -> int:
-    """Count the batches of FAC2's straightforward form, the last one perhaps in part; at least 2."""
+    """Count the batches of FAC2's straightforward form, including a partial last one; at least 2."""
     batches, left = 0, n
     while left > 0:
         size = factoring_straightforward_size(batches * p, n, p)
@@ -102,7 +99,7 @@ def default_batches(n: int, p: int) -> int:
 
 
 def _batches(given: Given) -> tuple[float, ...]:
-    """Return FISS's B, 0 for that of FAC2, and whether VISS grows geometrically."""
+    """Return B (0: FAC2's number of batches), and whether VISS grows geometrically."""
     parameters = given.parameters
     return parameters.batches or 0, parameters.growth == "geometric"
 
@@ -120,9 +117,9 @@ def _first_increase(n: int, p: int, batches: int) -> int:
 
 @inner_kernel
 def _prepare_fixed_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
-    """K_0 = ⌊N/((2+B)·P)⌋, and C = ⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉, the growth from batch to batch.
+    """K_0 = ⌊N/((2+B)·P)⌋, and the growth per batch, C = ⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉.
 
-    That is 2N / ((2+B)·P·B·(B−1)/2), all of it integers; rounding up may be done factor by factor.
+    C is 2N / ((2+B)·P·B·(B−1)/2) rounded up; all factors are integers, so each division may round up.
     """
     batches = _batch_count(n, p, parameters)
     pairs = batches * (batches - 1) // 2
@@ -134,7 +131,7 @@ def _prepare_fixed_increase(rule: Ints, n: int, p: int, parameters: Floats) -> N
 
 @inner_kernel
 def _fixed_increase_chunk(rule: Ints, i: int, n: int, p: int) -> int:
-    """Return K_0 + b·C, at most N, of batch b = ⌊i/P⌋: only so do B batches sum up to N."""
+    """Return K_0 + b·C of batch b = ⌊i/P⌋, at most N; with this index, B batches sum up to N."""
     batch, first, increase = i // p, int(rule[SIZE]), int(rule[SLOPE])
     if increase > 0 and batch > (n - first) // increase:
         return n
@@ -167,7 +164,7 @@ def _shifted(value: int, halvings: int) -> int:
 def geometric_increase_size(i: int, n: int, p: int, first: int) -> int:
     """Return VISS's chunk with ``growth: geometric``, ⌊K_0·1.5^b⌋, at most N (Eleliemy 2021, Eq. 2.11).
 
-    Exact as long as K_0·3^b stays below 2^62, later to 60 bits.
+    Exact while K_0·3^b is below 2^62, then accurate to 60 bits.
     """
     value, halvings = first, 0
     for _ in range(i // p):

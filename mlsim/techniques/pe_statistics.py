@@ -1,7 +1,7 @@
-"""Statistics of executed chunks, of each PE or node: what techniques that learn within a loop keep.
+"""Statistics of executed chunks per PE or node, for techniques that learn within a loop.
 
 ``measured`` and ``sums`` are arrays of one queue, see :func:`new_measurements`. Sum trees keep the sums over
-PEs, so that a change costs O(log P) and leaves no rounding behind.
+PEs: an update costs O(log P) and accumulates no rounding errors.
 """
 
 from __future__ import annotations
@@ -13,32 +13,28 @@ from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.techniques.fixed import ceil_div
 from mlsim.techniques.prefix_costs import cost_between, is_linear, spread_of_line
 
-COUNT, MEAN, SPREAD = 0, 1, 2
-# Two more where chunks are timed by pieces.
-PIECES, BETWEEN = 3, 4
+# Rows of ``measured``. PIECES and BETWEEN are for chunks that are timed in parts.
+COUNT, MEAN, SPREAD, PIECES, BETWEEN = range(5)
 ROWS = 5
-"""Of measurements of a PE or node."""
+# Rows of ``measured`` under AWF's variants, chunk k having n_k iterations and t_k seconds: the number of
+# chunks, Σ k·t_k, Σ k·n_k.
+CHUNKS, SECONDS, ITERATIONS = range(3)
+# Rows of ``sums``.
 RATE, RISK = 0, 1
 NO_SPREAD = 1e-6
-# Of AWF, in the first three rows, chunk k having n_k iterations and t_k seconds: chunks, Σ k·t_k, Σ k·n_k.
-CHUNKS, SECONDS, ITERATIONS = 0, 1, 2
 
 
 @kernel
 def new_measurements(p: int) -> tuple[Floats, Floats]:
-    """Start without statistics for ``p`` PEs.
+    """Return ``measured`` and ``sums`` of ``p`` PEs without statistics.
 
-    Returns
-    -------
-    measured
-        float64[5, P]: iterations measured, mean iteration time in s, sum of squared deviations in s²; where
-        chunks are timed by pieces, these, and Σ n_j·(x_j − μ)² over them, see ``learn_pieces``.
-    sums
-        float64[2, 2·width]: sum trees over the PEs with statistics, of 1/μ and of σ²/μ; the sum is in
-        element 1, PE j's term in element width + j. Element 0 of the first row counts those PEs, of the
-        second row it sums up the weights they began with (AWF).
+    ``measured``, float64[5, P]: the iterations measured, their mean time in s, and the sum of squared
+    deviations in s²; for chunks timed in parts also the parts, and Σ n_j·(x_j − μ)² over them, see
+    :func:`learn_pieces`. AWF's variants use the first three rows otherwise, see ``CHUNKS``.
 
-    AWF's variants keep other numbers in the first three rows of ``measured``, see ``CHUNKS``.
+    ``sums``, float64[2, 2·width]: sum trees of 1/μ and σ²/μ over the PEs with statistics. Element 1 is the
+    sum, element width + j the term of PE j. Element 0 of the first row counts these PEs, of the second row
+    it is the sum of their initial weights (AWF).
     """
     width = 1
     while width < p:
@@ -58,21 +54,18 @@ def put(sums: Floats, row: int, pe: int, value: float) -> None:
 
 @inner_kernel
 def variance(measured: Floats, pe: int) -> float:
-    """Return the sample variance of a PE's iteration times [s²]; 0 for one iteration.
-
-    A σ below a millionth of μ counts as none: costs are differences of prefix sums, which carry
-    rounding noise of about that order on long loops.
-    """
+    """Return the sample variance of a PE's iteration times [s²]; 0 for one iteration."""
     if measured[COUNT, pe] < 2.0:
         return 0.0
     found = measured[SPREAD, pe] / (measured[COUNT, pe] - 1.0)
+    # Costs are differences of prefix sums, with rounding noise of about a millionth of μ on long loops.
     bound = NO_SPREAD * measured[MEAN, pe]
     return found if found > bound * bound else 0.0
 
 
 @inner_kernel
 def _merge(measured: Floats, pe: int, size: int, mean: float, spread: float) -> None:
-    """Merge a chunk's mean and squared deviations with those before (Chan, Golub and LeVeque 1983)."""
+    """Merge a chunk's mean and squared deviations into a PE's (Chan, Golub and LeVeque 1983)."""
     before = measured[COUNT, pe]
     share = size / (before + size)
     shift = mean - measured[MEAN, pe]
@@ -83,7 +76,7 @@ def _merge(measured: Floats, pe: int, size: int, mean: float, spread: float) -> 
 
 @leaf_kernel
 def _add_to_sums(measured: Floats, sums: Floats, pe: int, had_none: bool) -> None:
-    """Update the sums over all PEs with the mean and variance of one, the first of its own or not."""
+    """Update the sums over PEs with one PE's mean and variance; ``had_none``: these are its first ones."""
     if measured[MEAN, pe] > 0.0:
         sums[0, 0] += 1.0 if had_none else 0.0
         put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
@@ -92,14 +85,6 @@ def _add_to_sums(measured: Floats, sums: Floats, pe: int, had_none: bool) -> Non
 
 @kernel
 def learn_iterations(
-    measured: Floats, sums: Floats, pe: int, prefix: Floats, speed: float, first: int, size: int
-) -> None:
-    """Add the iteration times of one executed chunk (size >= 1) to a PE's statistics."""
-    learn_waiting(measured, sums, pe, prefix, speed, first, size, 0.0)
-
-
-@kernel
-def learn_waiting(
     measured: Floats,
     sums: Floats,
     pe: int,
@@ -109,7 +94,7 @@ def learn_waiting(
     size: int,
     waited: float,
 ) -> None:
-    """Add the iteration times of one executed chunk, and what the PE ``waited`` for it, shared equally."""
+    """Add the iteration times of an executed chunk (size >= 1), with equal shares of the time ``waited``."""
     mean = cost_between(prefix, first, first + size) / size
     spread = 0.0
     if is_linear(prefix):
@@ -127,26 +112,12 @@ def learn_waiting(
 def learn_pieces(
     measured: Floats, sums: Floats, pe: int, size: int, pieces: int, mean: float, between: float
 ) -> None:
-    """Add a chunk whose pieces were timed, not each of its iterations, to a PE's statistics.
+    """Add a chunk (size >= 1) that was timed in ``pieces`` (>= 1), not per iteration, to a PE's statistics.
 
-    Parameters
-    ----------
-    measured
-        float64[5, P]: as in ``new_measurements``, piece j being n_j iterations of x_j seconds on average.
-    sums
-        As in ``new_measurements``.
-    pe, size, pieces
-        Who executed how many iterations in how many pieces; both 1 or more.
-    mean
-        Mean iteration time of the chunk, in s.
-    between
-        Σ n_j·(x_j − mean)² over the chunk's pieces, in s².
-
-    Notes
-    -----
-    For independent iterations of variance σ², x_j has variance σ²/n_j, and Σ n_j·(x_j − μ)² / (pieces − 1)
-    is an unbiased estimate of σ². With pieces of one iteration it is the sample variance, and this function
-    the same as ``learn_iterations``.
+    Piece j has n_j iterations of x_j seconds on average, ``mean`` [s] is that of the chunk, and ``between``
+    [s²] is Σ n_j·(x_j − mean)². For independent iterations of variance σ², x_j has variance σ²/n_j, so
+    Σ n_j·(x_j − μ)² / (pieces − 1) is an unbiased estimate of σ². With pieces of one iteration it is the
+    sample variance, as in :func:`learn_iterations`.
     """
     before = measured[COUNT, pe]
     shift = mean - measured[MEAN, pe]
@@ -157,46 +128,23 @@ def learn_pieces(
     measured[PIECES, pe] += pieces
     measured[SPREAD, pe] = 0.0
     if measured[PIECES, pe] >= 2.0:
-        # so that divided by COUNT - 1 it is the variance
+        # Scaled so that variance() divides it by COUNT - 1.
         of_one = measured[BETWEEN, pe] / (measured[PIECES, pe] - 1.0)
         measured[SPREAD, pe] = of_one * (measured[COUNT, pe] - 1.0)
     _add_to_sums(measured, sums, pe, had_none)
 
 
-@kernel
-def learn_timed(
-    measured: Floats,
-    sums: Floats,
-    pe: int,
-    prefix: Floats,
-    speed: float,
-    first: int,
-    size: int,
-    waited: float,
-    length: int,
-    each: float,
-) -> None:
-    """Add an executed chunk (size >= 1) that was timed in parts of some ``length``, which each take more.
-
-    ``each``: what a part takes besides its iterations, in s at speed 1. Other parameters as in
-    ``learn_waiting``.
-    """
-    parts, between = spread_of_parts(prefix, first, size, length, each)
-    mean = (cost_between(prefix, first, first + size) + each * parts) / size
-    learn_pieces(measured, sums, pe, size, parts, mean / speed + waited / size, between / (speed * speed))
-
-
 @inner_kernel
 def timed_length(size: int, pieces: int) -> int:
-    """Return how many iterations of a chunk (size >= 1) are timed together; ``pieces`` below 1: one."""
+    """Return the length of the timed parts of a chunk (size >= 1), in iterations; 1 if ``pieces`` < 1."""
     return ceil_div(size, pieces) if pieces > 0 else 1
 
 
 @kernel
 def spread_of_parts(prefix: Floats, first: int, size: int, length: int, each: float) -> tuple[int, float]:
-    """Return how many parts a timed chunk (size >= 1) has, and Σ n_j·(x_j − μ)² over them, in s² at speed 1.
+    """Return the number of parts of a chunk (size >= 1), and Σ n_j·(x_j − μ)² over them, in s² at speed 1.
 
-    All parts but the last have ``length`` iterations; ``each``: what a part takes besides them, in s.
+    All parts except the last have ``length`` iterations; ``each`` [s] is the overhead of a part.
     """
     parts = ceil_div(size, length)
     if length == 1 and is_linear(prefix):
@@ -224,21 +172,23 @@ def learn_costs(
     length: int,
     each: float,
 ) -> None:
-    """Add an executed chunk (size >= 1) to a PE's statistics, timed in ``pieces``; 0: each iteration of it.
+    """Add an executed chunk (size >= 1) to a PE's statistics, timed in ``pieces`` (0: per iteration).
 
-    The PE ``waited`` for it [s]; all parts but the last have ``length`` iterations, and ``each`` [s at speed
-    1] is what a part takes besides them.
+    The PE ``waited`` for it [s]; all parts except the last have ``length`` iterations, and ``each`` [s at
+    speed 1] is the overhead of a part.
     """
-    if pieces > 0:
-        learn_timed(measured, sums, pe, prefix, speed, first, size, waited, length, each)
-    else:
+    if pieces <= 0:
         besides = waited + each * size / speed
-        learn_waiting(measured, sums, pe, prefix, speed, first, size, besides)
+        learn_iterations(measured, sums, pe, prefix, speed, first, size, besides)
+        return
+    parts, between = spread_of_parts(prefix, first, size, length, each)
+    mean = (cost_between(prefix, first, first + size) + each * parts) / size
+    learn_pieces(measured, sums, pe, size, parts, mean / speed + waited / size, between / (speed * speed))
 
 
 @kernel
 def learn_chunk(measured: Floats, sums: Floats, weights: Floats, pe: int, size: int, seconds: float) -> None:
-    """Add an executed chunk (size >= 1) to a PE's rate; chunks that took no time count as none."""
+    """Add an executed chunk (size >= 1) to a PE's rate (AWF); the rate is unknown while no time was taken."""
     had_none = measured[SECONDS, pe] == 0.0
     measured[CHUNKS, pe] += 1.0
     k = measured[CHUNKS, pe]

@@ -1,6 +1,6 @@
-"""The record of a technique: its formulas, its compiled functions, what it needs and what it learns.
+"""The record of a technique: its formulas, compiled functions, parameters and learning.
 
-Stands below the scenario, which takes the names of techniques from these records, and loads no compiler.
+The scenario takes the names of techniques from these records, so this module loads no compiler.
 """
 
 from __future__ import annotations
@@ -13,66 +13,67 @@ from typing import Any, NamedTuple
 
 from mlsim._arrays import Floats, Ints
 
-# Places in a rule's whole numbers, which are 0 before a technique is prepared. The first five are set for
-# every technique. The others are its own; their names say what most techniques keep there:
-# SIZE: the size where it is constant, or of the first chunk; of RND: the smallest. SLOPE: by what it changes;
-# of AWF: whether it weighs what is left at every request; of RND: the largest. PREVIOUS: the size of the
-# batch. BATCH, LEFT: a batch and what is left at its start; of LB4MPI: what is left of the batch. KEY: of
-# random numbers. USERS: address of a user-defined technique. MEMORY: length of the memory of a user-defined
-# class, where it travels between ranks.
+# Indices into a rule's integers, which are 0 before a technique is prepared. The first five are set for
+# every technique; each technique uses the others as it needs them, mostly for:
+# SIZE: the constant size, or that of the first chunk (RND: the smallest).
+# SLOPE: the change of the size per step or batch (RND: the largest size).
+# PREVIOUS: the chunk size of the batch.
+# BATCH, LEFT: a batch and the iterations left at its start (LB4MPI: left in the batch).
+# KEY: the key of the random numbers. USERS: the address of a user-defined technique.
+# MEMORY: the length of the memory of a user-defined class, where it is passed between ranks.
 CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS, MEMORY = range(13)
 RULE_NUMBERS = 13
-# Its real numbers are the first of its own ``values``.
+# A rule's reals are the first of the technique's own ``values``.
 RULE_REALS = 3
 
-# Places in the column of parameters. OWN: the first of those that a technique's ``values`` returns.
+# Indices into the array of parameters. OWN: the first of the technique's own ``values``.
 ADDRESS, PIECES, OF_LB4MPI, OWN = range(4)
 MOST_OWN = 8
 PARAMETERS = OWN + MOST_OWN
 
 LB4MPI = 50
-"""Added to the code of a technique that LB4MPI sizes by another rule."""
+"""Added to the code of a technique for which LB4MPI has another rule."""
 
-# User-defined techniques, which have no record: a function that reads what is left, one that does not, and
-# a class, which has a memory.
+# User-defined techniques, which have no record: a function of the remaining iterations, a function of the
+# step, and a class with memory.
 USER = 100
 USER_BY_STEP = 101
 USER_OBJECT = 102
 OF_USER = (USER, USER_BY_STEP, USER_OBJECT)
 
 UNTIMED = -1
-"""In how many parts a technique times chunks that does not time their iterations."""
+"""Number of timed parts per chunk under techniques that do not time iterations."""
 
 RAISED = -(2**63)
-"""The size that stands for an exception in a technique of the user."""
+"""In place of a size: the user-defined technique raised an exception."""
 
 
 class RuleSettings(NamedTuple):
-    """A technique as the kernels take it; arrays but ``bad_size`` are read-only."""
+    """A technique in the kernels' format; all arrays except ``bad_size`` are read-only."""
 
     code: int
     """Code of the technique, plus ``LB4MPI`` where the library has another rule; or one of ``OF_USER``."""
     min_chunk: int
-    """Least chunk, 1 or more."""
+    """Minimum chunk size, 1 or more."""
     parameters: Floats
-    """float64[PARAMETERS], 0 where the technique does not read them: the address of a user-defined technique,
-    in how many parts a chunk is timed (0: each iteration; ``UNTIMED``), 1 where sizes are LB4MPI's, then the
-    technique's own ``values``.
+    """float64[PARAMETERS], 0 where unused: the address of a user-defined technique, the number of timed
+    parts per chunk (0: each iteration; ``UNTIMED``), 1 for the sizes of LB4MPI, and the technique's own
+    ``values``.
     """
     weights: Floats
-    """float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them."""
+    """float64[P]: weight per PE, with the sum P; all 1 where unused."""
     bad_size: Ints
-    """int64[3]: receives step, PE and size where a technique of the user gives a size below 1."""
+    """int64[3]: receives step, PE and size if a user-defined technique returns a size below 1."""
 
 
 class Need(NamedTuple):
-    """A parameter without which a technique cannot size chunks."""
+    """A required parameter of a technique."""
 
     key: str
-    """In ``application.parameters``."""
+    """Key in ``application.parameters``."""
     meaning: str
     positive: bool
-    """Whether 0 is refused."""
+    """Whether 0 is rejected."""
 
 
 SIGMA_NEEDED = Need("sigma", "the standard deviation of the iteration times", False)
@@ -81,7 +82,7 @@ OVERHEAD_NEEDED = Need("overhead", "the scheduling overhead of one chunk", True)
 
 
 class Given(NamedTuple):
-    """What a technique can make its own values of."""
+    """The scenario's values from which a technique computes its own ``values``."""
 
     parameters: Any
     """Section ``application.parameters`` of the scenario."""
@@ -91,44 +92,45 @@ class Given(NamedTuple):
     sigma: float
     """Standard deviation of the iteration times in s, given or profiled; 0 if the rule does not need it."""
     mu: float
-    """Their mean."""
+    """Mean of the iteration times in s, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The compiled functions of one way to size chunks, and what they need.
+    """The compiled functions of one chunk size rule, and their requirements.
 
-    The functions are called by the names of their parameters, in any number and order, of those that
-    :mod:`mlsim.techniques.technique_rules` lists for each. Sizes below ``min_chunk`` are raised to it.
+    mlsim calls each function with the arguments that its parameters name, in any number and order;
+    :mod:`mlsim.techniques.technique_rules` lists the allowed names. mlsim raises sizes below
+    ``min_chunk`` to it.
     """
 
     prepare: Callable[..., None] | None = None
-    """Prepares ``rule`` for a loop, where zeros will not do."""
+    """Prepares ``rule`` for a loop, if zeros do not suffice."""
     size: Callable[..., int] | None = None
-    """Chunk size from what is left; the size of all chunks where it is ``constant``."""
+    """Chunk size from the remaining iterations; the size of all chunks if ``constant``."""
     size_by_step: Callable[..., int] | None = None
-    """Chunk size from the step alone; None where there is no such form. A queue is then locked from reading
-    what remains to assigning the chunk.
+    """Chunk size from the step alone. None: there is no such form, and a queue is locked from reading the
+    remaining iterations to assigning the chunk.
     """
     learn: Callable[..., None] | None = None
     """Learns from an executed chunk whose iteration costs are known, in a simulation."""
     learn_measured: Callable[..., None] | None = None
-    """Learns from an executed chunk that was timed."""
+    """Learns from an executed chunk that was timed, in a real run."""
     constant: bool = False
     """Whether all chunks of a loop have one size."""
     counts_overhead: bool = False
-    """Whether the time of a chunk begins when the PE asks for it."""
+    """Whether the time of a chunk starts at the request for it."""
     counts_breaks: bool = False
-    """Whether the time of a chunk includes a master's breaks amid it, but not the wait for the chunk."""
+    """Whether the time of a chunk includes a master's breaks within it, but not the wait for the chunk."""
     times_iterations: bool = False
-    """Whether it learns from the times of single iterations, or of few."""
+    """Whether it learns from the times of single iterations or of parts of chunks."""
     follows_chunks: bool = False
-    """Whether it sizes chunks by the clock, and by which PE got how much and when."""
+    """Whether it sizes chunks by the clock and by the size and start of the chunk on each PE."""
     needs: tuple[Need, ...] = ()
-    """Parameters that must be given."""
+    """Required parameters."""
     values: Callable[[Given], tuple[float, ...]] | None = None
-    """Makes the technique's own values, at most ``MOST_OWN``: from place ``OWN`` of the column on, and the
-    first three in ``reals``.
+    """Computes the technique's own values, at most ``MOST_OWN``: in ``parameters`` from index ``OWN``, and
+    the first three in ``reals``.
     """
 
     @property
@@ -153,29 +155,29 @@ class TechniqueEntry:
     code: int
     """Number of the technique in the kernels; techniques are listed in this order."""
     name: str
-    """The word in a scenario file (upper and lower case are the same there)."""
+    """Name in a scenario file, where case does not matter."""
     title: str
     """Full name."""
     recursive: str
-    """Chunk size from what is left, as CCA computes it. N iterations, P PEs, R remaining, i the scheduling
-    step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally min(max(K, min_chunk), R).
+    """Chunk size from the remaining iterations, as CCA computes it. N iterations, P PEs, R remaining, i the
+    scheduling step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally min(max(K, min_chunk), R).
     """
     reference: str
-    """Where it comes from."""
+    """Source of the technique."""
     rule: Rule
-    """How it sizes chunks."""
+    """Chunk size rule."""
     straightforward: str = ""
-    """Chunk size from i alone, as DCA computes it; empty where there is no such form."""
+    """Chunk size from i alone, as DCA computes it; empty if there is no such form."""
     options: tuple[str, ...] = ()
     """Keys of a scenario file that the technique reads besides ``application.min_chunk``."""
     notes: str = ""
-    """What the page of techniques says besides, in Markdown."""
+    """Further text of the page of techniques, in Markdown."""
     aliases: tuple[str, ...] = ()
-    """Other names of it."""
+    """Other names."""
     lb4mpi: Rule | None = None
-    """How the library LB4MPI sizes its chunks, maybe by the same rule; None where it lacks the technique."""
+    """Rule of the library LB4MPI, perhaps the same; None if the library lacks the technique."""
     openmp: str = ""
-    """OpenMP's schedule for it inside a node (Eleliemy 2021, Table 5.1); empty where there is none."""
+    """OpenMP's schedule for it inside a node (Eleliemy 2021, Table 5.1); empty if there is none."""
 
     @property
     def constant(self) -> bool:
@@ -189,7 +191,7 @@ class TechniqueEntry:
 
     @property
     def counts_overhead(self) -> bool:
-        """Whether what it learns from includes the time from the request for a chunk to its start."""
+        """Whether the times that it learns from start at the request for a chunk."""
         return self.rule.counts_overhead
 
 
@@ -208,6 +210,6 @@ _DENOMINATOR = 10**9
 
 @cache
 def ratio(share: float) -> tuple[int, int]:
-    """Return a share as the fraction of its decimal digits: 0.1 is a tenth; one of 30 rounds up to 3."""
+    """Return a share as the fraction of its decimal digits, so that 0.1 of 30 rounds up to 3, not to 4."""
     exact = Fraction(repr(float(share))).limit_denominator(_DENOMINATOR)
     return exact.numerator, exact.denominator

@@ -1,7 +1,7 @@
-"""The kernels' switch over techniques, made of the records: from a code to the size of the next chunk.
+"""The kernels' switch over techniques, generated from the records: code to size of the next chunk.
 
-``_prepare``, ``_size`` and the others are kernels whose source :func:`_switch` writes: one branch per
-function of the records, which is called with the arguments that it names. LLVM makes a jump table of them.
+:func:`_switch` writes the source of the kernels ``_prepare``, ``_size`` and the others: one branch per
+function of the records, called with the arguments that it names. LLVM compiles them to a jump table.
 """
 
 from __future__ import annotations
@@ -67,18 +67,11 @@ _COUNTING_BREAKS = tuple(code for code, rule in RULES.items() if rule.counts_bre
 
 
 def _switch(attribute: str, arguments: str, otherwise: str, *, constant: bool) -> Any:
-    """Write the kernel that calls the function of the rules with a code, by the names of its parameters.
+    """Generate the kernel that calls, for a code, the function in an ``attribute`` of its :class:`Rule`.
 
-    Parameters
-    ----------
-    attribute
-        Of :class:`Rule`.
-    arguments
-        Of the kernel after ``code``, and what the functions can name.
-    otherwise
-        The result where a rule has no function; empty: none is returned.
-    constant
-        Whether it is for the rules of one size, or for the others.
+    ``arguments`` are the kernel's after ``code``; each function takes those that its parameters name. The
+    kernel returns ``otherwise`` for rules without the function (empty: nothing). ``constant`` selects the
+    rules with one size for all chunks, or the others.
     """
     codes: dict[Callable[..., Any], list[int]] = {}
     for code, rule in RULES.items():
@@ -106,7 +99,7 @@ def _switch(attribute: str, arguments: str, otherwise: str, *, constant: bool) -
     source, file = "\n".join(lines) + "\n", f"<{__name__}.{attribute}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # for debuggers
     exec(compile(source, file, "exec"), names)
-    return inlined(names[f"{attribute}_of"])  # a call of its own would cost as much as a chunk
+    return inlined(names[f"{attribute}_of"])  # a call would cost as much as an event
 
 
 _prepare = _switch("prepare", "rule, n, p, parameters", "", constant=False)
@@ -140,10 +133,7 @@ the technique counts overhead.
 
 @kernel
 def needs_remaining(code: int) -> bool:
-    """Whether a technique has no straightforward form: it needs what is left, or what others measured.
-
-    Under a distributed model, the lock is then held from reading to assigning.
-    """
+    """Whether a technique has no straightforward form: distributed models then calculate under the lock."""
     return code in _WITHOUT_STEP
 
 
@@ -155,37 +145,37 @@ def is_adaptive(code: int) -> bool:
 
 @kernel
 def times_iterations(code: int) -> bool:
-    """Whether a technique learns the times of iterations, or of few: AF and its kin."""
+    """Whether a technique learns from the times of iterations or of parts of chunks (AF, mAF)."""
     return code in _TIMING
 
 
 @kernel
 def follows_chunks(code: int) -> bool:
-    """Whether a technique sizes chunks by the time, and by who has got what and when."""
+    """Whether a technique reads the clock and the chunks under execution (BOLD)."""
     return code in _FOLLOWING
 
 
 @kernel
 def remembers(code: int) -> bool:
-    """Whether a technique has numbers for every PE: ``measured`` and ``sums`` of :func:`recursive_size`."""
+    """Whether a technique keeps ``measured`` and ``sums`` per PE, see :func:`recursive_size`."""
     return is_adaptive(code) or follows_chunks(code)
 
 
 @kernel
 def counts_overhead(code: int) -> bool:
-    """Whether a technique learns from the time between the request for a chunk and its end."""
+    """Whether a technique learns from the time from the request for a chunk to its end."""
     return code in _COUNTING_OVERHEAD
 
 
 @kernel
 def counts_breaks(code: int) -> bool:
-    """Whether a technique learns from the time between a chunk's begin and its end, breaks included."""
+    """Whether a technique learns from the time from a chunk's start to its end, breaks included."""
     return code in _COUNTING_BREAKS
 
 
 @kernel
 def new_rule() -> tuple[Ints, Floats]:
-    """Return the memory of a rule: whole numbers (int64[13]) and real ones (float64[3]); see reset_rule."""
+    """Return a rule's integers (int64[13]) and reals (float64[3]), to be set by :func:`reset_rule`."""
     return zeros(RULE_NUMBERS, np.int64), zeros(RULE_REALS, np.float64)
 
 
@@ -193,9 +183,9 @@ def new_rule() -> tuple[Ints, Floats]:
 def reset_rule(
     rule: Ints, reals: Floats, code: int, n: int, p: int, min_chunk: int, parameters: Floats
 ) -> None:
-    """Prepare a technique for a loop of n iterations (0 to 2^62) on p PEs (1 to 2^31 − 1), with a new guide.
+    """Prepare a technique for a loop of n iterations (0 to 2^62) on p PEs (1 to 2^31 − 1).
 
-    ``rule`` and ``reals`` are those of ``new_rule``, ``parameters`` of ``RuleSettings``.
+    ``rule`` and ``reals`` are those of ``new_rule``, ``parameters`` of ``RuleSettings``; a guide must be new.
     """
     rule[:] = 0
     rule[CODE] = code
@@ -210,15 +200,15 @@ def reset_rule(
     if rule[CONSTANT] != 0:
         rule[SIZE] = _constant(code, n, p, reals)
         if parameters[OF_LB4MPI] != 0.0:
-            rule[MIN_CHUNK] = 1  # the library does not look at it
+            rule[MIN_CHUNK] = 1  # the library ignores it here
         rule[SIZE] = min(max(rule[SIZE], rule[MIN_CHUNK]), max(n, 1))
 
 
 @inner_kernel
 def constant_size(rule: Ints) -> int:
-    """Return the size of all chunks where a technique has but one, else 0.
+    """Return the size of all chunks if a technique has only one, else 0.
 
-    Event loops ask once and then do without a call for every chunk, which takes as long as an event.
+    Event loops read it once: a call per chunk would take as long as an event.
     """
     return int(rule[SIZE]) if rule[CONSTANT] != 0 else 0
 
@@ -239,11 +229,11 @@ def learn(
     length: int,
     each: float,
 ) -> None:
-    """Update an adaptive technique with a chunk, size >= 1, that a PE has executed.
+    """Update an adaptive technique with an executed chunk (size >= 1).
 
-    ``prefix`` and ``speed`` are for AF, which measures every iteration (``pieces`` 0) or parts of ``length``
-    iterations, each of which takes ``each`` [s at speed 1] besides them. ``seconds`` are for AWF and mAF:
-    from the request to the chunk's end where the technique counts overhead.
+    AF reads ``prefix`` and ``speed``: it measures every iteration (``pieces`` 0) or parts of ``length``
+    iterations with an overhead of ``each`` [s at speed 1]. AWF and mAF read ``seconds``, which start at the
+    request if the technique counts overhead.
     """
     waited = 0.0
     if code in _TIMING_OVERHEAD:
@@ -266,12 +256,11 @@ def recursive_size(
     pe: int,
     now: float,
 ) -> int:
-    """Size the next chunk from the remaining iterations, 1 or more, in the order of the steps ``i`` from 0.
+    """Size the next chunk from the ``remaining`` (>= 1) iterations; steps ``i`` come in order from 0.
 
-    ``weights`` float64[P] are changed by AWF-B and AWF-D. ``measured`` and ``sums`` are the statistics of
-    adaptive techniques, the chunks that a technique follows, or the memory of a user-defined class; others
-    do not read them. ``now`` [s] is for techniques that follow chunks. From 1 to ``remaining``; below 1 only
-    if a user-defined technique returned that.
+    AWF-B and AWF-D change ``weights`` float64[P]. ``measured`` and ``sums`` hold the statistics of adaptive
+    techniques, the chunks that BOLD follows, or the memory of a user-defined class. ``now`` [s] is for BOLD.
+    The size is in 1 … ``remaining``, or the wrong one (below 1) of a user-defined technique.
     """
     if rule[CONSTANT] != 0:
         return min(int(rule[SIZE]), remaining)
@@ -286,10 +275,10 @@ def recursive_size(
 
 @kernel
 def straightforward_size(rule: Ints, reals: Floats, guide: Ints, weights: Floats, i: int, pe: int) -> int:
-    """Size chunk ``i`` for a PE from ``i`` alone, from ``min_chunk`` to N (to 0 if N = 0).
+    """Size chunk ``i`` for a PE from ``i`` alone: ``min_chunk`` … N, or 0 if N = 0.
 
-    Sizes in the order of the steps are found fastest, but any order gives the same. Below 1 only if a
-    user-defined technique returned that.
+    The order of the calls does not change the sizes; ascending steps are the fastest. A size below 1 is the
+    wrong one of a user-defined technique.
     """
     if rule[CONSTANT] != 0:
         return int(rule[SIZE])
@@ -304,6 +293,6 @@ def straightforward_size(rule: Ints, reals: Floats, guide: Ints, weights: Floats
 def straightforward_sizes(
     rule: Ints, reals: Floats, guide: Ints, weights: Floats, i: int, pe: int, sizes: Ints
 ) -> None:
-    """Size the chunks from ``i`` on, as many as ``sizes`` has places."""
+    """Fill ``sizes`` with the sizes of the chunks from step ``i`` on."""
     for k in range(len(sizes)):
         sizes[k] = straightforward_size(rule, reals, guide, weights, i + k, pe)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mlsim.application import LoopOutcome, simulate, trial_by
 from mlsim.application.iteration_costs import CostSums, prefix_sums, sums_of_each
 from mlsim.application.pe_speeds import Perturbation
-from mlsim.application.selection.measured_costs import Estimate, estimate, speeds_by_profile
+from mlsim.application.selection.measured_costs import Estimate, by_profile, estimate
 from mlsim.application.selection.rule_selectors import Expert, Learner, rungs
 from mlsim.application.selection.selector import (
     ByTrial,
@@ -467,8 +467,8 @@ def test_speeds_of_pes_follow_from_known_costs() -> None:
     """2 s of work in 4 s, 3 s in 3 s, none: the last counts as the median of the others."""
     step = ExecutedChunks(np.array([0, 1]), np.array([0, 2]), np.array([2, 1]), np.array([4.0, 3.0]))
     costs = np.array([0.5, 1.5, 3.0])
-    np.testing.assert_allclose(speeds_by_profile(costs, step, 3), [0.5, 1.0, 0.75])
-    np.testing.assert_allclose(speeds_by_profile(10 * costs, step, 3), [5.0, 10.0, 7.5])
+    np.testing.assert_allclose(by_profile(costs, step, 3).speed, [0.5, 1.0, 0.75])
+    np.testing.assert_allclose(by_profile(10 * costs, step, 3).speed, [5.0, 10.0, 7.5])
 
 
 def test_with_the_profile_known_every_time_step_has_the_best_technique() -> None:

@@ -435,14 +435,14 @@ def test_rounding_noise_of_prefix_sums_is_no_variance(spread: float, counts: boo
     prefix.flags.writeable = False
     assert np.diff(prefix).std() > 0.0
     measured, sums = new_measurements(2)
-    learn_iterations(measured, sums, 0, prefix, 1.0, 0, 100)
+    learn_iterations(measured, sums, 0, prefix, 1.0, 0, 100, 0.0)
     assert (sums[RISK, 1] > 0.0) == counts
 
 
 def test_adaptive_factoring_takes_the_variance_of_a_sample() -> None:
     """Iterations of 1 s and 3 s: mean 2 s, variance ((1 - 2)² + (3 - 2)²) / (2 - 1) = 2 s²."""
     measured, sums = new_measurements(1)
-    learn_iterations(measured, sums, 0, np.array([0.0, 1.0, 4.0]), 1.0, 0, 2)
+    learn_iterations(measured, sums, 0, np.array([0.0, 1.0, 4.0]), 1.0, 0, 2, 0.0)
     assert sums[RISK, 1] == 2.0 / 2.0
 
 

@@ -52,7 +52,7 @@ def test_pieces_of_one_iteration_are_what_the_simulator_learns(chunks: list[list
         costs = np.diff(prefix)[first : first + len(chunk)]
         mean = float(costs.mean())
         learn_pieces(ours, our_sums, 1, len(chunk), len(chunk), mean, float(((costs - mean) ** 2).sum()))
-        learn_iterations(theirs, their_sums, 1, prefix, 1.0, first, len(chunk))
+        learn_iterations(theirs, their_sums, 1, prefix, 1.0, first, len(chunk), 0.0)
         first += len(chunk)
     np.testing.assert_allclose(ours[:3], theirs[:3], rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(our_sums, their_sums, rtol=1e-5, atol=1e-9)

@@ -1,6 +1,6 @@
-"""Execution models of a self-scheduled loop: one compiled event loop a module.
+"""Execution models of a self-scheduled loop: one compiled event loop per module.
 
 ``docs/reference/loops.md`` describes them. ``run`` of each simulates one loop from time 0, when every PE
-asks for its first chunk, and returns how many chunks have rows; or, if a technique of the user gave a size
-below 1, −1, between nodes −2.
+requests its first chunk, and returns the number of chunk rows. If a user-defined technique returned a size
+below 1, it returns −1, or −2 if that was the technique between nodes.
 """

@@ -1,4 +1,4 @@
-"""CCA, centralized chunk calculation, and the master of masters' models (Eleliemy 2021, §4.1)."""
+"""CCA, centralized chunk calculation, and the master of all models with masters (Eleliemy 2021, §4.1)."""
 
 from __future__ import annotations
 
@@ -29,42 +29,27 @@ from mlsim.techniques.technique_rules import STATIC
 
 
 def next_length(length: int, part: int, seconds: float, every: float) -> int:
-    """Return how many iterations the next part may have.
+    """Return the most iterations of a master's next part, after one of ``part`` iterations in ``seconds``.
 
-    Parameters
-    ----------
-    length
-        How many the last part might have had.
-    part, seconds
-        How many it had, and how long they took, in s.
-    every
-        How long a part is to take, in s.
-
-    Returns
-    -------
-    int
-        As many as take ``every`` at that rate, 1 or more; at most twice ``length``, so that a few quick
-        iterations do not lead to a long part of slow ones.
+    It has as many (>= 1) as take ``every`` seconds at that rate, where ``length`` was the last limit.
     """
-    most = 2 * length
+    most = 2 * length  # so that a few quick iterations do not lead to a long part of slow ones
     if seconds * most <= every * part:
         return most
     return max(int(part * every / seconds), 1)
 
 
-paced = leaf_kernel(next_length)
-"""The same for kernels."""
-
-
-GOES_ON, ATTENTION, REFILL, DONE, BAD_SIZE, CHOOSE = 0, 1, 2, 3, 4, 5
+_next_length = leaf_kernel(next_length)  # real masters call the Python function
+GOES_ON, ATTENTION, REFILL, DONE, BAD_SIZE, CHOOSE = range(6)
 _EXECUTING = 2
 
 
 @inner_kernel
 def attend(s: State, m: Queue, attention: float) -> int:
-    """Follow a master until it needs another: its queue is empty, or a reply comes at ``attention`` (s).
+    """Follow a master until it needs another one or a selection; return the reason.
 
-    Or until a technique is to be chosen: the request that led to it is served when it goes on.
+    ``REFILL``: its queue is empty. ``ATTENTION``: a reply arrived at ``attention`` [s]. ``CHOOSE``: a
+    technique must be selected; the request that caused it is served afterwards.
     """
     while True:
         due = np.inf if m.awaiting != 0 else s.matches[m.tree + 1].time
@@ -86,7 +71,7 @@ def attend(s: State, m: Queue, attention: float) -> int:
 
 @inlined
 def _serve(s: State, m: Queue) -> int:
-    """Answer the request that is first in the order of service."""
+    """Answer the request that is next in the order of service."""
     rank = s.matches[m.tree + 1].rank
     if s.costs.lowest_rank:
         rank = due_lowest_rank(s.matches, m.tree, m.width, m.clock)
@@ -104,7 +89,7 @@ def _serve(s: State, m: Queue) -> int:
         back = back_at(s, m, m.clock)
         if back == m.clock:
             return REFILL
-        if back >= s.until and m.exhausted == 0:  # the global master need not tell it
+        if back >= s.until and m.exhausted == 0:  # without a message of the global master
             m.exhausted = 1
             s.queues[0].exhausted += 1
     if size < 0:
@@ -115,7 +100,7 @@ def _serve(s: State, m: Queue) -> int:
         return GOES_ON
     spend_serving(s, m)
     following = np.inf
-    # A PE that asked ahead may still execute the chunk before.
+    # A PE that requested ahead may still be executing its previous chunk.
     start = max(m.clock + message(me, NEAR), me.since)
     if pe == m.first_pe:
         m.own_position, m.own_end = m.first, m.first + size
@@ -132,9 +117,9 @@ def _serve(s: State, m: Queue) -> int:
 
 @leaf_kernel
 def _report(s: State, m: Queue, me: PE, pe: int) -> bool:
-    """Learn from the chunks that a PE had executed when it asked; return whether a choice is due.
+    """Learn from the chunks that a PE had executed at its request; return whether a selection is due.
 
-    Loops whose PEs ask ahead do not stop for choices.
+    Loops whose PEs request ahead do not stop for selections.
     """
     who = pe - m.first_pe - m.masters
     if s.costs.ahead > 0 and s.learns:
@@ -146,7 +131,7 @@ def _report(s: State, m: Queue, me: PE, pe: int) -> bool:
 
 @leaf_kernel
 def _execute_and_ask(s: State, me: PE, pe: int, step: int, first: int, size: int, start: float) -> float:
-    """Execute a chunk; return when its PE asks for the next one: before the last iterations, if it can."""
+    """Execute a chunk; return the time [s] of the next request: ``ahead`` iterations before its end."""
     if s.learns and me.unreported == _EXECUTING:
         _keep_chunk(me, s.before[pe])
     end = execute(s, me, pe, step, first, size, start)
@@ -160,7 +145,7 @@ def _execute_and_ask(s: State, me: PE, pe: int, step: int, first: int, size: int
     if asks >= s.until:
         return np.inf
     if len(s.pe_unavailability.begin) > 0 and present_at(s, pe, asks) > asks:
-        return next_request(s, me, pe, end)  # its node is to leave: the PE does when its chunk has ended
+        return next_request(s, me, pe, end)  # its node leaves, and the PE with it after its chunk
     me.asked = asks
     if s.learns:
         me.unreported = _EXECUTING
@@ -169,7 +154,7 @@ def _execute_and_ask(s: State, me: PE, pe: int, step: int, first: int, size: int
 
 @leaf_kernel
 def _keep_chunk(me: PE, before: PE) -> None:
-    """Keep what is to be learned from a PE's last chunk until it asks again."""
+    """Copy the measurements of a PE's last chunk, to be reported at its next request."""
     before.pace, before.spent, before.waited, before.took = me.pace, me.spent, me.waited, me.took
     before.finish, before.last_start, before.last_step = me.finish, me.last_start, me.last_step
     before.last_first, before.last_size, before.last_part = me.last_first, me.last_size, me.last_part
@@ -178,7 +163,10 @@ def _keep_chunk(me: PE, before: PE) -> None:
 
 @inlined
 def assign(s: State, q: Queue, rank: int, named: int) -> int:
-    """Assign a chunk of the loop; 0 if nothing is left, −1 if the technique is wrong for ``named``."""
+    """Assign a chunk of the loop; return its size, 0 if nothing is left, −1 if the technique is wrong.
+
+    ``named`` is the PE or node in the error message.
+    """
     t, seat, who = s.outer, s.seats[rank], rank - q.masters
     q.first = q.position
     if t.code == STATIC:
@@ -199,7 +187,10 @@ def assign(s: State, q: Queue, rank: int, named: int) -> int:
 
 @leaf_kernel
 def spend_serving(s: State, m: Queue) -> None:
-    """Spend a master's time on a chunk's size: overhead amid a chunk of its own, or as its only work."""
+    """Advance a master's clock by the calculation of a size.
+
+    It counts as overhead within a chunk of its own, and for a dedicated master.
+    """
     me = s.pes[m.first_pe]
     done = m.clock + (me.calculation + s.costs.assignment)
     if m.masters > 0 or m.own_begun != 0:
@@ -209,7 +200,7 @@ def spend_serving(s: State, m: Queue) -> None:
 
 @leaf_kernel
 def _execute_own(s: State, m: Queue, request: float) -> None:
-    """Execute a master's chunk up to the first break at which a request waits, or to its end."""
+    """Execute a master's own chunk up to the first break at which a request waits, or to its end."""
     me = s.pes[m.first_pe]
     if m.own_begun == 0:
         m.own_begun, m.own_seconds = 1, 0.0
@@ -242,12 +233,12 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
 
 @inner_kernel
 def _last_break_before(s: State, m: Queue, me: PE, request: float) -> int:
-    """Return where a master is at the last break of its chunk before a request, where costs are linear.
+    """Return a master's position at the last break before a request, for linear costs, in O(log N).
 
-    These loops may be too long for a look at each break.
+    Loops with linear costs may be too long to visit each break.
     """
     every, begin = s.costs.break_after, m.own_position
-    low, high = 0, (m.own_end - 1 - begin) // every  # breaks; the last one before the end
+    low, high = 0, (m.own_end - 1 - begin) // every  # numbers of breaks
     while low < high:
         middle = high - (high - low) // 2
         seconds = cost_of(s, begin, begin + middle * every) / me.speed
@@ -260,7 +251,7 @@ def _last_break_before(s: State, m: Queue, me: PE, request: float) -> int:
 
 @leaf_kernel
 def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> None:
-    """Execute a master's chunk up to the break at whose end a request waits, where breaks take time."""
+    """Execute a master's own chunk up to the first break with a request at its end, as breaks take time."""
     timed = me.last_part if _as_real(s) else m.own_end - m.own_position
     while True:
         length = max(m.own_length, 1) if s.costs.break_every > 0.0 else s.costs.break_after
@@ -271,8 +262,9 @@ def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> Non
         m.own_parts += 1
         m.own_squares += took * took / part
         if s.costs.break_every > 0.0:
-            # Longer than the loop is as long as it, and stays clear of the integers' end.
-            m.own_length = min(paced(length, part, took, s.costs.break_every), s.costs.iterations + 1)
+            # Bounded, so that repeated doubling does not overflow.
+            longest = s.costs.iterations + 1
+            m.own_length = min(_next_length(length, part, took, s.costs.break_every), longest)
         m.own_seconds += min(end, s.until) - m.clock
         m.own_position, m.clock = reached, end
         if reached == m.own_end or end >= s.until:
@@ -285,13 +277,13 @@ def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> Non
 
 @inlined
 def _as_real(s: State) -> bool:
-    """Whether a master executes its chunks in the parts in which real ones do, of which each is a call."""
+    """Whether a master executes its chunks in parts, each a call of the loop's body, as in real runs."""
     return bool(s.costs.piece_time > 0.0 or s.costs.break_every > 0.0)
 
 
 @leaf_kernel
 def _finish_own(s: State, m: Queue, me: PE) -> None:
-    """End a master's own chunk, after which it asks at once."""
+    """End a master's own chunk; it requests the next one at once."""
     keep_row(s, me, m.first_pe, m.own_step, m.clock)
     cost = cost_of(s, me.last_first, m.own_end)
     if _as_real(s):
@@ -313,9 +305,9 @@ def _finish_own(s: State, m: Queue, me: PE) -> None:
 
 @leaf_kernel
 def end_master(s: State, m: Queue, ended: bool) -> None:
-    """Close what a master did; ``ended``: the loop was, before it had notified all others."""
+    """Complete a master's results; ``ended``: the loop was aborted before it had notified all PEs."""
     me = s.pes[m.first_pe]
-    if m.own_begun != 0:  # amid its own chunk
+    if m.own_begun != 0:  # executing its own chunk
         keep_row(s, me, m.first_pe, m.own_step, s.until)
         me.busy += m.own_seconds
         me.finish = s.until
@@ -329,7 +321,7 @@ def end_master(s: State, m: Queue, ended: bool) -> None:
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop; return how many chunks have rows, −1 if a technique is wrong."""
+    """Simulate one loop; return the number of chunk rows, −1 if the technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     ask_first(s, s.queues[0])
@@ -341,7 +333,7 @@ def run(inputs: Inputs) -> int:
 
 @kernel
 def resume(owned: State) -> int:
-    """Simulate until a technique is to be chosen, ``CHOOSE``, or to the end, ``DONE`` or ``BAD_SIZE``."""
+    """Simulate up to the next selection, ``CHOOSE``, or to the end, ``DONE`` or ``BAD_SIZE``."""
     s = shared(owned)
     doing = attend(s, s.queues[0], np.inf)
     if doing == DONE:

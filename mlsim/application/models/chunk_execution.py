@@ -1,4 +1,4 @@
-"""Execution of a chunk by a PE, queues of PEs and nodes, and stops for a choice."""
+"""Execution of chunks, the queues of PEs and nodes, and stops at which a technique is selected."""
 
 from __future__ import annotations
 
@@ -36,22 +36,21 @@ from mlsim.techniques.technique_rules import (
 )
 from mlsim.techniques.user_calls import begin_object
 
-hand_over = c_function("int32", "int64")
-"""Call the function that takes full blocks of rows."""
+_flush_rows = c_function("int32", "int64")  # calls ``Rows.full`` with the number of rows
 NEAR, FAR = False, True
 WRONG = -1.0
-"""In place of a time: a technique of the user gave a size below 1."""
+"""In place of a time: a user-defined technique returned a size below 1."""
 
 
 @leaf_kernel
 def message(me: PE, far: bool) -> float:
-    """Return how long a message takes, in s: between a PE and its node's first one, or PE 0 (``FAR``)."""
+    """Return the one-way message time [s] between a PE and its node's first PE, or PE 0 (``FAR``)."""
     return float(me.latency if far else me.near)
 
 
 @leaf_kernel
 def slowed(s: State, seconds: float, start: float, pe: int) -> float:
-    """Return how long a PE needs from ``start`` for what takes ``seconds`` at its own speed."""
+    """Return the time under perturbation, from ``start`` on, of ``seconds`` at the PE's nominal speed."""
     slow = s.perturbation
     if len(slow.slow_time) == 0:
         return seconds
@@ -62,16 +61,16 @@ def slowed(s: State, seconds: float, start: float, pe: int) -> float:
 
 @leaf_kernel
 def cost_of(s: State, first: int, end: int) -> float:
-    """Return what the iterations from ``first`` to before ``end`` cost, in s at speed 1."""
+    """Return the cost of the iterations ``first`` … ``end - 1``, in s at speed 1."""
     if s.costs.block != 1:
         return _cost_of_blocks(s, first, end)
-    # Unsigned, so that compiled code need not ask whether an index counts from the end.
+    # Unsigned, so that compiled code does not test for negative indices.
     return float(s.prefix[np.uint64(end)] - s.prefix[np.uint64(first)])
 
 
 @inner_kernel
 def _cost_of_blocks(s: State, first: int, end: int) -> float:
-    """Return the same where the costs are linear, or blocks of iterations share an entry."""
+    """Return the same for linear costs and for costs per block of iterations."""
     if s.costs.block == 0:
         return cost_between(s.prefix, first, end)
     return _sum_until(s, end) - _sum_until(s, first)
@@ -79,7 +78,7 @@ def _cost_of_blocks(s: State, first: int, end: int) -> float:
 
 @inner_kernel
 def _sum_until(s: State, end: int) -> float:
-    """Return what the iterations before ``end`` cost, where those of a block cost the same."""
+    """Return the cost of the iterations before ``end``, where iterations of a block have equal costs."""
     block = s.costs.block
     number = end // block
     inside = end - number * block
@@ -91,7 +90,7 @@ def _sum_until(s: State, end: int) -> float:
 
 @leaf_kernel
 def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: float) -> float:
-    """Execute a chunk; return when it ends, infinity if the loop is ended before."""
+    """Execute a chunk; return its end [s], infinity if the loop is aborted before."""
     cost = cost_of(s, first, first + size)
     if s.costs.piece_time > 0.0:
         me.last_part = part_length(s, size)
@@ -119,7 +118,7 @@ def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: 
 
 @leaf_kernel
 def part_length(s: State, size: int) -> int:
-    """Return how many iterations of a chunk (size >= 1) are executed at a time: as many as are timed."""
+    """Return the iterations executed at a time in a chunk (size >= 1): the length of its timed parts."""
     pieces = int(s.outer.parameters[PIECES])
     if pieces == UNTIMED:
         pieces = int(s.inner.parameters[PIECES])
@@ -128,14 +127,14 @@ def part_length(s: State, size: int) -> int:
 
 @leaf_kernel
 def keep_row(s: State, me: PE, pe: int, step: int, end: float) -> None:
-    """Count the row of a PE's last chunk, and write it if rows are kept."""
+    """Count the row of a PE's last chunk, and store it if rows are kept."""
     rows = s.rows
     s.written[2] += me.last_size
     if end > rows.since:
         if len(rows.pe) > 0:
             row = s.written[1]
             if row == len(rows.pe):
-                hand_over(rows.full, row)
+                _flush_rows(rows.full, row)
                 row = 0
             s.written[1] = row + 1
             rows.pe[row] = pe
@@ -147,16 +146,16 @@ def keep_row(s: State, me: PE, pe: int, step: int, end: float) -> None:
 
 @leaf_kernel
 def notify(s: State, me: PE, at: float) -> None:
-    """Note when a PE is notified that no work is left."""
+    """Record the time at which a PE is notified that no work is left."""
     me.notified_at = min(at, s.until)
     me.overhead += me.notified_at - me.since
 
 
 @leaf_kernel
 def report(s: State, q: Queue, me: PE, who: int) -> bool:
-    """Learn from the last chunk of a PE that comes to a queue, for its technique, and the loop's.
+    """Learn from the last chunk of a PE that arrives at a queue, for the queue's and the loop's technique.
 
-    Return whether a technique is to be chosen for the rest of the loop, before the PE is served.
+    Return whether a technique must be selected for the rest of the loop before the PE is served.
     """
     if s.learns and me.unreported != 0:
         return _learn(s, q, me, who)
@@ -196,7 +195,7 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
         gathers = q.number > 0
         each = s.costs.piece_time
         learn_chunk(outer, measured, sums, outer.weights, who, me, s.prefix, each, share, seconds, 0, gathers)
-    if s.costs.choose_after == 0 or outer.code == STATIC:  # whose chunks are all assigned
+    if s.costs.choose_after == 0 or outer.code == STATIC:  # STATIC has assigned all its chunks
         return False
     q.executed += me.last_size
     return bool(q.executed >= q.choose_at and q.position < q.end)
@@ -204,10 +203,10 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
 
 @inner_kernel
 def ask_first(s: State, q: Queue) -> None:
-    """Schedule the first requests of the PEs of a queue: at 0, or when their node is back.
+    """Schedule the first requests of the PEs of a queue: at 0, or when their node returns.
 
-    Under STATIC at 0 in any case: nobody else executes what is theirs. A master that pushes first chunks
-    waits for no request.
+    Under STATIC always at 0, as no other PE executes their parts. A master that pushes first chunks does
+    not wait for requests.
     """
     for rank in range(q.members):
         pe = q.first_pe + rank
@@ -223,7 +222,7 @@ def ask_first(s: State, q: Queue) -> None:
 
 @inner_kernel
 def ask_nodes(s: State, delay: float) -> None:
-    """Schedule the first requests of first PEs to the loop's queue; ``delay`` (s) infinite: later."""
+    """Schedule the nodes' first requests to the loop's queue, ``delay`` [s] late; infinity: not yet."""
     loop = s.queues[0]
     for v in range(loop.members):
         q = s.queues[1 + v]
@@ -234,9 +233,9 @@ def ask_nodes(s: State, delay: float) -> None:
 
 @leaf_kernel
 def back_at(s: State, q: Queue, now: float) -> float:
-    """Return when a node's PEs may request a chunk for it: now, when the node is back, or never, in s.
+    """Return the time [s] at which a node's PEs may request a chunk for it: now, or when the node returns.
 
-    Never if nothing is left there. The first chunk of a node is requested in any case.
+    Infinity (never) if the loop's queue is exhausted. A node always requests its first chunk.
     """
     if q.exhausted != 0:
         return np.inf
@@ -247,16 +246,16 @@ def back_at(s: State, q: Queue, now: float) -> float:
 
 @leaf_kernel
 def present_at(s: State, pe: int, now: float) -> float:
-    """Return when a PE whose node may be away is there, in s."""
+    """Return the first time [s] from ``now`` at which a PE's node is available."""
     away = s.pe_unavailability
     return next_asking(now, pe, away.entries, away.begin, away.end)
 
 
 @leaf_kernel
 def next_request(s: State, me: PE, pe: int, end: float) -> float:
-    """Return when a PE whose chunk has ended asks again, in s; infinity: never.
+    """Return the time [s] of the next request of a PE whose chunk has ended; infinity: never.
 
-    Under models of two levels it asks its node's queue in any case, and may find that it leaves.
+    Under models with two levels it always asks its node's queue, where it may be sent away.
     """
     if len(s.pe_unavailability.begin) == 0 or len(s.queues) > 1:
         return end
@@ -265,7 +264,7 @@ def next_request(s: State, me: PE, pe: int, end: float) -> float:
 
 @leaf_kernel
 def leave(s: State, me: PE, at: float, back: float) -> float:
-    """Notify a PE to leave until its node is ``back``; return when it asks again, in s; infinity: never."""
+    """Notify a PE to leave until its node is ``back``; return its next request [s], infinity: never."""
     notify(s, me, at)
     asked = max(at, back)
     if asked >= s.until:
@@ -277,7 +276,7 @@ def leave(s: State, me: PE, at: float, back: float) -> float:
 
 @inlined
 def publish_node(s: State, v: int) -> None:
-    """Publish at the loop's queue what a node has measured until now."""
+    """Publish a node's measurements at the loop's queue."""
     t = s.outer
     if t.code == USER_OBJECT:
         publish_gathered(t, v)
@@ -302,7 +301,7 @@ def refill(s: State, q: Queue, number: int, first: int, got: int) -> None:
 
 @inlined
 def take(s: State, q: Queue, pe: int) -> int:
-    """Return the size of a PE's chunk of its node's queue, which is not empty; −1: a technique is wrong."""
+    """Take a PE's chunk from its node's non-empty queue; return its size, −1 if the technique is wrong."""
     t = s.inner
     q.first = q.position
     size = min(q.constant, q.end - q.first)
@@ -320,7 +319,7 @@ def take(s: State, q: Queue, pe: int) -> int:
 
 @kernel
 def begin(owned: State, asks: Floats) -> None:
-    """Schedule the first requests to the loop's queue: of each PE at a time of ``asks`` (s), if there are."""
+    """Schedule the first requests to the loop's queue, at the times ``asks`` [s] per PE if given."""
     s = shared(owned)
     q = s.queues[0]
     if len(asks) == 0:
@@ -337,20 +336,18 @@ def begin(owned: State, asks: Floats) -> None:
 
 @kernel
 def end(owned: State, stats: PEStats) -> int:
-    """Fill the results of a loop that has come to its end; return how many chunks have rows."""
+    """Fill the results of a loop that has ended; return the number of chunk rows."""
     return close_state(owned.pes, owned.written, owned.until, stats)
 
 
 @kernel
 def switch(s: State, settings: RuleSettings) -> State:
-    """Return the state with another technique for what is left, as for a loop of its own.
-
-    Who has a size of the technique before, but has not claimed it yet, will find that and begin anew.
-    """
+    """Return the state with another technique, which schedules the remaining iterations as a new loop."""
     q = s.queues[0]
     outer = open_technique(settings, q.end - q.position, 1, q.members - q.masters, False)
     q.begun, q.earlier, q.step = q.position, q.earlier + q.step, 0
     q.constant = constant_size(outer.rules[0])
+    # A PE with an unclaimed size of the previous technique has to calculate a new one.
     for rank in range(q.members):
         seat = s.seats[q.seats + rank]
         seat.claim, seat.taken = 0, 0

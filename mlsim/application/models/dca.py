@@ -37,7 +37,10 @@ CALCULATES, BAD = -1, -2
 
 @leaf_kernel
 def enter(s: State, q: Queue) -> int:
-    """Return the rank of who comes to a lock next and can take it; ``NOBODY`` if nobody comes."""
+    """Return the next rank to acquire a queue's lock; ``NOBODY`` if no request is scheduled.
+
+    The waiting ranks of a polled lock are in the queue's first seats; each release invites a random one.
+    """
     while True:
         match = s.matches[q.tree + 1]
         rank, time = match.rank, match.time
@@ -62,10 +65,10 @@ def enter(s: State, q: Queue) -> int:
 
 @inlined
 def claim(s: State, q: Queue, t: Technique, seat: Seat, who: int, arrival: float, thinking: float) -> int:
-    """Serve an arrival at the window; return the size of the chunk claimed, whose first is ``q.first``.
+    """Serve an arrival at the window; return the size of the chunk, which starts at ``q.first``.
 
-    0 if nothing is left; ``CALCULATES`` if a claim follows when ``thinking`` (s) have passed; ``BAD`` if a
-    technique of the user gave a size below 1.
+    0 if nothing is left; ``CALCULATES`` if the PE claims a chunk after ``thinking`` [s]; ``BAD`` if a
+    user-defined technique returned a size below 1.
     """
     q.free = max(arrival, q.free) + s.costs.atomic
     q.first = q.position
@@ -104,7 +107,7 @@ def claim(s: State, q: Queue, t: Technique, seat: Seat, who: int, arrival: float
 
 @inner_kernel
 def answer_node(s: State) -> int:
-    """Serve nodes until one has got its answer, ``got``; return which, ``NOBODY`` or ``BAD``."""
+    """Serve nodes until one has its answer in ``got``; return that node, ``NOBODY`` or ``BAD``."""
     window = s.queues[0]
     while True:
         v = enter(s, window)
@@ -123,14 +126,14 @@ def answer_node(s: State) -> int:
 
 
 _FEW = 64
-"""PEs, of whom one often claims before another comes, so that looking first is faster than queueing."""
+"""Up to this width of the tree a PE often claims before the next arrival: a test is faster than queueing."""
 _CHOOSES = -2.0
-"""In place of a time: before the PE is served, a technique is to be chosen."""
+"""In place of a time: a technique must be selected before the PE is served."""
 
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop; return how many chunks have rows, −1 if a technique is wrong."""
+    """Simulate one loop; return the number of chunk rows, −1 if the technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     ask_first(s, s.queues[0])
@@ -141,14 +144,14 @@ def run(inputs: Inputs) -> int:
 
 @kernel
 def resume(owned: State) -> int:
-    """Simulate until a technique is to be chosen, ``CHOOSE``, or to the end, ``DONE`` or ``BAD_SIZE``."""
+    """Simulate up to the next selection, ``CHOOSE``, or to the end, ``DONE`` or ``BAD_SIZE``."""
     s = shared(owned)
     return _follow(s)
 
 
 @inner_kernel
 def _follow(s: State) -> int:
-    """Follow who comes to the window until nobody does, or a technique is wrong or to be chosen."""
+    """Serve the window up to the end, ``DONE`` or ``BAD_SIZE``, or to the next selection, ``CHOOSE``."""
     window = s.queues[0]
     while True:
         pe = enter(s, window)
@@ -156,7 +159,7 @@ def _follow(s: State) -> int:
             return DONE
         arrival = s.matches[window.tree + 1].time
         following = arrival
-        # An event that leads to another of the same PE at the same moment is followed by that one.
+        # Events of one PE at the same time are processed one after the other, before those of other PEs.
         while following == arrival or _claims_next(s, pe, following):
             arrival = following
             following = _serve(s, pe, arrival)
@@ -170,7 +173,7 @@ def _follow(s: State) -> int:
 
 @inlined
 def _claims_next(s: State, pe: int, following: float) -> bool:
-    """Whether a PE that has calculated a size claims a chunk before anything else happens, if PEs are few."""
+    """Whether a PE's claim is the next event of all; False if there are many PEs."""
     window = s.queues[0]
     if window.width > _FEW or s.seats[np.uint64(pe)].claim == 0 or s.costs.polling:
         return False
@@ -179,8 +182,8 @@ def _claims_next(s: State, pe: int, following: float) -> bool:
 
 @inlined
 def _serve(s: State, pe: int, arrival: float) -> float:
-    """Serve an atomic of a PE; return when its next one arrives, in s."""
-    place = np.uint64(pe)  # so that compiled code need not ask whether it counts from the end
+    """Serve an atomic of a PE; return the arrival of its next one [s]."""
+    place = np.uint64(pe)  # unsigned, so that compiled code does not test for negative indices
     window, me, seat = s.queues[0], s.pes[place], s.seats[place]
     if report(s, window, me, pe):
         return _CHOOSES

@@ -1,7 +1,7 @@
 """HDCA, hierarchical distributed chunk calculation (MPI+MPI; Eleliemy 2021, ch. 5).
 
-Between two refills no node learns anything of another. So the event loop goes from one refill to the next
-by the arrivals at the loop's window, and from there on through all that happens in that node.
+Nodes interact through refills only. So the event loop processes the refills in the order of their arrivals
+at the loop's window, and after each of them all events of that node up to its next refill.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mlsim.application.models.loop_state import Inputs, Queue, State, close_stat
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop; return how many chunks have rows, −1 or −2 if a technique is wrong."""
+    """Simulate one loop; return the number of chunk rows, −1 or −2 if a technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     window = s.queues[0]
@@ -66,9 +66,9 @@ def run(inputs: Inputs) -> int:
 
 @inlined
 def _follow(s: State, q: Queue, ready: float) -> float:
-    """Follow a node's PEs until its queue is to be refilled; return when its PE reaches the window, in s.
+    """Follow a node's PEs to its next refill; return the arrival [s] of the refilling PE at the window.
 
-    The PE that holds the lock already, if there is one, can write to the queue when it is ``ready``.
+    A PE that already holds the lock can write to the queue at ``ready`` [s].
     """
     while True:
         pe = q.holder

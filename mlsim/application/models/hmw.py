@@ -1,7 +1,7 @@
-"""Hierarchical master-worker: a global master, a local master on every node, workers (Eleliemy 2021, §4.1).
+"""Hierarchical master-worker: a global master, a local master per node, workers (Eleliemy 2021, §4.1).
 
-Nodes learn of each other by the global master alone. So one master at a time is followed: PE 0, and, when
-it has answered a node, the local master there until it asks again.
+Nodes interact through the global master only. So the event loop follows one master at a time: PE 0, and,
+once it has answered a node, the local master there until that requests again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlsim.application.models.loop_state import Inputs, State, close_state, open
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop; return how many chunks have rows, −1 or −2 if a technique is wrong."""
+    """Simulate one loop; return the number of chunk rows, −1 or −2 if a technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     loop = s.queues[0]
@@ -29,26 +29,26 @@ def run(inputs: Inputs) -> int:
     if error < 0:
         return error
     for v in range(loop.members):
-        # ``exhausted``, of the loop's queue: how many nodes will not ask the global master again.
+        # ``exhausted`` of the loop's queue counts the nodes that will not ask the global master again.
         cca.end_master(s, s.queues[1 + v], v == 0 and loop.exhausted < loop.members)
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
 @inlined
 def _follow_masters(s: State) -> int:
-    """Follow one master after the other until all are done; below 0: a technique is wrong."""
+    """Follow one master after the other until all have finished; below 0: a technique is wrong."""
     loop = s.queues[0]
     closing = 0
-    begun = 1  # nodes whose masters have begun; PE 0 goes last
+    begun = 1  # nodes whose masters have started; PE 0 is last
     v = begun if begun < loop.members else 0
-    attention = np.inf  # when the reply reaches a local master
+    attention = np.inf  # when the reply reaches the local master
     while True:
         m = s.queues[1 + v]
         doing = cca.attend(s, m, s.matches[loop.tree + 1].time if v == 0 else attention)
         if doing == cca.BAD_SIZE:
             return -1
         if doing == cca.DONE and (v == 0 or closing > 0):
-            # PE 0 acts no more; where the loop was ended, other masters may be amid a chunk.
+            # PE 0 has finished; if the loop was aborted, other masters may be executing a chunk.
             closing += 1
             if closing >= loop.members:
                 return 0
@@ -80,7 +80,7 @@ def _follow_masters(s: State) -> int:
 
 @inlined
 def _serve_node(s: State) -> int:
-    """Answer a node as the global master; return which, or −1 if a technique is wrong."""
+    """Answer a node's request as the global master; return the node, or −1 if the technique is wrong."""
     loop, m = s.queues[0], s.queues[1]
     asker = s.matches[loop.tree + 1].rank
     if s.costs.lowest_rank:
@@ -101,7 +101,7 @@ def _serve_node(s: State) -> int:
 
 @inlined
 def _take_reply(s: State, v: int) -> None:
-    """Fill a local master's queue with what the global master sent."""
+    """Fill a local master's queue with the global master's reply."""
     m = s.queues[1 + v]
     m.awaiting = 0
     if m.got == 0:

@@ -22,16 +22,16 @@ _BITS = 1 << 53
 
 @kernel
 def lock_key(seed_low: int, seed_high: int, number: int) -> int:
-    """Return the key of one lock's random numbers."""
+    """Return the key of the random numbers of lock ``number``."""
     return random_key(seed_low, seed_high + ((number + 1) << 32))
 
 
 @kernel
 def next_attempt(key: int, draw: int, waiting: int, interval: float) -> tuple[int, float]:
-    """Draw which of those that wait tries next, and how long after the lock was freed, in s.
+    """Draw the index of the waiting PE that tries next, and its delay after the release of the lock [s].
 
-    The time is rounded down to the 65,536th part of the interval, so that mathematical libraries that
-    differ in the last digit give the same.
+    The delay is rounded down to 1/65,536 of the interval, so that mathematical libraries that differ in the
+    last digit lead to the same results.
     """
     who = random_size(2 * draw, 1, waiting, key) - 1
     u = (random_size(2 * draw + 1, 1, _BITS, key) - 1) / _BITS
@@ -44,74 +44,62 @@ COUNTS = ("chunks", "last_first", "last_size")
 
 
 class Costs(NamedTuple):
-    """Costs and options of an execution model, as in ``docs/reference/loops.md``, "Costs"; times in seconds.
+    """Costs and options of an execution model, see "Costs" in ``docs/reference/loops.md``; times in s."""
 
-    ``calculation`` and ``piece_time``, which each part of a chunk takes besides its iterations, hold at
-    speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue. ``polling``,
-    ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled lock.
-    ``break_every``: how long parts between breaks take that masters choose themselves, 0: they do not.
-    ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes for P,
-    0: their number. ``pushed``: the master sends first chunks unasked. ``choose_after``: iterations executed
-    between two choices of a technique amid the loop, 0: none is made. ``ahead``: so many iterations before
-    its chunk ends a worker asks for the next one, 0: after it. ``seed_low``: the seed's lower 32 bits.
-    ``iterations``, ``block``: of the loop, and how many of them share an entry of ``Inputs.prefix``; 0: their
-    costs are linear in the index, and ``prefix`` is that of :mod:`mlsim.application.iteration_costs`.
-    """
-
-    calculation: float
-    assignment: float
-    atomic: float
-    delay: float
-    polling: bool
-    retry: float
-    break_after: int
+    calculation: float  # of a chunk size, at speed 1
+    assignment: float  # at a queue
+    atomic: float  # at a queue
+    delay: float  # of the calculation, at any speed
+    polling: bool  # waiting PEs poll the lock; else they are served in order of arrival
+    retry: float  # between two attempts at a polled lock
+    break_after: int  # iterations of a master's own chunk between breaks
     break_time: float
-    break_every: float
-    piece_time: float
-    lowest_rank: bool
-    dedicated: bool
-    nowait: bool
-    global_p: int
-    pushed: bool
-    choose_after: int
-    ahead: int
-    seed_low: int
+    break_every: float  # time between breaks if masters adapt it to the iterations, else 0
+    piece_time: float  # overhead of each part of a chunk, at speed 1
+    lowest_rank: bool  # masters serve the lowest rank first; else in order of arrival
+    dedicated: bool  # masters execute no chunks
+    nowait: bool  # threads continue without a barrier
+    global_p: int  # P of the technique between nodes; 0: the number of nodes
+    pushed: bool  # the master sends first chunks without requests
+    choose_after: int  # executed iterations between two selections within the loop; 0: none
+    ahead: int  # a worker requests this many iterations before its chunk ends; 0: after it
+    seed_low: int  # the lower 32 bits of the seed
     seed_high: int
     iterations: int
-    block: int
+    block: int  # iterations per entry of ``Inputs.prefix``; 0: linear costs, see ``prefix_costs``
 
 
 class PEStats(NamedTuple):
-    """Results of the PEs: ``times`` float64[6, P] in s, ``counts`` int64[3, P]; rows as named above."""
+    """Results per PE: ``times`` float64[6, P] in s (rows ``TIMES``), ``counts`` int64[3, P] (``COUNTS``)."""
 
     times: Floats
     counts: Ints
 
 
 class Rows(NamedTuple):
-    """Chunk rows an event loop fills: as many as there are chunks, or 0 where none are kept.
-
-    ``pe`` is int32[n]; ``numbers`` int64[3, n]: step, first, size; ``times`` float64[3, n]: requested, start,
-    end. Chunks that end at ``since`` (s) or before have none. ``full`` is the address of a C function that is
-    called with n where there is no room for a row: it takes the n rows, and the next ones overwrite them. 0:
-    there is always room. ``written``, int64[3]: how many rows in all, and how many since there was no room
-    the last time; iterations that were handed out, by which other threads know how far the loop is.
-    """
+    """Chunk rows that an event loop fills; arrays of length 0 if no rows are kept."""
 
     pe: NDArray[np.int32]
     numbers: Ints
+    """int64[3, n]: step, first iteration, size."""
     times: Floats
+    """float64[3, n] in s: requested, start, end."""
     since: float
+    """Chunks that end at this time [s] or before have no row."""
     full: int
+    """Address of a C function that is called with n when all n rows are filled: it copies them, and the loop
+    overwrites them. 0: there are as many rows as chunks."""
     written: Ints
+    """int64[3]: rows in total, rows since the last call of ``full``, and iterations assigned, from which
+    other threads read the progress."""
 
 
 class Inputs(NamedTuple):
-    """What ``run`` of every model takes; arrays but those of ``stats`` and ``rows`` are read-only."""
+    """Arguments of every model's ``run``; all arrays except those of ``stats`` and ``rows`` are read-only."""
 
     prefix: Floats
-    """float64[N+1], prefix sums of the iteration costs in s at speed 1; of ``Costs.block`` iterations each,
-    where more than one share an entry: only for techniques that do not learn from single iterations."""
+    """float64[N+1]: prefix sums of the iteration costs in s at speed 1, see ``prefix_costs``. With
+    ``Costs.block`` > 1 there is one entry per block, for techniques that do not learn from iterations."""
     speed: Floats
     """float64[P], P >= 1: relative speeds."""
     latency: Floats
@@ -121,44 +109,33 @@ class Inputs(NamedTuple):
     near: Floats
     """float64[P], in s: one-way time of a message to the first PE of its node, 0 for that PE."""
     outer: RuleSettings
-    """The technique between whoever comes to the loop's queue."""
+    """The technique at the loop's queue."""
     inner: RuleSettings
-    """The one inside a node, where weights sum up to the number of its PEs that execute."""
+    """The technique inside a node, where weights sum up to the number of the node's executing PEs."""
     costs: Costs
     perturbation: Perturbation
     pe_unavailability: Unavailability
     until: float
-    """When the loop is ended whatever remains, in s; infinity: never."""
+    """When the loop is aborted, in s; infinity: never."""
     stats: PEStats
     rows: Rows
 
 
 class PE:
-    """A PE; times in s. See ``LoopOutcome`` for those that are results.
-
-    ``latency``, ``near``: as in ``Inputs``. ``calculation``: of a chunk size. ``thinking``: from an
-    atomic's answer leaving the loop's queue to the arrival of the claim that builds on it.
-    ``asked``: when it asked for its chunk. ``since``: from when waiting for it is counted. ``pace``: speed
-    at which it executed its last chunk, perturbation included. ``spent``, ``waited``, ``took``: executing
-    its last chunk, from asking to its start, and from asking to its end. ``barrier``: when it came there.
-    ``last_step``: the scheduling step of its last chunk; ``last_part``: iterations of its
-    last chunk that were executed at a time, where ``piece_time`` counts; ``parts``, ``squares``: how many
-    parts a master's last chunk had, and Σ t_j²/n_j over them (s²), 0: not kept; ``unreported``: 1 if its
-    queue does not yet know of that chunk, 2 if the PE was executing it when it asked for another one.
-    """
+    """A PE; times in s. ``LoopOutcome`` documents the results among the fields."""
 
     speed: float
-    latency: float
-    near: float
-    calculation: float
-    thinking: float
-    asked: float
-    since: float
-    pace: float
-    spent: float
-    waited: float
-    took: float
-    barrier: float
+    latency: float  # as in ``Inputs``
+    near: float  # as in ``Inputs``
+    calculation: float  # of a chunk size
+    thinking: float  # from an atomic's answer leaving the loop's queue to the arrival of the claim
+    asked: float  # when it requested its chunk
+    since: float  # start of the overhead until its next chunk
+    pace: float  # speed at which it executed its last chunk, perturbation included
+    spent: float  # execution of its last chunk
+    waited: float  # from the request for its last chunk to the start
+    took: float  # from the request for its last chunk to the end
+    barrier: float  # when it arrived at the barrier
     finish: float
     notified_at: float
     busy: float
@@ -168,81 +145,68 @@ class PE:
     chunks: int
     last_first: int
     last_size: int
-    last_step: int
-    last_part: int
-    parts: int
-    squares: float
-    unreported: int
+    last_step: int  # scheduling step of its last chunk
+    last_part: int  # iterations of its last chunk executed at a time, if ``piece_time`` > 0
+    parts: int  # of a master's last chunk; 0: unknown
+    squares: float  # Σ t_j²/n_j over these parts, in s²
+    unreported: int  # 1: its queue has not learned from its last chunk; 2: it requested during that chunk
 
 
 class Seat:
-    """A PE or node at a queue: size claimed (0: none), its step, chunks taken; ``waiter``: see ``enter``."""
+    """A PE or node at a queue."""
 
-    claim: int
-    step: int
-    taken: int
-    waiter: int
+    claim: int  # size claimed; 0: none
+    step: int  # scheduling step of the claim
+    taken: int  # chunks taken
+    waiter: int  # an entry of the queue's list of waiting ranks, see ``enter``
 
 
 class Queue:
-    """A queue of iterations, who comes to it, its lock, and the master that serves it; times in s.
+    """A queue of iterations, its members (PEs or nodes), its lock and its master; times in s."""
 
-    ``number``: 0: the loop's; else node ``number - 1``. ``position``, ``end``, ``step``: what is left,
-    and the next scheduling step. ``constant``: the size of chunks if all are equal. ``first``: of the last
-    chunk. ``tree``, ``width``, ``seats``: where its events and seats begin. ``first_pe``, ``members``: who
-    comes. ``masters``: of them, who do not execute; the others' ``weights`` begin there. ``exhausted``:
-    nothing comes any more. ``holder``: PE that refills. ``free``: when its lock is. ``waiting``, ``draws``,
-    ``invited``, ``key``: of a polled lock. ``clock``: the master's, or when a size is
-    calculated under the lock. ``own_...``: what is left of the master's own chunk, how it was
-    executed, and how long its next part may be. ``awaiting``: it has asked
-    for a chunk of the node; ``reply_first``, ``got``: the answer.
-    ``begun``, ``earlier``: first iteration of the technique at work, and scheduling steps of those before.
-    ``executed``, ``choose_at``: iterations known to be executed, and how many make the next choice due.
-    """
-
-    number: int
-    position: int
+    number: int  # 0: the loop's queue; else that of node ``number - 1``
+    position: int  # first iteration left
     end: int
-    step: int
-    constant: int
-    first: int
-    tree: int
-    width: int
-    seats: int
+    step: int  # next scheduling step
+    constant: int  # the size of all chunks if they are equal, else 0
+    first: int  # first iteration of the last chunk
+    tree: int  # index of its events in ``State.matches``
+    width: int  # leaves of its tree of events
+    seats: int  # index of its first seat
     first_pe: int
     members: int
-    masters: int
-    weights: int
-    exhausted: int
-    holder: int
-    free: float
-    waiting: int
-    draws: int
-    invited: int
-    key: int
-    clock: float
-    own_position: int
+    masters: int  # members that execute no chunks
+    weights: int  # index of the weights of the other members
+    exhausted: int  # 1: no more iterations arrive
+    holder: int  # the PE that refills it
+    free: float  # when the lock is released
+    waiting: int  # ranks that poll the lock
+    draws: int  # random numbers drawn for the polled lock
+    invited: int  # the rank drawn to try next; -1: none
+    key: int  # of these random numbers
+    clock: float  # the master's time, or when a size is calculated under the lock
+    own_position: int  # first iteration left of the master's own chunk
     own_end: int
     own_step: int
-    own_begun: int
-    own_seconds: float
-    own_length: int
+    own_begun: int  # 1: the master has started its chunk
+    own_seconds: float  # executed so far
+    own_length: int  # most iterations of its next part
     own_parts: int
     own_squares: float
-    awaiting: int
-    reply_first: int
-    got: int
-    begun: int
-    earlier: int
-    executed: int
-    choose_at: int
+    awaiting: int  # 1: a request for a chunk of the node is pending
+    reply_first: int  # first iteration of the answer
+    got: int  # size of the answer
+    begun: int  # first iteration of the current technique
+    earlier: int  # scheduling steps of previous techniques
+    executed: int  # iterations known to be executed
+    choose_at: int  # executed iterations at which the next selection is due
 
 
 PE_RECORD, SEAT, QUEUE = dtype_of(PE), dtype_of(Seat), dtype_of(Queue)
 
 
 class State(NamedTuple):
-    """All that an event loop reads and changes. ``queues[0]`` is the loop's, ``queues[1 + v]`` node v's."""
+    """State of an event loop: ``queues[0]`` is the loop's queue, ``queues[1 + v]`` that of node v."""
 
     prefix: Floats
     pes: Records[PE]
@@ -257,15 +221,15 @@ class State(NamedTuple):
     until: float
     rows: Rows
     written: Ints
-    """That of ``rows``."""
+    """``rows.written``."""
     before: Records[PE]
-    """Of each PE the chunk before its last one, where PEs ask ahead and techniques learn."""
+    """Each PE's chunk before its last one, if PEs request ahead and techniques learn."""
     learns: bool
 
 
 @kernel
 def open_state(inputs: Inputs) -> State:
-    """Prepare a loop whose PEs have not asked yet."""
+    """Prepare a loop without requests."""
     n, p, v_count = inputs.costs.iterations, len(inputs.speed), len(inputs.first) - 1
     inputs.rows.written[:] = 0
     queues, costs = zeros(1 + v_count, QUEUE), inputs.costs
@@ -308,7 +272,7 @@ def open_state(inputs: Inputs) -> State:
 
 @inner_kernel
 def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
-    """Set who comes to which queue, and where its events and seats are."""
+    """Set the members of each queue, and the indices of its events and seats."""
     v_count = len(first) - 1
     tree, seats = 0, 0
     for number in range(1 + v_count):
@@ -331,7 +295,7 @@ def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
 
 @inner_kernel
 def _introduce(pes: Records[PE], inputs: Inputs) -> None:
-    """Set what each PE is like."""
+    """Set each PE's speed, latencies and calculation times."""
     costs, two_levels = inputs.costs, len(inputs.first) > 1
     for pe in range(len(pes)):
         me = pes[pe]
@@ -340,14 +304,14 @@ def _introduce(pes: Records[PE], inputs: Inputs) -> None:
         me.near = inputs.near[pe] if two_levels else me.latency
         me.calculation = costs.calculation / me.speed + costs.delay
         me.thinking = 2.0 * me.latency + me.calculation
-        if not two_levels:  # added up in this order
+        if not two_levels:  # the order of additions decides the last bit of results
             me.thinking = 2.0 * me.latency + costs.calculation / me.speed + costs.delay
         me.notified_at = -1.0  # not yet
 
 
 @inner_kernel
 def close_state(pes: Records[PE], written: Ints, until: float, stats: PEStats) -> int:
-    """Notify the PEs that were not before that the loop is ended; return how many rows there are."""
+    """Notify the remaining PEs at ``until`` and fill the results; return the number of chunk rows."""
     times, counts = stats.times, stats.counts
     for pe in range(len(pes)):
         me = pes[pe]

@@ -1,8 +1,8 @@
-"""MPI+OpenMP: one process a node, whose threads share every chunk it obtains (Eleliemy 2021, §5.3).
+"""MPI+OpenMP: one process per node, whose threads share every chunk that it obtains (Eleliemy 2021, §5.3).
 
-The process obtains chunks as under DCA. STATIC is OpenMP's schedule ``static``, one part a thread; SS and GSS
-are ``dynamic,1`` and ``guided,1``, which take iterations from a counter. With ``nowait``, adaptive techniques
-between the nodes cannot be combined with STATIC.
+The process obtains chunks as under DCA. STATIC is OpenMP's schedule ``static``, one part per thread; SS and
+GSS are ``dynamic,1`` and ``guided,1``, which take iterations from a counter. With ``nowait``, adaptive
+techniques between the nodes cannot be combined with STATIC.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mlsim.techniques.technique_rules import GSS, STATIC
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop; return how many chunks have rows, −2 if a technique is wrong."""
+    """Simulate one loop; return the number of chunk rows, −2 if the technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     window = s.queues[0]
@@ -57,18 +57,18 @@ def run(inputs: Inputs) -> int:
 
 @inner_kernel
 def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
-    """Execute a chunk with a node's threads; return when one reaches the loop's window next, in s."""
+    """Execute a chunk with a node's threads; return the next arrival of a thread at the loop's window [s]."""
     q, static, nowait = s.queues[1 + v], s.inner.code == STATIC, s.costs.nowait
     if got == 0:
         q.exhausted = 1
     if got == 0 and (static or not nowait):
         for rank in range(q.members):
-            # Without a barrier, a thread may still be behind.
+            # Without a barrier, a thread may still execute an earlier chunk.
             behind = due_of(s.matches, q.tree, q.width, rank) if nowait else answer
             notify(s, s.pes[q.first_pe + rank], max(behind, answer))
         return np.inf
     q.position, q.end, q.step = first, first + got, 0
-    q.free, q.clock = answer, answer  # when the counter is free, and when the threads meet
+    q.free, q.clock = answer, answer  # times of the counter and of the barrier
     if not nowait:
         for rank in range(q.members):
             move(s.matches, q.tree, q.width, rank, answer)
@@ -83,7 +83,7 @@ def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
 
 @leaf_kernel
 def _execute_parts(s: State, q: Queue, answer: float) -> None:
-    """Execute a chunk in parts, one a thread."""
+    """Execute a chunk in one part per thread (``static``)."""
     part = max(static_size(q.end - q.position, q.members), s.inner.min_chunk)
     for rank in range(q.members):
         due = max(due_of(s.matches, q.tree, q.width, rank), answer)
@@ -98,9 +98,9 @@ def _execute_parts(s: State, q: Queue, answer: float) -> None:
 
 @leaf_kernel
 def _count_down(s: State, q: Queue, got: int, answer: float) -> float:
-    """Execute a chunk by the counter; return when a thread asks for more, if it need not wait."""
+    """Execute a chunk by the counter; return the arrival of a thread at the window, infinity at a barrier."""
     guided, part = s.inner.code == GSS, s.inner.min_chunk
-    goes_ahead = s.costs.nowait  # the thread that obtained the chunk
+    goes_ahead = s.costs.nowait  # the thread that obtained the chunk is the first at the counter
     while True:
         match = s.matches[q.tree + 1]
         rank, due = match.rank, match.time
@@ -135,7 +135,7 @@ def _count_down(s: State, q: Queue, got: int, answer: float) -> float:
 
 @leaf_kernel
 def _execute_part(s: State, q: Queue, rank: int, step: int, first: int, size: int, start: float) -> None:
-    """Execute what a thread took, if that is anything, after which it comes back, or goes to the barrier."""
+    """Execute a thread's part (size >= 0) and schedule its return, or its arrival at the barrier."""
     me, following, ends = s.pes[q.first_pe + rank], start, size == 0
     if size > 0:
         following = np.inf
@@ -152,7 +152,7 @@ def _execute_part(s: State, q: Queue, rank: int, step: int, first: int, size: in
 
 @leaf_kernel
 def _first_ready(s: State, q: Queue) -> float:
-    """Find the thread that is the first to be done with all its parts; return when it reaches the window."""
+    """Find the first thread without parts, which refills the node; return its arrival at the window [s]."""
     while True:
         ready = s.matches[q.tree + 1]
         rank, now = ready.rank, ready.time
@@ -166,7 +166,7 @@ def _first_ready(s: State, q: Queue) -> float:
 
 @leaf_kernel
 def _meet(s: State, q: Queue) -> float:
-    """Wait at the barrier for the last thread; return when the first one reaches the window next."""
+    """Wait at the barrier for the last thread; return the first thread's next arrival at the window [s]."""
     for rank in range(q.members):
         me = s.pes[q.first_pe + rank]
         if me.barrier < s.until:

@@ -1,7 +1,7 @@
-"""Work stealing: every PE has a part of the loop, and who has none left steals half of somebody else's.
+"""Work stealing: every PE has a part of the loop; a PE without iterations steals half of another PE's part.
 
-Stealing half is Hendler's and Shavit's (2002), and Dinan's et al. (2009). How long an access to a part takes
-does not depend on what it finds, so when it is served is known when it arrives.
+Half is stolen as in Hendler and Shavit (2002) and Dinan et al. (2009). The duration of an access to a part
+does not depend on the part, so an arrival can be scheduled at once for the time at which it is served.
 """
 
 from __future__ import annotations
@@ -15,25 +15,20 @@ from mlsim.application.models.chunk_execution import WRONG, execute, notify, ref
 from mlsim.application.models.loop_state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.techniques.fixed import begin_of_part
 
-ASKS, TAKES, DEPARTS, ARRIVES, STEALS, RETURNS = 0, 1, 2, 3, 4, 5
+ASKS, TAKES, DEPARTS, ARRIVES, STEALS, RETURNS = range(6)
 
 
 class Thief:
-    """What a PE does at its next event, and its round over the nodes.
+    """A PE's next action, and its round over the nodes."""
 
-    ``home``: its node. ``hop``: how many nodes it has asked. ``node``, ``distance`` (s): the one that it
-    asks, and how far that is; ``victim``: the PE there. ``first``, ``stolen``: where its loot begins, and how
-    many iterations that is.
-    """
-
-    doing: int
-    home: int
-    hop: int
-    node: int
-    distance: float
-    victim: int
-    first: int
-    stolen: int
+    action: int
+    home: int  # its node
+    hop: int  # nodes visited in this round
+    node: int  # the node that it visits
+    distance: float  # one-way message time to that node, in s
+    victim: int  # the PE there
+    first: int  # first iteration stolen
+    stolen: int  # number of iterations stolen
 
 
 THIEF = dtype_of(Thief)
@@ -41,33 +36,33 @@ THIEF = dtype_of(Thief)
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop; return how many chunks have rows, −1 if a technique is wrong."""
+    """Simulate one loop; return the number of chunk rows, −1 if the technique is wrong."""
     owned = open_state(_one_queue_each(inputs))
     owned_thieves = zeros(len(inputs.speed), THIEF)
     owned_rich, owned_far = zeros(len(inputs.first), np.int64), inputs.latency[inputs.first[:-1]]
     s, thieves, bounds = shared(owned), borrowed(owned_thieves), borrowed(inputs.first)
     rich, far = borrowed(owned_rich), borrowed(owned_far)
     events = s.queues[0]
-    _hand_out(s, thieves, bounds, rich)
+    _split_loop(s, thieves, bounds, rich)
     while True:
         pe = s.matches[events.tree + 1].rank
         now = due_of(s.matches, events.tree, events.width, pe)
         if now == np.inf:
             break
         following = now
-        # An event that leads to another of the same PE at the same moment is followed by that one.
+        # Events of one PE at the same time are processed one after the other, before those of other PEs.
         while following == now:
             following = _act(s, thieves, bounds, rich, far, pe, now)
             if following == WRONG:
                 return -1
         move(s.matches, events.tree, events.width, pe, following)
-    owned_thieves[0].doing, owned_rich[0], owned_far[0] = ASKS, 0, 0.0  # what was lent must outlive its use
+    owned_thieves[0].action, owned_rich[0], owned_far[0] = ASKS, 0, 0.0  # keeps borrowed arrays alive
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
 @inner_kernel
 def _one_queue_each(inputs: Inputs) -> Inputs:
-    """Return the same loop with a queue for every PE, as if each were a node of its own."""
+    """Return the loop with a queue per PE, as if each PE were a node."""
     return Inputs(
         inputs.prefix,
         inputs.speed,
@@ -86,8 +81,8 @@ def _one_queue_each(inputs: Inputs) -> Inputs:
 
 
 @inner_kernel
-def _hand_out(s: State, thieves: Records[Thief], bounds: Ints, rich: Ints) -> None:
-    """Cut the loop into parts, one a PE, and schedule all first requests at 0."""
+def _split_loop(s: State, thieves: Records[Thief], bounds: Ints, rich: Ints) -> None:
+    """Split the loop into one part per PE, and schedule all first requests at 0."""
     n, p, events = s.costs.iterations, len(s.pes), s.queues[0]
     size = min(max((n + p - 1) // p, s.inner.min_chunk), n)
     for home in range(len(bounds) - 1):
@@ -96,14 +91,14 @@ def _hand_out(s: State, thieves: Records[Thief], bounds: Ints, rich: Ints) -> No
             q = s.queues[1 + pe]
             q.first_pe, q.weights, q.members = bounds[home], bounds[home], bounds[home + 1] - bounds[home]
             first = begin_of_part(0, n, pe, size)
-            _own(s, pe, first, min(size, n - first), rich, home)
+            _set_part(s, pe, first, min(size, n - first), rich, home)
             s.matches[events.tree + events.width + pe].time = 0.0
     play(s.matches, events.tree, events.width, p)
 
 
 @leaf_kernel
-def _own(s: State, pe: int, first: int, size: int, rich: Ints, home: int) -> None:
-    """Set the part of a PE, for which the technique begins anew."""
+def _set_part(s: State, pe: int, first: int, size: int, rich: Ints, home: int) -> None:
+    """Set the part of a PE; the technique starts anew with it."""
     s.seats[pe].taken += 1
     if size > 0:
         rich[home] += 1
@@ -115,33 +110,32 @@ def _own(s: State, pe: int, first: int, size: int, rich: Ints, home: int) -> Non
 def _act(
     s: State, thieves: Records[Thief], bounds: Ints, rich: Ints, far: Floats, pe: int, now: float
 ) -> float:
-    """Process the next event of a PE; return when the one after it is due, in s.
+    """Process the next event of a PE; return the time of its following event [s].
 
-    ``rich``: how many PEs of each node have something left in their parts; the last one: how many have in
-    all, and how many are on their way with what they have stolen. ``far``: one-way time of a message between
-    each node and PE 0, in s.
+    ``rich``: per node, the number of PEs with iterations in their parts; last element: all such PEs plus
+    the PEs that return with stolen iterations. ``far``: one-way message time between each node and PE 0 [s].
     """
     me, thief, q = s.pes[pe], thieves[pe], s.queues[1 + pe]
     thieving = s.costs.atomic + s.costs.assignment
-    if thief.doing == ASKS:
+    if thief.action == ASKS:
         thief.hop = 0
-        thief.doing = TAKES if q.position < q.end else DEPARTS
-        return _wait(q, now, _taking(s, me)) if thief.doing == TAKES else now
-    if thief.doing == TAKES:
+        thief.action = TAKES if q.position < q.end else DEPARTS
+        return _wait(q, now, _taking(s, me)) if thief.action == TAKES else now
+    if thief.action == TAKES:
         ready = now + _taking(s, me)
-        thief.doing = DEPARTS if q.position == q.end else ASKS
-        return ready if thief.doing == DEPARTS else _execute_next(s, me, pe, ready, rich, thief.home)
-    if thief.doing == DEPARTS:
+        thief.action = DEPARTS if q.position == q.end else ASKS
+        return ready if thief.action == DEPARTS else _execute_next(s, me, pe, ready, rich, thief.home)
+    if thief.action == DEPARTS:
         return _depart(s, thief, bounds, rich, far, me, now)
-    if thief.doing == ARRIVES:
+    if thief.action == ARRIVES:
         if rich[thief.node] == 0:
             thief.hop += 1
-            thief.doing = DEPARTS
+            thief.action = DEPARTS
             return now + s.costs.atomic + thief.distance
         thief.victim = _richest(s, bounds[thief.node], bounds[thief.node + 1], pe)
-        thief.doing = STEALS
+        thief.action = STEALS
         return _wait(s.queues[1 + thief.victim], now, thieving)
-    if thief.doing == STEALS:
+    if thief.action == STEALS:
         victim = s.queues[1 + thief.victim]
         left = victim.end - victim.position
         thief.stolen = min(max((left + 1) // 2, s.inner.min_chunk), left)
@@ -152,25 +146,25 @@ def _act(
             if thief.stolen == left:
                 rich[thief.node] -= 1
                 rich[len(rich) - 1] -= 1
-        thief.doing = RETURNS
+        thief.action = RETURNS
         return now + thieving + thief.distance
-    _own(s, pe, thief.first, thief.stolen, rich, thief.home)
+    _set_part(s, pe, thief.first, thief.stolen, rich, thief.home)
     if thief.stolen > 0:
         rich[len(rich) - 1] -= 1
     thief.hop += 1
-    thief.doing = ASKS if thief.stolen > 0 else DEPARTS
+    thief.action = ASKS if thief.stolen > 0 else DEPARTS
     return now
 
 
 @leaf_kernel
 def _taking(s: State, me: PE) -> float:
-    """Return how long a PE's access to its own part takes, in s."""
+    """Return the duration of a PE's access to its own part [s]."""
     return s.costs.atomic + me.calculation + s.costs.assignment
 
 
 @leaf_kernel
 def _wait(q: Queue, now: float, seconds: float) -> float:
-    """Queue an access to a part; return when it is served."""
+    """Queue an access of some ``seconds`` to a part; return its start [s]."""
     begin = max(now, q.free)
     q.free = begin + seconds
     return begin
@@ -178,7 +172,7 @@ def _wait(q: Queue, now: float, seconds: float) -> float:
 
 @leaf_kernel
 def _execute_next(s: State, me: PE, pe: int, start: float, rich: Ints, home: int) -> float:
-    """Execute the next chunk of a PE's own part; return when it asks again."""
+    """Execute the next chunk of a PE's own part; return the time of its next request [s]."""
     q = s.queues[1 + pe]
     step = q.step
     size = take(s, q, pe)
@@ -195,13 +189,14 @@ def _execute_next(s: State, me: PE, pe: int, start: float, rich: Ints, home: int
 
 @leaf_kernel
 def _depart(s: State, thief: Thief, bounds: Ints, rich: Ints, far: Floats, me: PE, now: float) -> float:
-    """Send a thief to the next node; return when it arrives, infinity if it has asked all of them."""
+    """Send a thief to the next node; return its arrival [s], infinity if it has visited all nodes."""
     nodes = len(far)
     begin, end = bounds[thief.home], bounds[thief.home + 1]
     if thief.hop == 0 and end - begin == 1:
         thief.hop = 1
     if thief.hop < nodes and rich[len(rich) - 1] == 0:
-        now = _ask_in_vain(s, thief, far, s.pes[begin + 1].near if thief.hop == 0 else 0.0, me.latency, now)
+        near = s.pes[begin + 1].near if thief.hop == 0 else 0.0
+        now = _visit_empty_nodes(s, thief, far, near, me.latency, now)
         thief.hop = nodes
     if thief.hop == nodes:
         notify(s, me, now)
@@ -211,15 +206,16 @@ def _depart(s: State, thief: Thief, bounds: Ints, rich: Ints, far: Floats, me: P
         thief.distance = s.pes[begin + 1].near
     else:
         thief.distance = max(me.latency, far[thief.node])
-    thief.doing = ARRIVES
+    thief.action = ARRIVES
     return now + thief.distance
 
 
 @leaf_kernel
-def _ask_in_vain(s: State, thief: Thief, far: Floats, near: float, latency: float, now: float) -> float:
-    """Return when a thief has asked all nodes that are left, where nothing is left anywhere.
+def _visit_empty_nodes(s: State, thief: Thief, far: Floats, near: float, latency: float, now: float) -> float:
+    """Return the end [s] of a thief's round over the remaining nodes when no iterations are left anywhere.
 
-    Then no event can change what it finds. Times are added up one by one, as by the events that this saves.
+    No event can change that any more, so the visits need no events. Times are added up in the order of these
+    events, for the same rounding.
     """
     nodes, hop, atomic = len(far), thief.hop, s.costs.atomic
     if hop == 0:
@@ -239,7 +235,7 @@ def _ask_in_vain(s: State, thief: Thief, far: Floats, near: float, latency: floa
 
 @leaf_kernel
 def _richest(s: State, begin: int, end: int, thief: int) -> int:
-    """Find who of a node's PEs has most left, but the thief; of equals the one with the lowest rank."""
+    """Return the PE of a node, except the thief, with the most iterations left; of equals the lowest rank."""
     found = begin if begin != thief else begin + 1
     for pe in range(found + 1, end):
         q, best = s.queues[1 + pe], s.queues[1 + found]

@@ -16,16 +16,16 @@ from mlsim.scenario import ExecutionModel
 _BINS, _CHUNKS_A_BIN = 512, 4
 _ROUNDS = 12
 _NEAR = 1.0 / 8.0
-"""Share of the loop over which what is known of its costs comes to count less by a factor of e elsewhere."""
+"""Distance, as a share of the loop, over which the weight of a known bin decreases by a factor of e."""
 
 
 class Estimate(NamedTuple):
-    """Costs along the loop and speeds of the PEs; at speed 1 a PE is as fast as the mean of the last step."""
+    """Costs along the loop and speeds of the PEs; speed 1 is the mean speed in the last time step."""
 
     mean: Floats
-    """float64[B]: mean cost of an iteration in each bin, in s at speed 1."""
+    """float64[B]: mean cost of an iteration per bin, in s at speed 1."""
     bounds: Floats
-    """float64[B + 1]: where bins begin and end, as iterations."""
+    """float64[B + 1]: bounds of the bins, as iterations."""
     deviation: float
     """Standard deviation of an iteration's cost about the mean of its bin, in s at speed 1."""
     speed: Floats
@@ -33,20 +33,17 @@ class Estimate(NamedTuple):
 
     def costs(self, n: int, random: np.random.Generator) -> Floats:
         """Draw the costs of ``n`` iterations, in s at speed 1: gamma about the means of their bins."""
-        return self._drawn(np.arange(n, dtype=np.float64) + 0.5, 1, random)
+        return self._sample(np.arange(n, dtype=np.float64) + 0.5, 1, random)
 
     def draw_sums(self, n: int, random: np.random.Generator, draws: int) -> CostSums:
-        """Draw the costs of ``n`` iterations with so many random numbers at most.
-
-        Where there are more iterations, neighbours share the mean of as many costs.
-        """
+        """Draw the costs of ``n`` iterations with at most ``draws`` random numbers, one per block."""
         length = max(-(-n // draws), 1)
         begin = np.arange(0, n, length, dtype=np.float64)
         count = np.minimum(begin + length, n) - begin
-        return CostSums(n, length, prefix_sums(self._drawn(begin + 0.5 * count, length, random) * count))
+        return CostSums(n, length, prefix_sums(self._sample(begin + 0.5 * count, length, random) * count))
 
-    def _drawn(self, middle: Floats, length: int, random: np.random.Generator) -> Floats:
-        """Draw the mean cost of ``length`` iterations about each of some places."""
+    def _sample(self, middle: Floats, length: int, random: np.random.Generator) -> Floats:
+        """Draw the mean cost of ``length`` iterations around each of some positions."""
         mean = self.mean[np.clip(np.searchsorted(self.bounds, middle) - 1, 0, len(self.mean) - 1)]
         if self.deviation <= 0.0:
             return mean
@@ -57,13 +54,13 @@ class Estimate(NamedTuple):
         return np.where(shape > 1e-3, drawn, mean)
 
     def work(self, chunks: ExecutedChunks) -> Floats:
-        """Return what each chunk should take at speed 1, in s."""
+        """Return the expected time of each chunk at speed 1, in s."""
         row, place, overlap = _by_bins(chunks.first, chunks.size, self.bounds)
         return np.bincount(row, overlap * self.mean[place], len(chunks.size)).astype(np.float64)
 
 
 class ByProfile(NamedTuple):
-    """Known costs, and speeds of the PEs, which take up what all costs are too high or too low by."""
+    """Known costs, and speeds of the PEs, which absorb a common error of all costs."""
 
     profile: Floats
     """float64[N]: costs of the iterations, in s at speed 1."""
@@ -71,35 +68,25 @@ class ByProfile(NamedTuple):
     """float64[P]: speeds in the last time step."""
 
     def work(self, chunks: ExecutedChunks) -> Floats:
-        """Return what each chunk should take at speed 1, in s."""
+        """Return the expected time of each chunk at speed 1, in s."""
         return _work_by_profile(self.profile, chunks)
 
 
 def speeds_with(speed: Floats, before: Floats, seen: Mask) -> Floats:
-    """Return speeds where PEs that were not ``seen`` in the last step are as fast as ``before``.
-
-    That is, in proportion to the others: the whole may have become faster or slower.
-    """
+    """Return ``speed`` with the speeds ``before`` for PEs that were not ``seen`` in the last step."""
     if not seen.any() or seen.all():
         return speed
+    # Relative to the others, as all PEs may have become faster or slower.
     scale = float(np.median(speed[seen] / before[seen]))
     return np.where(seen, speed, before * scale)
 
 
 def when_free(known: Estimate | ByProfile, running: ExecutedChunks, p: int) -> tuple[Floats, Floats]:
-    """Return from now when each PE comes free, in s, and its speed.
+    """Return when each PE is free, in s from now, and its speed.
 
-    A chunk takes what its iterations cost at the PE's speed. One that has taken longer already is expected to
-    take as long again as it is late by now, and its PE to be as slow as that tells.
-
-    Parameters
-    ----------
-    known
-        Costs and speeds.
-    running
-        The chunks that PEs execute, one a PE at most; ``seconds`` since the begin of each.
-    p
-        PEs; those without a chunk are free now.
+    ``running``: the chunks under execution, at most one per PE, with the ``seconds`` since their starts. A
+    chunk takes the cost of its iterations at the PE's speed. An overdue chunk is expected to become twice as
+    late as it is now; its PE has the resulting speed.
     """
     free, speed = np.zeros(p), known.speed.copy()
     work = known.work(running)
@@ -112,17 +99,11 @@ def when_free(known: Estimate | ByProfile, running: ExecutedChunks, p: int) -> t
     return free, speed
 
 
-def speeds_by_profile(costs: Floats, step: ExecutedChunks, p: int) -> Floats:
-    """Return the speed of each PE that the chunks of a time step tell where costs are known.
-
-    Speeds take up what all costs are too high or too low by.
-    """
-    return _speeds_of(step, _work_by_profile(costs, step), p)
-
-
 def by_profile(costs: Floats, step: ExecutedChunks, p: int) -> ByProfile:
-    """Return what is known where the costs of the iterations are, and the chunks of a time step."""
-    return ByProfile(costs, speeds_by_profile(costs, step, p))
+    """Return known costs, with the speed of each PE from the chunks of a time step."""
+    speed = np.ones(p)
+    _find_speeds(step.pe, step.seconds, _work_by_profile(costs, step), 0, speed)
+    return ByProfile(costs, speed)
 
 
 def _work_by_profile(costs: Floats, chunks: ExecutedChunks) -> Floats:
@@ -132,15 +113,7 @@ def _work_by_profile(costs: Floats, chunks: ExecutedChunks) -> Floats:
 
 
 def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
-    """Estimate costs and speeds from the chunks of time steps of one loop.
-
-    Parameters
-    ----------
-    steps
-        The chunks of each, the last one at the end; one or more, and not all without a chunk.
-    n, p
-        Iterations and PEs of the loop.
-    """
+    """Estimate costs and speeds from the chunks of time steps of a loop, in order; one chunk or more."""
     pe, first, size, seconds = (np.concatenate(column) for column in zip(*steps, strict=True))
     before = np.cumsum([0, *(len(step.size) for step in steps)])
     return Estimate(*_estimate(pe, first, size, seconds, before, n, p))
@@ -149,23 +122,20 @@ def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
 class _Columns(NamedTuple):
     """Chunks of all time steps, and their parts within a bin."""
 
-    pe: Ints
-    """Of step s, PE p has the number s·P + p."""
+    pe: Ints  # s·P + p in step s on PE p
     size: Ints
     seconds: Floats
-    before: Ints
-    """Chunks before each time step, and all."""
-    row: Ints
-    """Of each part its chunk, its bin and its iterations."""
-    place: Ints
-    overlap: Floats
+    before: Ints  # chunks before each time step, and in total
+    row: Ints  # chunk of each part
+    place: Ints  # bin of each part
+    overlap: Floats  # iterations of each part
 
 
 @kernel
 def _estimate(
     pe: Ints, first: Ints, size: Ints, seconds: Floats, before: Ints, n: int, p: int
 ) -> tuple[Floats, Floats, float, Floats]:
-    """Estimate from the chunks of all time steps, one after the other; return what an Estimate has."""
+    """Estimate from the chunks of all time steps, in order; return the fields of an Estimate."""
     known, steps = len(size), len(before) - 1
     bins = min(n, _BINS, max(known // _CHUNKS_A_BIN, 1))
     bounds = np.linspace(0.0, n, bins + 1)
@@ -178,24 +148,24 @@ def _estimate(
         of_all[chunk] = step_of[chunk] * p + pe[chunk]
         executes[of_all[chunk]] = True
     equal = _Columns(step_of, size, seconds, before, row, place, overlap)
-    mean, one_speed, deviation, squares = _in_turns(equal, bins, 1)
+    mean, one_speed, deviation, squares = _fit(equal, bins, 1)
     speed = np.full(p, one_speed[-1])
     if p > 1:
         each = _Columns(of_all, size, seconds, before, row, place, overlap)
-        of_each = _in_turns(each, bins, p)
+        of_each = _fit(each, bins, p)
         by_chance = np.log(max(known, 3)) ** (-2.0 * (executes.sum() - steps) / known)
-        if of_each[3] < squares * by_chance:
+        if of_each[3] < squares * by_chance:  # a speed per PE fits better than by chance
             mean, speeds, deviation, _ = of_each
-            speed = _lasting(speeds, executes, p)
+            speed = _damped_speeds(speeds, executes, p)
     return mean, bounds, deviation, speed
 
 
 @kernel
-def _lasting(speeds: Floats, executes: Mask, p: int) -> Floats:
-    """Return by how much the speeds of the last time step are expected to last, with a mean of 1.
+def _damped_speeds(speeds: Floats, executes: Mask, p: int) -> Floats:
+    """Return the speeds expected in the next time step, with a mean of 1: damped if they do not last.
 
-    Speeds that change as much from each time step to the next as they differ between PEs tell nothing of
-    the time step to come: so it is where ranks share cores. Those that change once do.
+    Speeds that change from step to step as much as they differ between PEs do not predict the next step,
+    e.g. where ranks share cores. A single change does not count: the smallest of the last changes decides.
     """
     steps = len(speeds) // p
     last = speeds[(steps - 1) * p :]
@@ -221,7 +191,7 @@ def _lasting(speeds: Floats, executes: Mask, p: int) -> Floats:
 
 @kernel
 def _by_bins(first: Ints, size: Ints, bounds: Floats) -> tuple[Ints, Ints, Floats]:
-    """Cut chunks at the bounds of bins; return of each part its chunk, its bin and its iterations."""
+    """Split chunks at the bounds of bins; return the chunk, the bin and the iterations of each part."""
     begin, end = np.searchsorted(bounds, first, "right") - 1, np.searchsorted(bounds, first + size)
     parts = (end - begin).sum()
     row, place, overlap = np.zeros(parts, np.int64), np.zeros(parts, np.int64), np.zeros(parts)
@@ -235,17 +205,11 @@ def _by_bins(first: Ints, size: Ints, bounds: Floats) -> tuple[Ints, Ints, Float
 
 
 @kernel
-def _in_turns(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, float, float]:
-    """Find costs and speeds in turns.
+def _fit(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, float, float]:
+    """Fit costs and speeds alternately to the chunks' times.
 
-    Returns
-    -------
-    mean, speed
-        Costs, and the speeds of each time step one after the other; 1 in the mean in the last one.
-    deviation
-        Of an iteration's cost, in s at speed 1.
-    squares
-        What is left of the chunks' times, in s²: the sum of squares, each as a share of the chunk's size.
+    Returns the mean cost per bin, the speeds of all time steps in order (the last step has the mean 1), the
+    standard deviation of an iteration's cost in s at speed 1, and Σ residual²/size of the chunks in s².
     """
     pe, size, seconds, before, row, place, overlap = columns
     steps = len(before) - 1
@@ -280,9 +244,9 @@ def _find_costs(
     speed: Floats,
     mean: Floats,
 ) -> None:
-    """Find the mean cost in each bin; a small chunk, which tells more of its place, counts for more.
+    """Find the mean cost in each bin from its chunks, weighted by 1/size, as small chunks are more local.
 
-    A bin of which nothing is known has the mean of all others, of which near ones count for more.
+    A bin without chunks has the mean of all others, weighted by their closeness.
     """
     bins = len(mean)
     work, weight = np.zeros(bins), np.zeros(bins)
@@ -308,23 +272,19 @@ def _find_costs(
 
 @kernel
 def _expect(row: Ints, place: Ints, overlap: Floats, mean: Floats, expected: Floats) -> None:
-    """Find what each chunk should take at speed 1, in s."""
+    """Compute the expected time of each chunk at speed 1, in s."""
     for chunk in range(len(expected)):
         expected[chunk] = 0.0
     for part in range(len(row)):
         expected[row[part]] += overlap[part] * mean[place[part]]
 
 
-def _speeds_of(step: ExecutedChunks, expected: Floats, p: int) -> Floats:
-    """Return the speed of each PE, by what its chunks cost at speed 1; others are as fast as the median."""
-    speed = np.ones(p)
-    _find_speeds(step.pe, step.seconds, expected, 0, speed)
-    return speed
-
-
 @kernel
 def _find_speeds(pe: Ints, seconds: Floats, expected: Floats, first: int, speed: Floats) -> None:
-    """Find the speeds of PEs, the number of whose first one is ``first``; see ``_speeds_of``."""
+    """Find the speeds of the PEs from number ``first`` on: expected by measured time of their chunks.
+
+    PEs without chunks have the median speed.
+    """
     p = len(speed)
     work, took, known = np.zeros(p), np.zeros(p), np.zeros(p)
     for chunk in range(len(pe)):
@@ -348,7 +308,7 @@ def _find_speeds(pe: Ints, seconds: Floats, expected: Floats, first: int, speed:
 
 @kernel
 def _scale(speed: Floats, mean: Floats, p: int) -> None:
-    """Let the speeds of the last ``p`` PEs, those of the last time step, have the mean 1."""
+    """Scale speeds and costs so that the last ``p`` speeds, those of the last time step, have the mean 1."""
     total = 0.0
     for one in range(len(speed) - p, len(speed)):
         total += speed[one]
@@ -360,32 +320,24 @@ def _scale(speed: Floats, mean: Floats, p: int) -> None:
 
 
 def has_masters(model: str) -> bool:
-    """Whether PEs ask a master for chunks, under one of our models."""
+    """Whether PEs request chunks from a master, under a built-in model."""
     return any(model == known and known.properties.masters for known in ExecutionModel)
 
 
 class Waits(NamedTuple):
-    """What requests of a loop took."""
+    """Waiting times of a loop's requests."""
 
     typical: float
     """Median [s]."""
     beyond: float
-    """By how much the mean is longer [s], 0 or more: a rank that asks may have to wait for a core."""
+    """Excess of the mean over the median [s], 0 or more: a rank may have to wait for a core."""
 
 
 def charges_of_waits(model: str, waits: Waits) -> dict[str, float]:
-    """Return the keys of ``application.execution`` that are charged, and with what [s].
+    """Return the keys of ``application.execution`` to which the waits of a loop are charged, with values [s].
 
-    Where there is a master, that is the master's work for a request; what is beyond it comes of itself, as
-    requests queue. Else it is the two atomics of a chunk, one after the other for all PEs, and what is
-    beyond is a delay of the one PE alone.
-
-    Parameters
-    ----------
-    model
-        Execution model of the loop.
-    waits
-        From requests to the start of their chunks.
+    A master's work per request is the typical wait; longer waits result from queueing. Without masters, the
+    typical wait is the two atomics of a chunk, which all PEs share; the excess delays a single PE.
     """
     if has_masters(model):
         return {"chunk_assignment": waits.typical}
@@ -393,12 +345,9 @@ def charges_of_waits(model: str, waits: Waits) -> dict[str, float]:
 
 
 def waits_of(pe: Ints, requested: Floats, start: Floats, end: Floats) -> Waits:
-    """Return what PEs waited for their chunks: from asking, or the end of the chunk before.
+    """Return the waits of PEs for their chunks, from the request or the end of the previous chunk.
 
-    Parameters
-    ----------
-    pe, requested, start, end
-        Columns of chunks, one or more: who executed each, and when it was asked for, began and ended [s].
+    The arguments are columns of one or more chunks; times in s.
     """
     order = np.lexsort((start, pe))
     pe, free = pe[order], requested[order]

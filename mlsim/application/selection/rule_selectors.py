@@ -9,8 +9,8 @@ import numpy as np
 from mlsim.application.selection.selector import Selector, StepFacts, generator
 from mlsim.scenario import SelectionGoal, TemporalDifference
 
-# Where memberships begin to change and have changed: of the imbalance in percent, of its change in
-# percentage points, of the loop time's change as a share.
+# Intervals over which fuzzy memberships change from 0 to 1 (or 1 to 0): of the imbalance in percent, of its
+# change in percentage points, of the relative change of the loop time.
 _LOW, _HIGH = (2.0, 5.0), (10.0, 20.0)
 _POINTS = (1.0, 5.0)
 _SHARE = (0.01, 0.05)
@@ -18,21 +18,15 @@ _WORSE = 0.01
 
 
 def _rising(value: float, span: tuple[float, float]) -> float:
-    """Return 0 below a span, 1 above it, and between them in proportion."""
+    """Return 0 below a span, 1 above it, and linear values between."""
     return min(max((value - span[0]) / (span[1] - span[0]), 0.0), 1.0)
 
 
 def rungs(imbalance: float, points: float, share: float) -> float:
-    """Return how many rungs to go towards smaller chunks; below 0: towards larger ones.
+    """Return the number of rungs to move towards smaller chunks; below 0: towards larger ones.
 
-    Parameters
-    ----------
-    imbalance
-        Percent imbalance of the last time step.
-    points
-        Its change since the one before, in percentage points.
-    share
-        Change of the loop time, as a share of that of the one before.
+    ``imbalance`` is the percent imbalance of the last time step, ``points`` its change in percentage points,
+    ``share`` the relative change of the loop time.
     """
     low, high = 1.0 - _rising(imbalance, _LOW), _rising(imbalance, _HIGH)
     medium = 1.0 - low - high
@@ -50,10 +44,10 @@ def rungs(imbalance: float, points: float, share: float) -> float:
 
 
 class Expert(Selector):
-    """Goes along the portfolio by the rules; one that was seen to be worse is not gone to.
+    """Moves along the portfolio by fuzzy rules, but not to techniques that have been worse.
 
-    That holds until the imbalance of the present one has changed by more than 5 points since it was seen
-    first, after which all is forgotten.
+    All results are dropped once the imbalance of the current technique differs from that of its first time
+    step by more than 5 points.
     """
 
     def __init__(self, portfolio: Sequence[str], goal: SelectionGoal) -> None:
@@ -63,11 +57,11 @@ class Expert(Selector):
         self._seen: dict[int, StepFacts] = {}
 
     def choose(self) -> str:
-        """Return the technique of the present rung."""
+        """Return the technique of the current rung."""
         return self.portfolio[self._place]
 
     def note(self, step: StepFacts) -> None:
-        """Go up or down."""
+        """Move to the next rung."""
         before, place = self._before or step, self._place
         first = self._seen.setdefault(place, step)
         if abs(step.imbalance - first.imbalance) > _POINTS[1]:
@@ -80,7 +74,7 @@ class Expert(Selector):
         self._place = self._allowed(place, min(max(aim, 0), len(self.portfolio) - 1))
 
     def _allowed(self, place: int, aim: int) -> int:
-        """Return the rung to go to: the best one known, if what is aimed at is known to be worse."""
+        """Return the next rung: ``aim``, or the best known one if results show that ``aim`` is no better."""
         values = {at: self.value(step.t_loop, step.imbalance) for at, step in self._seen.items()}
         best = min(values, key=lambda at: (values[at], abs(at - place)))
         if values[place] > values[best] * (1.0 + _WORSE):
@@ -91,19 +85,10 @@ class Expert(Selector):
 
 
 class Learner(Selector):
-    """Learns what each technique is worth after each other.
+    """Learns the value of each technique after each other one.
 
-    Parameters
-    ----------
-    portfolio, goal
-        As of every selector.
-    seed
-        Of its random numbers.
-    rule
-        How values are updated: with the best action of the next state (Q-learning), or with the one that is
-        taken there (SARSA).
-    rate, discount, exploration
-        As in a scenario.
+    By ``rule``, updates use the best action of the next state (Q-learning), or the one taken there (SARSA).
+    ``rate``, ``discount`` and ``exploration`` are those of a scenario.
     """
 
     def __init__(
@@ -123,11 +108,11 @@ class Learner(Selector):
         count = len(self.portfolio)
         self.values = np.zeros((count, count))
         self._state = self._action = 0
-        self._reward: float | None = None  # of the last action, until the values have learned from it
+        self._reward: float | None = None  # of the last action, until the values are updated with it
         self._sum, self._steps = 0.0, 0
 
     def choose(self) -> str:
-        """Take an action in the state that the last one led to."""
+        """Select a technique; the state is the previous one."""
         state = self._action
         count = len(self.portfolio)
         if self._steps < count:
@@ -142,7 +127,7 @@ class Learner(Selector):
         return self.portfolio[action]
 
     def _learn(self, following: int) -> None:
-        """Update the value of the last action, after which ``following`` is taken."""
+        """Update the value of the last action, where ``following`` is the next one."""
         ahead = self.values[self._action]
         worth = ahead[following] if self._on_policy else ahead.max()
         target = self._reward + self._discount * worth
@@ -151,7 +136,7 @@ class Learner(Selector):
         self._reward = None
 
     def note(self, step: StepFacts) -> None:
-        """Compute the reward."""
+        """Compute the reward: the relative distance below the mean value so far."""
         value = self.value(step.t_loop, step.imbalance)
         self._sum += value
         self._steps += 1

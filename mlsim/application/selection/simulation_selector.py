@@ -32,39 +32,33 @@ from mlsim.application.techniques import reads_each_cost
 from mlsim.scenario import SelectionGoal, Technique
 
 _FORGOTTEN = 0.1
-"""Share of what is known of the other techniques that is forgotten with each time step, so that one whose
-time step was disturbed once is tried again some time."""
+"""Decay per time step of the other techniques' corrections, so that a technique with one disturbed time step
+is tried again later."""
 _NEW = 0.5
-"""How much the last time step of a technique counts against those before."""
+"""Weight of the last time step in a technique's correction."""
 _NEW_OF_ALL = 0.3
-"""How much the last time step counts in what is known of all techniques together."""
+"""Weight of the last time step in the correction for all techniques, and in the error."""
 _LARGEST_ERROR = 0.3
-"""A prediction that is farther off tells of a change of the machine, not of how good predictions are."""
+"""Larger errors are due to a change of the machine, not to the quality of predictions."""
 
 
 class Correction:
-    """Measured times as shares of simulated ones.
+    """Ratios of measured to simulated times per technique.
 
-    A technique that has not been executed yet is expected to be as far off as others were of late.
-
-    Attributes
-    ----------
-    error
-        How far predictions were off of late, as a share, up or down: what is better by less than that is
-        not better for sure.
+    A technique without measurements has the recent common ratio of all.
     """
 
     def __init__(self) -> None:
         self._ratio: dict[str, float] = {}
         self._of_all = 1.0
-        self.error = 0.0
+        self.error = 0.0  # recent mean relative error of predictions
 
     def of(self, name: str) -> float:
-        """Return what a simulated time of a technique is to be multiplied by."""
+        """Return the factor for a simulated time of a technique."""
         return self._ratio.get(name, self._of_all)
 
     def learn(self, name: str, measured: float, simulated: float) -> None:
-        """Note what a time step took, and what simulation says that it should have taken, both in s."""
+        """Update the ratios with a time step, times in s."""
         if measured <= 0.0 or simulated <= 0.0:
             return
         for other in self._ratio.keys() - {name}:
@@ -74,7 +68,7 @@ class Correction:
         self._of_all *= (ratio / self._of_all) ** _NEW_OF_ALL
 
     def judge(self, measured: float, predicted: float) -> None:
-        """Note what a time step took, and what was predicted for it beforehand, both in s."""
+        """Update the error with a time step and its prediction, times in s."""
         if measured <= 0.0 or predicted <= 0.0:
             return
         error = min(abs(math.log(measured / predicted)), _LARGEST_ERROR)
@@ -82,90 +76,69 @@ class Correction:
 
 
 Simulate = Callable[[str, CostSums, Floats, float, Rest | None], tuple[float, float, int]]
-"""Simulates a loop by a technique, with its costs and speeds of the PEs, up to
-a time (s) after which it is of no use, from its begin or, of a rest, from when PEs come free; returns the
-loop's time (s; at least that one, if it takes longer; of a rest from now), its percent imbalance and the
-chunks simulated."""
+"""Simulates a loop: technique, costs, speeds of the PEs, time limit [s] and, within a time step, the rest.
+
+Returns the loop time [s] (from now for a rest; at least the limit if that is exceeded), the percent imbalance
+and the number of simulated chunks."""
 
 _KEPT = 3
 _DRAWS = 1024
-"""Random costs of a loop where time is measured: more tell hardly more, and take more than simulations."""
+"""Random costs per loop if time is measured: more would add little, and cost more than simulations."""
 _ALIKE = 1.25
-"""Up to this ratio of the fastest and the slowest PE, what simulations miss is put down to techniques: a
-slow-down that comes or goes amid a time step is not the technique's fault."""
+"""Simulation errors correct a technique only up to this ratio of the fastest to the slowest PE: beyond it, a
+slow-down that starts or ends within a time step may be the cause."""
 _COLD = 2.0
-"""How much longer preparing takes after a time step, which has filled the caches, than just before."""
+"""Factor of the preparation time after a time step, which has replaced the caches' content."""
 _SURE = 0.5
-"""By how much of what predictions are off another technique has to be better: trying one that is not costs
-one time step, missing one that is costs all."""
+"""Required gain of another technique as a share of the prediction error. Trying a worse technique costs one
+time step, missing a better one costs all time steps."""
 _SIMULATED = 2e-8
-"""What simulating a chunk takes, in s, as long as it has not been measured."""
+"""Initial estimate of the time to simulate a chunk [s]."""
 
 
 class _Prediction(NamedTuple):
-    """What the last choice expects of the time step to come."""
+    """Prediction of the last selection for the next time step."""
 
     technique: str
-    seconds: float
-    """Its time, corrected by what simulations are off."""
-    simulated: float
-    """The same as simulated."""
-    before: str
-    """The technique of the time step before."""
-    took: float | None
-    """What that took; None: not known, or of no use for comparisons."""
+    seconds: float  # corrected
+    simulated: float  # not corrected
+    before: str  # technique of the previous time step
+    took: float | None  # time of the previous time step; None: not comparable
 
 
 class BySimulation(Selector):
-    """Simulates each technique of the portfolio and takes the best.
+    """Simulates each technique of the portfolio and selects the best; of equal ones the first.
 
-    Before the first time step it simulates the portfolio where the costs are known, on PEs of the speeds that
-    the platform has. Otherwise nothing is known: it takes FAC2, if that is in the portfolio, whose chunks of
-    many sizes tell most; else the first one but STATIC, of whose chunks one cannot tell dear iterations from
-    slow PEs.
+    Before the first time step it simulates the portfolio if the costs are known, with the platform's speeds.
+    Otherwise it selects FAC2, whose many chunk sizes are most informative, or if the portfolio lacks it, the
+    first technique except STATIC: STATIC's chunks do not separate expensive iterations from slow PEs.
 
-    Amid a time step it does the same with what is left: each technique begins anew with it, on PEs that come
-    free when the chunks that they execute should have ended. STATIC, after which nothing is left to be
-    chosen, is left out there in the first time step, when nobody has executed the iterations that are left,
-    unless their costs are known.
+    Within a time step it simulates the remaining iterations: each technique starts anew with them, on PEs
+    that become free at the expected ends of their chunks. In the first time step it does not consider STATIC
+    there unless costs are known: the remaining iterations have never been executed, and STATIC would leave
+    none for later selections.
 
-    What the last time step took is compared with what is then simulated for it, and simulations of its
-    technique are corrected by the ratio (:class:`Correction`): of whole time steps, where the goal is time,
-    and not by the first one, in which caches and memory are cold. The technique changes if another one is
-    better by more than predictions were off of late. If that one then takes longer than the one before did,
-    the one before comes back.
+    Simulations of a technique are corrected by the ratio of the last time step's time to its simulation
+    (:class:`Correction`), for whole time steps, if the goal is time, and not by the first time step, in which
+    caches and memory are cold. The technique changes if another one is better by more than the recent error
+    of predictions. If the new one then takes longer than the previous one did, the previous one returns.
 
-    All its simulations together may take ``share`` of the time of all time steps so far and of the one to
-    come, which is expected to take as long as the shortest. So it begins with
-    the technique of the last time step and those that took the shortest to simulate, leaves out those for
-    which the time is too short, and, of those that take longer than the best one, sees only the beginning.
-    Where time is measured, it begins once there is time to prepare, and for simulations that take no longer.
+    All simulations together may take ``share`` of the time of all time steps so far and of the next one,
+    which is expected to take as long as the shortest. So the selector starts with the last technique and
+    those with the shortest simulations, skips those for which time is too short, and stops simulations that
+    exceed the best one. If time is measured, it starts once there is time for the preparation and for
+    simulations that are no longer.
 
     Parameters
     ----------
-    portfolio, goal
-        As of every selector; of equal ones it takes the first.
-    n, p
-        Iterations and PEs of the loop.
-    simulate
-        Simulates it, with what is known of its costs of scheduling.
-    seed
-        Of the random costs that it draws.
     samples
-        How often each technique is simulated, each time with other costs.
-    share
-        Of the loop's time, as above.
+        Simulations per technique, each with other random costs.
     chunk_time
-        Seconds that simulating a chunk takes; None: as measured.
+        Time to simulate a chunk [s]; None: measured.
     profile
-        float64[N]: costs of the iterations, in s at speed 1, where they are known; None: they are measured.
+        float64[N]: known costs of the iterations, in s at speed 1; None: measured.
     speed
-        float64[P]: speeds of the PEs before any is measured, where the costs are known; None: all alike.
-
-    Attributes
-    ----------
-    spent
-        Seconds that the last choice took.
+        float64[P]: speeds of the PEs before any is measured, if costs are known; None: all equal.
     """
 
     needs_chunks = True
@@ -192,28 +165,28 @@ class BySimulation(Selector):
         self._random = generator(seed)
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
         self._share, self._chunk_time = share, chunk_time
-        self._seconds: dict[str, float] = {}  # what simulating each took the last time, for a whole loop
+        self._seconds: dict[str, float] = {}  # last time to simulate each, scaled to a whole loop
         self._each = {name for name in portfolio if reads_each_cost(name)}
-        self._room: list[Floats] = []  # for the costs of all iterations: getting memory takes longer
-        self._whole: list[CostSums] = []  # of the present choice
-        self._preparing = 0.0  # what it took the last time, in s
+        self._buffers: list[Floats] = []  # for the costs of all iterations: allocation takes longer
+        self._whole: list[CostSums] = []  # of the current selection
+        self._preparing = 0.0  # last preparation time, in s
         if chunk_time is None and Technique.SS in portfolio:
             self._seconds[Technique.SS] = n * _SIMULATED
         self._elapsed = self._own = 0.0
         self._shortest = 0.0  # seconds of the shortest time step
         self._current = self._first()
-        self._speed: Floats | None = None  # as known at the last choice
+        self._speed: Floats | None = None  # at the last selection
         self._correction = Correction()
-        self._last: float | None = None  # seconds of the last time step, where they are compared
+        self._last: float | None = None  # seconds of the last time step, if comparable
         self._changed = False  # whether the last time step had more than one technique
-        self._prediction: _Prediction | None = None  # of the time step to come
-        self._better: str | None = None  # than the technique of the last time step, as that has shown
+        self._prediction: _Prediction | None = None  # of the next time step
+        self._better: str | None = None  # the previous technique, if the last one was slower
         self.spent = 0.0
 
     def load(self) -> None:
-        """Simulate a tiny loop by each technique, so that no choice waits for kernels and memory.
+        """Simulate a tiny loop with each technique, to load kernels and to allocate memory in advance.
 
-        What that takes at least, and preparing at most, is then known before the first choice.
+        This also measures lower bounds of simulation times and an upper bound of the preparation time.
         """
         each = np.arange(self._p)
         executed = ExecutedChunks(each, each, np.ones_like(each), np.ones(self._p))
@@ -235,7 +208,7 @@ class BySimulation(Selector):
         return Technique.FAC2 if Technique.FAC2 in self.portfolio else (dynamic or self.portfolio)[0]
 
     def choose(self) -> str:
-        """Simulate as many as there is time for, and take the one of the least mean value."""
+        """Simulate as many techniques as time allows, and return the best."""
         self.spent = 0.0
         self._changed = False
         self._prediction = None
@@ -250,10 +223,7 @@ class BySimulation(Selector):
         return self._current
 
     def _best_at_first(self, profile: Floats) -> str:
-        """Return the best technique by known costs alone, within its share of the least time of the loop.
-
-        No prediction has been wrong yet: of techniques that are as good, the first one of the portfolio.
-        """
+        """Return the best technique by known costs alone, within the share of the loop's minimum time."""
         least = float(profile.sum() / self._nominal.sum())
         costs = self._drawn(ByProfile(profile, self._nominal), 0)
         return self._best_of(costs, self._nominal, None, least)
@@ -270,7 +240,7 @@ class BySimulation(Selector):
         return self._best_of(costs, known.speed, None, elapsed)
 
     def choose_within(self, progress: Progress) -> str:
-        """Choose for the rest of a time step, amid it; chunks of this one count as a step of its own."""
+        """Select for the rest of a time step, whose chunks so far count as a time step."""
         self.spent = 0.0
         executed = progress.executed
         part, elapsed = 1.0 - progress.position / self._n, self._elapsed + progress.now
@@ -292,12 +262,12 @@ class BySimulation(Selector):
         return self._current
 
     def _has_time(self, part: float, elapsed: float) -> bool:
-        """Whether there is time to prepare simulations of a part of the loop, and for the cheap ones of them.
+        """Whether there is time for the preparation and the cheap simulations of a part of the loop.
 
-        Cheap are those of the present technique, and those that take no longer than to prepare.
+        Cheap are the current technique's, and those that take no longer than the preparation.
         """
         if self._chunk_time is not None:
-            return True  # preparing takes none
+            return True  # the preparation is free
         cheap = sum(
             seconds
             for name, seconds in self._seconds.items()
@@ -309,7 +279,7 @@ class BySimulation(Selector):
         return False
 
     def _prepared(self, begin: float, part: float) -> None:
-        """Note that all is ready to simulate a part of the loop, since a time of the clock."""
+        """Record the preparation time since ``begin`` for a part of the loop."""
         if self._chunk_time is None:
             self.spent = time.perf_counter() - begin
             self._preparing = self.spent / part
@@ -317,7 +287,7 @@ class BySimulation(Selector):
     def _has_turn(self, name: str, part: float, elapsed: float) -> bool:
         """Whether there is time to simulate a technique for a part of the loop.
 
-        If not, less is expected the next time, so that it has its turn some time.
+        If not, its expected time is reduced, so that it is simulated again later.
         """
         expected = self._seconds.get(name, 0.0)
         if self._own + self.spent + expected * part <= self._share * elapsed:
@@ -327,7 +297,7 @@ class BySimulation(Selector):
         return False
 
     def _best_of(self, costs: Sequence[CostSums], speed: Floats, rest: Rest | None, elapsed: float) -> str:
-        """Simulate as many techniques as there is time for, and return the best."""
+        """Simulate as many techniques as time allows, and return the best."""
         values: dict[str, float] = {}
         part = costs[0].n / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
@@ -336,7 +306,7 @@ class BySimulation(Selector):
                 continue
             if not self._has_turn(name, part, elapsed):
                 if name == self._current:
-                    return name  # with which the others cannot be compared
+                    return name  # the others cannot be compared with it
                 continue
             least = min(values.values(), default=np.inf)
             if rest is None:
@@ -349,7 +319,7 @@ class BySimulation(Selector):
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
 
     def _preferred(self, values: dict[str, float]) -> str:
-        """Return the best technique for a whole time step, if it is better than the present one for sure."""
+        """Return the best technique for a whole time step, if it is clearly better than the current one."""
         bound = 1.0 + _SURE * self._correction.error
         sure = {name: value * (1.0 if name == self._current else bound) for name, value in values.items()}
         best = min(sure.values())
@@ -365,7 +335,7 @@ class BySimulation(Selector):
         return estimate(steps, self._n, self._p)
 
     def _drawn(self, known: Estimate | ByProfile, position: int) -> list[CostSums]:
-        """Return the costs from a position on: a sample each time, unless they are known."""
+        """Return the costs from a position on: the known ones, or random samples."""
         self._whole = []
         if isinstance(known, ByProfile):
             return [CostSums.of_each(prefix_sums(known.profile[position:]))]
@@ -379,18 +349,18 @@ class BySimulation(Selector):
         return [CostSums.of_each(prefix[position:] - prefix[position]) for prefix in whole]
 
     def _of_each(self, samples: Sequence[CostSums]) -> Sequence[CostSums]:
-        """Return the same costs with those of single iterations; all of this choice."""
+        """Return the same costs per iteration, computed once per selection."""
         if all(costs.block == 1 for costs in samples):
             return samples
         if not self._whole:
-            self._room = self._room or [np.zeros(self._n + 1) for _ in samples]
-            for costs, prefix in zip(samples, self._room, strict=True):
+            self._buffers = self._buffers or [np.zeros(self._n + 1) for _ in samples]
+            for costs, prefix in zip(samples, self._buffers, strict=True):
                 sums_of_each(costs.block, costs.sums, prefix)
-            self._whole = [CostSums.of_each(prefix) for prefix in self._room]
+            self._whole = [CostSums.of_each(prefix) for prefix in self._buffers]
         return self._whole
 
     def _corrected_value_of(self, name: str, costs: Sequence[CostSums], speed: Floats, best: float) -> float:
-        """Return the value of a technique for a whole time step, by what simulations of it are worth."""
+        """Return the corrected value of a technique for a whole time step."""
         value = self._value_of(name, costs, speed, best / self._correction.of(name), None)
         if name == self._current and self._last is not None and speed.max() <= _ALIKE * speed.min():
             self._correction.learn(name, self._last, value)
@@ -399,7 +369,7 @@ class BySimulation(Selector):
     def _value_of(
         self, name: str, costs: Sequence[CostSums], speed: Floats, best: float, rest: Rest | None
     ) -> float:
-        """Return the mean value of a technique; above ``best`` if it is worse, which is all that counts."""
+        """Return the mean value of a technique, or any value above ``best`` if it is worse."""
         begin = time.perf_counter()
         until = np.inf if self._by_imbalance else best * len(costs)
         total, chunks = 0.0, 0
@@ -416,7 +386,7 @@ class BySimulation(Selector):
         return total / len(costs)
 
     def note(self, step: StepFacts) -> None:
-        """Keep its chunks, and how long it took."""
+        """Store the chunks and the time of a time step."""
         whole = self._elapsed > 0.0 and not self._changed and not self._by_imbalance
         self._last = step.t_loop if whole else None
         if whole and self._prediction is not None and self._prediction.took is not None:
@@ -427,7 +397,7 @@ class BySimulation(Selector):
             self._steps.append(step.chunks)
 
     def _judge(self, predicted: _Prediction, before: float, took: float) -> None:
-        """Compare a time step with its prediction, and a new technique with the one before; times in s."""
+        """Compare a time step with its prediction, and a new technique with the previous one; times in s."""
         self._correction.judge(took, predicted.seconds)
         if predicted.technique == predicted.before:
             return

@@ -27,11 +27,11 @@ from mlsim.scenario import KnownCosts, SelectionConfig, SelectionMethod
 
 Choices = tuple[Choice, ...]
 ChooseWithin = Callable[[Progress], tuple[Choice, float]]
-"""Chooses a technique for the rest of a loop; returns it and how long that takes, in s."""
+"""Selects a technique for the rest of a loop; returns it and the duration of the selection [s]."""
 
 
 class Plan(Protocol):
-    """Techniques of time steps."""
+    """Techniques of the time steps of a loop."""
 
     @property
     def learns(self) -> bool:
@@ -39,20 +39,20 @@ class Plan(Protocol):
 
     @property
     def needs_rows(self) -> bool:
-        """Whether the choice needs the chunks of each time step."""
+        """Whether the selection needs the chunks of each time step."""
 
     @property
     def selected(self) -> tuple[Selected, ...]:
-        """What was chosen; empty where nothing is."""
+        """The selections so far; empty if techniques are fixed."""
 
     def choose(self) -> tuple[Choices, float]:
-        """Return the techniques of the next time step, and how long choosing takes, in s."""
+        """Return the techniques of the next time step, and the duration of the selection [s]."""
 
     def chooses_within(self) -> ChooseWithin | None:
-        """Return what chooses for the rest of the time step amid it; None: nobody does."""
+        """Return the function that selects within the time step; None: there are no such selections."""
 
     def prepare(self, prepared: Callable[[Choice], Choice]) -> None:
-        """Have techniques changed in this way from the next time step on, such as by what they learned."""
+        """Apply a function to the techniques from the next time step on, e.g. to set learned weights."""
 
     def note(self, begin: float, outcome: LoopOutcome) -> None:
         """Learn from a time step that has ended."""
@@ -74,18 +74,18 @@ class FixedPlan:
 
     @property
     def learns(self) -> bool:
-        """Whether one of them learns from one time step to the next."""
+        """Whether a technique learns from one time step to the next."""
         return any(map(is_adaptive_over_steps, self._choices))
 
     def choose(self) -> tuple[Choices, float]:
-        """Return them; it takes no time."""
+        """Return the techniques; the selection takes no time."""
         return tuple(map(self._prepared, self._choices)), 0.0
 
     def chooses_within(self) -> None:
-        """Choose nothing amid a time step."""
+        """Return None: there are no selections within a time step."""
 
     def prepare(self, prepared: Callable[[Choice], Choice]) -> None:
-        """Keep how techniques are changed."""
+        """Apply a function to the techniques from the next time step on."""
         self._prepared = prepared
 
     def note(self, begin: float, outcome: LoopOutcome) -> None:
@@ -93,16 +93,10 @@ class FixedPlan:
 
 
 class SelectedPlan:
-    """A technique chosen for each time step.
+    """Techniques that a selector selects per time step.
 
-    Parameters
-    ----------
-    selector
-        Chooses.
-    portfolio
-        The choices that each of its names stands for.
-    within
-        The selector again, where it chooses amid a time step, too.
+    ``portfolio`` maps the selector's names to techniques. ``within`` is the selector again if it also selects
+    within a time step.
     """
 
     def __init__(
@@ -126,17 +120,17 @@ class SelectedPlan:
 
     @property
     def selected(self) -> tuple[Selected, ...]:
-        """What was chosen."""
+        """The selections so far."""
         return tuple(self._selected)
 
     def choose(self) -> tuple[Choices, float]:
-        """Choose the next one."""
+        """Select the techniques of the next time step."""
         name, spent = self._selector.choose(), self._selector.spent
         self._made = [Selected(name, 0.0, 0.0, 0.0, spent)]
         return tuple(map(self._prepared, self._portfolio[name])), spent
 
     def chooses_within(self) -> ChooseWithin | None:
-        """Return what chooses amid the time step."""
+        """Return the function that selects within the time step, if any."""
         selector = self._within
         return None if selector is None else partial(self._choose_within, selector)
 
@@ -146,11 +140,11 @@ class SelectedPlan:
         return self._prepared(self._portfolio[name][0]), spent
 
     def prepare(self, prepared: Callable[[Choice], Choice]) -> None:
-        """Keep how techniques are changed."""
+        """Apply a function to the techniques from the next time step on."""
         self._prepared = prepared
 
     def note(self, begin: float, outcome: LoopOutcome) -> None:
-        """Tell the selector what became of it."""
+        """Record the selections of a time step, and let the selector learn from it."""
         imbalance = percent_imbalance(outcome.finish)
         chunks = _executed(outcome) if self.needs_rows else None
         self._selected += rows_of_step(self._made, begin, outcome.t_loop, imbalance)
@@ -158,14 +152,9 @@ class SelectedPlan:
 
 
 def rows_of_step(made: Sequence[Selected], begin: float, t_loop: float, imbalance: float) -> list[Selected]:
-    """Return the choices made in a time step, once it has ended.
+    """Return the selections ``made`` in a time step, in order, with times from the start of the loop.
 
-    Parameters
-    ----------
-    made
-        With times from its begin, in order.
-    begin, t_loop, imbalance
-        Of the time step.
+    ``begin``, ``t_loop`` and ``imbalance`` are those of the time step.
     """
     ends = [*(choice.begin - choice.spent for choice in made[1:]), t_loop]
     return [
@@ -190,38 +179,25 @@ def make_selector(
     profile: Floats | None = None,
     speed: Floats | None = None,
 ) -> Selector:
-    """Make it.
+    """Create the selector of a loop with n iterations on p PEs.
 
-    Parameters
-    ----------
-    config
-        Method, portfolio and their options.
-    n, p
-        Iterations and PEs of the loop.
-    seed
-        Of random numbers.
-    simulate
-        For method simulation.
-    measured
-        Whether simulating takes as long as it is measured to, not as long as the section says.
-    profile
-        float64[N]: costs of the iterations, in s at speed 1, for ``costs: profile``.
-    speed
-        float64[P]: speeds of the PEs before any is measured, for ``costs: profile``.
+    ``measured``: the duration of simulations is measured, not computed from ``chunk_time``. With
+    ``costs: profile``, ``profile`` float64[N] has the iteration costs in s at speed 1, and ``speed``
+    float64[P] the speeds of the PEs before any is measured.
     """
-    portfolio, goal, told = config.portfolio, config.goal, config.parameters
+    portfolio, goal, options = config.portfolio, config.goal, config.parameters
     match config.method:
         case SelectionMethod.EXPERT:
             return Expert(portfolio, goal)
         case SelectionMethod.EXHAUSTIVE:
-            return ByTrial(portfolio, goal, told.threshold)
+            return ByTrial(portfolio, goal, options.threshold)
         case SelectionMethod.RANDOM:
             return RandomSelector(portfolio, goal, seed)
         case SelectionMethod.RL:
-            rates = told.learning_rate, told.discount, told.exploration
-            return Learner(portfolio, goal, seed, told.learner, *rates)
-    chunk_time = None if measured else told.chunk_time
-    known = profile if told.costs is KnownCosts.PROFILE else None
+            rates = options.learning_rate, options.discount, options.exploration
+            return Learner(portfolio, goal, seed, options.learner, *rates)
+    chunk_time = None if measured else options.chunk_time
+    known = profile if options.costs is KnownCosts.PROFILE else None
     return BySimulation(
-        portfolio, goal, n, p, simulate, seed, told.samples, told.share, chunk_time, known, speed
+        portfolio, goal, n, p, simulate, seed, options.samples, options.share, chunk_time, known, speed
     )
