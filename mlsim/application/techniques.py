@@ -108,7 +108,7 @@ class Choice(NamedTuple):
     def wrong_size(self, rule: RuleSettings, n: int, p: int) -> InputError:
         """Return the error of a user-defined technique after a kernel stopped because of it."""
         step, pe, size = rule.bad_size.tolist()
-        did = "raised an exception" if size == RAISED else f"gave a chunk of {size} iterations"
+        did = "raised an exception" if size == RAISED else f"returned a chunk of {size} iterations"
         return InputError(
             f"technique {self.name}: in a loop of {n} iterations on {p} PEs it {did} at step {step} for PE "
             f"{pe}; allowed: a whole number, 1 or more"
@@ -244,7 +244,7 @@ def _statistics(
         )
     if mu == 0.0 and "mu" in needs:
         raise InputError(
-            f"technique {name} on a loop of {n} iterations: all cost nothing, so "
+            f"technique {name} on a loop of {n} iterations: all cost 0, so "
             "application.parameters.statistics: profiled gives mu 0, by which it divides"
         )
     return sigma, mu
@@ -356,7 +356,8 @@ def sequence(
         raise InputError(f"technique: {choice.name} sizes chunks by {by}; simulate a loop to see them")
     if form == "straightforward" and needs_remaining(choice.code):
         raise InputError(
-            f"technique: {choice.name} reads what remains and has no straightforward form; allowed: recursive"
+            f"technique: {choice.name} reads the remaining iterations and has no straightforward form; "
+            "allowed: recursive"
         )
     return _sizes(choice, n, p, form, min_chunk)
 

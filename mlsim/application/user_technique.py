@@ -114,7 +114,7 @@ def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTe
     result = dispatcher.nopython_signatures[0].return_type
     if not isinstance(result, numba.types.Integer):
         raise InputError(
-            f"{name}: gives {_type_name(result)}; allowed: a whole number on every path, "
+            f"{name}: returns {_type_name(result)}; allowed: a whole number on every path, "
             "e.g. return int(size)"
         )
 
@@ -360,7 +360,7 @@ def _check_results(name: str, dispatchers: Mapping[str, Any]) -> None:
         for signature in dispatchers[method].nopython_signatures if method in dispatchers else ():
             if not isinstance(signature.return_type, numba.types.Integer):
                 raise InputError(
-                    f"{name}: its {method} gives values of type {signature.return_type}; allowed: a whole "
+                    f"{name}: its {method} returns values of type {signature.return_type}; allowed: a whole "
                     "number on every path, e.g. return int(size)"
                 )
 

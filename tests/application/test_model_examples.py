@@ -186,12 +186,12 @@ def test_techniques_of_the_user_on_either_level(tmp_path: Path) -> None:
         outcome = run([1.0] * 4, f"{mine}+SS", [0, 0, 1, 1], model=model)
         assert outcome.busy.sum() == 4.0
         with pytest.raises(
-            InputError, match=r"pairs: in a loop of 40 .* gave a chunk of 0 iterations at step 10 for PE"
+            InputError, match=r"pairs: in a loop of 40 .* returned a chunk of 0 iterations at step 10 for PE"
         ):
             run([1.0] * 40, f"{mine}+SS", [0, 1], model=model)
     for model in ("hmw", "hdca"):
         with pytest.raises(
-            InputError, match=r"pairs: in a loop of 40 .* gave a chunk of 0 iterations at step 10 for PE"
+            InputError, match=r"pairs: in a loop of 40 .* returned a chunk of 0 iterations at step 10 for PE"
         ):
             run([1.0] * 40, f"STATIC+{mine}", [0, 0], model=model)
 

@@ -141,11 +141,11 @@ def test_it_is_told_of_every_chunk(tmp_path: Path, model: str) -> None:
         ("    def size(self, n, p):\n        return 1\n", r"its size takes \(self, n, p\); allowed: size\("),
         (
             "    def size(self, memory, n, p, remaining, step, pe):\n        return remaining / p\n",
-            "its size gives values of type float64; allowed: a whole number",
+            "its size returns values of type float64; allowed: a whole number",
         ),
         (
             "    def size(self, memory, n, p, remaining, step, pe):\n        return 3 - step\n",
-            "gave a chunk of 0 iterations at step 3 for PE",
+            "returned a chunk of 0 iterations at step 3 for PE",
         ),
         (
             "    def size(self, memory, n, p, remaining, step, pe):\n        return 7\n"

@@ -129,7 +129,7 @@ def test_sequence_of_a_technique_of_the_user(file: Path) -> None:
     assert sequence(f"{file}:halves", 20, 2) == [5, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1]
     assert sequence(f"{file}:by_step", 10, 2, "straightforward") == [1, 3, 3, 3]
     assert sequence(f"{file}:by_others", 20, 2) == [6, 4, 3, 2, 1, 1, 1, 1, 1]
-    with pytest.raises(InputError, match="reads what remains and has no straightforward form"):
+    with pytest.raises(InputError, match="reads the remaining iterations and has no straightforward form"):
         sequence(f"{file}:halves", 20, 2, "straightforward")
 
 
@@ -139,12 +139,15 @@ def test_sequence_of_a_technique_of_the_user(file: Path) -> None:
     [
         (
             "fails_late",
-            r"a loop of 100 iterations on 4 PEs it gave a chunk of 0 iterations at step 3 for PE 3",
+            r"a loop of 100 iterations on 4 PEs it returned a chunk of 0 iterations at step 3 for PE 3",
         ),
-        ("negative", "gave a chunk of -7 iterations at step 1 for PE 1; allowed: a whole number, 1 or more"),
-        ("gives_float", "gives_float: gives values of type float64; allowed: a whole number"),
-        ("gives_nothing", "gives nothing; allowed: a whole number on every path"),
-        ("sometimes_nothing", "gives nothing on some path"),
+        (
+            "negative",
+            "returned a chunk of -7 iterations at step 1 for PE 1; allowed: a whole number, 1 or more",
+        ),
+        ("gives_float", "gives_float: returns values of type float64; allowed: a whole number"),
+        ("gives_nothing", "returns nothing; allowed: a whole number on every path"),
+        ("sometimes_nothing", "returns nothing on some path"),
         ("python_only", "cannot be compiled: "),
         ("other_parameters", r"takes \(n, p\); allowed: other_parameters\(n, p, remaining, step, pe\)"),
         ("missing", "there is no function 'missing'; the file has: by_others, by_step, divides"),

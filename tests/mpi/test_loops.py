@@ -210,7 +210,7 @@ def test_techniques_are_chosen_amid_a_loop(any_launcher: Launcher, master: str, 
 def test_a_technique_that_gives_nonsense_is_an_error(any_launcher: Launcher, techniques: Path) -> None:
     done = execute(any_launcher, 2, "ends.py", "technique", "cca", "0", f"{techniques}:broken")
     assert done.code != 0
-    assert "gave a chunk of 0 iterations at step 4" in done.err
+    assert "returned a chunk of 0 iterations at step 4" in done.err
     assert "mine.py:broken" in done.err
 
 

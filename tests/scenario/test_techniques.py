@@ -191,7 +191,7 @@ def test_profiled_statistics_are_those_of_the_costs() -> None:
             {"statistics": "profiled", "overhead": 1.0},
             "FSC on a loop of 9 iterations: all cost the",
         ),
-        ("FAC", [0.0] * 9, {"statistics": "profiled"}, "FAC on a loop of 9 iterations: all cost nothing"),
+        ("FAC", [0.0] * 9, {"statistics": "profiled"}, "FAC on a loop of 9 iterations: all cost 0"),
         ("WF", [1.0] * 9, {"weights": (1.0, 2.0, 3.0)}, "3 weights for technique WF in a loop on 2 PEs"),
         ("FAC", [1.0] * 9, {"sigma": 1.0}, "application.parameters.mu: missing; FAC needs"),
         ("GSS+SS", [1.0] * 9, {}, "names two, and model dca has one level"),
