@@ -1,10 +1,10 @@
-# `make demo` and `make test` do all the set-up they need on a fresh machine.
+# `make demo`, `make test` and `make test-all` do all the set-up they need on a fresh machine.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage bench docs docs-full clean
+.PHONY: demo test test-all coverage bench docs docs-full clean
 
 demo: $(VENV)/.installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/mlsim run scenarios/quickstart.yaml
@@ -17,7 +17,11 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
+
+# The rest: tests of more than a second of CPU time each, such as oracles at length, faults of real runs, whole logs.
+test-all: test
+	$(BIN)/pytest -n auto --dist worksteal -m slow
 
 # Which lines the tests execute: a table, and pages in build/coverage. Of some tests: make coverage TESTS=tests/cli
 TESTS ?=
