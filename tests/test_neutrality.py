@@ -232,6 +232,7 @@ def settings():
 
 before = outcomes()
 outcomes()  # once more, so that all is loaded that Numba loads late
+polars.DataFrame({"column": numpy.arange(2)})  # as Polars fills a table of types late
 known, held = names(), settings()
 
 import mlsim

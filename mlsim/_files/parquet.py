@@ -31,6 +31,7 @@ T = TypeVar("T")
 Source = Path | bytes
 _LONGEST_REASON = 200
 _CODE = re.compile(r"\(os error (\d+)\)")
+_PAGE = 1 << 16
 _LEVEL = 1
 """Of Zstandard; higher ones take several times as long for a tenth of the bytes."""
 _LONGEST, _SLOWEST = 60.0, 1e6
@@ -137,13 +138,20 @@ def write_frames(
             metadata=dict(metadata) if metadata else None,
         )
     except pl.exceptions.PolarsError as error:
-        raise failures[0] if failures else _system_error(error) from error
+        raise failures[0] if failures else _system_error(error, file) from error
 
 
-def _system_error(error: Exception) -> OSError:
-    """Return the operating system error behind an error of Polars."""
-    code = _CODE.search(str(error))
-    return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(_first_line(error))
+def _system_error(error: Exception, file: Path | IO[bytes]) -> OSError:
+    """Return the operating system error behind an error of Polars, which may not name it."""
+    if code := _CODE.search(str(error)):
+        return OSError(int(code[1]), os.strerror(int(code[1])))
+    if isinstance(file, Path):
+        try:  # one more page meets the same limit
+            with file.open("ab") as rest:
+                rest.write(bytes(_PAGE))
+        except OSError as reason:
+            return reason
+    return OSError(_first_line(error))
 
 
 def _read(source: Source, place: Path, reader: Callable[[Any], T]) -> T:

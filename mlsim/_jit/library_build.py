@@ -10,8 +10,6 @@ import json
 import os
 import platform
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,12 +30,15 @@ from mlsim._jit.kernel_library import (
     name_of,
     source_digest,
 )
+from mlsim._processes import call, python
 
 MANIFEST = Path(__file__).with_name("manifest.txt")
 _RUNTIME = Path(__file__).with_name("runtime.c")
 _BASELINES = {"x86_64": {3: "x86-64-v3", 2: "x86-64-v2"}, "aarch64": {1: "generic"}}
 """Numba's names of processors, by level: the highest that a processor has is called."""
 _LINES = "lines"
+_LONGEST = 3600.0
+"""Seconds that a share of the kernels may take to compile."""
 _CODE = "from mlsim._jit.library_build import compile_share; compile_share(*sys.argv[1:])"
 
 
@@ -141,15 +142,9 @@ def _compile(place: Path, share: tuple[str, int, int], shares: int) -> None:
     settings = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": ""}
     settings["NUMBA_CACHE_DIR"] = str(place / "cache")
     words = [str(place), str(level), str(part), str(shares)]
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; {_CODE}", *words],
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"kernels for {processor} cannot be compiled:\n{done.stderr}")
+    done = call(python(_CODE, *words), _LONGEST, environment=settings)
+    if done.code:
+        raise RuntimeError(f"kernels for {processor} cannot be compiled:\n{done.err}")
 
 
 def compile_share(place: str, level: str, part: str, parts: str) -> None:
@@ -204,9 +199,9 @@ def _least_glibc(library: Path) -> str:
 
 def _do(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = call(command, _LONGEST)
     except FileNotFoundError:
         raise RuntimeError(f"{command[0]} is missing: a C compiler with binutils builds kernels") from None
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)[:300]} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done.stdout
+    if done.code:
+        raise RuntimeError(f"{' '.join(command)[:300]} ended with {done.code}:\n{done.err[-3000:]}")
+    return done.out

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from mlsim.scenario.loop.technique_section import NEEDS
 from typer.testing import CliRunner
 
 from mlsim._jit import INTERPRETED
@@ -18,6 +17,7 @@ from mlsim.application.iteration_costs import CostSums, prefix_sums
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.scenario import CostsConfig, ExecutionConfig, IterationsConfig, ParametersConfig, SelectionConfig
+from mlsim.scenario.technique_section import NEEDS
 from tests.application.test_loop import ALL_MODELS, POSSIBLE, for_model
 from tests.reference.techniques import Parameters, Rule
 

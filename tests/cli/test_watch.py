@@ -211,7 +211,7 @@ def test_run_with_a_status_file_ends_with_completed_or_failed(tmp_path: Path) ->
     assert json.loads(now.read_text())["state"] == "completed"
     assert "completed" in command("watch", now)
     assert json.loads(command("watch", now, "--json"))["scenario"] == "quickstart"
-    assert "has ended" in command("watch", tmp_path / "run", "--once")
+    assert "completed; mlsim metrics and mlsim report read it" in command("watch", tmp_path / "run", "--once")
     with pytest.raises(InputError):
         command("run", "scenarios/quickstart.yaml", "--out", tmp_path / "run", "-q", "--status", now)
     assert json.loads(now.read_text())["state"] == "failed"

@@ -132,7 +132,7 @@ def test_what_would_be_done_on_the_command_line(place):
 
 def test_options_that_do_not_go_together(place):
     ended = CliRunner().invoke(app, ["study", str(place), "--scheduler", "slurm"])
-    assert "goes with --executor dask" in str(ended.exception)
+    assert "needed with --executor dask, and with no other" in str(ended.exception)
     ended = CliRunner().invoke(app, ["study", str(place), "--executor", "dask"])
     assert "--scheduler" in str(ended.exception)
 
