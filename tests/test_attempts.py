@@ -87,6 +87,7 @@ def attempts_of(table, n: int) -> np.ndarray:
     return np.ones(n, np.int32) if table.attempt is None else table.attempt
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(80))
 @given(
     jobs_of_workload,

@@ -49,6 +49,7 @@ def test_what_stays_slower_is_believed_after_three_rounds() -> None:
     assert "+11.0" in str(row)
 
 
+@pytest.mark.slow
 def test_every_command_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLSIM_TRACES", "")
     whole, small = synthetic.workload, []

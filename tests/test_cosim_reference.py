@@ -187,6 +187,7 @@ def assert_same(study: Study, workplace) -> None:
     assert not lines, "\n".join([str(study), *lines])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(100))
 @given(studies())
 def test_releases_and_kills(workplace, study):
@@ -335,6 +336,7 @@ def test_coincidences(workplace, what):
     assert_same(COINCIDENCES[what], workplace)
 
 
+@pytest.mark.slow
 @needs_requests
 @settings(deadline=None, max_examples=examples(100))
 @given(studies(requests=True))
@@ -357,6 +359,7 @@ def test_only_idle_nodes_are_given(workplace, study):
     assert_same(replace(study, rules=rules), workplace)
 
 
+@pytest.mark.slow
 @needs_requests
 @settings(deadline=None, max_examples=examples(50))
 @given(lending_studies())
@@ -364,6 +367,7 @@ def test_nodes_that_come_back(workplace, study):
     assert_same(study, workplace)
 
 
+@pytest.mark.slow
 @needs_requests
 @settings(deadline=None, max_examples=examples(50))
 @given(lending_studies(failures=True))
@@ -378,6 +382,7 @@ def test_failures(workplace, study):
     assert_same(study, workplace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["hmw", "hdca", "mpi+openmp"])
 @settings(deadline=None, max_examples=examples(50))
 @given(data=st.data())

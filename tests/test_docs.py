@@ -167,6 +167,7 @@ def _anchors(page: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", EVERY, ids=_name)
 def test_links_lead_somewhere(page: Path) -> None:
     """Pages that the site does not have, too; pages that only it has are made when it is built."""
@@ -198,6 +199,7 @@ def test_headlines_are_those_of_the_studies() -> None:
     assert told <= studies
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="the site needs the extra docs: pip install 'mlsim[docs]'")
     pytest.importorskip("material", reason="the site needs the extra docs: pip install 'mlsim[docs]'")

@@ -47,11 +47,13 @@ def pool(directory: Path, *words: str) -> str:
     return ended.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["spawn", "forkserver"])
 def test_spawn_and_forkserver_give_the_values(tmp_path: Path, how: str) -> None:
     assert pool(tmp_path, how, "run", "one") == "[100.0, 101.0, 102.0, 103.0]"
 
 
+@pytest.mark.slow
 def test_a_fork_before_anything_has_run_gives_the_values(tmp_path: Path) -> None:
     assert pool(tmp_path, "fork", "nothing", "one") == "[100.0, 101.0, 102.0, 103.0]"
 

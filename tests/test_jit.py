@@ -97,6 +97,7 @@ def test_a_named_tuple_is_read_by_address() -> None:
     assert ints.tolist() == [0, 1, 7]
 
 
+@pytest.mark.slow
 def test_kept_inner_kernels_are_used_by_kernels_compiled_later(tmp_path: Path) -> None:
     program = (
         "import sys; from tests.batch.builders import block, simulate\n"

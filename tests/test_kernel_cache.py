@@ -66,6 +66,7 @@ CALL = "import sys, given; print(given.whole(0.0), 'numba' in sys.modules)"
 WAIT_AND_CALL = "import given; print('loaded', flush=True); input(); print(given.whole(0.0))"
 
 
+@pytest.mark.slow
 @needs_numba
 @pytest.mark.parametrize("settings", [{}, {"NUMBA_NUM_THREADS": "1"}], ids=["entries", "numba"])
 def test_sources_that_change_under_a_process_leave_no_old_code_for_the_next(
@@ -80,6 +81,7 @@ def test_sources_that_change_under_a_process_leave_no_old_code_for_the_next(
     assert answer(process(tmp_path, CALL, **settings))[0].startswith("1001.0")
 
 
+@pytest.mark.slow
 @needs_numba
 def test_what_is_compiled_into_a_kernel_is_part_of_its_key(tmp_path: Path) -> None:
     expected = []

@@ -58,6 +58,7 @@ def run(folder: Path, *words: str) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_kernels_are_called_without_numba(built: Path, tmp_path: Path) -> None:
     with_library = run(built, "blocked")
     compiled = run(tmp_path / "none")

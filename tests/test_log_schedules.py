@@ -96,6 +96,7 @@ def reference_starts(
     return [twin.start for twin in twins]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dispatcher", DISPATCHERS)
 @pytest.mark.parametrize("log", LOGS)
 def test_simpy_and_replay_are_the_same_on_whole_logs(log, dispatcher):
@@ -115,6 +116,7 @@ def test_simpy_and_replay_are_the_same_on_whole_logs(log, dispatcher):
         assert mean == pytest.approx(published[dispatcher], abs=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dispatcher", DISPATCHERS)
 @pytest.mark.parametrize("log", LOGS)
 def test_replay_starts_each_job_when_the_slow_twin_does(log, dispatcher):
@@ -151,6 +153,7 @@ FIRST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dispatcher", FIRST)
 def test_other_meanings_start_each_job_when_the_slow_twin_does(dispatcher):
     options = {**OTHERS, **RESERVING}[dispatcher]
@@ -163,6 +166,7 @@ def test_other_meanings_start_each_job_when_the_slow_twin_does(dispatcher):
     assert simpy.start_time.tobytes() == jobs.start_time.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dispatcher", ["EASY-FCFS", "EASY-SAF-SAF"])
 def test_nodes_given_back_early_on_a_real_log(dispatcher):
     """Every job of several nodes gives half of them back halfway, while others have reservations."""

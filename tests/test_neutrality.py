@@ -325,6 +325,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 needs_numba = pytest.mark.skipif(INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 
 
+@pytest.mark.slow
 @needs_numba
 def test_numba_code_of_users_does_the_same_after_mlsim_has_compiled(found: dict[str, Any]) -> None:
     before, after = found["code"]

@@ -44,6 +44,7 @@ def execute(command: list[str], cwd: Path, **env: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command(command: str, workplace: Path, request):
     env = {}

@@ -58,6 +58,7 @@ def test_easy_on_kth_is_near_published_values():
     assert result.summary["bounded_slowdown"]["mean"] == pytest.approx(91, abs=1.5)
 
 
+@pytest.mark.slow
 def test_predictions_help_on_gaia(logs_dir):
     if not (logs_dir / "UniLu-Gaia-2014-1.swf.gz").is_file():
         pytest.skip("no log of Gaia")
@@ -70,6 +71,7 @@ def test_predictions_help_on_gaia(logs_dir):
     assert runs["D"]["estimates"]["prediction"]["mae"] < 423 * 60  # published
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backfill", ["none", "easy"])
 def test_all_of_hpc2n(backfill):
     result = mlsim.run(SCENARIOS / "hpc2n.yaml", overrides={"batch.backfill": backfill})
@@ -78,6 +80,7 @@ def test_all_of_hpc2n(backfill):
         assert result.summary["bounded_slowdown"]["mean"] == pytest.approx(87, abs=1)
 
 
+@pytest.mark.slow
 def test_the_most_intensive_day_of_curie_on_four_hosts():
     runs = {
         rca: mlsim.run(SCENARIOS / "curie-24h.yaml", overrides={"coordination.rca": rca}).summary

@@ -211,6 +211,7 @@ def called(place: Path, *names: str) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_what_python_and_kernels_call_is_kept_for_each(tmp_path: Path) -> None:
     assert called(tmp_path, "twice_halved") == "[10] True"
     assert called(tmp_path, "twice_halved") == "[10] False"
@@ -219,6 +220,7 @@ def test_what_python_and_kernels_call_is_kept_for_each(tmp_path: Path) -> None:
     assert called(tmp_path, "halved", "twice_halved", "thrice_halved") == "[20, 10, 5] False"
 
 
+@pytest.mark.slow
 def test_parts_that_need_python_are_kept_with_what_they_need(tmp_path: Path) -> None:
     assert called(tmp_path, "asked_first") == "[2] True"
     assert called(tmp_path, "asked_again") == "[3] True"  # with a part that calls Python

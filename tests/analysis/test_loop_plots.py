@@ -94,6 +94,7 @@ def test_loops_of_any_length_have_a_fitting_unit(end, unit, shown):
     assert axis.end / axis.seconds == pytest.approx(shown)
 
 
+@pytest.mark.slow
 def test_a_curve_keeps_every_point_that_can_be_seen():
     n = 200_000
     step = np.arange(n)

@@ -74,6 +74,7 @@ def reference_transfers(records: Records) -> dict[tuple[int, int, int], float]:
     return won
 
 
+@pytest.mark.slow
 def test_nodes_given_on_are_those_that_a_search_of_all_pairs_finds(coordinated: mlsim.Result) -> None:
     found, won = transfers(coordinated.records), {}
     for giver, taker, node, seconds in zip(found.giver, found.taker, found.node, found.seconds, strict=True):

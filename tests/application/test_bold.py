@@ -78,6 +78,7 @@ def sizes_of(requests: list[tuple[float, int]], n: int = 1000, p: int = 4, sigma
     return sizes
 
 
+@pytest.mark.slow
 def test_first_chunk_worked_out_by_hand() -> None:
     """σ = μ = 1 s, h = 0.5 s, N = 1000, P = 4.
 
@@ -153,6 +154,7 @@ def test_requests_ahead_are_refused() -> None:
         simulate(prefix, speed, np.zeros(2), "BOLD", execution, parameters=TOLD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["cca", "dca"])
 def test_it_can_be_chosen_amid_a_loop(model: str) -> None:
     """Where a chunk costs as much as an iteration, SS is not kept."""

@@ -119,6 +119,7 @@ def scripts(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
@@ -128,6 +129,7 @@ def test_same_as_reference_where_events_coincide(model: str, data: st.DataObject
     assert_same(replace(case, dedicated=dedicated, **data.draw(scripts())), model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 2**32), n=st.integers(0, 150), p=st.integers(1, 20))

@@ -128,6 +128,7 @@ def written(here: Path, model: object, name: str) -> Path:
     return here / name
 
 
+@pytest.mark.slow
 def test_a_run_under_it_gives_the_same_files(tmp_path: Path) -> None:
     shutil.copy(CUSTOM / "model.py", tmp_path / "mine.py")
     ours, own = (written(tmp_path, model, name) for model, name in (("dca", "a"), ("./mine.py:window", "b")))
@@ -137,6 +138,7 @@ def test_a_run_under_it_gives_the_same_files(tmp_path: Path) -> None:
     assert "./mine.py:window" in (own / "scenario.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_a_study_and_loops_alone_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(CUSTOM / "model.py", tmp_path / "mine.py")
     monkeypatch.chdir(tmp_path)
@@ -168,6 +170,7 @@ def test_a_class_in_python_alone_with_parameters(tmp_path: Path) -> None:
     assert run(f"{tmp_path}/mine.py:Blocks").overhead.max() == 0.0
 
 
+@pytest.mark.slow
 def test_kernels_take_parameters(tmp_path: Path) -> None:
     from mlsim.application import kit
 

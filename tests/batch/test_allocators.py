@@ -144,6 +144,7 @@ def test_node_sets_are_those_of_the_reference(allocator, contiguity, case):
     assert found == (None if expected is None else sorted(expected))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(200))
 @given(case=st.integers(0, 2**32))
 def test_the_shortest_stretch_over_runs_of_nodes(case):

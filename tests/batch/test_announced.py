@@ -130,6 +130,7 @@ def studies(draw, hardware, kinds=("announced", "announced", "drained", "failed"
     return jobs, listed, rules, batch
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(120))
 @given(studies(PLAIN), st.booleans(), st.sampled_from(sorted(KEYS)))
 def test_agrees_with_the_slow_reference(study, exclusive, policy):
@@ -241,6 +242,7 @@ def test_whatever_the_rules_no_job_runs_into_a_drain(
         assert (done.state != JobState.REJECTED).all()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(60))
 @given(
     SIMPLE,

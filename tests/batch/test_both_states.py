@@ -73,6 +73,7 @@ def assert_same(first, second) -> None:
         np.testing.assert_array_equal(getattr(first[2], name), getattr(second[2], name), name)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(
     jobs_of,

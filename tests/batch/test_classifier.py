@@ -58,6 +58,7 @@ def as_block(jobs) -> JobBlock:
     return JobBlock(ids, *floats, processors, user=user, log_wait=np.zeros(len(jobs)))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(20))
 @given(
     rows,
@@ -84,6 +85,7 @@ def test_the_schedule_is_that_of_compiled_replay_of_the_same_classes(jobs, polic
     np.testing.assert_array_equal(found.attempts.lost, again.lost[killed])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(10))
 @given(rows)
 def test_where_nobody_waits_the_classes_are_those_learned_from_the_log(jobs):
@@ -95,6 +97,7 @@ def test_where_nobody_waits_the_classes_are_those_learned_from_the_log(jobs):
     assert found.records.jobs.taken_for_small.astype(bool).tolist() == said.tolist()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(10))
 @given(rows, st.integers(1, 3), st.sampled_from([1.0, 50.0]))
 def test_no_class_knows_the_future(jobs, week, poison):

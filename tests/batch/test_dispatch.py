@@ -111,6 +111,7 @@ def run(jobs, **options):
     return simulate(block(*columns(jobs)), UNITS, weights=WEIGHTS, **options)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=600)
 @given(job_lists, dispatchers)
 def test_every_dispatcher_agrees_with_the_reference(jobs, options):

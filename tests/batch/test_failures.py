@@ -135,6 +135,7 @@ def assert_same(rules: Rules, twins: list[Job], batch, done, occupancy) -> None:
     assert done.backfilled[started].tolist() == np.array(backfilled)[started].tolist()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(studies())
 def test_agrees_with_the_slow_twin(study):
@@ -414,6 +415,7 @@ BACKFILLS = [
 ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(studies(), st.sampled_from(BACKFILLS), st.sampled_from(["drained", "per-event"]))
 def test_both_states_do_the_same(study, backfill, ties):

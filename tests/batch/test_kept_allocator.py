@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "custom" / "allocator.yaml"
 
 
+@pytest.mark.slow
 def test_a_process_with_kept_kernels_asks_the_allocator(tmp_path):
     command = [
         sys.executable,

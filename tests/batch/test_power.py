@@ -114,6 +114,7 @@ def measured_jobs(draw, jobs: int) -> PowerSteps:
     return PowerSteps(job, time, power, period)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(powered(capped=False), st.sampled_from([1, 3]), st.data())
 def test_energy_is_power_over_time_and_nothing_is_lost(study, groups, data):
@@ -147,6 +148,7 @@ def test_energy_is_power_over_time_and_nothing_is_lost(study, groups, data):
         assert metrics["max_power"] >= metrics["mean_power"] - 1e-9
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(powered(capped=True))
 def test_a_cap_agrees_with_the_slow_twin(study):
@@ -264,6 +266,7 @@ def test_unequal_power_goes_with_one_reservation_only():
         simulate(block([0], [1], [1], [1]), 2, power=power, power_cap=800, backfill="conservative")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(powered(capped=True))
 def test_a_cap_is_the_same_in_both_states(study):
@@ -279,6 +282,7 @@ def test_a_cap_is_the_same_in_both_states(study):
         np.testing.assert_array_equal(getattr(held, name), getattr(held_there, name), name)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(powered(capped=True), st.data())
 def test_nodes_of_unequal_power_agree_with_the_slow_twin(study, data):

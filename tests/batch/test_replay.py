@@ -52,6 +52,7 @@ def assert_same_records(table, one, other):
         assert a.tobytes() == b.tobytes(), field.name
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(
     job_lists, dispatchers | easy_of_others, st.sampled_from(["node", "core", "packed"]), st.integers(1, 30)

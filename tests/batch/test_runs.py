@@ -99,6 +99,7 @@ def test_every_node_is_held_as_if_it_were_by_itself(groups, mapping, one_by_one,
     driven.nodes_agree()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mapping", [Mapping.NODE, Mapping.CORE])
 def test_machines_of_more_nodes_than_a_word_of_words_of_words_has_bits(mapping):
     rng = np.random.default_rng(1)

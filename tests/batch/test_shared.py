@@ -83,6 +83,7 @@ def check_all_is_back(system, capacity) -> None:
     assert system.state.room.arrays.shared[0].tolist() == list(capacity)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(200))
 @given(studies(MIXED), st.booleans(), st.sampled_from(sorted(ALLOCATORS)), st.data())
 def test_agrees_with_the_slow_reference_on_mixed_nodes(study, exclusive, allocator, data):

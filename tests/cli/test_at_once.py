@@ -44,6 +44,7 @@ def contents(directory: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "cold"),
     [
@@ -67,6 +68,7 @@ def test_runs_at_once_get_a_directory_each(small, tmp_path_factory, n, cold):
         assert not verify(other).damaged
 
 
+@pytest.mark.slow
 def test_the_same_bytes_whatever_the_machine_is_set_to(small):
     settings = [
         {"PYTHONHASHSEED": "0", "TZ": "UTC"},
@@ -104,6 +106,7 @@ def test_the_same_bytes_whatever_the_machine_is_set_to(small):
         assert [name for name in first if first[name] != other[name]] == []
 
 
+@pytest.mark.slow
 def test_signals_at_random_instants(tmp_path):
     signals.prepare(tmp_path, jobs=20)
     tally = signals.try_signals(tmp_path, 6, 1, FAST)
@@ -136,6 +139,7 @@ def disk(tmp_path) -> Iterator[Path]:
     subprocess.run(["umount", str(directory)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("free", "missing", "kept"),
     [(0, "", "elsewhere"), (30_000, "", "elsewhere"), (80_000, "trace", "there"), (200_000, "", "there")],
@@ -214,6 +218,7 @@ def test_a_plugin_that_wants_to_end_the_command(mlsim, small, key, name, text, e
     assert not (small / "runs").exists()
 
 
+@pytest.mark.slow
 def test_check_names_damaged_missing_and_foreign_files(mlsim, small):
     assert mlsim("run", "small.yaml", "--quiet", *FAST).code == 0
     run = small / "runs" / "small-001"

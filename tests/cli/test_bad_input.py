@@ -64,6 +64,7 @@ def test_truncated_gz(mlsim, small):
     assert "log.swf.gz" in message
 
 
+@pytest.mark.slow
 def test_broken_swf_line(mlsim, small):
     lines = SWF.splitlines()
     lines[200] = lines[200].replace(" 50 ", " fifty ", 1)
@@ -148,6 +149,7 @@ def limit_file_size() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", ["none", "chunks"])
 def test_full_disk(small, trace):
     (small / "log.swf").write_text(SWF)
@@ -171,6 +173,7 @@ def test_full_disk(small, trace):
     assert {path.name for path in small.iterdir()} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

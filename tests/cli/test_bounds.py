@@ -81,6 +81,7 @@ def test_a_current_directory_that_has_been_removed(tmp_path: Path, words: list[s
     assert "internal error" not in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["doctor"], ["loop", "loop.yaml", "--out", "out"]])
 def test_a_user_without_a_home(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "loop.yaml").write_text(LOOP)
@@ -110,6 +111,7 @@ def stranger() -> list[str]:
     return begins
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["doctor"], ["run", "small.yaml", "-q", "--out", "out"], ["loop", "loop.yaml", "--out", "out"]]
 )
@@ -163,6 +165,7 @@ def test_trials_that_cannot_be_held(small: Path, tried: Trials, said: str) -> No
         run_trials(weeks, tried)
 
 
+@pytest.mark.slow
 def test_a_trace_that_is_converted_where_there_is_no_directory(small: Path, mlsim) -> None:
     pytest.importorskip("otf2")
     (small / "loop.yaml").write_text(LOOP)

@@ -21,6 +21,7 @@ def apart(small: Path) -> Path:
     return small
 
 
+@pytest.mark.slow
 def test_what_a_command_names_is_found_in_the_current_directory(mlsim, apart: Path) -> None:
     (apart / "mine.py").write_text(POLICY.format(key="estimate"))
     done = mlsim("run", "there/small.yaml", "--set", "batch.policy=./mine.py:Mine", "--out", "out")

@@ -22,6 +22,7 @@ batch: {dispatcher: hcp19, on_overrun: extend}
 """
 
 
+@pytest.mark.slow
 def test_dump_and_replay(mlsim, small: Path):
     (small / "rigid.yaml").write_text(RIGID)
     done = mlsim("cp", "dump", "rigid.yaml", "-o", "i.jsonl.gz")
@@ -64,6 +65,7 @@ def test_mistakes(mlsim, small: Path):
             replay(small / path, names, set_)
 
 
+@pytest.mark.slow
 def test_a_replay_goes_on_where_it_was_ended(mlsim, small: Path):
     """What is there is not done again; a damaged solve is."""
     (small / "rigid.yaml").write_text(RIGID)
@@ -94,6 +96,7 @@ def test_a_replay_goes_on_where_it_was_ended(mlsim, small: Path):
     assert (refused.code, "no store of a study" in refused.err) == (2, True), refused.err
 
 
+@pytest.mark.slow
 def test_processes_solve_as_one_does(mlsim, small: Path):
     (small / "rigid.yaml").write_text(RIGID)
     assert mlsim("cp", "dump", "rigid.yaml", "-o", "i.jsonl").code == 0

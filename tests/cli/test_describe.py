@@ -16,6 +16,7 @@ def logs(mlsim, small: Path) -> Path:
     return small
 
 
+@pytest.mark.slow
 def test_text_json_and_pictures(mlsim, logs: Path):
     done = mlsim("workload", "describe", "one.swf", "two.csv", "--picture", "both.svg")
     assert (done.code, done.err) == (0, "")

@@ -96,6 +96,7 @@ def test_files_may_only_be_small(sources: Path, tmp_path: Path, name: str) -> No
     check(sources, tmp_path, COMMANDS[name], limited=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["generate csv", "convert swf", "run", "trace convert parquet", "trace cut"])
 def test_a_full_disk(sources: Path, tiny: Path, name: str) -> None:
     check(sources, tiny, COMMANDS[name], limited=False)

@@ -135,6 +135,7 @@ command.main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_compiled_code_that_goes_on_is_ended_without_a_trace(name: str, code: int, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -151,6 +152,7 @@ def test_compiled_code_that_goes_on_is_ended_without_a_trace(name: str, code: in
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -34,6 +34,7 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_table_of_techniques_and_models_marks_the_best(mlsim, small: Path):
     options = ("--technique", "static,SS,GSS", "--model", "cca,dca", "--injected-delay", "10us")
     done = mlsim(*LOOP, *options)
@@ -67,6 +68,7 @@ def test_one_loop_fills_the_directory(mlsim, small: Path):
     assert len(pl.read_parquet(small / "one" / "pes.parquet")) == 16
 
 
+@pytest.mark.slow
 def test_several_loops_have_a_directory_each(mlsim, small: Path):
     assert mlsim(*LOOP, "--technique", "SS,GSS", "--model", "cca", "--out", "two").code == 0
     together = {"chunk-sizes.png", "loops.csv", "manifest.json", "summary.json"}
@@ -80,6 +82,7 @@ def test_without_chunks(mlsim, small: Path):
     assert names(small / "one") == ONE_LOOP - {"chunks.parquet", "pes.png", "chunk-sizes.png"}
 
 
+@pytest.mark.slow
 def test_what_was_written_runs_again_with_the_same_results(mlsim, small: Path):
     assert mlsim(*LOOP, "--technique", "AF", "--seed", "7", "--speeds", "1x2,0.5x2", "--out", "one").code == 0
     assert mlsim("loop", "one/loop.yaml", "--out", "again").code == 0

@@ -20,6 +20,7 @@ def two(mlsim, small: Path) -> Path:
     return small
 
 
+@pytest.mark.slow
 def test_metrics_of_a_run(mlsim, two: Path):
     done = mlsim("metrics", "easy")
     assert (done.code, done.err) == (0, "")
@@ -39,6 +40,7 @@ def test_metrics_of_a_run(mlsim, two: Path):
     assert "9-16" in several.out
 
 
+@pytest.mark.slow
 def test_metrics_as_json_and_csv(mlsim, two: Path):
     done = mlsim("metrics", "easy", "none", "--json", "--csv", "all.csv", "--tau", "60")
     assert done.code == 0, done.err
@@ -59,6 +61,7 @@ def test_metrics_as_json_and_csv(mlsim, two: Path):
     assert [row["week"] for row in csv.DictReader((two / "weeks.csv").open())] == ["1"]
 
 
+@pytest.mark.slow
 def test_both_ways_of_rca_are_two_runs(mlsim, small: Path):
     assert mlsim("run", "small.yaml", "--quiet", "--rca", "both", "--out", "both").code == 0
     printed = json.loads(mlsim("metrics", "both", "--json").out)
@@ -68,6 +71,7 @@ def test_both_ways_of_rca_are_two_runs(mlsim, small: Path):
     assert "need runs with --set output.passes=on" in compared.out
 
 
+@pytest.mark.slow
 def test_compare(mlsim, two: Path):
     done = mlsim("compare", "none", "easy", "--labels", "plain,backfilled", "--pictures", "pictures")
     assert (done.code, done.err) == (0, "")
@@ -84,6 +88,7 @@ def test_compare(mlsim, two: Path):
     assert "already exists" in again.err
 
 
+@pytest.mark.slow
 def test_compare_as_json_and_into_a_directory(mlsim, two: Path):
     done = mlsim("compare", "none", "easy", "--json", "--out", "compared")
     assert done.code == 0, done.err

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import otf2
 import polars as pl
+import pytest
 
 FAT_TREE = "platform.network={topology: fat-tree, ports: 4, latency: 1 s, bandwidth: 1 Tbit/s}"
 SLOW = "platform.perturbations=[{nodes: '1-2', from: 20, to: 60, factor: 0.5}]"
@@ -20,6 +21,7 @@ def loop_times(mlsim, small: Path, name: str, *overrides: str) -> dict[int, floa
     return dict(zip(loops["job_id"].to_list(), loops["t_loop"].to_list(), strict=True))
 
 
+@pytest.mark.slow
 def test_far_nodes_and_slow_nodes_take_longer(mlsim, small: Path):
     near = loop_times(mlsim, small, "near")
     far = loop_times(mlsim, small, "far", FAT_TREE)
@@ -29,6 +31,7 @@ def test_far_nodes_and_slow_nodes_take_longer(mlsim, small: Path):
     assert all(slow[job] >= near[job] for job in near)
 
 
+@pytest.mark.slow
 def test_random_slow_downs_are_the_same_in_every_run(mlsim, small: Path):
     first = loop_times(mlsim, small, "first", FAILING)
     assert first == loop_times(mlsim, small, "second", FAILING)
@@ -38,6 +41,7 @@ def test_random_slow_downs_are_the_same_in_every_run(mlsim, small: Path):
         assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_the_trace_shows_nodes_as_before(mlsim, small: Path):
     trees = []
     for name, overrides in (("near", ()), ("far", (FAT_TREE, FAILING))):
@@ -49,6 +53,7 @@ def test_the_trace_shows_nodes_as_before(mlsim, small: Path):
     assert trees[0][-1] == ("node", "n3", "n")
 
 
+@pytest.mark.slow
 def test_an_edge_list_is_looked_up_beside_the_scenario(mlsim, small: Path):
     (small / "links.csv").write_text("n0,s\nn1,s\nn2,s\n")
     edges = "platform.network={topology: edge-list, path: links.csv}"

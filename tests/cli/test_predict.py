@@ -50,6 +50,7 @@ def test_as_json(mlsim, log):
     assert row["within_25"] == 0.5
 
 
+@pytest.mark.slow
 def test_logs_are_looked_up_in_the_directory_of_logs(mlsim, log, tmp_path_factory):
     directory = tmp_path_factory.mktemp("logs")
     (log / "log.csv").rename(directory / "there.csv")
@@ -66,6 +67,7 @@ def test_what_is_not_there_is_told(mlsim, log):
     assert "no such file" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("predictor", "mae"), [("./half.py:Half", 415.0), ("D", 465.0)])
 def test_a_scenario_with_a_predictor(mlsim, log, predictor, mae):
     (log / "half.py").write_text(HALF)

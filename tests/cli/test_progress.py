@@ -6,11 +6,14 @@ import os
 import pty
 import subprocess
 
+import pytest
+
 from tests.cli.conftest import COMMAND, REPOSITORY
 
 LOG = "".join(f"{k} {k * 10} 0 50 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1\n" for k in range(1, 3000))
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_tells_jobs_queue_and_time(small):
     (small / "log.swf").write_text(LOG)
     parent, child = pty.openpty()

@@ -71,6 +71,7 @@ def shown(page: Page) -> int:
     return int(page.evaluate("document.getElementById('gantt').dataset.shown"))
 
 
+@pytest.mark.slow
 def test_the_gantt_chart_shows_every_rectangle_of_the_run(page: Page, runs: Path) -> None:
     assert page.evaluate("document.documentElement.dataset.state") == "ready"
     assert shown(page) == rectangles(runs / "coordinated")
@@ -232,6 +233,7 @@ def test_loops_alone_are_reported(tmp_path: Path) -> None:
     assert summary["loops"][0]["technique"] in text
 
 
+@pytest.mark.slow
 def test_runs_of_a_study_are_named_by_what_they_differ_in(tmp_path: Path) -> None:
     lines = ("of: runs", "name: tiny", f"base: {Path(QUICKSTART).resolve()}", "keep: tables",
              "vary: {batch.policy: [FCFS, SPF]}", "metrics: {makespan: makespan}")  # fmt: skip

@@ -36,6 +36,7 @@ def test_writes_a_directory_and_says_where(mlsim, small: Path):
     assert len(pl.read_parquet(directory / "jobs.parquet")) == 4
 
 
+@pytest.mark.slow
 def test_the_next_run_gets_the_next_directory(mlsim, small: Path):
     for _ in range(2):
         assert mlsim("run", "small.yaml", "--quiet").code == 0
@@ -65,6 +66,7 @@ def test_set_overrides(mlsim, small: Path):
     assert (small / "here" / "jobs.csv").exists()
 
 
+@pytest.mark.slow
 def test_the_resolved_scenario_runs_again_with_the_same_results(mlsim, small: Path):
     assert mlsim("run", "small.yaml", "--quiet", "--out", "first").code == 0
     # Relative paths of a scenario are looked up beside it.
@@ -76,6 +78,7 @@ def test_the_resolved_scenario_runs_again_with_the_same_results(mlsim, small: Pa
         assert (small / "first" / name).read_bytes() == (small / "second" / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_bytes(mlsim, small: Path):
     for name in ("first", "second"):
         assert mlsim("run", "small.yaml", "--quiet", "--out", name).code == 0

@@ -26,6 +26,7 @@ class Wanders:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "study"])
 def test_a_plugin_that_changes_the_directory(small: Path, mlsim, command: str) -> None:
     (small / "elsewhere").mkdir()

@@ -156,6 +156,7 @@ def test_a_run_goes_on_where_no_process_can_be_started(tmp_path, unused_kernels,
         assert not wait_for_room("application")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_jit.INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 def test_a_first_run_takes_the_kernels_of_its_loops_from_another_process(tmp_path):
     """And gives the results that it gives with all kernels on disk."""
@@ -176,6 +177,7 @@ def test_a_first_run_takes_the_kernels_of_its_loops_from_another_process(tmp_pat
     assert first["ends"] == second["ends"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_jit.INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 def test_what_writes_traces_can_be_compiled_without_a_run(tmp_path):
     made = from_mapping(scenario(tmp_path, time_steps=2, execution={"model": "cca"}))

@@ -163,6 +163,7 @@ def test_dir_lists_what_the_package_gives():
     assert "late" not in names
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_process_write_a_scenario_each(tmp_path: Path):
     scenario = mlsim.run({**MACHINE, "workload": JOBS}).scenario
     other = scenario.model_copy(update={"name": "other"})

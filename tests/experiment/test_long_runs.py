@@ -92,6 +92,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_long_run_gives_what_a_short_one_gives(tmp_path, scenario, long, request, case) -> None:
     scenario = {

@@ -21,6 +21,7 @@ BASE = {
 }
 
 
+@pytest.mark.slow
 def test_records_are_those_of_a_run_with_one_job():
     result = run_loop(loop_from_mapping(BASE))
     records = result.records
@@ -46,6 +47,7 @@ def test_every_iteration_once_and_the_facts_fit_the_chunks():
     assert result.facts["busy"] == pytest.approx((chunks["end_time"] - chunks["start_time"]).sum())
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(st.sampled_from(["STATIC", "SS", "GSS", "FAC2"]), st.sampled_from(["cca", "dca"]), st.integers(0, 9))
 def test_the_same_loop_gives_the_same_records(technique, model, seed):

@@ -68,6 +68,7 @@ def assert_equal_runs(one: Path, other: Path, differing: tuple[str, ...]) -> Non
             assert (one / path).read_bytes() == (other / path).read_bytes(), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rca", ["off", "on"])
 def test_a_run_with_many_chunks(tmp_path: Path, small_blocks: Callable[[], None], rca: str) -> None:
     scenario = from_mapping(scenario_of(tmp_path, rca), "many")

@@ -24,6 +24,7 @@ def paper() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_a_log_becomes_a_figure_and_a_table_and_a_second_start_only_draws(
     paper: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -26,6 +26,7 @@ def measure() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_rejecting_runs_are_measured_and_laid_out_beside_the_source(measure: ModuleType, capsys):
     found = measure.reject(1, {"Seth": (str(LOG), 16, 16), "RICC": ("nowhere.swf", 1, 1)})
     assert list(found) == ["Seth"]
@@ -40,6 +41,7 @@ def test_rejecting_runs_are_measured_and_laid_out_beside_the_source(measure: Mod
     assert lines[5].endswith("| 24 |  |")
 
 
+@pytest.mark.slow
 def test_growth_is_measured_and_drawn(measure: ModuleType, tmp_path: Path):
     keys = {"workload.path": LOG, "workload.mapping": "core"}
     found = measure.growth(1, [5, 20], keys)

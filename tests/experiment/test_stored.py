@@ -151,6 +151,7 @@ def test_scenarios_differ_in_what_was_set(runs):
     assert scenario_differences(found[:1] * 2) == {}
 
 
+@pytest.mark.slow
 def test_runs_on_disk_and_in_memory_compare_alike(runs):
     first, other = (mlsim.run(QUICKSTART, FAST | {"batch.policy": policy}) for policy in ("FCFS", "SAF"))
     mixed = mlsim.compare(first, runs / "saf", labels=["fcfs", "saf"])

@@ -151,6 +151,7 @@ def test_forests_find_habits_and_depend_on_the_past_alone(habits):
     assert other[upto].tobytes() == small[upto].tobytes()
 
 
+@pytest.mark.slow
 def test_variants_complete_each_job_once(habits):
     jobs, features = habits
     rng = np.random.default_rng(2)

@@ -143,6 +143,7 @@ def test_the_file_orders_the_queue_by_the_function(scenario, tmp_path):
         np.testing.assert_allclose(key, one(p, q, r), rtol=1e-9, atol=1e-12 * np.abs(key).max())
 
 
+@pytest.mark.slow
 def test_the_command_writes_policies_that_run(scenario, tmp_path):
     from mlsim.cli.main import app
 

@@ -186,6 +186,7 @@ def test_what_makes_no_sense_is_refused(scenario, arguments, message):
         learn_mixed(weeks_of(scenario), *arguments)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_scenario_that_runs(scenario, tmp_path):
     from mlsim.cli.main import app
 
@@ -243,6 +244,7 @@ def test_what_is_learned_on_one_log_is_tested_on_all(tmp_path):
         learn_transfer(logs, 0.999, Searching(points=4))
 
 
+@pytest.mark.slow
 def test_transfer_by_the_command_line(scenario, tmp_path):
     from mlsim.cli.main import app
 
@@ -299,6 +301,7 @@ def test_the_band_is_that_of_cuts_at_each_phase(scenario):
         learn_phases(scenario, 1, (1, 2), (3, 3), searching)
 
 
+@pytest.mark.slow
 def test_the_command_shows_phases_and_what_others_found(scenario, tmp_path):
     from mlsim.cli.main import app
 
@@ -384,6 +387,7 @@ def test_damaged_results_of_others_are_refused_by_their_line(scenario, lines, me
     assert message in str(result.exception)
 
 
+@pytest.mark.slow
 def test_one_week_gives_a_difference_and_no_interval(scenario, tmp_path):
     (tmp_path / "base.yaml").write_text(dump(scenario))
     result = mixed(tmp_path, "--points", "3", "--train", "1-2", "--test", "0-0")

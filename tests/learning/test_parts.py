@@ -75,6 +75,7 @@ def entries(directory):
     return {path.name: path.stat().st_mtime_ns for path in directory.glob("store/*/*.json")}
 
 
+@pytest.mark.slow
 def test_a_search_that_was_killed_goes_on_and_gives_what_two_processes_give(scenarios, tmp_path):
     (file,) = files_of(scenarios[:1], tmp_path)
     words = ["mixed", file, "--train", "0-2", "--test", "3-4", "--points", "20", "--phases", "2"]
@@ -102,6 +103,7 @@ def test_a_search_that_was_killed_goes_on_and_gives_what_two_processes_give(scen
     assert entries(fresh) == done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searching", [Searching(points=4), Searching(method="xnes", evaluations=20)])
 def test_kept_searches_give_what_plain_ones_give(scenarios, searching):
     weeks = weeks_of(scenarios[0])
@@ -164,6 +166,7 @@ def cut(phase):
     return {"weeks": {"crossing": "remove", "phase": phase}}
 
 
+@pytest.mark.slow
 def test_transfer_by_one_and_two_processes(scenarios, tmp_path):
     files = files_of(scenarios, tmp_path)
     words = ["transfer", *files, "--points", "3", "--features", "q,p", "--phases", "2"]
@@ -177,6 +180,7 @@ def test_transfer_by_one_and_two_processes(scenarios, tmp_path):
     assert isinstance(result.exception, InputError)
 
 
+@pytest.mark.slow
 def test_classes_by_one_and_two_processes(scenarios, tmp_path):
     pytest.importorskip("sklearn", reason="no scikit-learn; pip install 'mlsim[learning]'")
     files = files_of(scenarios, tmp_path)

@@ -20,6 +20,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_repetitions_are_added_to_those_that_are_there(tmp_path: Path) -> None:
     out = tmp_path / "delays.csv"

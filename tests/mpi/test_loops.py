@@ -69,6 +69,7 @@ def techniques(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
 def test_every_iteration_once(name: str, ranks: int, techniques: Path) -> None:
@@ -77,6 +78,7 @@ def test_every_iteration_once(name: str, ranks: int, techniques: Path) -> None:
     assert done.out.split() == ["ok", str(ranks)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_fine_chunks_of_nodes_are_executed_once(launcher: Launcher, ranks: int) -> None:
     done = execute(launcher, ranks, "fine.py")
@@ -84,6 +86,7 @@ def test_fine_chunks_of_nodes_are_executed_once(launcher: Launcher, ranks: int) 
     assert done.out.split()[:2] == ["ok", str(ranks)]
 
 
+@pytest.mark.slow
 def test_an_exception_ends_the_run_with_that_error(launcher: Launcher) -> None:
     done = execute(launcher, 3, "ends.py", "raise", "cca", "1")
     assert done.code != 0
@@ -92,6 +95,7 @@ def test_an_exception_ends_the_run_with_that_error(launcher: Launcher) -> None:
     assert 0.0 < done.seconds < 10.0
 
 
+@pytest.mark.slow
 def test_an_exception_on_a_coordinator_ends_the_run(any_launcher: Launcher) -> None:
     done = execute(any_launcher, 3, "ends.py", "raise", "hdca", "0")
     assert done.code != 0
@@ -99,6 +103,7 @@ def test_an_exception_on_a_coordinator_ends_the_run(any_launcher: Launcher) -> N
     assert 0.0 < done.seconds < 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "model"), [("kill", "dca"), ("kill", "hdca"), ("hold", "hdca")])
 def test_a_killed_rank_ends_the_run(launcher: Launcher, what: str, model: str) -> None:
     done = execute(launcher, 3, "ends.py", what, model, "1")
@@ -107,6 +112,7 @@ def test_a_killed_rank_ends_the_run(launcher: Launcher, what: str, model: str) -
     assert 0.0 < done.seconds < 10.0
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_run_while_ranks_wait_for_their_queue(launcher: Launcher) -> None:
     done = execute(launcher, 3, "ends.py", "interrupt", "hdca", "1")
     # MPICH's launcher exits with a code of its own; Open MPI's may lose what the rank has printed.
@@ -122,6 +128,7 @@ def test_an_error_that_nobody_has_foreseen_ends_the_run(launcher: Launcher) -> N
     assert 0.0 < done.seconds < 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["single", "multiple"])
 def test_loops_of_any_size_under_any_level_of_threads(launcher: Launcher, level: str) -> None:
     """Two runs at once, which must not meet."""
@@ -152,6 +159,7 @@ def test_launches_of_open_mpi_have_directories_of_their_own(monkeypatch: pytest.
         assert name not in other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["dca", "cca"])
 def test_ranks_say_for_whom_they_wait(launcher: Launcher, model: str) -> None:
     done = execute(launcher, 3, "late.py", model)
@@ -168,6 +176,7 @@ def test_ranks_say_for_whom_they_wait(launcher: Launcher, model: str) -> None:
     assert inter == "LoopScheduler: comm is an intercommunicator; give comm.Merge()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "model", "names"),
     [
@@ -193,6 +202,7 @@ def test_techniques_are_chosen_for_each_loop_of_a_chain(
     assert "selection.method: 'guess' is not known; allowed: expert, exhaustive," in unknown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("master", ["non-dedicated", "dedicated"])
 @pytest.mark.parametrize("portfolio", ["GSS,AF,SS,AWF-C", "FAC2,SS,STATIC,TSS"])
 def test_techniques_are_chosen_amid_a_loop(any_launcher: Launcher, master: str, portfolio: str) -> None:
@@ -207,6 +217,7 @@ def test_techniques_are_chosen_amid_a_loop(any_launcher: Launcher, master: str, 
     assert "LB4MPI has one technique for a loop" in library
 
 
+@pytest.mark.slow
 def test_a_technique_that_gives_nonsense_is_an_error(any_launcher: Launcher, techniques: Path) -> None:
     done = execute(any_launcher, 2, "ends.py", "technique", "cca", "0", f"{techniques}:broken")
     assert done.code != 0
@@ -214,6 +225,7 @@ def test_a_technique_that_gives_nonsense_is_an_error(any_launcher: Launcher, tec
     assert "mine.py:broken" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_master_answers_within_break_after_iterations(
     launcher: Launcher, ranks: int, tmp_path: Path

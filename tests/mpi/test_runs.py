@@ -27,6 +27,7 @@ pytestmark = pytest.mark.mpi
 _SECRET = "a secret that is long enough"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_applications_give_the_same_bytes(any_launcher: Launcher, ranks: int) -> None:
     done = execute(any_launcher, ranks, "images.py")
@@ -59,6 +60,7 @@ class _Listening:
         self._thread.join(20)
 
 
+@pytest.mark.slow
 def test_a_recorded_run_is_a_run_directory_and_its_idle_nodes_are_reported(
     any_launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -127,6 +129,7 @@ def _check_trace(trace: Path) -> None:
     assert names == [f"MPI Rank {rank}" for rank in range(4)]
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_not_there_is_a_warning(any_launcher: Launcher) -> None:
     done = execute(
         any_launcher,
@@ -153,6 +156,7 @@ def _application(launcher: Launcher, ranks: int, *words: str) -> subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment, check=False)
 
 
+@pytest.mark.slow
 def test_given_costs_are_slept_and_recorded_as_columns(any_launcher: Launcher, tmp_path: Path) -> None:
     costs, columns = tmp_path / "costs.npy", tmp_path / "loop.npz"
     np.save(costs, np.full(40, 0.002))
@@ -177,6 +181,7 @@ def test_given_costs_are_slept_and_recorded_as_columns(any_launcher: Launcher, t
         assert reason in done.stderr
 
 
+@pytest.mark.slow
 def test_mpi_run_executes_a_scenario(any_launcher: Launcher, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ["--set", "application.costs.parameters.size=40", "--check", "--out", str(out)]
@@ -186,6 +191,7 @@ def test_mpi_run_executes_a_scenario(any_launcher: Launcher, tmp_path: Path) -> 
     assert pl.read_parquet(out / "chunks.parquet")["size"].sum() == 1600
 
 
+@pytest.mark.slow
 def test_validate_compares_real_and_simulated_loops(any_launcher: Launcher, tmp_path: Path) -> None:
     out = tmp_path / "validation"
     words = ["-n", "2", "--technique", "STATIC,GSS", "--model", "dca,cca", "--repetitions", "1"]
@@ -203,6 +209,7 @@ def test_validate_compares_real_and_simulated_loops(any_launcher: Launcher, tmp_
     assert (out / "loops.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sure", "repetitions"), [("inf", "5 5"), ("0", "9 9")])
 def test_loops_whose_times_differ_are_repeated(any_launcher: Launcher, sure: str, repetitions: str) -> None:
     done = execute(any_launcher, 2, "repeated.py", sure)
@@ -210,6 +217,7 @@ def test_loops_whose_times_differ_are_repeated(any_launcher: Launcher, sure: str
     assert done.out.splitlines()[-1] == f"repetitions {repetitions}"
 
 
+@pytest.mark.slow
 def test_ranks_that_srun_cannot_start_are_an_error(tmp_path: Path) -> None:
     """As in a container that has the variables of a job of Slurm's, and no controller in reach."""
     find("mpich")

@@ -65,6 +65,7 @@ def waits(log: Log) -> Spans:
     return sorted((pe, ns(begin), ns(end)) for pe, of in enumerate(log.waits) for begin, end in of)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), technique=TECHNIQUES)
 @pytest.mark.parametrize("model", ["dca", "hdca"])
@@ -100,6 +101,7 @@ def test_who_serves_itself_asks_by_atomics_and_calculates_between_them(
     assert begins >= {(pe, begin) for pe, begin, _ in waits(log)}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), technique=TECHNIQUES)
 def test_workers_ask_the_master_of_their_node(technique: str, data: st.DataObject) -> None:

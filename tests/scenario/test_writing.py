@@ -72,6 +72,7 @@ def test_a_dump_loads_back_equal(variant: dict[str, Any]) -> None:
     assert from_mapping(plain(scenario)) == scenario
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @example("\x85", 1.0, 0.0)
 @example("\u2028a\r\n b: #", 1.0, 0.0)

@@ -31,6 +31,7 @@ def rss(pid: int) -> int:
     return int(found.group(1))
 
 
+@pytest.mark.slow
 def test_nodes_without_work_serve_waiting_jobs_while_the_job_runs(
     trial: Trial, ranks: None, record_property: pytest.RecordProperty
 ) -> None:

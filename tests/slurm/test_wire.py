@@ -72,6 +72,7 @@ def read(code: Any, body: bytes) -> tuple[bytes | None, Message]:
     return code.rca_read_message(body, ctypes.c_size_t(len(body)), ctypes.byref(message)), message
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=st.binary(max_size=200), data=st.binary(max_size=300))
 def test_digests_are_those_of_the_library(code: Any, key: bytes, data: bytes) -> None:

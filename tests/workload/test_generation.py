@@ -118,6 +118,7 @@ def test_every_call_gives_the_same_jobs_and_walltimes_leave_the_rest():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimates", ["perfect", "tsafrir"])
 def test_files_are_those_that_conversion_makes(tmp_path: Path, estimates: str):
     made = generate("lublin", jobs=70_000, seed=1, load=0.7, estimates=estimates)  # more than a row group

@@ -66,6 +66,7 @@ def refused(directory: Path, *words: str) -> str:
     return ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 @pytest.mark.parametrize("name", _BEGINNINGS)
 def test_a_line_of_half_a_gigabyte_in_a_small_archive(tmp_path: Path, name: str, suffix: str) -> None:

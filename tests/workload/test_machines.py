@@ -152,6 +152,7 @@ def errors_of(made):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [eurora, kit])
 def test_history_helps(make):
     """Users repeat themselves: who learns from them is far nearer than their walltimes."""
@@ -159,6 +160,7 @@ def test_history_helps(make):
     assert mae["D"] < mae["L2"] < 0.6 * mae["walltime"]
 
 
+@pytest.mark.slow
 def test_history_helps_as_it_did_on_eurora_where_jobs_come_in_bursts(like_eurora, like_kit):
     """Galleguillos 2020, §4.1.2: 40 min with D, 225 min with walltimes; L2's 227 min do not come out."""
     mae = errors_of(like_eurora)

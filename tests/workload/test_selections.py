@@ -100,6 +100,7 @@ others = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(log=jobs, stretch=stretches, other=others, block=st.integers(1, 7))
 def test_against_a_plain_filter(

@@ -55,6 +55,7 @@ any_line = st.one_of(
 )
 
 
+@pytest.mark.slow
 @FAST
 @given(lines=st.lists(any_line, max_size=12), end=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
 def test_agrees_with_the_obvious_reader(tmp_path: Path, lines: list[str], end: str, last: bool) -> None:

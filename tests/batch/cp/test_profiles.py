@@ -200,6 +200,7 @@ def test_the_earliest_start_is_that_found_by_trying_every_second(
         assert start == earliest(problem, job, dislike[job, kind] < np.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("barred", [False, True])
 @settings(deadline=None, max_examples=examples(150))
 @given(crowded(), st.data())

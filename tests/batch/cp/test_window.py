@@ -55,6 +55,7 @@ def test_four_times_the_limit_is_twice_the_conflicts_where_each_is_dearer():
     assert longer.conflicts == pytest.approx(2 * shorter.conflicts, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_long_limit_is_enough_for_the_proof():
     starts, answer = searched(8.0)
     assert starts == [0, 6858, 7933]

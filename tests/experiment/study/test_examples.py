@@ -175,6 +175,7 @@ class TestEspRca:
 
     UNTRACED = "esp-rca/interval.yaml"  # the study's own runs are there too, without chunks
 
+    @pytest.mark.slow
     def test_rca_cuts_the_makespan_of_static_on_mandelbrot(self):
         off, on = (
             [summary(self.UNTRACED, "mandelbrot", "STATIC", "30 s", order, rca) for order in ("0", "1", "2")]
@@ -208,6 +209,7 @@ class TestEspRca:
         assert without.mean() == pytest.approx(13_000, rel=0.06)
 
 
+@pytest.mark.slow
 def test_static_gains_from_rca_on_the_nodes_of_the_sources_slurm():
     """Eleliemy 2021, Fig. 7.7: 3630 s and 3455 s under STATIC; 0.6 to 2.5 % under techniques that balance."""
     gains = {
@@ -224,6 +226,7 @@ def test_static_gains_from_rca_on_the_nodes_of_the_sources_slurm():
 class TestCp:
     """Galleguillos 2020, chs. 5 and 6; Galleguillos, Kiziltan and Soto 2021."""
 
+    @pytest.mark.slow
     def test_cp_beats_easy_on_eurora_with_right_estimates(self):
         easy, cp = (summary("cp", "Eurora-like", "R", name) for name in ("EASY-SAF", "lists"))
         assert easy["jobs"]["completed"] == cp["jobs"]["completed"] == 6000
@@ -252,10 +255,12 @@ class TestTwoLevel:
     def _traces(self, logs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MLSIM_TRACES", str(logs_dir))
 
+    @pytest.mark.slow
     def test_without_variation_the_technique_does_not_matter(self):
         static, ss = (summary("two-level", "Thunder", "1", "FCFS", name, "0") for name in ("STATIC", "SS"))
         assert static["makespan"] == pytest.approx(ss["makespan"], rel=1e-6)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("policy", ["FCFS", "EDF", "SPF"])
     def test_variation_costs_and_ss_absorbs_it_best(self, policy):
         growth = {

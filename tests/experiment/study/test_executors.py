@@ -105,6 +105,7 @@ def test_a_run_that_raises_is_recorded_and_the_rest_done(place):
     assert "ValueError: no key today" in (place / "out/runs.csv").read_text()
 
 
+@pytest.mark.slow
 def test_failed_runs_on_the_command_line(place):
     (place / "study.yaml").write_text(STUDY.format(does="raise"))
     command = ["study", str(place), "--out", str(place / "out")]
@@ -159,6 +160,7 @@ def test_a_run_that_ends_its_process_is_told_with_the_exit_code(place):
     assert [row.failed for row in rows] == ["", "its process ended with exit code 7, 2 times"]
 
 
+@pytest.mark.slow
 def test_one_of_many_short_runs_that_are_handed_out_together_is_killed(place, monkeypatch):
     """Which it was is found by doing alone those that were not reported; all others are done."""
     from mlsim.experiment.study import study_executors
@@ -194,6 +196,7 @@ def test_one_of_many_short_runs_that_are_handed_out_together_is_killed(place, mo
     assert not running
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_is_killed_once_is_done_again(place):
     (place / "study.yaml").write_text(STUDY.format(does="die once"))
     rows = run_study(load_study(place), out=place / "out", jobs=2)
@@ -201,6 +204,7 @@ def test_a_run_whose_process_is_killed_once_is_done_again(place):
     assert (place / "died").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_bytes_as_one(place):
     study = load_study(place / "axes.yaml")
     run_study(study, out=place / "one")
@@ -228,6 +232,7 @@ def test_more_processes_are_started_where_it_is_worth_it(monkeypatch):
     assert size(20, seconds=0.0, jobs=8) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_ranks_give_the_same_bytes(place):
     mpiexec = Path(sys.executable).with_name("mpiexec")
@@ -298,6 +303,7 @@ def test_one_rank_is_not_enough(place):
     assert "there is one rank only" in ended.stderr or "mpi4py cannot be used" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bytes(place):
     distributed = pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
     from mlsim.experiment.study.cluster_executors import on_cluster

@@ -413,6 +413,7 @@ class TestTakenUpAgain:
 
 
 class TestWhoeverDoesTheRuns:
+    @pytest.mark.slow
     @pytest.mark.parametrize("method", ["random", "cma-es"])
     def test_processes_give_the_same_bytes(self, method: str, place: Path) -> None:
         needs(method)
@@ -439,6 +440,7 @@ class TestWhoeverDoesTheRuns:
         assert len(started) == 2
         assert not any(Path(f"/proc/{pid}").exists() for pid in started)
 
+    @pytest.mark.slow
     def test_a_killed_search_goes_on(self, place: Path) -> None:
         needs("cma-es")
         study = with_search(REPEATED, method="cma-es", population=5)

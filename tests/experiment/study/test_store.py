@@ -298,6 +298,7 @@ def test_a_repetition_axis_as_the_column_is_an_error_before_the_first_run(place,
 KILLS = 50 if THOROUGH else 5
 
 
+@pytest.mark.slow
 def test_killed_at_any_time_and_started_again(place):
     """The same bytes as undisturbed, and no finished run done twice, whenever it is killed."""
     chunks = list(range(1, 2 * KILLS))

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slurm
 PLAN = Plan(nodes=3, scale=0.004, jobs=5, techniques=(Technique.STATIC,), size=16)
 
 
+@pytest.mark.slow
 def test_a_batch_leaves_what_a_simulated_one_does(plugin: Path, ranks: None, tmp_path: Path) -> None:
     out = tmp_path / "esp"
     said: list[str] = []
