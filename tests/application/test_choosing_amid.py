@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from mlsim.application import LoopOutcome, simulate, trial_by
 from mlsim.application.iteration_costs import CostSums, prefix_sums
 from mlsim.application.loop_binding import Problem, bind
-from mlsim.application.loop_simulation import _column, _simulate_with_stops
+from mlsim.application.loop_simulation import _simulate_with_stops
 from mlsim.application.pe_speeds import Perturbation
 from mlsim.application.selection.measured_costs import Estimate, when_free
 from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest
 from mlsim.application.selection.simulation_selector import BySimulation
-from mlsim.application.techniques import Choice, choose
+from mlsim.application.techniques import Choice, choose, read_only
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
 from mlsim.scenario import (
@@ -50,10 +50,10 @@ def of_no_parts(case: Case) -> Case:
 
 
 def choices_of(case: Case, name: str) -> tuple[Choice, ...]:
-    told, column = of_whole_loops.parameters_of(case), _column(np.array(case.prefix))
+    told, column = of_whole_loops.parameters_of(case), read_only(np.array(case.prefix))
     first_chunk, seed = case.parameters.first_chunk, case.parameters.seed
     return choose(
-        *(name, _column(np.array(case.speed)), column, told, first_chunk, case.min_chunk, seed),
+        *(name, read_only(np.array(case.speed)), column, told, first_chunk, case.min_chunk, seed),
         pieces=case.parameters.pieces,
     )
 
@@ -68,9 +68,9 @@ def run_scripted(case: Case, model: str) -> tuple[LoopOutcome, list[Progress]]:
         return choices_of(case, name)[0], spent
 
     problem = Problem(
-        _column(np.array(case.prefix)),
-        _column(np.array(case.speed)),
-        _column(np.array(case.latency)),
+        read_only(np.array(case.prefix)),
+        read_only(np.array(case.speed)),
+        read_only(np.array(case.latency)),
         np.zeros(case.p, np.int64),
         0.0,
         None,
