@@ -80,6 +80,7 @@ def _name(page: Path) -> str:
     return str(page.relative_to(REPOSITORY))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if executed(page)], ids=_name)
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
     found = executed(page)

@@ -337,6 +337,7 @@ def test_numba_code_of_users_does_the_same_after_mlsim_has_compiled(found: dict[
     assert before["division"][0].startswith("ZeroDivisionError")
 
 
+@pytest.mark.slow
 @needs_numba
 def test_nothing_of_the_libraries_is_replaced(found: dict[str, Any]) -> None:
     assert found["names"] == []

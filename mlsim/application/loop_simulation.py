@@ -100,8 +100,8 @@ def simulate(
         Whether to keep a row per chunk. A loop of more than 4 million iterations is then simulated twice,
         first to count the rows.
     until
-        When the loop is killed, in s. Earlier events stand. A chunk in execution ends then, with ``busy``
-        counted up to then; so does waiting for a chunk. All other PEs are notified then.
+        When the loop is killed, in s: a chunk in execution ends then, with ``busy`` counted up to then, and
+        so does waiting for a chunk; all other PEs are notified then.
     parameters
         Parameters of techniques; None: the defaults.
     seed
@@ -118,12 +118,11 @@ def simulate(
     rows_since
         Chunks that end at this time or before get no row, in s.
     pe_unavailability
-        When PEs request no chunks, in s from the loop's start; None: always available. The same for all
-        PEs of a node under models of two levels. PE 0 holds the queue and cannot leave; no PE can under
-        ``steal``.
+        When PEs request no chunks, in s from the loop's start; None: always available. The same for a node's
+        PEs under models of two levels. PE 0, which holds the queue, cannot leave; under ``steal`` none can.
     chunks
-        Receives the chunks in blocks, so that memory holds one block only. Exceptions, which hold all rows:
-        techniques that learn over time steps, and user-defined execution models. None: not kept.
+        Receives the chunks in blocks, of which memory holds one (all: techniques that learn over time steps,
+        user-defined execution models). None: not kept.
     selection
         Method that chooses a technique for each time step, where ``technique`` is auto.
     asks
@@ -138,30 +137,24 @@ def simulate(
         If the arguments do not fit together; the message names the argument and the value.
     """
     speed, latency = read_only(pe_speed), read_only(pe_latency)
-    costs = cost_sums(prefix)
-    costs = costs._replace(sums=read_only(costs.sums))
-    _check_costs(costs, len(speed))
-    _check_pes(speed, latency)
+    costs = _checked_costs(prefix, speed, latency)
     _check_numbers(until, min_chunk, time_steps)
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
-    if parameters is None:
-        parameters = ParametersConfig()
+    parameters = parameters or ParametersConfig()
     problem = Problem(
         *(costs.sums, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability),
         block=costs.block,
         iterations=costs.n,
     )
     choose_after = _choose_after(selection if technique.casefold() == AUTO else None, costs.n)
-    stops = choose_after > 0 or asks is not None
-    if stops:
+    if stops := choose_after > 0 or asks is not None:
         _check_stops(execution, parameters)
     if not costs.block:
         _check_linear(costs.n, execution, technique, selection, stops)
     before = history or StepHistory(len(speed), technique.casefold() == AUTO)
     plan = _plan(technique, selection, problem, execution, parameters, min_chunk, before)
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)  # over time steps, from all rows
-    # Built-in models pass chunks on in blocks; user-defined ones have room for all rows.
-    in_blocks = isinstance(execution.model, ExecutionModel)
+    in_blocks = isinstance(execution.model, ExecutionModel)  # user-defined models have room for all rows
 
     def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
         since = -math.inf if learns else rows_since - begin
@@ -181,6 +174,15 @@ def simulate(
     if learns and outcome.rows is not None:
         outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
     return outcome
+
+
+def _checked_costs(prefix: LoopCosts, speed: Floats, latency: Floats) -> CostSums:
+    """Return a loop's costs as kernels read them, once they and the PEs are found right."""
+    costs = cost_sums(prefix)
+    costs = costs._replace(sums=read_only(costs.sums))
+    _check_costs(costs, len(speed))
+    _check_pes(speed, latency)
+    return costs
 
 
 def _plan(

@@ -63,6 +63,7 @@ def check_whole(outcome: LoopOutcome, n: int, work: float) -> None:
     assert float(outcome.busy @ SPEED) == pytest.approx(work, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="integers of Python do not end at 64 bits")
 @pytest.mark.parametrize("n", [1 << 32, LONGEST])
 @pytest.mark.parametrize("model", ALL_MODELS)

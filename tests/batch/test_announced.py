@@ -145,6 +145,7 @@ def test_agrees_with_the_slow_reference(study, exclusive, policy):
     assert_same(twins, done, held, exclusive)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(120))
 @given(studies(MIXED), st.booleans(), st.sampled_from(sorted(ALLOCATORS)))
 def test_agrees_with_the_slow_reference_on_mixed_nodes(study, exclusive, allocator):

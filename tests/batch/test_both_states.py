@@ -108,6 +108,7 @@ def test_same_schedule_with_a_reservation_that_is_kept(both, jobs, rule, kill, m
     assert_same(*both(rows, cores=2, **options))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(jobs_of, st.data(), RULES, st.sampled_from(["any", "short-first"]))
 def test_same_schedule_when_nodes_are_released(both, jobs, data, rule, released):

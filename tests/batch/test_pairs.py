@@ -8,6 +8,7 @@ from tests.batch.pairs import PAIRS, REFUSED, difference, drawn
 from tests.effort import examples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair not in REFUSED], ids=" x ".join)
 def test_two_features_together_do_what_the_reference_does(pair):
     for seed in range(examples(6)):

@@ -38,6 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_the_width_of_a_column_and_text_in_it(kind: str, runs: Path, tmp_path: Path) -> None:
     given = [runs / "GSS"] if KINDS[kind].is_single else [runs / "GSS", runs / "STATIC"]

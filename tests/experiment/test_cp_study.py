@@ -69,6 +69,7 @@ def test_estimates_are_made_from_what_has_ended(log, tmp_path):
     assert not list(tmp_path.glob("*.csv"))
 
 
+@pytest.mark.slow
 def test_what_the_sources_draw_is_drawn_of_results(log, tmp_path, monkeypatch: pytest.MonkeyPatch):
     """Tables and pictures of few runs; what jobs ask for is added up pass by pass."""
     (tmp_path / "eurora-41.csv").write_bytes(log.read_bytes())

@@ -51,6 +51,7 @@ def test_a_log_becomes_a_figure_and_a_table_and_a_second_start_only_draws(
     assert read_study(out / "results").runs.equals(runs)
 
 
+@pytest.mark.slow
 def test_a_log_of_the_users_own_is_read(paper: ModuleType, tmp_path: Path):
     paper.draw_log(tmp_path / "own.swf", 1, 128)
     week = paper.simulate(tmp_path / "out", tmp_path / "own.swf", 128, "1-1", 1)

@@ -421,6 +421,7 @@ LOOP_MODEL = ("application.model",)
 LOOP_OWN = (*LOOP_MODEL, "output.trace")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path, tmp_path: Path) -> None:
     beside, value = loop_keys(key)

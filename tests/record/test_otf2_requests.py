@@ -195,6 +195,7 @@ def test_messages_of_loops_are_printed(tmp_path: Path) -> None:
     assert kinds.count("MPI_SEND") == kinds.count("MPI_RECV") > 2 * len(records.messages.sent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["dca", "hdca", "hmw", "mpi+openmp", "steal"])
 def test_every_model_has_the_level(model: str, tmp_path: Path) -> None:
     spent = {"application.execution.model": model, "application.execution.chunk_calculation": "10 ms"}

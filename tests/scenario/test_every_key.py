@@ -547,6 +547,7 @@ def test_every_key_has_a_case() -> None:
     assert not set(CASES) & set(WITHOUT_EFFECT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key, case in CASES.items() if case.shows == "results"])
 def test_a_key_changes_the_results(key: str, directory: Path) -> None:
     beside, value, _ = CASES[key]

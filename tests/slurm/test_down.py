@@ -30,6 +30,7 @@ def paused(**environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(PAUSE, env={**os.environ, **environment})
 
 
+@pytest.mark.slow
 def test_processes_with_the_variable_and_reused_numbers_stay(own: Path) -> None:
     """A process of the user's that talks to the cluster, and one that has got a daemon's number since."""
     users, daemon, reused = paused(SLURM_CONF=str(own / "slurm.conf")), paused(), paused()
@@ -43,6 +44,7 @@ def test_processes_with_the_variable_and_reused_numbers_stay(own: Path) -> None:
             process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.slurm
 def test_a_job_ends_also_without_its_controller_and_the_users_process_stays(own: Path) -> None:
     if shutil.which("slurmd") is None and not Path("/usr/sbin/slurmd").exists():

@@ -68,6 +68,7 @@ def by_another_user(job: str, node: str) -> bytes:
     return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
 
 
+@pytest.mark.slow
 def test_users_release_nodes_of_their_own_jobs_alone(plugin: Path, munge: Path) -> None:
     for trial in new_trial(3, ask=False, munge=munge):
         _check(trial)

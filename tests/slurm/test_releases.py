@@ -64,6 +64,7 @@ def test_nodes_without_work_serve_waiting_jobs_while_the_job_runs(
     assert max(shares) < 0.1
 
 
+@pytest.mark.slow
 def test_a_time_stepping_application_keeps_its_nodes_until_its_last_loop(trial: Trial, ranks: None) -> None:
     owner = trial.submit(trial.ranks("sleeps.py", "3", "0", "0.8", "0.8", "0.8"), "-N4")
     assert trial.wait(owner)["ExitCode"] == "0:0"
@@ -206,6 +207,7 @@ def test_the_controller_asks_and_the_application_answers(trial: Trial) -> None:
     assert (asked["nodes"], str(asked["for_job"])) == (2, waiting)
 
 
+@pytest.mark.slow
 def test_an_application_that_is_asked_gives_a_node_up_and_does_all_its_work(
     trial: Trial, ranks: None
 ) -> None:
@@ -224,6 +226,7 @@ def test_an_application_that_is_asked_gives_a_node_up_and_does_all_its_work(
     assert sum(did) == 400
 
 
+@pytest.mark.slow
 def test_an_application_may_refuse(trial: Trial, ranks: None) -> None:
     command = trial.ranks("yields.py", "0.02")
     owner = trial.submit(f"MLSIM_RCA_ANSWER=tolerance:0.01 {command}", "-N4")

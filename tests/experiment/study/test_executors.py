@@ -138,6 +138,7 @@ def test_options_that_do_not_go_together(place):
     assert "--scheduler" in str(ended.exception)
 
 
+@pytest.mark.slow
 def test_a_run_that_hangs_fails_after_the_timeout(place):
     (place / "study.yaml").write_text(STUDY.format(does="hang") + "without: [{sign: -1}, {does: hang}]\n")
     run_study(load_study(place))  # kernels are compiled, which takes longer than the timeout below
