@@ -64,8 +64,10 @@ def _of_python(path: Path) -> Iterator[Text]:
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if isinstance(node, documented) and (found := ast.get_docstring(node)):
-            seen.add(node.body[0].value)  # type: ignore[attr-defined]
-            yield Text("docstring", node.body[0].lineno, found)
+            first = node.body[0]
+            assert isinstance(first, ast.Expr)
+            seen.add(first.value)
+            yield Text("docstring", first.lineno, found)
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Constant)

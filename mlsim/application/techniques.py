@@ -259,7 +259,7 @@ def first_weights(name: str, parameters: ParametersConfig, speed: Floats) -> Flo
     given = parameters.weights
     if name not in WEIGHTED or given is WeightSource.EQUAL:
         return np.ones(p)
-    if given is None and name != Technique.WF:
+    if given is None and name != Technique("WF"):
         return np.ones(p)
     if given is None or given is WeightSource.SPEED:
         return scaled(speed)
@@ -286,9 +286,9 @@ def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:
     AWF does, and so do its variants where each time step has another technique (``selected``): otherwise the
     weights learned within a time step would be lost.
     """
-    if choice.name == Technique.AWF:
+    if choice.name == Technique("AWF"):
         return True
-    return selected and choice.name in WEIGHTED and choice.name != Technique.WF and not choice.of_lb4mpi
+    return selected and choice.name in WEIGHTED and choice.name != Technique("WF") and not choice.of_lb4mpi
 
 
 def read_only(values: Floats) -> Floats:

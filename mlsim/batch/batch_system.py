@@ -30,7 +30,7 @@ from mlsim.coordination import MessageLog
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, Occupancy, Outages, Passes, Rejections, empty
 from mlsim.record.growing_arrays import GrowingTimes
-from mlsim.scenario import BatchConfig, CoordinationConfig, Dispatcher, TieOrder
+from mlsim.scenario import BatchConfig, CoordinationConfig, Dispatcher, RequestRule, TieOrder
 from mlsim.workload.workload_dependencies import Dependencies
 from mlsim.workload.workload_jobs import JobBlock
 
@@ -153,7 +153,8 @@ class BatchSystem:
             dependants = Dependants(*common, setup.dependencies, setup.feedback, submissions_first)
         if setup.log is not None:
             releases = Releases(*common, setup.log, setup.coordination)
-            negotiator = ReleaseNegotiator.of(*common, releases, setup.log, setup.coordination)
+            if setup.coordination.requests is not RequestRule.NEVER:
+                negotiator = ReleaseNegotiator(*common, releases, setup.log, setup.coordination)
         rejects = config.dispatcher is Dispatcher.REJECT
         restarts, departures = Restarts(*common, config), Departures(self._recorder)
         cancels = bool(setup.plan or negotiator or classes)

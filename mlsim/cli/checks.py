@@ -119,7 +119,7 @@ def _print_misfits(misfits: dict[str, tuple[int, list[int]]], most: int = 10) ->
 
 
 class FileKind(StrEnum):
-    """What a YAML file is for."""
+    """The kind of a YAML file."""
 
     SCENARIO = "scenario"
     LOOP = "loop"

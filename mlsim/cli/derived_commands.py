@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 # As mlsim.workload has them: importing that takes longer than printing a help text may.
 class Application(StrEnum):
-    """What the jobs execute."""
+    """The application of the jobs."""
 
     PSIA = "psia"
     MANDELBROT = "mandelbrot"
 
 
 class Calibration(StrEnum):
-    """What the run times are made from."""
+    """The source of the run times."""
 
     TARGET = "target"
     NONE = "none"

@@ -163,10 +163,13 @@ def _first_line(command: list[str]) -> str:
 
 
 def _kernels() -> dict[str, Any]:
+    from mlsim._jit.kernel_library import library_file
     from mlsim._jit.kernel_store import kept_kernels
 
+    library = library_file()
     found = {str(directory): count for directory, count in kept_kernels().items()}
     return {
+        "library": None if library is None else str(library),
         "directories": found,
         "kept": sum(found.values()),
         "compiled": os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"),
@@ -207,6 +210,8 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
     kernels = found["kernels"]
     kept = [("yes", f"{count} in {place}") for place, count in kernels["directories"].items() if count]
+    if kernels["library"]:
+        kept.insert(0, ("yes", f"built ahead of time: {kernels['library']}"))
     tools = [
         ("yes" if place else "no", f"{name}{f': {place}' if place else ''}")
         for name, place in [*found["otf2"]["tools"].items(), *found["slurm"].items()]

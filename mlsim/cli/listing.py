@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Listing(StrEnum):
-    """What can be listed."""
+    """The subjects of ``mlsim list``."""
 
     POLICIES = "policies"
     BACKFILLING = "backfilling"

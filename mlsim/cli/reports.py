@@ -87,7 +87,7 @@ def _print(comparison: RunComparison) -> None:
 
 
 class Grouping(StrEnum):
-    """What jobs can be grouped by."""
+    """The column by which jobs are grouped."""
 
     CLASS = "class"
     SIZE = "size"

@@ -39,7 +39,7 @@ study = typer.Typer(
 
 
 class ExecutorKind(StrEnum):
-    """Where runs execute."""
+    """The executor of the runs."""
 
     PROCESSES = "processes"
     MPI = "mpi"

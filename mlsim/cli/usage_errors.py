@@ -37,7 +37,7 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Do the command."""
+        """Execute the command."""
 
         def asked() -> tuple[Any, str]:
             return self.get_command(

@@ -234,7 +234,7 @@ def _weights(options: LoopOptions) -> str | tuple[float, ...] | None:
     if options.weights is not None:
         return tuple(map(float, options.weights))
     # Techniques of LB4MPI that learn take none, and begin as if they were equal.
-    begins = options.compat == Compat.LB4MPI and options.technique != Technique.WF
+    begins = options.compat == Compat.LB4MPI and options.technique != Technique("WF")
     return None if begins else "equal"
 
 

@@ -163,7 +163,7 @@ class ApplicationConfig(Section):
     """How many iterations. Default: one a PE. With costs.profile: file the length of the file, with
     mandelbrot its pixels.
     """
-    technique: TechniqueName = Field(Technique.STATIC, examples=["GSS"])
+    technique: TechniqueName = Field(Technique("STATIC"), examples=["GSS"])
     """Rule for chunk sizes; `mlsim list techniques` explains each. A Python function in a file is one as
     well: function(n, p, remaining, step, pe) gives the size; and a class, which may learn. X+Y under models
     of two levels: X between nodes, Y inside. auto: one for each time step, see selection.

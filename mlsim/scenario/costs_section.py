@@ -273,8 +273,8 @@ class PortfolioKind(FieldType[tuple[str, ...]]):
 
 
 _PORTFOLIO = (
-    *(Technique.STATIC, Technique.GSS, Technique.TSS, Technique.FAC2),
-    *(Technique.MFSC, Technique.AF, Technique.SS),
+    *(Technique("STATIC"), Technique("GSS"), Technique("TSS"), Technique("FAC2")),
+    *(Technique("mFSC"), Technique("AF"), Technique("SS")),
 )
 
 READS = {

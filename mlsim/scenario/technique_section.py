@@ -264,7 +264,7 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
     for level in split_technique(technique):
         if library:
             yield from _unknown_to_lb4mpi(level, parameters)
-        if level == Technique.RND and parameters.random_from > parameters.random_to:
+        if level == Technique("RND") and parameters.random_from > parameters.random_to:
             found = f"{parameters.random_to}, below random_from, {parameters.random_from}"
             yield "random_to", f"{found}; RND draws sizes from random_from to random_to"
         for key, meaning, positive in _rule_of(level, library).needs:
@@ -290,7 +290,7 @@ def _unknown_to_lb4mpi(level: str, parameters: ParametersConfig) -> Iterator[tup
     """Name what LB4MPI does not have, or does not read."""
     if level not in LB4MPI:
         yield "compat", f"lb4mpi, and LB4MPI has no {level}; allowed: {', '.join(LB4MPI)}, or compat: none"
-    elif level in READERS["weights"] and level != Technique.WF and parameters.weights is not None:
+    elif level in READERS["weights"] and level != Technique("WF") and parameters.weights is not None:
         yield "weights", f"{level} of LB4MPI begins without weights; take it out, or compat: lb4mpi"
     elif level in READERS["awf_chunk"] and parameters.awf_chunk is WeighedSize.BATCH:
         yield "awf_chunk", f"batch; {level} of LB4MPI has no batches; write rest, or compat: none"
@@ -379,10 +379,9 @@ def wrong_levels(
             f"{following[0]} takes a request for a sign that the PE has executed its chunk, and with "
             "request_ahead it is none; take FAC2, or request_ahead: 0"
         )
-    if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique.STATIC, *adaptive):
-        reason = (
-            "has a chunk for each node" if outside == Technique.STATIC else "learns from nodes, not from PEs"
-        )
+    if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique("STATIC"), *adaptive):
+        is_static = outside == Technique("STATIC")
+        reason = "has a chunk for each node" if is_static else "learns from nodes, not from PEs"
         yield f"{outside} between nodes {reason}; take another one there, or global_p: nodes"
     if model is not ExecutionModel.MPI_OPENMP:
         return
@@ -391,7 +390,7 @@ def wrong_levels(
         yield (
             f"OpenMP has no schedule for {inside} inside a node; allowed there: {allowed}; e.g. {outside}+GSS"
         )
-    elif nowait and inside == Technique.STATIC and outside in adaptive:
+    elif nowait and inside == Technique("STATIC") and outside in adaptive:
         yield (
             f"with nowait and STATIC inside, threads run several chunks ahead of each other, and a node "
             f"cannot tell what {outside} learns from; take SS or GSS inside, or nowait: off"

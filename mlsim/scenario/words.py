@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as AnyMapping
-from enum import EnumType, StrEnum
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from mlsim.techniques import TECHNIQUES, TechniqueEntry
 
@@ -487,32 +487,12 @@ class Calibration(Choice):
     RUN_TIME = "run-time"
 
 
-def _member(name: str) -> str:
-    return name.replace("-", "_").upper()
-
-
-class _TechniqueNames(EnumType):
-    """Makes a member of each record of :mod:`mlsim.techniques`: ``AWF_B`` of AWF-B, ``MAF`` of mAF."""
-
-    @classmethod
-    def __prepare__(metacls, name: str, bases: tuple[type, ...], /, **options: Any) -> Any:  # type: ignore[override]  # noqa: N804
-        """Return the body of the class, with the members."""
-        body = super().__prepare__(name, bases, **options)
-        for technique in TECHNIQUES:
-            body[_member(technique)] = technique
-        return body
-
-    if TYPE_CHECKING:
-
-        def __getattr__(cls, name: str) -> Technique: ...
-
-
-class Technique(
-    Choice,
-    metaclass=_TechniqueNames,
-    aliases={alias: entry.name for entry in TECHNIQUES.values() for alias in entry.aliases},
-):
+class Technique(Choice, aliases={alias: each.name for each in TECHNIQUES.values() for alias in each.aliases}):
     """The rule for chunk sizes (Eleliemy 2021, §2.1); its words are the names of the records."""
+
+    _ignore_ = "_name"
+    for _name in TECHNIQUES:  # techniques are declared there: AWF_B is the member of AWF-B
+        vars()[_name.replace("-", "_").upper()] = _name
 
     @property
     def entry(self) -> TechniqueEntry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -33,13 +34,13 @@ def written(directory: Path, text: str, name: str = "log.txt") -> Path:
     return path
 
 
-def read(path: Path, **options: object) -> tuple[LogReader, LogBlock]:
-    reader = LogReader(path, "auto", Reading(**options))  # type: ignore[arg-type]
+def read(path: Path, **options: Any) -> tuple[LogReader, LogBlock]:
+    reader = LogReader(path, "auto", Reading(**options))
     return reader, LogBlock.concatenate(list(reader.blocks()))
 
 
-def jobs_of(path: Path, **options: object) -> JobBlock:
-    config = WorkloadConfig(path=str(path), **options)  # type: ignore[arg-type]
+def jobs_of(path: Path, **options: Any) -> JobBlock:
+    config = WorkloadConfig(path=str(path), **options)
     return JobBlock.concatenate(list(open_workload(config, path, 1000).blocks()))
 
 

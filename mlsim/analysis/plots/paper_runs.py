@@ -93,17 +93,17 @@ def light_grid(axes: Axes, which: Any = "y") -> None:
     axes.set_axisbelow(True)
 
 
-def put_legend(axes: Axes, handles: Sequence[Any] | None = None, columns: int | None = None) -> None:
-    """Write the legend above the axes, where it covers no data."""
+def put_legend(axes: Axes, handles: Sequence[Any] | None = None, columns: int | None = None) -> list[Line2D]:
+    """Write the legend above the axes, where it covers no data; return its lines."""
     found = axes.get_legend_handles_labels()[0] if handles is None else list(handles)
     if not found:
-        return
+        return []
     letters = max(len(str(handle.get_label())) for handle in found)
     figure = axes.get_figure(root=True)
     assert figure is not None, "they are in one"
     width = figure.get_figwidth() * _MM
     fit = max(int(width * 0.6 / (letters + 5)), 1)
-    axes.legend(
+    legend = axes.legend(
         handles=found,
         loc="lower left",
         bbox_to_anchor=(0.0, 1.01),
@@ -112,6 +112,7 @@ def put_legend(axes: Axes, handles: Sequence[Any] | None = None, columns: int | 
         columnspacing=1.2,
         labelcolor=chart_style.INK,
     )
+    return legend.get_lines()
 
 
 Runs = Mapping[str, Records]

@@ -282,9 +282,8 @@ def paper_chunk_sizes(runs: Runs, width: float, height: float | None = None) -> 
         axes.set_ylabel("chunk size (iterations)")
         paper_runs.light_grid(axes)
         if len(curves) > 1:
-            paper_runs.put_legend(axes)
-            for handle in axes.get_legend().legend_handles:  # type: ignore[union-attr]
-                handle.set_markersize(4)  # type: ignore[union-attr]
+            for line in paper_runs.put_legend(axes):
+                line.set_markersize(4)
     return figure
 
 

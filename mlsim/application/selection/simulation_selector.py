@@ -170,8 +170,8 @@ class BySimulation(Selector):
         self._buffers: list[Floats] = []  # for the costs of all iterations: allocation takes longer
         self._whole: list[CostSums] = []  # of the current selection
         self._preparing = 0.0  # last preparation time, in s
-        if chunk_time is None and Technique.SS in portfolio:
-            self._seconds[Technique.SS] = n * _SIMULATED
+        if chunk_time is None and Technique("SS") in portfolio:
+            self._seconds[Technique("SS")] = n * _SIMULATED
         self._elapsed = self._own = 0.0
         self._shortest = 0.0  # seconds of the shortest time step
         self._current = self._first()
@@ -204,8 +204,8 @@ class BySimulation(Selector):
         self._preparing = _COLD * (time.perf_counter() - begin)
 
     def _first(self) -> str:
-        dynamic = [name for name in self.portfolio if not name.startswith(Technique.STATIC)]
-        return Technique.FAC2 if Technique.FAC2 in self.portfolio else (dynamic or self.portfolio)[0]
+        dynamic = [name for name in self.portfolio if not name.startswith(Technique("STATIC"))]
+        return Technique("FAC2") if Technique("FAC2") in self.portfolio else (dynamic or self.portfolio)[0]
 
     def choose(self) -> str:
         """Simulate as many techniques as time allows, and return the best."""
@@ -302,7 +302,7 @@ class BySimulation(Selector):
         part = costs[0].n / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
         for name in sorted(order, key=lambda name: name != self._current):
-            if rest is not None and name == Technique.STATIC and not self._steps and self._profile is None:
+            if rest is not None and name == Technique("STATIC") and not self._steps and self._profile is None:
                 continue
             if not self._has_turn(name, part, elapsed):
                 if name == self._current:

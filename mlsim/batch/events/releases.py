@@ -24,7 +24,7 @@ from mlsim.coordination import (
     ReleaseRejected,
     ReleaseRequest,
 )
-from mlsim.scenario import AnswerRule, CoordinationConfig, ReleasedNodes, RequestRule
+from mlsim.scenario import AnswerRule, CoordinationConfig, ReleasedNodes
 
 NOTHING = np.empty(0, np.int64)
 
@@ -177,21 +177,6 @@ class ReleaseNegotiator(Handler):
         self._asked_for: set[int] = set()
         self._is_asking = False
         self._promised: list[int] = []  # occupancy rows of nodes that will come
-
-    @classmethod
-    def of(
-        cls,
-        state: BatchState,
-        clock: Clock,
-        transitions: Transitions,
-        releases: Releases,
-        log: MessageLog,
-        coordination: CoordinationConfig,
-    ) -> ReleaseNegotiator | None:
-        """Make the negotiator of a scenario; None without requests."""
-        if coordination.requests is RequestRule.NEVER:
-            return None
-        return cls(state, clock, transitions, releases, log, coordination)
 
     def on_completion(self, slot: int) -> None:
         """Record the idle share of a job's nodes, if its executable is known."""

@@ -1,4 +1,4 @@
-"""A technique of one's own: a third of what each PE would get of the rest."""
+"""A user-defined technique: a third of each PE's share of the remaining iterations."""
 
 
 def thirds(n, p, remaining, step, pe):
