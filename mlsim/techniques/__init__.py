@@ -21,12 +21,13 @@ def _discover() -> list[TechniqueEntry]:
         for module in iter_modules(__path__)
         if module.name != _SWITCH
     ]
-    entries = {
-        value.code: value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, TechniqueEntry)
-    }
+    entries: dict[int, TechniqueEntry] = {}
+    for module in modules:
+        for value in vars(module).values():
+            if isinstance(value, TechniqueEntry) and entries.setdefault(value.code, value) is not value:
+                raise ValueError(
+                    f"{value.name} and {entries[value.code].name} have the same code, {value.code}"
+                )
     return [entries[code] for code in sorted(entries)]
 
 

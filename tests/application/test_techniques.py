@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from math import ceil
 from typing import Any
@@ -17,6 +18,7 @@ from mlsim.application.techniques import Form, choose, sequence
 from mlsim.errors import InputError
 from mlsim.scenario import ParametersConfig, Technique, model_parameters, options, technique_section
 from mlsim.scenario.technique_section import READERS
+from mlsim.techniques import _discover, fixed
 from mlsim.techniques.guided import (
     FRACTION_WORDS,
     guided_straightforward_size,
@@ -459,3 +461,9 @@ def test_techniques_that_learn_are_the_same_to_scenarios_and_to_the_catalogue():
     assert {str(word) for word in technique_section._LEARNING} == {
         name for name, entry in TECHNIQUES.items() if entry.adaptive
     }
+
+
+def test_two_records_of_one_code_are_refused(monkeypatch):
+    monkeypatch.setattr(fixed, "OTHER", replace(fixed.STATIC, name="OTHER"), raising=False)
+    with pytest.raises(ValueError, match="OTHER and STATIC have the same code, 0"):
+        _discover()
