@@ -119,18 +119,11 @@ def write_frames(
     errors of ``frames`` are raised as they are.
     """
     check_fork()
-    frames, failures = iter(frames), list[BaseException]()
+    frames = iter(frames)
     first = next(frames)
-
-    def source(*_: Any) -> Iterator[pl.DataFrame]:
-        try:
-            yield from chain([first], frames)
-        except BaseException as error:  # Polars would make a ComputeError of it
-            failures.append(error)
-            raise
-
+    source = register_io_source(lambda *_: chain([first], frames), schema=first.schema)
     try:
-        register_io_source(source, schema=first.schema).sink_parquet(
+        source.sink_parquet(
             file,
             compression="zstd",
             compression_level=_LEVEL,
@@ -138,7 +131,7 @@ def write_frames(
             metadata=dict(metadata) if metadata else None,
         )
     except pl.exceptions.PolarsError as error:
-        raise failures[0] if failures else _system_error(error, file) from error
+        raise _system_error(error, file) from error
 
 
 def _system_error(error: Exception, file: Path | IO[bytes]) -> OSError:

@@ -57,6 +57,10 @@ def check(columns: Columns, address: int, running: set[int], time: float) -> Non
     found = np.empty(MOST, np.int64)
     n = later_than(time, found, address)
     assert found[:n].tolist() == [slot for slot in expected if ends[slot] > time]
+    check_blocks(columns)
+
+
+def check_blocks(columns: Columns) -> None:
     order, held = columns.blocks
     assert sorted(order) == list(range(len(order)))
     in_use = held[order[: columns.counts[BLOCKS]]]
@@ -84,6 +88,7 @@ def test_running_jobs_are_in_order_of_expected_end(case: int) -> None:
         for slot in held[: int(rng.integers(0, len(held) + 1))].tolist():
             change(slot, False, address)
             running.remove(slot)
+            check_blocks(columns)
         for slot in rng.permutation(sorted(running))[:9].tolist():
             expect_end(slot, float(rng.integers(0, 60)), address)
         check(columns, address, running, float(rng.integers(0, 60)))
