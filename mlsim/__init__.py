@@ -31,11 +31,5 @@ __all__ = [
     "run",
 ]
 
-__getattr__ = late(
-    __name__,
-    {
-        "experiment": "compare Result run RunComparison",
-        "scenario": "load Scenario",
-    },
-)
+__getattr__ = late(__name__, {"experiment": "compare Result run RunComparison", "scenario": "load Scenario"})
 __dir__ = listed(__name__)

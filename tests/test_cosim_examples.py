@@ -119,11 +119,7 @@ def test_an_application_may_refuse(results_of):
     # App4 lacks two nodes at 1 s. By estimates App2 has least work left (2 nodes, 39 s; App3 2 nodes, 63 s),
     # so it is asked first, and all refuse, because none has an idle node yet.
     result = results_of(five_apps(rca=True, latency=0.25, requests=True, answer="idle-only"))
-    assert said(result, "release-request")[:3] == [
-        (1.0, 1, -1, 1.25),
-        (1.5, 2, -1, 1.75),
-        (2.0, 0, -1, 2.25),
-    ]
+    assert said(result, "release-request")[:3] == [(1.0, 1, -1, 1.25), (1.5, 2, -1, 1.75), (2.0, 0, -1, 2.25)]
     assert said(result, "release-rejected")[:3] == [
         (1.25, 1, -1, 1.5),
         (1.75, 2, -1, 2.0),

@@ -185,8 +185,7 @@ def test_npz_files_that_are_cut_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "value", "words"),
-    [((6, 8), 1, "encrypted"), ((8, 10), 99, "compression method")],
+    ("places", "value", "words"), [((6, 8), 1, "encrypted"), ((8, 10), 99, "compression method")]
 )
 def test_npz_files_that_are_encrypted_or_packed_in_another_way_are_refused(
     tmp_path: Path, places: tuple[int, int], value: int, words: str

@@ -54,11 +54,7 @@ def simulated(log: str, processors: int, engine: str, first: int | None = None, 
                 "path": log,
                 "mapping": "node",
                 "select": {"first": first},
-                "cleaning": {
-                    "zero_run_time": "drop",
-                    "unknown_run_time": "drop",
-                    "underestimate": "clamp",
-                },
+                "cleaning": {"zero_run_time": "drop", "unknown_run_time": "drop", "underestimate": "clamp"},
             },
             "batch": {**batch, "engine": engine},
         }

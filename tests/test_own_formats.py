@@ -290,10 +290,7 @@ def test_policies_and_dispatchers_see_them(here: Path) -> None:
             {"workload": OWN, "batch": {"policy": "./mine.py:Lacking"}},
             "there is no column 'dedline'; add it to workload.columns, which names: deadline",
         ),
-        (
-            {"workload": {"path": "log.swf", "columns": ["x"]}},
-            "logs of format swf have no columns of one",
-        ),
+        ({"workload": {"path": "log.swf", "columns": ["x"]}}, "logs of format swf have no columns of one"),
     ],
 )
 def test_columns_that_are_not_there(here: Path, sections: dict[str, object], told: str) -> None:

@@ -106,10 +106,7 @@ _UNREADABLE = (
 )
 # zipfile raises RuntimeError where a password is asked for, or a kind of compression is not known.
 _NO_ARCHIVE = (*_UNREADABLE, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_npy(path: Path, what: str = "column of numbers") -> NDArray[Any]:

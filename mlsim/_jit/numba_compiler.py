@@ -115,8 +115,7 @@ class _Reader:
 def _described(kind: Any) -> str | None:
     """Describe a type of arguments by all that is in it; None if it means something in this process alone."""
     if isinstance(
-        kind,
-        _untyped.Dispatcher | _untyped.Function | _untyped.Opaque | _untyped.ClassInstanceType,
+        kind, _untyped.Dispatcher | _untyped.Function | _untyped.Opaque | _untyped.ClassInstanceType
     ):
         return None
     if isinstance(kind, Shared):

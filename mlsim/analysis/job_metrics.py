@@ -144,10 +144,7 @@ class _Errors:
         return {
             "jobs": self._jobs,
             "mae": _mean(self._error, self._jobs),
-            "under": {
-                "share": _mean(self._under, self._jobs),
-                "mean": _mean(self._too_short, self._under),
-            },
+            "under": {"share": _mean(self._under, self._jobs), "mean": _mean(self._too_short, self._under)},
             "over": {"share": _mean(self._over, self._jobs), "mean": _mean(self._too_long, self._over)},
             "exact": _mean(self._exact, self._jobs),
             "within_25": _mean(self._near, self._jobs),

@@ -107,11 +107,7 @@ class BatchSystem:
     """
 
     def __init__(
-        self,
-        machine: Machine,
-        config: BatchConfig,
-        requests: Requests,
-        setup: BatchSetup | None = None,
+        self, machine: Machine, config: BatchConfig, requests: Requests, setup: BatchSetup | None = None
     ) -> None:
         setup = setup or BatchSetup()
         self.clock = Clock(pass_per_event=config.ties is not TieOrder.DRAINED)
@@ -293,12 +289,7 @@ class PassIntervals:
     """Postpones passes, or only backfilling, to multiples of an interval."""
 
     def __init__(
-        self,
-        interval: float,
-        starts_between: bool,
-        state: BatchState,
-        clock: Clock,
-        transitions: Transitions,
+        self, interval: float, starts_between: bool, state: BatchState, clock: Clock, transitions: Transitions
     ) -> None:
         self._interval, self._starts_between = interval, starts_between
         self._state, self._clock, self._transitions = state, clock, transitions

@@ -42,8 +42,7 @@ def advise(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds, where anything is random.")] = 5,
     run_time: Annotated[
-        str | None,
-        typer.Option(help="Run time that costs of profile job are made from.", show_default=False),
+        str | None, typer.Option(help="Run time that costs of profile job are made from.", show_default=False)
     ] = None,
     calibrated: Annotated[
         Path | None,

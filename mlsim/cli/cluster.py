@@ -182,10 +182,7 @@ def up(
 
 
 @_cluster.command("status")
-def status(
-    place: _Place = _PLACE,
-    as_json: Json = False,
-) -> None:
+def status(place: _Place = _PLACE, as_json: Json = False) -> None:
     """Show the running daemons and the number of idle nodes."""
     from mlsim.slurm.trial_cluster import Cluster
 

@@ -53,8 +53,7 @@ def _note_debug(wanted: bool) -> None:
 
 def _options(
     _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     _debug: Annotated[
         bool,

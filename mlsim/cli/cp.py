@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 cp = typer.Typer(
-    name="cp",
-    cls=Commands,
-    help="Save and re-solve instances of CP dispatchers.",
-    no_args_is_help=True,
+    name="cp", cls=Commands, help="Save and re-solve instances of CP dispatchers.", no_args_is_help=True
 )
 
 

@@ -38,9 +38,7 @@ PURPOSES = {
 _SLURM = ("sbatch", "srun", "sacct", "slurmctld")
 
 
-def doctor(
-    json_: Json = False,
-) -> None:
+def doctor(json_: Json = False) -> None:
     """Show what is installed: packages and extras, MPI, kernels, OTF2 tools, directories of logs."""
     found = findings()
     if json_:

@@ -276,8 +276,7 @@ def function(
         typer.Option("--out", "-o", metavar="FILE.py", help="The new file of policies.", show_default=False),
     ],
     train: Annotated[
-        str | None,
-        typer.Option(metavar="A-B", help="Weeks to learn from.", show_default="all"),
+        str | None, typer.Option(metavar="A-B", help="Weeks to learn from.", show_default="all")
     ] = None,
     sets: Annotated[int, typer.Option(min=1, help="Sets of jobs.")] = 100,
     tasks: Annotated[int, typer.Option(min=2, help="Jobs of a set in random orders.")] = 32,

@@ -57,8 +57,7 @@ def convert(
         typer.Option(metavar="SPEED", help="Of a processor, for Batsim profiles that count operations."),
     ] = None,
     bandwidth: Annotated[
-        str | None,
-        typer.Option(metavar="BANDWIDTH", help="Of a link, for Batsim profiles that count bytes."),
+        str | None, typer.Option(metavar="BANDWIDTH", help="Of a link, for Batsim profiles that count bytes.")
     ] = None,
     warm_up: Annotated[str | None, _part("TIME", "Leave out the first jobs.")] = None,
     window: Annotated[str | None, _part("START:END", "Times after the first job, such as 0:7d.")] = None,

@@ -36,8 +36,7 @@ File = Annotated[
 Pes = Annotated[str | None, _flag("platform.nodes", "NODESxPES", "Machine: 16x16, 8, or 4x48,6x16.", _LOOP)]
 
 Speeds = Annotated[
-    str | None,
-    _flag("platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8.", _LOOP),
+    str | None, _flag("platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8.", _LOOP)
 ]
 
 Technique = Annotated[
@@ -45,8 +44,7 @@ Technique = Annotated[
 ]
 
 Model = Annotated[
-    str | None,
-    _flag("application.execution.model", "WORDS", "Execution model, or several: cca,dca.", _LOOP),
+    str | None, _flag("application.execution.model", "WORDS", "Execution model, or several: cca,dca.", _LOOP)
 ]
 
 Iterations = Annotated[
@@ -63,8 +61,7 @@ Mean = Annotated[
 Std = Annotated[str | None, _flag("application.costs.std", "TIME", "Their standard deviation.", _LOOP)]
 
 Costs = Annotated[
-    str | None,
-    _flag("application.costs.path", "PATH", "Their file, for --profile file.", _LOOP),
+    str | None, _flag("application.costs.path", "PATH", "Their file, for --profile file.", _LOOP)
 ]
 
 RunTime = Annotated[
@@ -85,8 +82,7 @@ ChunkCalculation = Annotated[
 ]
 
 InjectedDelay = Annotated[
-    str | None,
-    _flag("application.execution.injected_delay", "TIME", "Added to each computation.", _COSTS),
+    str | None, _flag("application.execution.injected_delay", "TIME", "Added to each computation.", _COSTS)
 ]
 
 ChunkAssignment = Annotated[
@@ -128,8 +124,7 @@ Otf2 = Annotated[
 ]
 
 Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print the metrics as JSON, not as a table.", rich_help_panel=_RESULTS),
+    bool, typer.Option("--json", help="Print the metrics as JSON, not as a table.", rich_help_panel=_RESULTS)
 ]
 
 

@@ -215,10 +215,7 @@ _OWN_OPTIONS = {
 _DEFAULT = {
     "name": "sleeping loop",
     "platform": {"nodes": [{"name": "n", "count": 1, "cores": 8}]},
-    "application": {
-        "iterations": {"count": 1600},
-        "costs": {"profile": "exponential", "mean": "4 ms"},
-    },
+    "application": {"iterations": {"count": 1600}, "costs": {"profile": "exponential", "mean": "4 ms"}},
 }
 
 

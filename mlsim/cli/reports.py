@@ -227,8 +227,7 @@ else:
 def plot(
     kind: Annotated[PlotKind, typer.Argument(help="What to draw.", show_default=False)],
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Directories of runs or loops.", show_default=False),
+        list[Path], typer.Argument(metavar="RUN...", help="Directories of runs or loops.", show_default=False)
     ],
     out: Annotated[
         Path | None,
@@ -248,8 +247,7 @@ def plot(
         float | None, typer.Option(help="Height in mm.", show_default="one that suits", min=20, max=500)
     ] = None,
     job: Annotated[
-        int | None,
-        typer.Option(help="Whose loop is drawn.", show_default="the job whose PEs lost most time"),
+        int | None, typer.Option(help="Whose loop is drawn.", show_default="the job whose PEs lost most time")
     ] = None,
     tau: Tau = 10.0,
 ) -> None:

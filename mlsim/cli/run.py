@@ -57,8 +57,7 @@ def run(
         typer.Option(metavar="FILE", help="Keep how far the run is in FILE, as JSON, for scripts."),
     ] = None,
     watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Show jobs and nodes while the run goes on (mlsim watch)."),
+        bool, typer.Option("--watch", help="Show jobs and nodes while the run goes on (mlsim watch).")
     ] = False,
 ) -> None:
     """Simulate FILE and write its results."""

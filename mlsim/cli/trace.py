@@ -135,8 +135,7 @@ def _check_name(out: Path, formats: Any) -> None:
 def cut(
     path: _Trace,
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Directory of the new trace; must not exist."),
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Directory of the new trace; must not exist.")
     ],
     begin: Annotated[
         str | None,

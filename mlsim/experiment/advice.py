@@ -13,11 +13,7 @@ from mlsim import _matplotlib
 from mlsim.errors import InputError
 from mlsim.experiment.loops import run_loop
 from mlsim.experiment.manifest import write_summary
-from mlsim.experiment.recorded_loop import (
-    LEAST_CHUNKS,
-    RecordedLoop,
-    Unknown,
-)
+from mlsim.experiment.recorded_loop import LEAST_CHUNKS, RecordedLoop, Unknown
 from mlsim.experiment.result_directories import Place
 from mlsim.scenario import Scenario
 

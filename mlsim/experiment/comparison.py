@@ -193,10 +193,7 @@ def _workload_note(first: str, other: str, pair: dict[str, Any]) -> str:
 
 
 def compare(
-    *runs: Result | str | Path,
-    labels: Sequence[str] | None = None,
-    tau: float = TAU,
-    tolerance: float = 0.01,
+    *runs: Result | str | Path, labels: Sequence[str] | None = None, tau: float = TAU, tolerance: float = 0.01
 ) -> RunComparison:
     """Compare runs with the first of them.
 

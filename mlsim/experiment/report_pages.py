@@ -150,10 +150,7 @@ def read_loop_or_run(directory: Path, label: str) -> stored_runs.StoredRun:
     records = read_tables(directory, without=("chunks", "pes"))
     facts: dict[str, Any] = next(iter(summary.get("loops") or ()), {})
     made = summarize(
-        records,
-        scenario=summary["scenario"],
-        seed=summary["seed"],
-        technique=facts.get("technique"),
+        records, scenario=summary["scenario"], seed=summary["seed"], technique=facts.get("technique")
     )
     return stored_runs.StoredRun(label, directory, made, records, {}, note)
 

@@ -69,12 +69,7 @@ def study_schema() -> dict[str, Any]:
 
 
 def _mapping(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _compares_or_searches() -> dict[str, Any]:

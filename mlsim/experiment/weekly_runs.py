@@ -159,11 +159,7 @@ def run_weekly(scenario: Scenario) -> dict[str, Any]:
 def empty_weekly() -> dict[str, Any]:
     """Return the summary of no weeks, for its keys."""
     metrics = {key: _aggregates(np.empty(0)) for key in (*JOB_METRICS, "backfilled")}
-    return {
-        "scenario": "",
-        "weeks": dict.fromkeys(("count", "jobs", "first", "last")),
-        **metrics,
-    }
+    return {"scenario": "", "weeks": dict.fromkeys(("count", "jobs", "first", "last")), **metrics}
 
 
 def _jobs(block: JobBlock, found: Replays, k: int, kills: bool) -> Jobs:

@@ -158,12 +158,7 @@ def check_weeks(name: str, jobs: JobBlock) -> None:
         )
 
 
-def predict_classes(
-    features: JobFeatures,
-    *,
-    trees: int = 100,
-    seed: int = 0,
-) -> Mask:
+def predict_classes(features: JobFeatures, *, trees: int = 100, seed: int = 0) -> Mask:
     """Return which jobs are predicted to be small, each by the forest of its week.
 
     The forest of a week learns from the jobs that had ended when it began. Raises InputError without
@@ -240,12 +235,7 @@ class VariantResult:
 
 
 def run_variant(
-    variant: str,
-    jobs: JobBlock,
-    features: JobFeatures,
-    predicted: Mask,
-    config: BatchConfig,
-    units: int,
+    variant: str, jobs: JobBlock, features: JobFeatures, predicted: Mask, config: BatchConfig, units: int
 ) -> VariantResult:
     """Simulate a whole log under one of :data:`VARIANTS`.
 

@@ -196,10 +196,7 @@ class Transfer:
 
 
 def learn_transfer(
-    logs: Mapping[str, LogWeeks],
-    share: float,
-    searching: Searching,
-    searches: Searches = searched_here,
+    logs: Mapping[str, LogWeeks], share: float, searching: Searching, searches: Searches = searched_here
 ) -> Transfer:
     """Learn a mixed policy on the first weeks of each log, and test all of them on the last weeks of each.
 

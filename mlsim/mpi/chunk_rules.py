@@ -59,13 +59,7 @@ from mlsim.techniques.technique_rules import (
     straightforward_size,
     straightforward_sizes,
 )
-from mlsim.techniques.user_calls import (
-    begin_object,
-    gather_chunk,
-    learn_object,
-    memory_words,
-    tell_of_node,
-)
+from mlsim.techniques.user_calls import begin_object, gather_chunk, learn_object, memory_words, tell_of_node
 
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""

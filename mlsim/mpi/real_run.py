@@ -153,12 +153,7 @@ def _occupancy(counts: Ints, end: float) -> Occupancy:
 
 
 def write_run(
-    directory: Path,
-    records: Records,
-    requests: Requests | None,
-    ranks: Ints,
-    options: LoopOptions,
-    name: str,
+    directory: Path, records: Records, requests: Requests | None, ranks: Ints, options: LoopOptions, name: str
 ) -> None:
     """Write tables, summary, pictures and an OTF2 trace.
 

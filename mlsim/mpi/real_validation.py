@@ -297,11 +297,7 @@ def _options(
 
 
 def simulated(
-    prefix: Floats,
-    machine: dict[str, Any],
-    ranks: int,
-    per_node: int,
-    options: LoopOptions,
+    prefix: Floats, machine: dict[str, Any], ranks: int, per_node: int, options: LoopOptions
 ) -> LoopOutcome:
     """Simulate a loop on a machine that was measured."""
     from mlsim.application import simulate

@@ -26,13 +26,7 @@ from mlsim.mpi.loop_options import BREAK_EVERY, WARN_AFTER, LoopOptions, chosen
 from mlsim.mpi.loop_report import Gathered, LoopReport, gather
 from mlsim.mpi.loop_selection import Selecting, check_amid, is_auto, selection_of
 from mlsim.mpi.rank_layout import Clock, Layout
-from mlsim.mpi.rank_waiting import (
-    Alarm,
-    Patience,
-    abort_with_words,
-    serve_while_waiting,
-    stop_serving,
-)
+from mlsim.mpi.rank_waiting import Alarm, Patience, abort_with_words, serve_while_waiting, stop_serving
 from mlsim.mpi.rca.idle_reports import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.real_model import Amid, Model, Setting
@@ -391,10 +385,7 @@ class LoopScheduler:
         self._rca.rank_ended()
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         stop_serving(self._model.serve)
         if error is not None:

@@ -139,10 +139,7 @@ def waiting_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
 
 def running_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
     """Return when jobs ran, each attempt by itself; NaN where there was none."""
-    return (
-        np.concatenate([jobs.start_time, attempts.start]),
-        np.concatenate([jobs.end_time, attempts.end]),
-    )
+    return (np.concatenate([jobs.start_time, attempts.start]), np.concatenate([jobs.end_time, attempts.end]))
 
 
 def _after_attempts(submit: Floats, attempts: Attempts) -> Floats:

@@ -101,8 +101,7 @@ class Jobs:
         ),
     ] = None
     withdraw_time: Annotated[
-        Floats | None,
-        Column("when a withdrawn job left the queue; only if there is one", "s"),
+        Floats | None, Column("when a withdrawn job left the queue; only if there is one", "s")
     ] = None
     qos: Annotated[
         Ints | None, Column("number of its class of service; -1: unknown; only if a job has one")
@@ -309,10 +308,7 @@ class Attempts:
     start: Annotated[Floats, Column("start of the attempt", "s", _START)]
     end: Annotated[Floats, Column("end of the attempt", "s", _END)]
     kept: Annotated[Floats, Column("run time that later attempts need not repeat", "s")]
-    lost: Annotated[
-        Floats,
-        Column("lost: cores · (end - start - kept), less early releases", "core s"),
-    ]
+    lost: Annotated[Floats, Column("lost: cores · (end - start - kept), less early releases", "core s")]
     busy: Annotated[Floats, Column("time that PEs computed", "PE s")]
 
 
@@ -348,8 +344,7 @@ class Solves:
     extensions: Annotated[Ints, Column("how often its time limit was doubled")]
     status: Annotated[Codes, Column("status of the plan", words=SolveStatus)]
     objective: Annotated[
-        Floats,
-        Column("objective summed over the plan (slowdown, or its goal); null if there is none", "1"),
+        Floats, Column("objective summed over the plan (slowdown, or its goal); null if there is none", "1")
     ]
     bound: Annotated[Floats, Column("proved bound on it; null if there is none", "1")]
     build_seconds: Annotated[Floats, Column("wall-clock time of building the model", "s")]

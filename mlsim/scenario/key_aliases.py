@@ -9,14 +9,7 @@ from typing import Any, NamedTuple
 
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.scenario_text import Path, Problem
-from mlsim.scenario.section_base import (
-    Section,
-    field_section,
-    fields_by_key,
-    holds_key,
-    move_key,
-    split_key,
-)
+from mlsim.scenario.section_base import Section, field_section, fields_by_key, holds_key, move_key, split_key
 
 
 class KeyAlias(NamedTuple):

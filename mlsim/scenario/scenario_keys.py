@@ -14,14 +14,7 @@ from mlsim.scenario.field_types import FieldType
 from mlsim.scenario.plugin_names import PARAMETERS, CodeKind, user_function
 from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.scenario_schema import Scenario
-from mlsim.scenario.section_base import (
-    Parameters,
-    Section,
-    field_kind,
-    field_section,
-    fields_by_key,
-    meaning,
-)
+from mlsim.scenario.section_base import Parameters, Section, field_kind, field_section, fields_by_key, meaning
 from mlsim.scenario.technique_section import AUTO, READERS, properties_of, split_technique
 from mlsim.scenario.words import (
     AnswerRule,

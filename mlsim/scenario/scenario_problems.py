@@ -66,8 +66,7 @@ _PRIORITY = Advice(
     "write batch.policy: linear with batch.weights, fairshare, or a class in a file (./mine.py:Name)",
 )
 _DRAINS = Advice(
-    "platform.drains",
-    "write platform.drains: [{nodes: 0-7, start: 2 h, end: 4 h, announced: on}]",
+    "platform.drains", "write platform.drains: [{nodes: 0-7, start: 2 h, end: 4 h, announced: on}]"
 )
 _LOG = Advice("workload.path", "write workload.path: FILE")
 _MEMORY = Advice("platform.nodes.0.memory", "write memory: 257000 MiB in the node group")

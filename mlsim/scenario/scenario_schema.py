@@ -170,7 +170,7 @@ class Scenario(Section):
     def with_jobs(self, jobs: HeldFile) -> Scenario:
         """Return the same scenario with the jobs of a file that lasts as long as the scenario does."""
         log = self.workload.model_copy(
-            update={"path": str(jobs.path), "format": WorkloadFormat.PARQUET, "generate": None},
+            update={"path": str(jobs.path), "format": WorkloadFormat.PARQUET, "generate": None}
         )
         copy = self.model_copy(update={"workload": log})
         copy._origin = replace(self._origin, jobs=jobs)

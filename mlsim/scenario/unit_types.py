@@ -88,18 +88,10 @@ TIME = Dimension(
     2.0**53,
 )
 FLOP = Dimension(
-    "a number of floating-point operations",
-    "FLOP",
-    _prefixed(",k,M,G,T,P", "FLOP"),
-    (),
-    "2.5 MFLOP",
+    "a number of floating-point operations", "FLOP", _prefixed(",k,M,G,T,P", "FLOP"), (), "2.5 MFLOP"
 )
 RATE = Dimension(
-    "a speed",
-    "FLOP/s",
-    _prefixed(",k,M,G,T,P", "FLOP/s"),
-    _prefixed(",k,M,G,T,P", "FLOPS"),
-    "12 GFLOP/s",
+    "a speed", "FLOP/s", _prefixed(",k,M,G,T,P", "FLOP/s"), _prefixed(",k,M,G,T,P", "FLOPS"), "12 GFLOP/s"
 )
 BANDWIDTH = Dimension(
     "a bandwidth",

@@ -16,15 +16,7 @@ from mlsim._jit import inner_kernel
 from mlsim.techniques.fixed import ceil_div, share_size
 from mlsim.techniques.lb4mpi import AF_RULE
 from mlsim.techniques.pe_statistics import MEAN, RATE, RISK, learn_costs, learn_pieces
-from mlsim.techniques.technique_entry import (
-    OWN,
-    SIZE,
-    Given,
-    Rule,
-    TechniqueEntry,
-    parameter_keys,
-    ratio,
-)
+from mlsim.techniques.technique_entry import OWN, SIZE, Given, Rule, TechniqueEntry, parameter_keys, ratio
 
 ROUNDING = 1e-9
 

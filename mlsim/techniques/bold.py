@@ -27,9 +27,7 @@ from mlsim.techniques.technique_entry import (
     TechniqueEntry,
     parameter_keys,
 )
-from mlsim.techniques.technique_entry import (
-    SIZE as COUNTED,
-)
+from mlsim.techniques.technique_entry import SIZE as COUNTED
 
 # Row of ``measured``; rows of ``sums``; the rule's reals (μ and h in s).
 SIZE = 0
@@ -152,9 +150,6 @@ BOLD = TechniqueEntry(
     options=(*STATISTICS_KEYS, *parameter_keys("overhead")),
     notes=_NOTES,
     rule=Rule(
-        size=_chunk,
-        follows_chunks=True,
-        needs=(SIGMA_NEEDED, MU_NEEDED, OVERHEAD_NEEDED),
-        values=_values,
+        size=_chunk, follows_chunks=True, needs=(SIGMA_NEEDED, MU_NEEDED, OVERHEAD_NEEDED), values=_values
     ),
 )

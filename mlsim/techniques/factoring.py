@@ -237,10 +237,7 @@ def _chunk_by_latest_weights(
 
 _BY_BATCH = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk)
 _BY_CHUNK = Rule(
-    size=_chunk_by_latest_weights,
-    learn=learn_chunk,
-    learn_measured=learn_chunk,
-    values=_of_batch,
+    size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk, values=_of_batch
 )
 _REFERENCE = "Cariño and Banicescu 2008; Eleliemy 2021, §2.1"
 _OPTIONS = parameter_keys("weights", "compat")

@@ -148,14 +148,7 @@ def _weighted_chunk(
 
 @inner_kernel
 def _chunk_by_batch_weights(
-    rule: Ints,
-    measured: Floats,
-    sums: Floats,
-    remaining: int,
-    pe: int,
-    n: int,
-    p: int,
-    min_chunk: int,
+    rule: Ints, measured: Floats, sums: Floats, remaining: int, pe: int, n: int, p: int, min_chunk: int
 ) -> int:
     if measured[SECONDS, pe] == 0.0:
         rule[LEFT] = 0
@@ -226,8 +219,5 @@ BATCH_BREAKS_RULE = replace(BATCH_RULE, counts_breaks=True)  # AWF-D
 CHUNK_RULE = Rule(size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk)  # AWF-C
 CHUNK_BREAKS_RULE = replace(CHUNK_RULE, counts_breaks=True)  # AWF-E
 AF_RULE = Rule(
-    size=_adaptive_chunk,
-    learn=_learn_adaptive,
-    learn_measured=_learn_measured,
-    times_iterations=True,
+    size=_adaptive_chunk, learn=_learn_adaptive, learn_measured=_learn_measured, times_iterations=True
 )

@@ -120,10 +120,7 @@ _learn = _switch(
     constant=False,
 )
 learn_measured = _switch(
-    "learn_measured",
-    "measured, sums, weights, pe, size, pieces, seconds, mean, between",
-    "",
-    constant=False,
+    "learn_measured", "measured, sums, weights, pe, size, pieces, seconds, mean, between", "", constant=False
 )
 """Updates an adaptive technique with a timed chunk of ``seconds``, the ``mean`` of its iterations [s], and
 ``between``, Σ n_j·(x_j − mean)² over its pieces [s²]; seconds and mean include the wait for the chunk where

@@ -57,12 +57,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _DELAY = ("delay", "DelayProfile")
-_HOMOGENEOUS = (
-    "parallel_homogeneous",
-    "msg_par_hg",
-    "ptask_homogeneous",
-    "ParallelTaskHomogeneousProfile",
-)
+_HOMOGENEOUS = ("parallel_homogeneous", "msg_par_hg", "ptask_homogeneous", "ParallelTaskHomogeneousProfile")
 _TOTAL = ("parallel_homogeneous_total", "msg_par_hg_tot")
 _SEQUENCE = ("composed", "SequentialCompositionProfile", "sequential_composition")
 _PARALLEL = ("parallel", "msg_par", "ptask", "ParallelTaskProfile")

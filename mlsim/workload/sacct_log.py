@@ -361,9 +361,5 @@ def _begins(head: bytes) -> bool:
 
 
 FORMAT = Format(
-    "sacct",
-    "what Slurm's accounting prints: sacct --parsable2, or --json",
-    _begins,
-    read_sacct,
-    further=True,
+    "sacct", "what Slurm's accounting prints: sacct --parsable2, or --json", _begins, read_sacct, further=True
 )

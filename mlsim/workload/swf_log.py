@@ -301,9 +301,7 @@ def write_swf(
 
 
 def write_swf_blocks(
-    path: Path,
-    header: Mapping[str, str | Sequence[str]],
-    blocks: Iterable[Mapping[Field, ArrayLike]],
+    path: Path, header: Mapping[str, str | Sequence[str]], blocks: Iterable[Mapping[Field, ArrayLike]]
 ) -> None:
     """Write a log as :func:`write_swf` does, of which only a block of jobs at a time is in memory."""
 

@@ -48,12 +48,7 @@ def rows(outcome: LoopOutcome) -> list[tuple[float, ...]]:
 def test_dedicated_master_executes_nothing() -> None:
     """SS, 4 iterations of 4 s, 1 s a calculation: PE 1 is served in [0, 1], PE 2 in [1, 2], and so on."""
     outcome = run([4.0] * 4, "SS", [0, 0, 0], model="cca", master="dedicated", chunk_calculation=1.0)
-    assert rows(outcome) == [
-        (1, 0, 1, 0, 1, 5),
-        (2, 1, 1, 0, 2, 6),
-        (1, 2, 1, 5, 6, 10),
-        (2, 3, 1, 6, 7, 11),
-    ]
+    assert rows(outcome) == [(1, 0, 1, 0, 1, 5), (2, 1, 1, 0, 2, 6), (1, 2, 1, 5, 6, 10), (2, 3, 1, 6, 7, 11)]
     assert outcome.notified_at.tolist() == [11, 10, 11]
     assert outcome.overhead.tolist() == [4, 2, 3]
     assert outcome.idle.tolist() == [7, 0, 0]

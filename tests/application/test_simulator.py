@@ -213,11 +213,7 @@ def test_idle_messages_tell_what_is_left(
 
 
 @settings(deadline=None, max_examples=100)
-@given(
-    st.sampled_from(COMBINATIONS),
-    st.sampled_from(SLOW_DOWNS),
-    st.floats(0.01, 1.2),
-)
+@given(st.sampled_from(COMBINATIONS), st.sampled_from(SLOW_DOWNS), st.floats(0.01, 1.2))
 def test_a_kill_leaves_the_past_as_it_was(
     combination: tuple[str, str], perturbations: tuple[dict[str, Any], ...], share: float
 ) -> None:
@@ -314,10 +310,7 @@ def test_a_random_process_reaches_to_the_end_of_the_loop() -> None:
 
 
 @settings(deadline=None, max_examples=30)
-@given(
-    st.sampled_from(COMBINATIONS),
-    st.sampled_from(SLOW_DOWNS),
-)
+@given(st.sampled_from(COMBINATIONS), st.sampled_from(SLOW_DOWNS))
 def test_the_same_loop_runs_the_same(
     combination: tuple[str, str], perturbations: tuple[dict[str, Any], ...]
 ) -> None:

@@ -19,11 +19,7 @@ from mlsim.errors import InputError
 from mlsim.scenario import ParametersConfig, Technique, model_parameters, options, technique_section
 from mlsim.scenario.technique_section import READERS
 from mlsim.techniques import _discover, fixed
-from mlsim.techniques.guided import (
-    FRACTION_WORDS,
-    guided_straightforward_size,
-    new_guide,
-)
+from mlsim.techniques.guided import FRACTION_WORDS, guided_straightforward_size, new_guide
 from mlsim.techniques.linear import default_batches
 from mlsim.techniques.pe_statistics import RATE, RISK, learn_chunk, learn_iterations, new_measurements
 from mlsim.techniques.technique_rules import new_rule, reset_rule, straightforward_size
@@ -48,20 +44,10 @@ N1000_P4: list[tuple[str, Form, dict[str, Any], list[int]]] = [
         {},
         [250, 188, 141, 106, 79, 59, 45, 33, 25, 19, 14, 11, 8, 6, 4, 3, 3, 2, 1, 1, 1, 1],
     ),
-    (
-        "GSS",
-        "straightforward",
-        {},
-        [250, 188, 141, 106, 80, 60, 45, 34, 26, 19, 15, 11, 8, 6, 5, 4, 2],
-    ),
+    ("GSS", "straightforward", {}, [250, 188, 141, 106, 80, 60, 45, 34, 26, 19, 15, 11, 8, 6, 5, 4, 2]),
     ("TSS", "recursive", {}, [125, 117, 109, 101, 93, 85, 77, 69, 61, 53, 45, 37, 28]),
     ("TSS", "straightforward", {}, [125, 117, 109, 101, 93, 85, 77, 69, 61, 53, 45, 37, 28]),
-    (
-        "FAC2",
-        "recursive",
-        {},
-        FAC2_BATCHES + [31] * 4 + [16] * 4 + [8] * 4 + [4] * 4 + [2] * 4 + [1] * 4,
-    ),
+    ("FAC2", "recursive", {}, FAC2_BATCHES + [31] * 4 + [16] * 4 + [8] * 4 + [4] * 4 + [2] * 4 + [1] * 4),
     ("FAC2", "straightforward", {}, FAC2_BATCHES + [32] * 4 + [16] * 4 + [8] * 4 + [4] * 4 + [2] * 4),
     ("TFSS", "recursive", {}, [113] * 4 + [81] * 4 + [49] * 4 + [17, 11]),
     ("TFSS", "straightforward", {}, [113] * 4 + [81] * 4 + [49] * 4 + [17, 11]),
@@ -87,12 +73,7 @@ N1000_P4: list[tuple[str, Form, dict[str, Any], list[int]]] = [
         {"swr": 0.7},
         [175] * 4 + [75, 57, 42, 32, 24, 18, 13, 10, 8, 6, 4, 3, 2, 2, 1, 1, 1, 1],
     ),
-    (
-        "PLS",
-        "straightforward",
-        {"swr": 0.7},
-        [175] * 4 + [75, 57, 43, 32, 24, 18, 14, 11, 8, 6, 5, 4, 3],
-    ),
+    ("PLS", "straightforward", {"swr": 0.7}, [175] * 4 + [75, 57, 43, 32, 24, 18, 14, 11, 8, 6, 5, 4, 3]),
 ]
 
 

@@ -46,12 +46,7 @@ def workloads(draw, most_units=NODES + 1):
     n = draw(st.integers(1, 9))
     submits = sorted(draw(st.lists(st.integers(0, 12), min_size=n, max_size=n)))
     rows = [
-        (
-            submit,
-            draw(st.integers(0, 6)),
-            draw(st.integers(1, 6)),
-            draw(st.integers(1, most_units)),
-        )
+        (submit, draw(st.integers(0, 6)), draw(st.integers(1, 6)), draw(st.integers(1, most_units)))
         for submit in submits
     ]
     rank = draw(st.permutations(range(1, n + 1)))  # a job waits for those before it only

@@ -15,14 +15,7 @@ from mlsim.batch.order.policies import CODES, Accounts, parameters_of, policy_ke
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system
-from tests.batch.test_simulator import (
-    UNITS,
-    assert_same,
-    check_conservation,
-    columns,
-    job_lists,
-    quarters,
-)
+from tests.batch.test_simulator import UNITS, assert_same, check_conservation, columns, job_lists, quarters
 from tests.effort import examples
 from tests.reference.batch import Job, ReferenceBatchSystem
 

@@ -15,17 +15,7 @@ from mlsim.analysis.machine_metrics import busy_seconds, failure_metrics
 from mlsim.analysis.pass_metrics import queue_length
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.state import state_choice
-from mlsim.record import (
-    Chunks,
-    JobState,
-    Loops,
-    Messages,
-    Nodes,
-    OutageKind,
-    PEs,
-    Records,
-    empty,
-)
+from mlsim.record import Chunks, JobState, Loops, Messages, Nodes, OutageKind, PEs, Records, empty
 from mlsim.record.derived_times import allocated_seconds, lost_core_seconds, running_spans
 from mlsim.scenario import RandomFailureConfig
 from tests.batch.builders import block, simulate

@@ -149,10 +149,7 @@ MEMORY = [{"name": "n", "count": 4, "cores": 2, "memory": "8 GB"}]
 POWER = [{"name": "n", "count": 4, "cores": 1, "power": {"idle": "50 W", "busy": "100 W"}}]
 REFUSED = {
     "application.model": {"application": {"model": "loop", "technique": "GSS"}},
-    "coordination.rca": {
-        "application": {"model": "loop", "technique": "GSS"},
-        "coordination": {"rca": True},
-    },
+    "coordination.rca": {"application": {"model": "loop", "technique": "GSS"}, "coordination": {"rca": True}},
     "platform.shared": {"platform": {"shared": {"matlab": 1}}},
     "platform.failures": {"platform": {"failures": [{"node": 1, "at": 5}]}},
     "platform.random_failures": {"platform": {"random_failures": [{"nodes": "0-3", "mtbf": 9, "mttr": 1}]}},

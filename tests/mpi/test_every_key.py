@@ -248,14 +248,8 @@ def test_mpi_run_hands_its_options_on(directory: Path, started: Started) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ("run", "FILE", "--set", "application.execution.atomic_service=1us"),
-            "a real run has the costs",
-        ),
-        (
-            ("run", "FILE", "--set", "application.execution={lock_retry: 1us}"),
-            "execution.lock_retry: ",
-        ),
+        (("run", "FILE", "--set", "application.execution.atomic_service=1us"), "a real run has the costs"),
+        (("run", "FILE", "--set", "application.execution={lock_retry: 1us}"), "execution.lock_retry: "),
         (("run", "FILE", "--set", "application.time_steps=3"), "give --repetitions"),
         (("run", "FILE", "--set", "output.trace=jobs"), "if --out is given"),
         (("run", "FILE", "--ranks", "2", "--", "mpiexec"), "-- mpiexec -n 2"),

@@ -131,13 +131,7 @@ def _check_trace(trace: Path) -> None:
 
 @pytest.mark.slow
 def test_an_agent_that_is_not_there_is_a_warning(any_launcher: Launcher) -> None:
-    done = execute(
-        any_launcher,
-        4,
-        "recorded.py",
-        MLSIM_RCA_ADDRESS="127.0.0.1:1",
-        MLSIM_RCA_SECRET=_SECRET,
-    )
+    done = execute(any_launcher, 4, "recorded.py", MLSIM_RCA_ADDRESS="127.0.0.1:1", MLSIM_RCA_SECRET=_SECRET)
     assert done.code == 0, done.err
     assert "could not be reported to the RCA agent" in done.err
 

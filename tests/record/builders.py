@@ -7,18 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim.record import (
-    Chunks,
-    Jobs,
-    JobState,
-    Loops,
-    MessageKind,
-    Messages,
-    Nodes,
-    Occupancy,
-    PEs,
-    Records,
-)
+from mlsim.record import Chunks, Jobs, JobState, Loops, MessageKind, Messages, Nodes, Occupancy, PEs, Records
 
 LATENCY = 0.001
 # Times that meet at the same instants, have no length, or are not exact in binary.

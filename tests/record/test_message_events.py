@@ -11,11 +11,7 @@ from mlsim.record.otf2.trace_layout import lay_out
 from mlsim.record.otf2.trace_messages import MessageEvents, deliver
 from tests.record.builders import random_records
 
-IDLE, REQUEST, ACCEPTED = (
-    MessageKind.NODE_IDLE,
-    MessageKind.RELEASE_REQUEST,
-    MessageKind.RELEASE_ACCEPTED,
-)
+IDLE, REQUEST, ACCEPTED = (MessageKind.NODE_IDLE, MessageKind.RELEASE_REQUEST, MessageKind.RELEASE_ACCEPTED)
 
 
 def records_with(*messages: tuple[MessageKind, int, float, float]) -> Records:

@@ -459,13 +459,7 @@ class PlanningSystem:
     def plan_of(self, job: Job, begin: float, nodes: list[int]):
         """However short, a stay takes some time, else two jobs could have the same units."""
         end = begin + job.estimate
-        return (
-            begin,
-            end if end > begin else math.nextafter(begin, FOREVER),
-            nodes,
-            job.request,
-            job.shares,
-        )
+        return (begin, end if end > begin else math.nextafter(begin, FOREVER), nodes, job.request, job.shares)
 
     # Passes
 

@@ -8,18 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlsim.record import (
-    Chunks,
-    Jobs,
-    JobState,
-    Loops,
-    Messages,
-    Nodes,
-    Occupancy,
-    PEs,
-    Records,
-    empty,
-)
+from mlsim.record import Chunks, Jobs, JobState, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
 
 NAN = float("nan")
 

@@ -463,9 +463,7 @@ CASES: dict[str, Case] = {
 }
 
 # Keys that change nothing that is compared, by what they mean.
-WITHOUT_EFFECT = {
-    "batch.engine": "all engines give the same bytes; test_the_engine_is_the_one_asked_for",
-}
+WITHOUT_EFFECT = {"batch.engine": "all engines give the same bytes; test_the_engine_is_the_one_asked_for"}
 
 
 @pytest.fixture(scope="module")

@@ -55,12 +55,7 @@ def test_every_key_of_the_advice_is_one() -> None:
 
 @pytest.mark.parametrize(
     "workload",
-    [
-        {"generat": {"model": "lublin", "jobs": 5}},
-        {"generate": "lublin"},
-        {"log": "x.swf"},
-        {"pth": "x.swf"},
-    ],
+    [{"generat": {"model": "lublin", "jobs": 5}}, {"generate": "lublin"}, {"log": "x.swf"}, {"pth": "x.swf"}],
 )
 def test_a_log_that_was_meant_is_not_missing_as_well(workload: dict[str, Any]) -> None:
     with pytest.raises(InputError) as caught:

@@ -93,10 +93,7 @@ def test_names_of_jobs_become_numbers(tmp_path: Path) -> None:
     [
         ({"profile": "nap"}, "job 1: there is no profile 'nap'"),
         ({"profile": None}, "job 1: there is no profile None"),
-        (
-            {"profile": "seq"},
-            "job 1: profile seq is of type 'replay', whose run time is unknown",
-        ),
+        ({"profile": "seq"}, "job 1: profile seq is of type 'replay', whose run time is unknown"),
         ({"profile": "neg"}, "job 1: profile neg: delay is -1; expected a number from 0 up"),
         ({"profile": "bare"}, "job 1: profile bare: delay is null"),
         ({"profile": "odd"}, "job 1: profile odd: generation_strategy is 'random'"),

@@ -181,8 +181,7 @@ JobIDRaw|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|State
 
 
 @pytest.mark.parametrize(
-    ("rule", "ids", "patience"),
-    [(None, 4, 10), ("withdraw", 4, 10), ("leave-out", 3, None), ("keep", 4, -1)],
+    ("rule", "ids", "patience"), [(None, 4, 10), ("withdraw", 4, 10), ("leave-out", 3, None), ("keep", 4, -1)]
 )
 def test_what_becomes_of_jobs_that_never_ran(
     tmp_path: Path, rule: str | None, ids: int, patience: float | None

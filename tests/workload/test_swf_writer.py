@@ -71,10 +71,7 @@ def test_columns_not_given_are_unknown_and_extras_read_back(tmp_path: Path) -> N
     ],
 )
 def test_what_would_not_read_back_is_refused(
-    tmp_path: Path,
-    header: dict[str, str],
-    columns: dict[Field, list[float]],
-    extras: list[tuple[str]] | None,
+    tmp_path: Path, header: dict[str, str], columns: dict[Field, list[float]], extras: list[tuple[str]] | None
 ) -> None:
     path = tmp_path / "log.swf"
     path.write_text("before")

@@ -263,10 +263,7 @@ def test_all_of_a_node_is_a_node_in_every_unit(tmp_path: Path) -> None:
             "\n".join(["JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|ReqTRES", *rows]) + "\n"
         )
         nodes = [{"name": "n", "count": 1, "cores": 64, "memory": f"{7168 * parts} MiB"}]
-        scenario = {
-            "platform": {"nodes": nodes},
-            "workload": {"path": "log.txt", "mapping": "core"},
-        }
+        scenario = {"platform": {"nodes": nodes}, "workload": {"path": "log.txt", "mapping": "core"}}
         assert (mlsim.run(from_mapping(scenario, directory=tmp_path)).jobs["start_time"] == 0).all()
 
 

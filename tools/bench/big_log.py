@@ -33,11 +33,7 @@ def make(log: Path, out: Path, jobs: int) -> None:
     period = np.ceil((submits.max() - submits.min()) * (1 + 1 / len(block)))
     fixed = {field: words(columns[field]) for field in Field if field is not Field.SUBMIT_TIME}
     header = header | {"MaxJobs": str(jobs), "MaxRecords": str(jobs)}
-    with (
-        new_files([out]) as (partial,),
-        partial.open("wb") as raw,
-        compressed_writer(out, raw) as file,
-    ):
+    with new_files([out]) as (partial,), partial.open("wb") as raw, compressed_writer(out, raw) as file:
         file.write("".join(f"{line}\n" for line in header_lines(header)).encode())
         for repetition in range(-(-jobs // len(block))):
             first = repetition * len(block)

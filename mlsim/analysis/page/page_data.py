@@ -170,10 +170,7 @@ def run_data(records: Records, loops: PageLoops, most_boxes: int = MOST_BOXES) -
     return {
         "begin": axis.begin,
         "end": axis.end,
-        "nodes": {
-            "count": len(nodes.name),
-            "names": nodes.name if len(nodes.name) <= _MOST_NAMES else None,
-        },
+        "nodes": {"count": len(nodes.name), "names": nodes.name if len(nodes.name) <= _MOST_NAMES else None},
         "jobs": _jobs(records),
         "boxes": _box_columns(records, drawn.boxes),
         "outages": _outages(records, axis),

@@ -21,19 +21,8 @@ from mlsim.application.technique_state import (
 from mlsim.techniques.fixed import ceil_div, static_size
 from mlsim.techniques.pe_statistics import timed_length
 from mlsim.techniques.prefix_costs import cost_between
-from mlsim.techniques.technique_entry import (
-    PIECES,
-    UNTIMED,
-    USER_OBJECT,
-    USERS,
-    RuleSettings,
-)
-from mlsim.techniques.technique_rules import (
-    SS,
-    STATIC,
-    constant_size,
-    counts_breaks,
-)
+from mlsim.techniques.technique_entry import PIECES, UNTIMED, USER_OBJECT, USERS, RuleSettings
+from mlsim.techniques.technique_rules import SS, STATIC, constant_size, counts_breaks
 from mlsim.techniques.user_calls import begin_object
 
 _flush_rows = c_function("int32", "int64")  # calls ``Rows.full`` with the number of rows

@@ -86,9 +86,7 @@ PROFILES = (
     ProfileEntry("exponential", "exponential", ("mean",)),
     ProfileEntry("gamma", "gamma with shape (mean/std)² and scale std²/mean", ("mean", "std")),
     ProfileEntry(
-        "lognormal",
-        "exp of a normal with σ² = ln(1 + (std/mean)²) and μ = ln(mean) − σ²/2",
-        ("mean", "std"),
+        "lognormal", "exp of a normal with σ² = ln(1 + (std/mean)²) and μ = ln(mean) − σ²/2", ("mean", "std")
     ),
     ProfileEntry(
         "bimodal",
@@ -101,10 +99,7 @@ PROFILES = (
     ProfileEntry(
         "mandelbrot",
         "steps of z ← z^exponent + c while fewer than limit and |z| < 2, for the c of pixel k; N = size²",
-        (
-            *(f"parameters.{name}" for name in ("size", "limit", "exponent", "window")),
-            *("mean", "unit_cost"),
-        ),
+        (*(f"parameters.{name}" for name in ("size", "limit", "exponent", "window")), *("mean", "unit_cost")),
         "Mandelbrot 1980; Eleliemy 2021, Alg. 4.2",
     ),
     ProfileEntry(

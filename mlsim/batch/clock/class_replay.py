@@ -73,13 +73,7 @@ def class_obstacle(config: BatchConfig) -> tuple[str, str] | None:
 
 
 def replay_classes(
-    jobs: JobBlock,
-    config: BatchConfig,
-    units: int,
-    small: Mask,
-    divider: Floats,
-    *,
-    safeguard: bool,
+    jobs: JobBlock, config: BatchConfig, units: int, small: Mask, divider: Floats, *, safeguard: bool
 ) -> ClassReplay:
     """Simulate jobs of two classes on one pool of identical units.
 

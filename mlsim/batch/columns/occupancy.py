@@ -67,13 +67,7 @@ class OccupancyLog:
 
 @leaf_kernel
 def write_row(
-    row: int,
-    job: int,
-    node: int,
-    cores: int,
-    now: float,
-    rows: NDArray[np.int64],
-    times: NDArray[np.float64],
+    row: int, job: int, node: int, cores: int, now: float, rows: NDArray[np.int64], times: NDArray[np.float64]
 ) -> None:
     """Write that a job holds ``cores`` cores of a node from ``now`` on."""
     rows[JOB, row] = job
@@ -115,13 +109,7 @@ def write_rows(
 
 @kernel
 def find_holders(
-    node: int,
-    running: Ints,
-    ints: Ints,
-    rows: Ints,
-    times: NDArray[np.float64],
-    slots: Ints,
-    held: Ints,
+    node: int, running: Ints, ints: Ints, rows: Ints, times: NDArray[np.float64], slots: Ints, held: Ints
 ) -> int:
     """Find the running jobs that hold part of a node by the rows of their start; return their number.
 

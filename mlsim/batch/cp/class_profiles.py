@@ -186,13 +186,7 @@ def _fill(
 
 @leaf_kernel
 def _job(row: int, jobs: Demands) -> _Job:
-    return _Job(
-        jobs.units[row],
-        jobs.durations[row],
-        jobs.requests[row],
-        jobs.dislike[row],
-        jobs.counts[row],
-    )
+    return _Job(jobs.units[row], jobs.durations[row], jobs.requests[row], jobs.dislike[row], jobs.counts[row])
 
 
 @leaf_kernel

@@ -24,13 +24,7 @@ from mlsim.batch.room.room import find_room
 
 @kernel
 def arrive_at_nodes(
-    now: float,
-    n_ended: int,
-    first: int,
-    last: int,
-    arrivals: IntColumn,
-    columns: int,
-    nodes: int,
+    now: float, n_ended: int, first: int, last: int, arrivals: IntColumn, columns: int, nodes: int
 ) -> None:
     """End the jobs in the column of ended jobs, and enqueue arriving ones; see :func:`.passes.arrive`."""
     s, room = columns_at(columns), nodes_at(nodes)

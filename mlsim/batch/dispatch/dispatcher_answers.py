@@ -151,13 +151,7 @@ class Answers:
     """
 
     def __init__(
-        self,
-        title: str,
-        now: float,
-        waiting: Ints,
-        columns: Columns,
-        nodes: Nodes,
-        places: tuple[int, int],
+        self, title: str, now: float, waiting: Ints, columns: Columns, nodes: Nodes, places: tuple[int, int]
     ) -> None:
         self._title, self._now, self._waiting = title, now, waiting
         self._columns, self._nodes, self._places = columns, nodes, places

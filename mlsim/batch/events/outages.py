@@ -16,13 +16,7 @@ from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.record import OutageKind, Outages
-from mlsim.scenario import (
-    DrainConfig,
-    FailureConfig,
-    PlatformConfig,
-    RandomFailureConfig,
-    node_ranges,
-)
+from mlsim.scenario import DrainConfig, FailureConfig, PlatformConfig, RandomFailureConfig, node_ranges
 
 # Keeps these random numbers apart from others that are keyed by the seed.
 _STREAM = 0xFA11

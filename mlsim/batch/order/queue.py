@@ -40,15 +40,7 @@ from mlsim.batch.columns.job_table import (
     WALK_KEY,
     WITHDRAWAL,
 )
-from mlsim.batch.order.policies import (
-    FAIRSHARE,
-    FCFS,
-    class_key,
-    is_live,
-    is_starved,
-    policy_key,
-    usage_at,
-)
+from mlsim.batch.order.policies import FAIRSHARE, FCFS, class_key, is_live, is_starved, policy_key, usage_at
 from mlsim.batch.order.queue_blocks import (
     BLOCK,
     GONE,

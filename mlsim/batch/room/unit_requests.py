@@ -44,11 +44,7 @@ class Requests:
 
     @classmethod
     def on(
-        cls,
-        machine: Machine,
-        mapping: Mapping,
-        config: RequestConfig | None = None,
-        per_job: bool = False,
+        cls, machine: Machine, mapping: Mapping, config: RequestConfig | None = None, per_job: bool = False
     ) -> Requests:
         """Describe the requests of a mapping on a machine."""
         config = config or RequestConfig()

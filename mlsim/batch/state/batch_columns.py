@@ -27,15 +27,7 @@ from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
 from mlsim.batch.columns.running_jobs import expect_end, running_arrays, running_slots
 from mlsim.batch.order.policies import CODES, N_SHARES, Accounts, parameters_of
 from mlsim.batch.order.queue_blocks import GONE, N_BLOCK_TIMES, UNKNOWN, blocks_of
-from mlsim.scenario import (
-    Backfill,
-    BatchConfig,
-    Compression,
-    EasyRule,
-    OverrunRule,
-    Policy,
-    TieOrder,
-)
+from mlsim.scenario import Backfill, BatchConfig, Compression, EasyRule, OverrunRule, Policy, TieOrder
 
 _BACKFILL = {
     Backfill.NONE: at.NONE,

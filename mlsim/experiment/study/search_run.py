@@ -256,11 +256,7 @@ def _below(study: Study, search: Search, rows: Sequence[StudyRow]) -> dict[str, 
 
 
 def _candidates(
-    study: Study,
-    search: Search,
-    runner: StudyRunner,
-    rows: list[StudyRow],
-    below: dict[str, float] | None,
+    study: Study, search: Search, runner: StudyRunner, rows: list[StudyRow], below: dict[str, float] | None
 ) -> list[Tried]:
     """Evaluate candidates until the method or the budget ends; add their rows to ``rows``."""
     method = method_of(search)

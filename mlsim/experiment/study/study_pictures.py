@@ -10,13 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.analysis import plots
-from mlsim.experiment.study.study_model import (
-    MEANS,
-    Balance,
-    PictureSpec,
-    file_name,
-    picture_title,
-)
+from mlsim.experiment.study.study_model import MEANS, Balance, PictureSpec, file_name, picture_title
 from mlsim.experiment.study.study_tables import (
     labels_of,
     mean_interval,
@@ -200,10 +194,7 @@ def _balance_table(rows: Sequence[StudyRow]) -> pl.DataFrame:
 
 
 def _metric(
-    study: Study,
-    picture: PictureSpec,
-    rows: Sequence[StudyRow],
-    ratios: Mapping[tuple[str, ...], float],
+    study: Study, picture: PictureSpec, rows: Sequence[StudyRow], ratios: Mapping[tuple[str, ...], float]
 ) -> _Drawing:
     labels = next(list(axis.points) for axis in study.axes if axis.name == picture.along)
     numbers = _numbers(labels)

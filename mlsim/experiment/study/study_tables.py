@@ -92,10 +92,7 @@ def _gathered(study: Study, values: Mapping[Labels, float]) -> dict[Labels, list
 
 
 def _table(
-    study: Study,
-    values: Mapping[Labels, float],
-    found: Mapping[Labels, float],
-    write: Callable[[float], str],
+    study: Study, values: Mapping[Labels, float], found: Mapping[Labels, float], write: Callable[[float], str]
 ) -> Table:
     cells = _gathered(study, values)
     names = _compared(study)

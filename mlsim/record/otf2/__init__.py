@@ -18,9 +18,4 @@ if TYPE_CHECKING:
 
 __all__ = ["LATEST", "Level", "Rows", "Selection", "Service", "TraceInfo", "write_otf2"]
 
-__getattr__ = late(
-    __name__,
-    {
-        "trace_writer": "Level Rows Selection Service TraceInfo write_otf2",
-    },
-)
+__getattr__ = late(__name__, {"trace_writer": "Level Rows Selection Service TraceInfo write_otf2"})

@@ -306,13 +306,7 @@ def _ask(
 
 @kernel(_nrt=False)
 def _serve_oneself(
-    to: Target,
-    content: Content,
-    requests: Requests,
-    interval: int,
-    asked: int,
-    begin: int,
-    at: Progress,
+    to: Target, content: Content, requests: Requests, interval: int, asked: int, begin: int, at: Progress
 ) -> Progress:
     """Write how a PE takes a chunk: what it calculates, and an atomic on the window before and after that."""
     other = requests.other[interval]

@@ -28,10 +28,7 @@ from mlsim.workload.derived_logs import SourceLog
 from mlsim.workload.log_times import local_times
 from mlsim.workload.models.model_fit import calendar_counts, work_of
 
-LOGS = {
-    "Seth": ("HPC2N-2002-2.2-cln.swf.gz", 3.33),
-    "RICC": ("RICC-2010-2.swf.gz", 11.72),
-}
+LOGS = {"Seth": ("HPC2N-2002-2.2-cln.swf.gz", 3.33), "RICC": ("RICC-2010-2.swf.gz", 11.72)}
 """Name in the source: file, and speed of a processor [GFLOP/s]: 1.667 GHz x 2 and 2.93 GHz x 4 operations.
 The source does not say what it used; distances do not depend on it."""
 PARTS = {"hour": slice(0, 24), "weekday": slice(24, 31), "month": slice(31, 43)}
@@ -56,10 +53,7 @@ class Seen:
             name: float(np.abs(np.cumsum(self.calendar[part]) - np.cumsum(other.calendar[part])).max())
             for name, part in PARTS.items()
         }
-        return found | {
-            "work": _between(self.work, other.work),
-            "size": _between(self.size, other.size),
-        }
+        return found | {"work": _between(self.work, other.work), "size": _between(self.size, other.size)}
 
 
 def seen(times: Floats, jobs: JobBlock, gflops: float) -> Seen:

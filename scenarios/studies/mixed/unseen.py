@@ -63,10 +63,7 @@ def learned(train: tuple[int, int], test: tuple[int, int], points: int) -> dict[
 
 def weekly(keys: Keys, train: tuple[int, int], test: tuple[int, int]) -> dict[str, float]:
     """Return the mean bounded slowdown of the jobs of each test week; training weeks come before them."""
-    select: Keys = {
-        "workload.weeks.crossing": "keep",
-        "workload.select.weeks": f"{train[0]}-{test[1]}",
-    }
+    select: Keys = {"workload.weeks.crossing": "keep", "workload.select.weeks": f"{train[0]}-{test[1]}"}
     jobs = mlsim.run(BASE, PLAIN | select | keys).jobs
     jobs = jobs.with_columns(week=(pl.col("submit_time") // WEEK).cast(pl.Int64) + train[0])
     means = jobs.group_by("week").agg(pl.col("bounded_slowdown").mean()).sort("week")

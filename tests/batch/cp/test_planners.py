@@ -423,8 +423,7 @@ def test_odd_instances(name: Dispatcher):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [Dispatcher.HCP19, Dispatcher.CP, pytest.param(Dispatcher.PCP21S, marks=pytest.mark.slow)],
+    "name", [Dispatcher.HCP19, Dispatcher.CP, pytest.param(Dispatcher.PCP21S, marks=pytest.mark.slow)]
 )
 def test_many_jobs_and_a_wide_one(name: Dispatcher):
     config = CpConfig(time_limit=0.05, time_limit_max=0.05)

@@ -50,14 +50,7 @@ def with_power(problem: Instance, of_node, free: int, counts=None) -> Instance:
     counts = np.ones(len(queued), np.int64) if counts is None else np.array(counts, np.int64)
     held = running.units * of_node[running.node]
     part = PowerPart.of(
-        of_node,
-        free,
-        counts,
-        held,
-        running.remaining,
-        queued.units,
-        queued.request,
-        problem.capacity,
+        of_node, free, counts, held, running.remaining, queued.units, queued.request, problem.capacity
     )
     return replace(problem, power=part)
 

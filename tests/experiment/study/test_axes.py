@@ -153,7 +153,7 @@ def test_all_weeks_are_those_with_jobs(tmp_path):
         tmp_path, "vary: {weeks: all, workload.path: [jobs.csv, other.csv]}\nrepetitions: week\n"
     )
     assert labels == [
-        *(("1", "jobs.csv"), ("1", "other.csv"), ("2", "other.csv"), ("3", "other.csv"), ("4", "jobs.csv")),
+        *(("1", "jobs.csv"), ("1", "other.csv"), ("2", "other.csv"), ("3", "other.csv"), ("4", "jobs.csv"))
     ]
     assert study.columns == "path"
     _, labels = labels_of(

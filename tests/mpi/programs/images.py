@@ -12,10 +12,7 @@ from mlsim.mpi.apps.mandelbrot import Mandelbrot
 from mlsim.mpi.apps.psia import Psia
 
 comm = MPI.COMM_WORLD
-makers = (
-    lambda: Mandelbrot(MandelbrotImage(48), 500),
-    lambda: Psia(300, 250, 1, SpinImage(bin_size=0.05)),
-)
+makers = (lambda: Mandelbrot(MandelbrotImage(48), 500), lambda: Psia(300, 250, 1, SpinImage(bin_size=0.05)))
 for make in makers:
     application = in_turns(comm, make)
     expected = application.expected()
