@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlsim import _forks  # noqa: F401  (before any fork)
-from mlsim._late import late, listed
+from mlsim._runtime import forks  # noqa: F401  (before any fork)
+from mlsim._runtime.late import late, listed
 from mlsim.errors import InputError, MlsimError, OutputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 PROGRAM = """
-from mlsim._memory import without_colours
+from mlsim._runtime.memory import without_colours
 without_colours()  # as commands and ranks do
 import numba
 print("said")

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from mlsim import _interpreted
 from mlsim._jit import kernel, last_bit, next_bit, unpacker
+from mlsim._runtime import interpreted
 from mlsim.application import simulate as simulate_loop
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig
@@ -82,7 +82,7 @@ def test_a_named_tuple_is_read_by_address() -> None:
     names = [("ints", "int64", 1), ("floats", "float64", 2)]
     ints, floats = np.arange(3), np.arange(6.0).reshape(2, 3)
     table = np.array([[ints.ctypes.data, 3, 0, 0], [floats.ctypes.data, 2, 3, 0]])
-    in_python = _interpreted.unpacker(_Two, names)(table.ctypes.data)
+    in_python = interpreted.unpacker(_Two, names)(table.ctypes.data)
     assert in_python.ints.tolist() == ints.tolist()
     assert in_python.floats.tolist() == floats.tolist()
     pair_at = unpacker(_Two, names)
@@ -125,13 +125,13 @@ def test_a_c_function_is_called_through_its_address() -> None:
     power = ctypes.CDLL(None).strtol
     address = ctypes.cast(power, ctypes.c_void_p).value
     text = np.frombuffer(b"-7f\0", np.uint8)
-    call = _interpreted.c_function("int64", ["intp", "intp", "int32"])
+    call = interpreted.c_function("int64", ["intp", "intp", "int32"])
     assert call(address, text.ctypes.data, 0, np.int64(16)) == -0x7F
 
 
 def test_memory_that_ranks_share_needs_compiled_kernels() -> None:
     with pytest.raises(InputError, match="unset NUMBA_DISABLE_JIT"):
-        _interpreted.refuse_atomics(0, 1)
+        interpreted.refuse_atomics(0, 1)
 
 
 @pytest.mark.parametrize("word", [0, 1, -1, 5 << 40, -(2**63), 2**63 - 1, -(2**63) + 1])
@@ -143,7 +143,7 @@ def test_bits_are_found_in_every_place(word: int, place: int) -> None:
         max((b for b in bits if b <= place), default=-1),
     )
     assert _bits(word, place) == expected
-    assert (_interpreted.next_bit(word, place), _interpreted.last_bit(word, place)) == expected
+    assert (interpreted.next_bit(word, place), interpreted.last_bit(word, place)) == expected
 
 
 def _ends(numbers: Any, table: Any, k: int) -> tuple[int, int]:

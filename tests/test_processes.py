@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 import mlsim
-from mlsim._processes import DEVNULL, Helper, HelperEndedError, call, has_children, python, start
+from mlsim._runtime.processes import DEVNULL, Helper, HelperEndedError, call, has_children, python, start
 from mlsim.errors import MlsimError
 from mlsim.experiment.study import load_study, run_study
 
 PACKAGE = Path(mlsim.__file__).parent
 STARTS = re.compile(r"\bsubprocess\b|\bmultiprocessing\b|ProcessPoolExecutor|os\.fork|os\.spawn|os\.exec")
 ELSEWHERE = {
-    "_processes.py",
+    "_runtime/processes.py",
     "experiment/background_compile.py",  # asks whether it is one of several processes
     "mpi/rca/agent_hooks.py",  # the user's commands, by asyncio
-    "_forks.py",  # says in a message what to use
+    "_runtime/forks.py",  # says in a message what to use
 }
 STUDY = """\
 of: loops
@@ -57,7 +57,7 @@ def test_workers_of_a_study_execute_no_file_of_the_current_directory(
 
 
 def test_the_reason_of_a_failure_reaches_the_parent() -> None:
-    helper = Helper("mlsim._processes:no_such_function")
+    helper = Helper("mlsim._runtime.processes:no_such_function")
     helper.send(1)
     with pytest.raises(MlsimError, match=r"AttributeError: .*no_such_function"):
         helper.receive()

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlsim import _shared
-from mlsim._shared import forget, shared, sharing
+from mlsim._runtime import shared_cache
+from mlsim._runtime.shared_cache import forget, shared, sharing
 from mlsim.application import CostProfiles
 from mlsim.errors import InputError
 from mlsim.scenario import CostsConfig, IterationsConfig, WorkloadConfig
@@ -92,7 +92,7 @@ def test_nothing_is_kept_where_nobody_shares(tmp_path: Path, read: list[Path]) -
     path = log_of(tmp_path / "log.csv", "1,0,5,5,1,7")
     assert ids(path) == ids(path) == [1]
     assert len(read) == 2
-    assert not _shared._kept
+    assert not shared_cache._kept
 
 
 def test_a_long_log_is_not_kept_and_the_same(
@@ -107,12 +107,12 @@ def test_a_long_log_is_not_kept_and_the_same(
     write_swf(path, {}, one | {Field.JOB_ID: range(n), Field.SUBMIT_TIME: range(n)})
     with sharing():
         assert ids(path, select={"window": {"start": 30_000, "end": 30_003}}) == [30_000, 30_001, 30_002]
-        assert not _shared._kept
+        assert not shared_cache._kept
     assert len(read) == 2
 
 
 def test_what_was_not_used_for_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_shared, "MOST_BYTES", 10)
+    monkeypatch.setattr(shared_cache, "MOST_BYTES", 10)
     made: list[str] = []
 
     def kept(key: str, size: int = 4) -> str:

@@ -23,8 +23,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from mlsim._files.opening import named, open_file
-from mlsim._forks import check_fork
-from mlsim._processes import call, python
+from mlsim._runtime.forks import check_fork
+from mlsim._runtime.processes import call, python
 from mlsim.errors import InputError
 
 T = TypeVar("T")

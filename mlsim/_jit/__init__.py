@@ -1,7 +1,7 @@
 """Compiled kernels: one decorator, and one place that announces compilation.
 
 With ``NUMBA_DISABLE_JIT=1`` kernels run as plain Python functions: slow, but a debugger stops in them,
-they can print, and changing one compiles nothing. :mod:`mlsim._interpreted` then replaces operations
+they can print, and changing one compiles nothing. :mod:`mlsim._runtime.interpreted` then replaces operations
 without a Python equivalent.
 """
 

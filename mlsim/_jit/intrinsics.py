@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from mlsim import _interpreted
 from mlsim._jit.mode import INTERPRETED, Late, for_kernels, late_intrinsic
+from mlsim._runtime import interpreted
 
 Array = TypeVar("Array")
 
-borrowed: Callable[[Array], Array] = for_kernels("borrowed", _interpreted.borrowed)
+borrowed: Callable[[Array], Array] = for_kernels("borrowed", interpreted.borrowed)
 """Return an array inside a kernel as one that is not reference-counted; its owner must outlive the call.
 
 Kernels count the references to every array that they hand to each other, with atomic additions. Where
@@ -29,19 +29,19 @@ of work.
 """
 
 
-load_acquire: Callable[[int], int] = for_kernels("load_acquire", _interpreted.refuse_atomics)
+load_acquire: Callable[[int], int] = for_kernels("load_acquire", interpreted.refuse_atomics)
 """Read, in a kernel, an int64 at an address that another process may write; see :data:`store_release`."""
-store_release: Callable[[int, int], None] = for_kernels("store_release", _interpreted.refuse_atomics)
+store_release: Callable[[int, int], None] = for_kernels("store_release", interpreted.refuse_atomics)
 """Write an int64 at an address; who reads it with :data:`load_acquire` sees all that was written before."""
-exchange: Callable[[int, int], int] = for_kernels("exchange", _interpreted.refuse_atomics)
+exchange: Callable[[int, int], int] = for_kernels("exchange", interpreted.refuse_atomics)
 """Replace atomically an int64 at an address, and return its former value."""
-fetch_add: Callable[[int, int], int] = for_kernels("fetch_add", _interpreted.refuse_atomics)
+fetch_add: Callable[[int, int], int] = for_kernels("fetch_add", interpreted.refuse_atomics)
 """Add atomically to an int64 at an address, and return its former value."""
 
 
-next_bit: Callable[[int, int], int] = for_kernels("next_bit", _interpreted.next_bit)
+next_bit: Callable[[int, int], int] = for_kernels("next_bit", interpreted.next_bit)
 """Return the place of the first bit set of an int64 above a place (0 to 63); 64 if there is none."""
-last_bit: Callable[[int, int], int] = for_kernels("last_bit", _interpreted.last_bit)
+last_bit: Callable[[int, int], int] = for_kernels("last_bit", interpreted.last_bit)
 """Return the place of the last bit set of an int64 up to a place (0 to 63); -1 if there is none."""
 
 
@@ -59,7 +59,7 @@ def c_function(result: str, *parameters: str) -> Callable[..., int]:
         Arguments are converted to the widths of the C parameters.
     """
     if INTERPRETED:  # a type of C functions loads modules that nothing else needs
-        return _interpreted.c_function(result, parameters)
+        return interpreted.c_function(result, parameters)
     return cast(Callable[..., int], late_intrinsic("c_function", result, tuple(parameters)))
 
 
@@ -123,11 +123,11 @@ def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Cal
     callable
         It takes the address of ``int64[len(fields), PACKED_WORDS]``: each array's address and shape.
     """
-    in_python = _interpreted.unpacker(kind, fields)
+    in_python = interpreted.unpacker(kind, fields)
     return cast(Callable[[int], Content], for_kernels("unpacker", in_python, kind, fields))
 
 
-shared: Callable[[Content], Content] = for_kernels("shared", _interpreted.borrowed)
+shared: Callable[[Content], Content] = for_kernels("shared", interpreted.borrowed)
 """Share a named tuple of a kernel with the kernels that it calls, by a single address.
 
 A tuple of many arrays is many arguments, each of several words, and each array's references are counted.

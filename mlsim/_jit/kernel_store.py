@@ -21,7 +21,7 @@ from typing import Any
 from mlsim._jit import kernel_library
 from mlsim._jit.kernel_identity import digest_of
 from mlsim._jit.mode import INTERPRETED, is_usual
-from mlsim._places import user_cache
+from mlsim._runtime.places import user_cache
 
 PATIENCE = 2.0
 """Total seconds of compilation that are not announced."""

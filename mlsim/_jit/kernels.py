@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar, cast, overload
 
-from mlsim import _interpreted
 from mlsim._jit import object_cache
 from mlsim._jit.kernel_identity import key_of
 from mlsim._jit.kernel_library import name_of
 from mlsim._jit.mode import INTERPRETED, require_numba
+from mlsim._runtime import interpreted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,7 +120,7 @@ def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]
 
 def _kernel(body: F, options: dict[str, Any], inner: bool) -> F:
     if INTERPRETED:
-        return body if inner or "inline" in options else _interpreted.with_error_model(body)
+        return body if inner or "inline" in options else interpreted.with_error_model(body)
     return cast(F, Kernel(body, options, inner))
 
 

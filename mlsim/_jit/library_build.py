@@ -30,7 +30,7 @@ from mlsim._jit.kernel_library import (
     name_of,
     source_digest,
 )
-from mlsim._processes import call, python
+from mlsim._runtime.processes import call, python
 
 MANIFEST = Path(__file__).with_name("manifest.txt")
 _RUNTIME = Path(__file__).with_name("runtime.c")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.analysis.group_metrics import Groups, group_jobs, weekly
 from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.record import Jobs, Passes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import Jobs, Records
 from mlsim.record.derived_times import bounded_slowdown, run_time
 from mlsim.record.table_blocks import rows_of

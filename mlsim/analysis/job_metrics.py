@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.record import Jobs, JobState, derived_times
 from mlsim.record.table_blocks import are_many, blocks_of, is_long, value_blocks
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.job_metrics import Aggregate, aggregate, aggregate_values, streamed_aggregate, total
 from mlsim.record import (
     Attempts,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.job_metrics import Aggregate, aggregate_values
 from mlsim.record import Attempts, Jobs, Passes, Solves, SolveStatus, empty
 from mlsim.record.derived_times import waiting_spans

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.execution_models import properties_of_model
 from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
 from mlsim.application.loop_outcome import LoopOutcome

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim import _shared
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime import shared_cache
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.profiles import Request, fixed_length, iteration_costs
 from mlsim.application.profiles.profile_costs import job_costs, line_of
 from mlsim.errors import InputError
@@ -178,16 +178,16 @@ class CostProfiles:
             return prefix, prefix.nbytes
 
         key = _shared_key(request)
-        return make()[0] if key is None else _shared.shared(key, make)
+        return make()[0] if key is None else shared_cache.shared(key, make)
 
 
 def _shared_key(request: Request) -> Hashable | None:
     """Return the key under which runs share the costs of a request; None where they do not."""
-    if not _shared.is_sharing():
+    if not shared_cache.is_sharing():
         return None
     identity = None
     if request.config.profile is CostProfile.FILE:
-        identity = _shared.file_identity(Path(request.path or request.config.path or ""))
+        identity = shared_cache.file_identity(Path(request.path or request.config.path or ""))
         if identity is None:
             return None
     seed = None if request.config.profile in _WITHOUT_SEED else request.seed

@@ -40,7 +40,8 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from mlsim import _interpreted, _jit
+from mlsim import _jit
+from mlsim._runtime import interpreted
 from mlsim.application.event_queue import due_lowest_rank, due_of, move
 from mlsim.application.execution_models import PROPERTIES
 from mlsim.application.models.cca import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
@@ -202,5 +203,5 @@ def inlined(function: F) -> F:
 
 def _compile(function: F, **options: Any) -> F:
     if _jit.INTERPRETED:
-        return _interpreted.with_error_model(function)
+        return interpreted.with_error_model(function)
     return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))

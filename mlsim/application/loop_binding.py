@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.execution_models import load_model
 from mlsim.application.techniques import Choice, read_only
 from mlsim.errors import InputError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.selection.selector import Selected
 

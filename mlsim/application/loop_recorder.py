@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.application.loop_outcome import LoopOutcome
 from mlsim.application.selection.selector import Selected
 from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty

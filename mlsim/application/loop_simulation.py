@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
-from mlsim._progress import stage
+from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.work_progress import stage
 from mlsim.application.execution_models import properties_of_model
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.loop_binding import Bound, Problem, bind

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.coordination import NodeSet
 from mlsim.platform import Perturbations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import exchange, fetch_add, inner_kernel, kernel, load_acquire, store_release
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.pe_statistics import ROWS
 from mlsim.techniques.technique_entry import (
     ITERATIONS,

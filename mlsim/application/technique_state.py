@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.rma_state import (
     END,
     KNOWN,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
-from mlsim._progress import followed, stage
+from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.work_progress import followed, stage
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
 from mlsim.application.models.cca import BAD_SIZE, CHOOSE
 from mlsim.application.models.chunk_execution import begin, end, switch

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.batch.clock.event_clock import Clock, Event, Order
 from mlsim.batch.events.attempts import Departures, DispatchTimes, JobEnds, Restarts
 from mlsim.batch.events.dependency_events import Dependants

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import compile_seconds
-from mlsim._memory import let_go_of_freed
+from mlsim._runtime.memory import let_go_of_freed
 from mlsim.batch.columns.job_table import JobTable
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.coordination import (

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.view import WaitingJobs
 from mlsim.plugins import Family, check_plugin, installed_plugins, load_plugin
 from mlsim.scenario import Allocator, BatchConfig, Choice, Dispatcher, Policy, Predictor

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlsim import _matplotlib
+from mlsim._runtime.late import load_matplotlib
 from mlsim.cli.command_options import Json, amount
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def write_costs(path: Path, values: Floats) -> None:
 
 def draw(path: Path, values: Floats, costs: CostsConfig, unit: str | None) -> None:
     """Draw costs, those of mandelbrot as their image."""
-    _matplotlib.load()
+    load_matplotlib()
     from mlsim.analysis.plots import iteration_costs, write_picture
     from mlsim.scenario import CostProfile
 

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlsim._processes import call
+from mlsim._runtime.processes import call
 from mlsim.cli.command_options import Json
 
 if TYPE_CHECKING:

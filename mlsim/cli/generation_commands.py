@@ -128,7 +128,7 @@ def generate(
 
     mlsim workload generate lublin --jobs 100000 --seed 1 --load 0.8 -o lublin.swf
     """
-    from mlsim._progress import followed
+    from mlsim._runtime.work_progress import followed
     from mlsim.cli.new_files import new_files
     from mlsim.cli.progress import working
     from mlsim.errors import InputError

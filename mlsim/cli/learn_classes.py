@@ -117,7 +117,7 @@ def classes(
 
 def _read(scenarios: list[Scenario], what: Known) -> tuple[list[WholeLog], list[JobFeatures]]:
     """Read the logs, and make the features of their jobs."""
-    from mlsim._progress import followed
+    from mlsim._runtime.work_progress import followed
     from mlsim.cli.progress import working
     from mlsim.experiment.weekly_runs import whole_log
     from mlsim.learning.class_learning import check_weeks, features_of

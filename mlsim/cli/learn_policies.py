@@ -101,9 +101,9 @@ def policies(
 
 def _draw(out: Path, samples: Samples, trim: int) -> None:
     """Write all pictures, one after the other."""
-    from mlsim import _matplotlib
+    from mlsim._runtime.late import load_matplotlib
 
-    _matplotlib.load()
+    load_matplotlib()
     from mlsim.analysis.plots.chart_style import write_picture
     from mlsim.learning.policy_delays import delay_pictures
 

@@ -325,7 +325,7 @@ def predict(
 
     No queue is simulated. `batch.predictor` of a scenario names the one that a dispatcher uses.
     """
-    from mlsim._progress import followed
+    from mlsim._runtime.work_progress import followed
     from mlsim.analysis.job_metrics import accuracy
     from mlsim.batch.predictors.offline import predictions, read_history
     from mlsim.cli.progress import working

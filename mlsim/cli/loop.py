@@ -255,7 +255,7 @@ def loop(
 
     mlsim loop --pes 16x16 --profile exponential --mean 1ms --iterations 100000 --technique SS,GSS
     """
-    from mlsim._memory import load_for_good
+    from mlsim._runtime.late import load_for_good
     from mlsim.experiment import choices, run_loops
     from mlsim.experiment.loops import summary, with_typical_mean
     from mlsim.scenario import parse_overrides

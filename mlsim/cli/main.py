@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mlsim._memory import importing, start_no_threads, without_colours
+from mlsim._runtime.late import importing
+from mlsim._runtime.memory import start_no_threads, without_colours
 from mlsim.cli.terminal import run_and_exit
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from mlsim._places import unfinished
+from mlsim._runtime.places import unfinished
 from mlsim.errors import InputError, OutputError
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlsim._progress import HowFar, Stage, how_far, stage
+from mlsim._runtime.work_progress import HowFar, Stage, how_far, stage
 
 if TYPE_CHECKING:
     from mlsim.experiment import Progress

@@ -61,7 +61,8 @@ def run(
     ] = False,
 ) -> None:
     """Simulate FILE and write its results."""
-    from mlsim._memory import importing, keep_little, load_for_good
+    from mlsim._runtime.late import importing, load_for_good
+    from mlsim._runtime.memory import keep_little
 
     keep_little()
     with importing():

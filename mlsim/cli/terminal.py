@@ -18,8 +18,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any, NoReturn, TextIO
 
-from mlsim._places import remove_unfinished
-from mlsim._processes import postponed
+from mlsim._runtime.places import remove_unfinished
+from mlsim._runtime.processes import postponed
 from mlsim.errors import DEBUG, SIGNALS, MlsimError, StoppedError, printable, sentence_of
 
 _NARROWEST, _WIDEST = 80, 1000

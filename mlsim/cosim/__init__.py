@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlsim._late import late
+from mlsim._runtime.late import late
 
 if TYPE_CHECKING:
     from mlsim.cosim.scenario_inputs import workload_of

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlsim._arrays import Floats
-from mlsim._memory import give_back
+from mlsim._runtime.arrays import Floats
+from mlsim._runtime.memory import give_back
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Misfits, Requests
 from mlsim.errors import InputError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlsim._arrays import Floats
-from mlsim._memory import importing
+from mlsim._runtime.arrays import Floats
+from mlsim._runtime.late import importing
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim import _matplotlib
+from mlsim._runtime.late import load_matplotlib
 from mlsim.errors import InputError
 from mlsim.experiment.loops import run_loop
 from mlsim.experiment.manifest import write_summary
@@ -257,7 +257,7 @@ def write_advice(place: Place, advice: Advice, record: RecordedLoop | None, titl
     write_summary(place.partial / "advice.json", facts)
     pl.DataFrame(facts["choices"]).write_csv(place.partial / "advice.csv")
     with place.extra(place.partial / "advice.png") as path:
-        _matplotlib.load()
+        load_matplotlib()
         from mlsim.analysis.plots.chart_style import write_picture
         from mlsim.analysis.plots.panel_plots import Panel, bars
 

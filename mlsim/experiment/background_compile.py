@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mlsim import _jit
-from mlsim._processes import DEVNULL, Process, has_ended, python, start
+from mlsim._runtime.processes import DEVNULL, Process, has_ended, python, start
 from mlsim.scenario import (
     ApplicationModel,
     ExecutionModel,

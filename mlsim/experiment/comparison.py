@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlsim._forks import check_fork
+from mlsim._runtime.forks import check_fork
 from mlsim.errors import InputError
 from mlsim.experiment.result import Result
 from mlsim.experiment.stored_runs import StoredRun, find_runs, name_runs, read_run, scenario_differences

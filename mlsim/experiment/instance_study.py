@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mlsim._processes import Helper, HelperEndedError, wait
+from mlsim._runtime.processes import Helper, HelperEndedError, wait
 from mlsim.batch.cp.cp_solve import Status
 from mlsim.batch.cp.instance_replay import Replayed, instance_in, read_lines, solve_one
 from mlsim.batch.cp.planner import Solve

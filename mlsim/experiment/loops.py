@@ -10,8 +10,7 @@ from itertools import accumulate, groupby, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlsim import _matplotlib
-from mlsim._memory import importing
+from mlsim._runtime.late import importing, load_matplotlib
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import write_manifest, write_summary
 from mlsim.experiment.result import technique_of
@@ -309,7 +308,7 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
 
 def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
     """Write one loop; return its curve of chunk sizes."""
-    _matplotlib.load()
+    load_matplotlib()
     with importing():
         from mlsim.analysis.plots import chunk_curve
         from mlsim.record.table_writer import write_tables

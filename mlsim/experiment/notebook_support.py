@@ -113,9 +113,9 @@ def _utilization_picture(records: Records, name: str) -> str:
     """Return the picture of the utilization as an inline image; empty if no job ran."""
     if not len(records.occupancy.job):
         return ""
-    from mlsim import _matplotlib
+    from mlsim._runtime.late import load_matplotlib
 
-    _matplotlib.load()
+    load_matplotlib()
     from mlsim.analysis.plots import draw_utilization
 
     with TemporaryDirectory(prefix="mlsim-") as directory:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._files import is_file
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
 from mlsim.errors import InputError
 from mlsim.experiment.loops import loop_from_mapping

@@ -17,7 +17,7 @@ from itertools import chain, count
 from pathlib import Path
 from tempfile import gettempdir
 
-from mlsim._places import unfinished
+from mlsim._runtime.places import unfinished
 from mlsim.errors import InputError, OutputError, StoppedError
 from mlsim.experiment.manifest import Owner, write_manifest
 

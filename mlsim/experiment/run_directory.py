@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import ref
 
-from mlsim import __version__, _matplotlib
-from mlsim._memory import give_back, importing
+from mlsim import __version__
+from mlsim._runtime.late import importing, load_matplotlib
+from mlsim._runtime.memory import give_back
 from mlsim.errors import InputError, user_code_error
 from mlsim.experiment.manifest import json_text, write_summary
 from mlsim.experiment.result import Result, technique_of
@@ -243,7 +244,7 @@ def _version(library: str) -> str:
 def _draw(place: Place, directory: Path, result: Result) -> None:
     name = result.scenario.name
     with place.extra(directory / "gantt.png") as path:
-        _matplotlib.load()
+        load_matplotlib()
         from mlsim.analysis.plots import draw_gantt
 
         draw_gantt(path, result.records, title=name)

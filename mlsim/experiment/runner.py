@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from mlsim._files.opening import HeldFile
-from mlsim._forks import check_fork
-from mlsim._memory import give_back
+from mlsim._runtime.forks import check_fork
+from mlsim._runtime.memory import give_back
 from mlsim.errors import InputError
 from mlsim.experiment.background_compile import compiled_beside
 from mlsim.experiment.manifest import write_manifest

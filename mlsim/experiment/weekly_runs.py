@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.batch.clock.replay_many import Replays, replay_many
 from mlsim.batch.columns.running_jobs import leave_time

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
 from mlsim._files import expanded
-from mlsim._shared import bytes_of, shared
+from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.shared_cache import bytes_of, shared
 from mlsim.analysis.group_metrics import class_quality
 from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.batch.clock.class_replay import ClassReplay, class_obstacle, replay_classes

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 
 SHORTEST: Final = 12

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from mlsim._arrays import Floats, Ints
 from mlsim._files import open_file
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.learning.energy_classes import Cleaning, EnergyClass, Profile
 from mlsim.scenario.simulation_demand import Share, check_memory

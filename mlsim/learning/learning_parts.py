@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mlsim._arrays import Floats
 from mlsim._files import expanded
-from mlsim._shared import bytes_of, forget, shared
+from mlsim._runtime.arrays import Floats
+from mlsim._runtime.shared_cache import bytes_of, forget, shared
 from mlsim.errors import MlsimError, OutputError
 from mlsim.experiment.study.axes import words_of
 from mlsim.experiment.study.study_engine import ProgressDisplay

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.clock.replay_many import replay_many
 from mlsim.errors import InputError
 from mlsim.experiment.study.study_tables import Spread, spread_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.group_metrics import weekly
 from mlsim.analysis.job_metrics import JOB_METRICS, backfilled_share
 from mlsim.cosim import workload_of

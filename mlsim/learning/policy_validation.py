@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.experiment.study.study_plan import located
 from mlsim.experiment.study.study_tables import Spread, spread_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 
 FEATURES: Final = ("q", "p", "wait", "ratio", "exp", "area")

@@ -13,8 +13,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import by_numba
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.rma_state import (
     KNOWN,
     LAST,

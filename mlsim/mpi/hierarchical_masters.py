@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.mpi.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay, learns
 from mlsim.mpi.masters import Desk, MasterQueue, Worker
 from mlsim.mpi.real_model import Model, Setting, two_level_weights

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from mlsim._processes import PIPE, Process, TimeoutExpired, call, end, has_children, has_ended, start
+from mlsim._runtime.processes import PIPE, Process, TimeoutExpired, call, end, has_children, has_ended, start
 from mlsim.errors import InputError, MlsimError
 
 _VARIABLE = "MLSIM_MPIEXEC"

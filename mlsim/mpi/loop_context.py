@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.mpi.chunk_rules import warm_up
 from mlsim.mpi.rank_layout import Layout
 from mlsim.mpi.rank_waiting import Alarm, Patience, WaitStyle, ending_all

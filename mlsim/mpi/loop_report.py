@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.mpi.loop_context import COLUMNS, Context, RankTimes, allgather
 from mlsim.mpi.loop_options import LoopOptions
 from mlsim.mpi.rank_layout import Clock

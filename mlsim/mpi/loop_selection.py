@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application import trial_by
 from mlsim.application.iteration_costs import CostSums
 from mlsim.application.loop_outcome import ChunkRows

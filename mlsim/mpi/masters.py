@@ -13,7 +13,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.application.techniques import Choice
 from mlsim.mpi.chunk_rules import (
     DONE,

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 
 _NODE = "SLURMD_NODENAME"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.application.rma_state import NOTHING
 from mlsim.application.selection.selector import Progress
 from mlsim.application.techniques import Choice, scaled

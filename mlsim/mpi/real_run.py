@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
 from mlsim.application.loop_recorder import LoopRecorder
 from mlsim.experiment.loops import REFERENCE_SPEED

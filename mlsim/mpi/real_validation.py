@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats
 from mlsim._files import read_json
+from mlsim._runtime.arrays import Floats
 from mlsim.application.selection.measured_costs import has_masters
 from mlsim.errors import InputError
 from mlsim.experiment.run_directory import write_json

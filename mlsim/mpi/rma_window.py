@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from mpi4py import MPI
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.application.rma_state import (
     ANY,
     TURN,

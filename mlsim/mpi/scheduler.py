@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.application.models.cca import next_length
 from mlsim.application.selection.selector import Progress, Selected
 from mlsim.application.techniques import Choice

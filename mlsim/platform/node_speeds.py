@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import PerturbationConfig, PlatformConfig, node_ranges
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.record_tables import Int32s
 
 _FEW, _MANY = 4, 200

@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import OutputError
 from mlsim.record.column_types import empty, stored_columns
 from mlsim.record.growing_arrays import let_go

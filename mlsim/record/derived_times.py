@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.column_types import JobState, empty
 from mlsim.record.growing_arrays import let_go, zeros
 from mlsim.record.record_tables import Attempts, Chunks, Jobs, Occupancy, PEs, Records

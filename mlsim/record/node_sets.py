@@ -10,8 +10,8 @@ from math import frexp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlsim._arrays import Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.errors import InputError, MlsimError
 from mlsim.record.record_tables import Jobs, Nodes, Occupancy
 

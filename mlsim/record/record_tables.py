@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.column_types import Column, JobState, MessageKind, OutageKind, SolveStatus, empty
 
 Int32s = NDArray[np.int32]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.record_tables import NodePower, Nodes, Occupancy, PowerSteps, Records
 from mlsim.record.table_blocks import blocks_of, is_long, sums_by_job
 from mlsim.record.timelines import off_spans, step_function, step_parts

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.record.chunk_store import BLOCK_ROWS as CHUNK_ROWS
 from mlsim.record.chunk_store import StoredChunks
 from mlsim.record.growing_arrays import let_go, zeros

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints, Mask
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.record import derived_times
 from mlsim.record.column_types import Derived, JobState, Stored, stored_columns, words_of
 from mlsim.record.node_sets import job_node_sets

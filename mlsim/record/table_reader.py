@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints, Mask
 from mlsim._files import is_there
 from mlsim._files.parquet import read_columns, read_rows, read_schema, refusing_damage
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.record.column_types import Stored, empty, stored_columns, words_of
 from mlsim.record.derived_times import of_last_attempts, restarts

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from mlsim._files.parquet import write_frames
-from mlsim._forks import check_fork
+from mlsim._runtime.forks import check_fork
 from mlsim.errors import OutputError
 from mlsim.record.growing_arrays import let_go
 from mlsim.record.record_tables import Records

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.column_types import JobState, OutageKind
 from mlsim.record.record_tables import Jobs, Occupancy, Outages
 from mlsim.record.table_blocks import blocks_of

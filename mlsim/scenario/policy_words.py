@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from mlsim.scenario.words import Described
 
 if TYPE_CHECKING:
-    from mlsim._arrays import Floats
+    from mlsim._runtime.arrays import Floats
 
 # Places in the array of parameters.
 DEADLINE_FACTOR, THRESHOLD, HALF_LIFE, WEIGHTS = range(4)

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats
 from mlsim._files import is_file, read_text
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import MlsimError
 from mlsim.mpi.loop_columns import RealLoop, read_loop
 from mlsim.mpi.rca.wire import ADDRESS

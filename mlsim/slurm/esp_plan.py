@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import mlsim
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage, escape_counts
 from mlsim.errors import InputError
 from mlsim.experiment import Result

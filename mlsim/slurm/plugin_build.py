@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mlsim._files import read_bytes
-from mlsim._places import user_cache
+from mlsim._runtime.places import user_cache
 from mlsim.errors import InputError, MlsimError
 from mlsim.slurm.slurm_programs import called, find_program, installed_version
 

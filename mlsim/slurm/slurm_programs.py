@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from mlsim._processes import call
+from mlsim._runtime.processes import call
 from mlsim.errors import InputError, MlsimError
 
 _PACKAGES = "Debian and its kin: apt-get install slurmctld slurmd slurm-client"

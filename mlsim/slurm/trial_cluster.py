@@ -17,7 +17,7 @@ from pwd import getpwuid
 from typing import Any, NamedTuple
 
 from mlsim._files import is_file, read_bytes, read_json, read_text
-from mlsim._processes import start as start_process
+from mlsim._runtime.processes import start as start_process
 from mlsim.errors import InputError, MlsimError
 from mlsim.slurm.plugin_build import NAME, Say, build_plugin
 from mlsim.slurm.slurm_programs import called, find_program, installed_version, plugin_directory

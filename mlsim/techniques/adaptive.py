@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.fixed import ceil_div, share_size
 from mlsim.techniques.lb4mpi import AF_RULE
 from mlsim.techniques.pe_statistics import MEAN, RATE, RISK, learn_costs, learn_pieces

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.pe_statistics import put
 from mlsim.techniques.technique_entry import (
     MU_NEEDED,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.fixed import ceil_div, round_up
 from mlsim.techniques.lb4mpi import (
     BATCH_BREAKS_RULE,

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.technique_entry import (
     KEY,
     OVERHEAD_NEEDED,

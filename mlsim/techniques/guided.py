@@ -17,8 +17,8 @@ import math
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel, zeros
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.fixed import ROUNDING, ceil_div, share_size
 from mlsim.techniques.technique_entry import (
     LEFT,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.fixed import ceil_div
 from mlsim.techniques.pe_statistics import (
     MEAN,

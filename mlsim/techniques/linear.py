@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.factoring import factoring_straightforward_size
 from mlsim.techniques.fixed import ceil_div
 from mlsim.techniques.lb4mpi import library_slope

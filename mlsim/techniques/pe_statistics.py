@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
+from mlsim._runtime.arrays import Floats
 from mlsim.techniques.fixed import ceil_div
 from mlsim.techniques.prefix_costs import cost_between, is_linear, spread_of_line
 

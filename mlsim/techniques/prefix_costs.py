@@ -6,8 +6,8 @@ Prefix sums are float64[N+1] in s at speed 1, starting with 0. Costs that are li
 
 from __future__ import annotations
 
-from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel
+from mlsim._runtime.arrays import Floats
 
 
 @inner_kernel

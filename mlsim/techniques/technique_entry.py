@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 
 # Indices into a rule's integers, which are 0 before a technique is prepared. The first five are set for
 # every technique; each technique uses the others as it needs them, mostly for:

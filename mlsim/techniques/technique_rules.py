@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, inner_kernel, kernel, zeros
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.fixed import ceil_div
 from mlsim.techniques.prefix_costs import cost_between

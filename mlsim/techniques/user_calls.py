@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Floats
 from mlsim._jit import c_function, inner_kernel, kernel, zeros
+from mlsim._runtime.arrays import Floats
 from mlsim.techniques.technique_entry import RAISED, Rule
 
 NUMBERS, BEGIN, SIZE_OF, LEARN = range(4)

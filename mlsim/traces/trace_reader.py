@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._files import is_directory, is_file, named, read_bytes
-from mlsim._processes import call, postponed, python
-from mlsim._progress import Stage, stage
+from mlsim._runtime.processes import call, postponed, python
+from mlsim._runtime.work_progress import Stage, stage
 from mlsim.errors import InputError, MlsimError
 
 _NAMES = ("traces.otf2", "trace.otf2")

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import OutageKind, Records
 from mlsim.scenario import MEMORY, Scenario, TieOrder, megabytes, node_ranges
 from mlsim.verify.promises import judge_arrivals, judge_conservative, judge_easy, judge_stays, judge_walltimes

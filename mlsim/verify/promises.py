@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import JobState
 from mlsim.scenario import (
     Allocator,

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import JobState, Records
 from mlsim.scenario import Mapping, Scenario
 

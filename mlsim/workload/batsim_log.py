@@ -42,8 +42,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Mask
 from mlsim._files import decode, json_of, named
+from mlsim._runtime.arrays import Floats, Mask
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog

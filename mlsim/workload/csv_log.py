@@ -11,8 +11,8 @@ from typing import IO
 
 import numpy as np
 
-from mlsim._arrays import Ints
 from mlsim._files import decode
+from mlsim._runtime.arrays import Ints
 from mlsim.errors import InputError
 from mlsim.workload.compression import new_file, read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog

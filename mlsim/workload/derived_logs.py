@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlsim import __version__, _shared
-from mlsim._arrays import Floats, Ints
+from mlsim import __version__
+from mlsim._runtime import shared_cache
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.scenario import MOST_RESAMPLED_WEEKS, ResampledBy, WorkloadConfig
 from mlsim.workload.generated_jobs import Made
@@ -95,7 +96,7 @@ class Resampled(Made):
     @property
     def identity(self) -> str | None:
         """Key of these jobs; None where the log's file has no identity."""
-        identity = _shared.file_identity(self.log.path)
+        identity = shared_cache.file_identity(self.log.path)
         return None if identity is None else f"{identity}, {self.weeks} weeks by {self.by}, seed {self.seed}"
 
     @cached_property

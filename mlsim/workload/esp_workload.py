@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.published_data import read_rows
 from mlsim.workload.swf_fields import Header

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from mlsim._arrays import Ints
-from mlsim._progress import followed, stage
+from mlsim._runtime.arrays import Ints
+from mlsim._runtime.work_progress import followed, stage
 from mlsim.errors import InputError
 from mlsim.scenario import EstimateModel, GenerateConfig, JobKinds, WorkloadModel, with_parameters
 from mlsim.scenario.unit_types import nearest

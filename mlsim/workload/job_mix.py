@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.log_times import DAY, HOUR
 from mlsim.workload.published_data import read_mapping

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.scenario import CrossingRule, WeekBegin, WeekEvent, WeeksConfig
 from mlsim.workload.log_times import start_and_zone

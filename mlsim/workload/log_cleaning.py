@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Mask
+from mlsim._runtime.arrays import Floats, Mask
 from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource, NeverRan
 from mlsim.workload.resource_requests import MB, SWF_KB, ResourceRequests
 from mlsim.workload.workload_dependencies import with_preceding_jobs

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario.unit_types import nearest
 from mlsim.workload.log_times import exact_id, unix_time

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim import _matplotlib
-from mlsim._arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.late import load_matplotlib
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader
@@ -279,7 +279,7 @@ _COLOURS = ("#1f77b4", "#d95f02")
 
 def draw_page(path: Path, logs: Sequence[Description], form: str) -> None:
     """Draw one page of one or two logs as ``png``, ``pdf`` or ``svg``."""
-    _matplotlib.load()
+    load_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim import _shared
+from mlsim._runtime import shared_cache
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import CleaningRule, Mapping, SelectConfig, WorkloadConfig, WorkloadFormat
 from mlsim.scenario.unit_types import nearest
@@ -201,7 +201,11 @@ def open_workload(
         return _Pass(config, origin, machine_processors, resources, rates, shared)
 
     key = _shared_key(config, origin, machine_processors, resources, rates, shared)
-    log = _read(new_pass, HELD_JOBS) if key is None else _shared.shared(key, lambda: _read_to_share(new_pass))
+    log = (
+        _read(new_pass, HELD_JOBS)
+        if key is None
+        else shared_cache.shared(key, lambda: _read_to_share(new_pass))
+    )
     selection = _selection(config, log.survey.reader.header, log.survey.reader.path)
     return log.selected(selection, config.select.scale_load, new_pass)
 
@@ -211,9 +215,9 @@ def _shared_key(config: WorkloadConfig, source: Path | Made, *machine: object) -
 
     Jobs that user code reads or draws are not shared: the code may use other files as well.
     """
-    if not _shared.is_sharing():
+    if not shared_cache.is_sharing():
         return None
-    identity = _shared.file_identity(source) if isinstance(source, Path) else source.identity
+    identity = shared_cache.file_identity(source) if isinstance(source, Path) else source.identity
     if identity is None or not isinstance(config.format, WorkloadFormat):
         return None
     without = config.model_copy(update={"select": SelectConfig(), "weeks": None, "path": ""})
@@ -308,7 +312,7 @@ def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
 def _read_to_share(new_pass: Callable[[], _Pass]) -> tuple[_Log, int]:
     """Read a log that runs are to share; return it with its bytes, too many to be kept if it is not held."""
     log = _read(new_pass, SHARED_JOBS)
-    return log, _shared.MOST_BYTES + 1 if log.jobs is None else _shared.bytes_of(log.jobs)
+    return log, shared_cache.MOST_BYTES + 1 if log.jobs is None else shared_cache.bytes_of(log.jobs)
 
 
 def _ordered(blocks: list[JobBlock]) -> JobBlock:

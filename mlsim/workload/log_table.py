@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints, Mask
 from mlsim._files.parquet import refusing_damage
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario import MEMORY
 from mlsim.workload.format_record import Reading, WholeLog

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import DatesConfig
 from mlsim.workload.swf_fields import Header

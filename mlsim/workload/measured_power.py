@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks, read_whole
 

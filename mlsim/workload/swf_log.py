@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._files import named
 from mlsim._files.decoding import bounded_lines
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.compression import new_file, read_chunks
 from mlsim.workload.format_record import Format

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.workload.log_times import exact_id
 from mlsim.workload.swf_fields import job_names

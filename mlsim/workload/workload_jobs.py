@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.workload.resource_requests import ResourceRequests, join_requests
 from mlsim.workload.swf_fields import (
     IDENTIFIERS,

@@ -81,7 +81,8 @@ def test_numpy_starts_no_threads_unless_told_to(name: str | None) -> None:
     own = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
     environment = {key: value for key, value in os.environ.items() if key not in own}
     program = (
-        f"import os, mlsim._memory as m; m.start_no_threads(); print(*(os.environ.get(n) for n in {own[:2]}))"
+        "import os\nfrom mlsim._runtime.memory import start_no_threads\nstart_no_threads()\n"
+        f"print(*(os.environ.get(name) for name in {own[:2]}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

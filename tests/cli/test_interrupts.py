@@ -105,7 +105,7 @@ import os, signal, sys, threading
 from pathlib import Path
 import numba, numpy as np
 import mlsim.cli.main as command
-from mlsim._places import unfinished
+from mlsim._runtime.places import unfinished
 
 @numba.njit(nogil=True)
 def spin(flags):

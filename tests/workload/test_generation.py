@@ -334,7 +334,7 @@ def test_the_year_of_the_example():
 
 
 def test_runs_of_a_study_share_what_is_drawn(own: Path, monkeypatch: pytest.MonkeyPatch):
-    from mlsim import _shared
+    from mlsim._runtime import shared_cache
     from mlsim.workload import generated_jobs
 
     made = []
@@ -344,7 +344,7 @@ def test_runs_of_a_study_share_what_is_drawn(own: Path, monkeypatch: pytest.Monk
     )
     given = scenario({"model": "poisson", "jobs": 50})
     of_own = scenario({"model": f"{own}:Steady", "jobs": 50})
-    with _shared.sharing():
+    with shared_cache.sharing():
         try:
             for policy in ("FCFS", "SPF"):
                 mlsim.run(given, {"batch.policy": policy})
@@ -356,4 +356,4 @@ def test_runs_of_a_study_share_what_is_drawn(own: Path, monkeypatch: pytest.Monk
                 mlsim.run(of_own)
             assert len(made) == 5
         finally:
-            _shared.forget()
+            shared_cache.forget()

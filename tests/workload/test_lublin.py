@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 import mlsim
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import JobKinds as Kinds
 from mlsim.workload.models.lublin_model import (

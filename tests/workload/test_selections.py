@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlsim._shared import sharing
+from mlsim._runtime.shared_cache import sharing
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
 from mlsim.workload import Field, JobBlock, Workload, log_formats, log_source, open_workload, write_swf

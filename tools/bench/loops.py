@@ -30,7 +30,7 @@ import dca_heap
 import numpy as np
 from growth import exponent
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.application import TECHNIQUES, LoopOutcome, simulate
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.formatting import count, duration, share
 from mlsim.analysis.machine_metrics import machine_cores, utilization
 from mlsim.analysis.plots import utilization_plot

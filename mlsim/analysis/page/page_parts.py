@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.formatting import ENDS, clock, count, duration, number, share
 from mlsim.analysis.run_comparison import COMPARED, compare_metrics
 from mlsim.record import Records

@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.errors import OutputError
 from mlsim.record import Jobs, Records
 from mlsim.record.table_blocks import value_blocks

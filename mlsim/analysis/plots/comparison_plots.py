@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.breakdowns import pass_time_by_queue_length
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.group_metrics import Weekly, weekly

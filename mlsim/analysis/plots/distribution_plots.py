@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.formatting import number
 from mlsim.analysis.group_metrics import size_exponents, size_name
 from mlsim.analysis.job_metrics import JOB_METRICS

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.plots import chart_style
 from mlsim.analysis.plots.utilization_plot import draw_outages
 from mlsim.record import Nodes, Occupancy, Records

@@ -13,7 +13,7 @@ from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.formatting import count, number
 from mlsim.analysis.plots import chart_style
 from mlsim.record import Chunks

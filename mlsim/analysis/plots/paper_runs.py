@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.group_metrics import weekly
 from mlsim.analysis.job_metrics import JOB_METRICS

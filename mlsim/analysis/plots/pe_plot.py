@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.formatting import count, number
 from mlsim.analysis.machine_metrics import percent_imbalance
 from mlsim.analysis.plots import chart_style, paper_runs

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch, StepPatch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.machine_metrics import busy_seconds, machine_cores, shared_spans, utilization
 from mlsim.analysis.pass_metrics import queue_length

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Floats
 from mlsim._jit import c_function, inlined, inner_kernel, kernel, leaf_kernel, shared
+from mlsim._runtime.arrays import Floats
 from mlsim.application.event_queue import due_of, move, play
 from mlsim.application.models.loop_state import PE, PEStats, Queue, State, close_state
 from mlsim.application.pe_speeds import elapsed_time, next_asking

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel, zeros
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.event_queue import MATCH, Match, Records, dtype_of
 from mlsim.application.pe_speeds import Perturbation, Unavailability
 from mlsim.application.technique_state import Technique, open_technique

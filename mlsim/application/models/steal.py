@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel, shared, zeros
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.event_queue import Records, dtype_of, due_of, move, play
 from mlsim.application.models.chunk_execution import WRONG, execute, notify, refill, take
 from mlsim.application.models.loop_state import PE, Inputs, Queue, State, close_state, open_state

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._files import expanded, named, read_bytes
 from mlsim._files.decoding import read_lines, read_npy
-from mlsim._places import user_cache
+from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.places import user_cache
 from mlsim.errors import InputError
 
 _MOST_SECONDS = 2.0**53

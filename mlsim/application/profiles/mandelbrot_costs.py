@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.profiles.cost_files import recalled
 from mlsim.application.profiles.profile_requests import Request
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.application.profiles.cost_files import read_costs
 from mlsim.application.profiles.profile_requests import Request
 from mlsim.errors import InputError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.scenario import CostsConfig, Quantity
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.profiles.cost_files import recalled
 from mlsim.application.profiles.profile_requests import Request
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.application.iteration_costs import CostSums, prefix_sums
 from mlsim.application.selection.selector import ExecutedChunks
 from mlsim.scenario import ExecutionModel

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.application.iteration_costs import CostSums, prefix_sums, sums_of_each
 from mlsim.application.selection.measured_costs import (
     ByProfile,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.application.loop_outcome import LoopOutcome
 from mlsim.application.selection.rule_selectors import Expert, Learner
 from mlsim.application.selection.selector import (

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import c_function, inner_kernel, kernel, leaf_kernel, zeros
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.allocators.node_arrays import (
     ALLOCATOR,
     ASKED,

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators.node_arrays import ALLOCATOR, DRAINS, LEARNS, MOST_REFUSED, OWN, REFUSED, Nodes
 from mlsim.batch.columns.job_columns import (
     EXCLUSIVE,

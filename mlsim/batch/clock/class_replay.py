@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel, leaf_kernel
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.clock.compiled_replay import ENDS, N_PROGRESS, NEXT_WITHDRAWAL, plan_ends, pop_ends
 from mlsim.batch.clock.replay_many import ReplayMemory
 from mlsim.batch.columns.job_columns import CLASSES, FREE, Columns, columns_at

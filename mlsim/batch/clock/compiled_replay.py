@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import apart_kernel, borrowed, kernel, leaf_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns.job_columns import (
     ENDS_FIRST,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.clock.compiled_replay import N_PROGRESS, replay
 from mlsim.batch.columns.job_columns import FREE, N_COUNTS, Columns, columns_at, pack_pointers
 from mlsim.batch.columns.job_table import (

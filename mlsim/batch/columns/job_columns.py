@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_typ
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import PACKED_WORDS, apart_kernel, leaf_kernel, unpacker
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.columns.job_table import NUMBER, SUBMIT
 
 

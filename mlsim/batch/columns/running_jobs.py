@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
 from mlsim._jit import apart_kernel, kernel, leaf_kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.columns.job_columns import (
     ACCASIM,
     BLOCKS,

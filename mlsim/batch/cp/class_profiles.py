@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.plan_power import NO_PLACE, PowerPart, SharedPart, ranks_of
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.cp.cp_model import SAME_COST, Scheduling, overstated
 from mlsim.batch.cp.cp_solve import Answer, Control, Status, Window, solve, solve_window
 from mlsim.batch.cp.list_planner import Found, Lists, Task

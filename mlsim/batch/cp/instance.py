@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.cp.plan_power import (
     MOST,
     PowerPart,

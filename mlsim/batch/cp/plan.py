@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.cp.class_profiles import Profiles, profiles_of
 from mlsim.batch.cp.instance import NODE, Instance
 from mlsim.batch.cp.unit_packing import first_that_fit

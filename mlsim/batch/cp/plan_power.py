@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.view import StateView
 
 MOST = 2**62

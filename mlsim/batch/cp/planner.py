@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.cp.cp_model import SAME_COST, SECONDS_A_PART, Scheduling, building, overstated
 from mlsim.batch.cp.cp_solve import Answer, Control, Status, solve
 from mlsim.batch.cp.instance import Instance

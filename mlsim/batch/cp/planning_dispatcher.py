@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.cp.cp_planner import Cp
 from mlsim.batch.cp.cp_solve import Control, Status
 from mlsim.batch.cp.experience import Experience

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.cp.cp_model import PowerOfPlaces, Scheduling, boxes_by_end
 from mlsim.batch.cp.instance import Instance, Queued
 from mlsim.batch.cp.planner import Built, Planner, ReadNodes

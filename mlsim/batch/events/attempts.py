@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.clock.event_clock import Clock, Event, Order
 from mlsim.batch.columns.job_table import (
     BACKFILLED,

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from mlsim._arrays import Ints, Mask
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.clock.event_clock import Clock, Event, Order
 from mlsim.batch.columns.job_table import NUMBER, SUBMIT, WITHDRAWAL
 from mlsim.batch.events.handler import Handler, Transitions

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlsim._arrays import Ints, Mask
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.clock.event_clock import Clock, Event, Order
 from mlsim.batch.columns.job_table import EXPECTED, PLANNED, START
 from mlsim.batch.events.handler import Handler

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints, Mask
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.clock.event_clock import Clock
 from mlsim.batch.columns.job_table import ESTIMATE, NUMBER, STATE
 from mlsim.batch.job_recorder import RejectionLog

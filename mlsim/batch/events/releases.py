@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.clock.event_clock import Clock, Event, Order
 from mlsim.batch.columns.job_table import ESTIMATE, EXECUTABLE, JOB_ID, START
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES

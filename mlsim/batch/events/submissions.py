@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlsim._arrays import Ints, Mask
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.clock.event_clock import Clock, Event, Order
 from mlsim.batch.columns.job_table import ESTIMATE, SUBMIT, WITHDRAWAL
 from mlsim.batch.events.attempts import Departures

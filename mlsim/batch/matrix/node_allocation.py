@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Ints
 from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators.node_arrays import (
     CAPPED,
     POWER_LEFT,

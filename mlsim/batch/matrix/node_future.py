@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Ints
 from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators.node_arrays import (
     CAPPED,
     DRAINS,

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import apart_kernel, kernel, leaf_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.scenario import BatchConfig, FairshareConfig, Policy, ShareOwner
 from mlsim.scenario.policy_words import DEADLINE_FACTOR, HALF_LIFE, THRESHOLD, WEIGHTS, WaitingJob
 from mlsim.workload.workload_jobs import JobBlock

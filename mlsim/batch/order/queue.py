@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import apart_kernel, kernel, leaf_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.columns.job_columns import (
     CLASSES,
     EARLY,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.columns.job_table import ESTIMATE, NUMBER, RUN, START, WALLTIME
 from mlsim.batch.predictors.predictor import SHORTEST, JobNames, Predictor, SubmittedJob, submitted_jobs
 from mlsim.batch.predictors.run_time_predictors import make_predictor

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.batch.predictors.estimates import cut
 from mlsim.batch.predictors.predictor import SHORTEST, JobNames, SubmittedJob, submitted_jobs
 from mlsim.batch.predictors.run_time_predictors import make_predictor

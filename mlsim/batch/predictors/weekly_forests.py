@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.columns.job_table import ESTIMATE, LARGE, NUMBER, RUN, START, SUBMIT, WALLTIME, JobTable
 from mlsim.batch.predictors.job_history import Upcoming, WeeklyHistory
 from mlsim.batch.predictors.predictor import SHORTEST

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
 from mlsim._jit import apart_kernel, leaf_kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.columns.job_columns import (
     EXCLUSIVE,
     FREE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mlsim._arrays import Ints, Mask
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.platform import Machine
 from mlsim.scenario import CORES, MEMORY, Mapping, RequestConfig, megabytes

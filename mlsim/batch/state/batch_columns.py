@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.backfill.recheck import N_PARTS
 from mlsim.batch.backfill.reservations import N_DURATIONS, N_SIZES
 from mlsim.batch.columns import job_columns as at

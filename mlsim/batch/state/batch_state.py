@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns.job_columns import (
     ALLOW_BACKFILL,

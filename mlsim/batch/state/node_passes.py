@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators.node_choice import called_in_kernels
 from mlsim.batch.columns.job_columns import QUEUED, RUNNING
 from mlsim.batch.columns.job_table import KEY, NUMBER, START, SUBMIT

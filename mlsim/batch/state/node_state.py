@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators import node_arrays as at
 from mlsim.batch.allocators.node_arrays import (
     ALLOCATOR,

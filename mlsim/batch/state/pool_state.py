@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.columns.job_columns import EARLY, ENDS_FIRST, FREE, PER_EVENT, pack_pointers
 from mlsim.batch.columns.job_table import EXPECTED, HELD, PLANNED, UNITS
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES, runs_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlsim._late import late
+from mlsim._runtime.late import late
 
 if TYPE_CHECKING:
     from mlsim.experiment.study.study_engine import run_study

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._arrays import Floats
 from mlsim._files import expanded
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario.scenario_paths import VARIABLE
 from mlsim.scenario.unit_types import nearest

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._files import expanded, read_bytes
-from mlsim._forks import check_fork
-from mlsim._shared import forget
+from mlsim._runtime.forks import check_fork
+from mlsim._runtime.shared_cache import forget
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import words_of
 from mlsim.experiment.study.study_executors import Executor, Processes, Serial
@@ -148,9 +148,9 @@ def _rows(study: Study, runner: StudyRunner, executor: Executor) -> list[StudyRo
 def _written(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
     if study.search is None:
         return write_results(store, study, rows)
-    from mlsim import _matplotlib
+    from mlsim._runtime.late import load_matplotlib
 
-    _matplotlib.load()
+    load_matplotlib()
     from mlsim.experiment.study.search_results import write_search
 
     return write_search(store, study, rows)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
-from mlsim._processes import Helper, HelperEndedError, wait
+from mlsim._runtime.processes import Helper, HelperEndedError, wait
 from mlsim.errors import MlsimError, OutputError
 from mlsim.experiment.study.study_model import Done, Task
 from mlsim.experiment.study.study_worker import execute, record_failure

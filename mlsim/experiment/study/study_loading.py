@@ -12,7 +12,7 @@ from typing import Any
 
 from mlsim._files import is_directory, is_there
 from mlsim._files.decoding import read_lines
-from mlsim._shared import forget, sharing
+from mlsim._runtime.shared_cache import forget, sharing
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.experiment.study import study_file
 from mlsim.experiment.study.axes import (

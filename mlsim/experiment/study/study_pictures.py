@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.analysis import plots
 from mlsim.experiment.study.study_model import MEANS, Balance, PictureSpec, file_name, picture_title
 from mlsim.experiment.study.study_tables import (

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from mlsim import __version__
-from mlsim._arrays import Floats
 from mlsim._files import expanded, open_file, read_bytes
-from mlsim._shared import sharing
+from mlsim._runtime.arrays import Floats
+from mlsim._runtime.shared_cache import sharing
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Point, words_of
 from mlsim.experiment.study.study_model import Balance, Study, Task, own_pictures

@@ -72,10 +72,10 @@ def _csv(table: Table) -> str:
 
 
 def _draw(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
-    from mlsim import _matplotlib
+    from mlsim._runtime.late import load_matplotlib
 
     if study.pictures or study.subject.kind == "loops":
-        _matplotlib.load()
+        load_matplotlib()
     if study.pictures:
         from mlsim.experiment.study.study_pictures import draw_pictures
 

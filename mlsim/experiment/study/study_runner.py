@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from mlsim._shared import forget
+from mlsim._runtime.shared_cache import forget
 from mlsim.errors import OutputError
 from mlsim.experiment.study.study_executors import Executor, Serial
 from mlsim.experiment.study.study_model import Done, Study, Task

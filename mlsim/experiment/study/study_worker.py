@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from mlsim import _jit
-from mlsim._arrays import Floats
 from mlsim._files import read_bytes
-from mlsim._shared import sharing
+from mlsim._runtime.arrays import Floats
+from mlsim._runtime.shared_cache import sharing
 from mlsim.errors import MlsimError, StoppedError
 from mlsim.experiment.study.study_model import Balance, Done, OwnPicture, Task
 from mlsim.experiment.study.study_store import Store, beside_name, disk_error, write_whole
@@ -168,9 +168,9 @@ def _drawn(task: Task, name: str, picture: OwnPicture, simulated: Simulated) -> 
     """Draw a picture of this run beside its entry; return whether there is a store for it."""
     if task.store is None:
         return False
-    from mlsim import _matplotlib
+    from mlsim._runtime.late import load_matplotlib
 
-    _matplotlib.load()
+    load_matplotlib()
     path = Store(task.store).beside(task.key, beside_name(name))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, _image(picture, simulated, path.suffix))

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from mlsim._memory import without_colours
+from mlsim._runtime.memory import without_colours
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop_report import LoopTotals
 from mlsim.mpi.rank_waiting import Patience, abort_with_words, ending_all

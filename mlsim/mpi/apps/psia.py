@@ -9,8 +9,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats
 from mlsim.application.profiles.psia_costs import SpinImage, generate_cloud
 from mlsim.errors import InputError
 from mlsim.mpi.apps.common import Application, main, summed

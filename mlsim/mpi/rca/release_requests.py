@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.errors import InputError
 from mlsim.mpi.rca.rca_client import job_identifier
 from mlsim.mpi.rca.wire import (

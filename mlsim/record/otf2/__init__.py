@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlsim._late import late
+from mlsim._runtime.late import late
 from mlsim.record.otf2.trace_layout import LATEST
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._arrays import Ints
 from mlsim._jit import kernel, shared
+from mlsim._runtime.arrays import Ints
 from mlsim.record.otf2.otf2_library import (
     Api,
     add_string,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Ints
 from mlsim._jit import kernel, shared
+from mlsim._runtime.arrays import Ints
 from mlsim.record.otf2.event_pass import END_OF_TIME, TOLERANCE, begin_location, enter_job, ticks
 from mlsim.record.otf2.otf2_library import Api, add_double, add_uint, close_writer, enter, get_writer, leave
 from mlsim.record.otf2.row_events import Progress, Target, messages_until, stamp, wrote

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Ints
 from mlsim._jit import by_last_type, kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.record.column_types import MessageKind
 from mlsim.record.otf2.otf2_library import (
     Api,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.growing_arrays import column, let_go
 from mlsim.record.otf2.trace_layout import LATEST, PePlaces, nanoseconds
 from mlsim.record.otf2.trace_messages import MessageEvents, Samples

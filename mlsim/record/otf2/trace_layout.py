@@ -10,8 +10,8 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.column_types import MessageKind
 from mlsim.record.derived_times import attempt_of_rows, restarts

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import MlsimError
 from mlsim.record.column_types import MessageKind
 from mlsim.record.derived_times import running_spans, waiting_spans

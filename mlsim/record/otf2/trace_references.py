@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 import _otf2
 import numpy as np
 
-from mlsim._arrays import Ints
 from mlsim._jit import c_function, kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.record.column_types import JobState, MessageKind
 from mlsim.record.otf2.otf2_library import CallFailed, address
 from mlsim.record.record_tables import Jobs

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.growing_arrays import column
 from mlsim.record.otf2.trace_content import ChunkColumns, NoRequests, Part, Requests
 from mlsim.record.otf2.trace_layout import Layout, PePlaces, group, nanoseconds

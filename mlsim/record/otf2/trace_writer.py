@@ -13,7 +13,7 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
+from mlsim._runtime.arrays import Ints
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.column_types import empty
 from mlsim.record.growing_arrays import let_go

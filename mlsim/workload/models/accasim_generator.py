@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
 from mlsim._files import read_json
 from mlsim._jit import inner_kernel, kernel
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.models.model_base import (
     DRAWN,

@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.scenario import JobKinds as Kinds
 from mlsim.scenario.unit_types import nearest

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from mlsim import __version__
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import JobKinds, WorkloadModel
 from mlsim.workload.log_times import DAY

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.derived_logs import SourceLog
 from mlsim.workload.log_times import local_times

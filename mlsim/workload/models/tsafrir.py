@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.published_data import read_rows
 from mlsim.workload.workload_jobs import JobBlock

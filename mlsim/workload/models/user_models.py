@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, check_plugin, make_callable
 from mlsim.scenario import WorkloadModel, parameters_of

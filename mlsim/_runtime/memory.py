@@ -1,44 +1,14 @@
-"""Return of unused memory of the process to the system."""
+"""Memory and threads of the process: libraries are kept from taking more, unused memory is returned."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
-from typing import Any
 
-
-@contextmanager
-def importing() -> Iterator[None]:
-    """Collect no garbage in this block, which imports: modules make little, and looking takes long.
-
-    To look for it takes a seventh of the time of a short run.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-def load_for_good(*modules: str) -> None:
-    """Import modules, and exclude all objects that exist then from garbage collection.
-
-    For commands: what modules leave (140,000 objects with a simulation's) stays to the end of the process,
-    and each collection would spend 0.1 s on it, a handful of times per run.
-    """
-    with importing():
-        for module in modules:
-            importlib.import_module(module)
-        if not gc.get_freeze_count():  # once a process: garbage of earlier runs would be kept as well
-            gc.freeze()
+_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
+"""Variables that OpenBLAS reads, in this order."""
 
 
 def keep_little() -> None:
@@ -69,14 +39,11 @@ def without_colours() -> None:
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 
-_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
-"""Variables that OpenBLAS heeds, in this order."""
-
-
 def let_go_of_freed() -> None:
     """Return freed memory that the allocator keeps to the system, where it supports that (glibc)."""
-    if hasattr(_libc(), "malloc_trim"):
-        _libc().malloc_trim(0)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def give_back(large: bool) -> None:
@@ -84,8 +51,3 @@ def give_back(large: bool) -> None:
     if large:
         gc.collect()
         let_go_of_freed()
-
-
-@cache
-def _libc() -> Any:
-    return ctypes.CDLL(None)

@@ -26,7 +26,7 @@ DEVNULL, PIPE = subprocess.DEVNULL, subprocess.PIPE
 _FIRST = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
-from mlsim._processes import last_resort
+from mlsim._runtime.processes import last_resort
 sys.excepthook = last_resort
 """
 _SECONDS_TO_END = 10.0
@@ -54,7 +54,7 @@ class HelperEndedError(Exception):
 def python(code: str, *words: str) -> list[str]:
     """Return the command of a Python process with this one's modules, and none of the current directory."""
     path = [place for place in sys.path if isinstance(place, str) and place]
-    own = str(Path(__file__).resolve().parents[1])
+    own = str(Path(__file__).resolve().parents[2])
     path += [own] * (own not in path)  # where this package was found by "", the current directory
     return [sys.executable, "-P", "-c", _FIRST + code, json.dumps(path), *words]
 
@@ -168,7 +168,7 @@ class Helper:
         self._began = 0.0
         words = (function, str(theirs.fileno()), str(os.getpid()))
         try:
-            command = python("from mlsim._processes import serve; serve()", *words)
+            command = python("from mlsim._runtime.processes import serve; serve()", *words)
             self._process = start(command, out=subprocess.DEVNULL, keep=[theirs.fileno()])
         except BaseException:
             self.connection.close()

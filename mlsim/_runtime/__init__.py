@@ -1,0 +1,1 @@
+"""Support for the process that runs: imports, memory, processes, places on disk, progress."""
