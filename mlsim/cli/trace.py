@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -108,19 +108,42 @@ def convert(
             "-o",
             metavar="FILE",
             help="File to write: .json or .json.gz (Chrome's trace events; Perfetto opens it), .parquet "
-            "(a row an event); must not exist.",
+            "(a row an event); with --for a directory. Must not exist.",
             show_default=False,
         ),
     ],
+    reader: Annotated[
+        Literal["pipit"] | None,
+        typer.Option(
+            "--for",
+            help="Write an OTF2 trace for this reader: pipit sorts events by their times alone, so events of a "
+            "row at the same time are moved apart, by 1 ns each.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Write TRACE in another format, by the name of FILE."""
+    """Write TRACE in another format, by the name of FILE, or for another reader."""
     from mlsim.cli.new_files import new_files
-    from mlsim.traces import FORMATS
+    from mlsim.traces import FORMATS, move_apart
     from mlsim.traces import convert as converted
 
+    if reader is not None:
+        _write_trace(path, out, move_apart)
+        return
     _check_name(out, FORMATS)
     with new_files([out]) as (partial,), _readable(path) as (_, opened):
         converted(opened, partial)
+
+
+def _write_trace(path: Path, out: Path, write: Callable[[Any, Path], int]) -> None:
+    """Write a trace made from another one into a new directory."""
+    from mlsim.experiment.result_directories import reserved, writing
+
+    with reserved(out) as place, writing(out, place.partial):
+        with _readable(path) as (_, opened):
+            events = write(opened, place.partial)
+        place.keep(manifest=False)
+    print(f"{out}: {events:,} events")
 
 
 def _check_name(out: Path, formats: Any) -> None:
@@ -151,7 +174,6 @@ def cut(
 ) -> None:
     """Write a part of TRACE as a trace: a span of time, some of the jobs."""
     from mlsim.errors import InputError
-    from mlsim.experiment.result_directories import reserved, writing
     from mlsim.traces import cut as part_of
 
     first = None if begin is None else _seconds("--from", begin)
@@ -159,11 +181,7 @@ def cut(
     names = [] if jobs is None else [name.strip() for name in jobs.split(",") if name.strip()]
     if begin is None and end is None and not names:
         raise InputError("nothing to cut; give --from, --to or --jobs")
-    with reserved(out) as place, writing(out, place.partial):
-        with _readable(path) as (_, opened):
-            events = part_of(opened, place.partial, begin=first, end=last, jobs=names)
-        place.keep(manifest=False)
-    print(f"{out}: {events:,} events")
+    _write_trace(path, out, lambda opened, place: part_of(opened, place, begin=first, end=last, jobs=names))
 
 
 def _seconds(option: str, text: str) -> float:

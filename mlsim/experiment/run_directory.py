@@ -56,6 +56,11 @@ def write_trace(
     from mlsim.record.otf2 import Level, Selection, write_otf2
 
     output = scenario.output
+    if output.trace_apart:
+        logging.getLogger("mlsim").warning(
+            "output.trace_apart: `mlsim trace convert --for pipit` does the same for any trace; the old key "
+            "still works"
+        )
     begin, end = output.trace_window or (0.0, math.inf)
     info = write_otf2(
         directory,

@@ -50,8 +50,8 @@ class OutputConfig(Section):
     and messages.
     """
     trace_apart: Switch = False
-    """Whether events of a row of the trace at the same time are moved apart, by 1 ns each, for readers that
-    sort events by their times alone, as Pipit does for exclusive times and its time profile.
+    """Whether events of a row of the trace at the same time are moved apart, by 1 ns each, as `mlsim trace
+    convert --for pipit` does afterwards.
     """
     trace_window: TimeWindow | None = Field(None, examples=[["1 h", "2 h"]])
     """Span of time that the trace shows, from the scenario's start; what is open at its ends is entered and

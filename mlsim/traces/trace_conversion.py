@@ -216,30 +216,61 @@ def cut(
     InputError
         If nothing is left.
     """
-    import otf2
-
-    from mlsim.record.otf2.otf2_library import fix_trace_id
-    from mlsim.record.otf2.trace_layout import MOST_ROWS
-
     clock = trace.definitions.clock_properties
     first = clock.global_offset + (0 if begin is None else round(begin * clock.timer_resolution))
     last = clock.global_offset + (clock.trace_length if end is None else round(end * clock.timer_resolution))
     if last < first:
         raise InputError(f"the part ends at {end:g} s, before it begins, at {begin or 0.0:g} s")
+    events = _write_trace(
+        trace, directory, lambda found: _part(found, first, last, frozenset(jobs)), bool(jobs)
+    )
+    if not events:
+        raise InputError(f"nothing is left: no event is in this part of the trace, {_span(trace)}")
+    return events
+
+
+def move_apart(trace: Any, directory: Path) -> int:
+    """Write a trace as one for readers that sort events by their times alone, such as Pipit.
+
+    Every event of a location is at least one tick of the clock after the one before. ``directory`` must not
+    exist, or be empty. Returns the number of events.
+    """
+    latest: dict[Any, int] = {}
+
+    def moved(found: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        for location, event in found:
+            event.time = latest[location] = max(event.time, latest.get(location, -1) + 1)
+            yield location, event
+
+    return _write_trace(trace, directory, moved)
+
+
+def _write_trace(
+    trace: Any,
+    directory: Path,
+    changed: Callable[[Iterator[tuple[Any, Any]]], Iterator[tuple[Any, Any]]],
+    leaves_out: bool = False,
+) -> int:
+    """Write changed events with all definitions; return their number. ``leaves_out``: locations without any."""
+    import otf2
+
+    from mlsim.record.otf2.otf2_library import fix_trace_id
+    from mlsim.record.otf2.trace_layout import MOST_ROWS
+
     events = 0
     with otf2.writer.open(str(directory), definitions=trace.definitions) as writer:
         writer.creator = "mlsim"
-        needed = _referred(trace) if jobs or len(list(trace.definitions.locations)) > MOST_ROWS else None
+        leaves_out |= len(list(trace.definitions.locations)) > MOST_ROWS
+        needed = _referred(trace) if leaves_out else None
         for locations, found in trace.parts():
-            for location, event in _part(found, first, last, frozenset(jobs)):
+            for location, event in changed(found):
                 writer.event_writer_from_location(location)(event)
                 events += 1
             for location in locations:
                 _close(writer, trace, location, needed)
-        if not events:
-            raise InputError(f"nothing is left: no event is in this part of the trace, {_span(trace)}")
         writer._realtime_timestamp = 0.0  # else it is now: the same trace would give other bytes
-    fix_trace_id(directory)
+    if events:
+        fix_trace_id(directory)
     return events
 
 

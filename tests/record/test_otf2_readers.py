@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlsim.record import MessageKind
 from mlsim.record.otf2 import Level
 from mlsim.record.otf2.trace_messages import application_nodes
-from mlsim.traces import anchor_of, opened
+from mlsim.traces import anchor_of, move_apart, opened
 from tests.record.builders import random_records, with_requests
 from tests.record.pipit_like import profile_of
 from tests.record.traces import ns, read_trace, written
@@ -58,7 +58,11 @@ def test_events_of_a_row_are_apart_where_readers_need_that(seed: int, level: Lev
             place = Path(directory) / str(apart)
             written(place, records, level, apart=apart)
             found.append(events_of(place))
+        with opened(anchor_of(Path(directory) / "False")) as trace:
+            move_apart(trace, Path(directory) / "converted")
+        converted = events_of(Path(directory) / "converted")
     exact, moved = found
+    assert converted == moved
     assert exact.keys() == moved.keys()
     for location, events in exact.items():
         kinds, times = zip(*events, strict=True)
