@@ -116,8 +116,8 @@ def convert(
         Literal["pipit"] | None,
         typer.Option(
             "--for",
-            help="Write an OTF2 trace for this reader: pipit sorts events by their times alone, so events of a "
-            "row at the same time are moved apart, by 1 ns each.",
+            help="Write an OTF2 trace for this reader: pipit sorts events by their times alone, so events of "
+            "a row at the same time are moved apart, by 1 ns each.",
             show_default=False,
         ),
     ] = None,

@@ -4,4 +4,14 @@ from mlsim.traces.trace_conversion import FORMATS, convert, cut, move_apart
 from mlsim.traces.trace_facts import Survey, problems_of, survey
 from mlsim.traces.trace_reader import anchor_of, opened
 
-__all__ = ["FORMATS", "Survey", "anchor_of", "convert", "cut", "move_apart", "opened", "problems_of", "survey"]
+__all__ = [
+    "FORMATS",
+    "Survey",
+    "anchor_of",
+    "convert",
+    "cut",
+    "move_apart",
+    "opened",
+    "problems_of",
+    "survey",
+]

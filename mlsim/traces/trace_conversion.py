@@ -251,7 +251,7 @@ def _write_trace(
     changed: Callable[[Iterator[tuple[Any, Any]]], Iterator[tuple[Any, Any]]],
     leaves_out: bool = False,
 ) -> int:
-    """Write changed events with all definitions; return their number. ``leaves_out``: locations without any."""
+    """Write changed events with all definitions; return their number; may leave out empty locations."""
     import otf2
 
     from mlsim.record.otf2.otf2_library import fix_trace_id
