@@ -31,6 +31,16 @@ def dependent(draw: st.DrawFn, independent: st.SearchStrategy[Study]) -> Study:
     return replace(study, rows=tuple(rows))
 
 
+@st.composite
+def on_sets(draw: st.DrawFn, anywhere: st.SearchStrategy[Study]) -> Study:
+    """Let some jobs use only some of the nodes."""
+    study = draw(anywhere)
+    nodes = range(len(study.platform.cores))
+    some = st.frozensets(st.sampled_from(nodes), min_size=1)
+    rows = tuple(row._replace(may_use=draw(st.one_of(st.none(), some, some))) for row in study.rows)
+    return replace(study, rows=rows)
+
+
 def quarters(low: int, high: int) -> st.SearchStrategy[float]:
     return st.integers(low, high).map(lambda k: k / 4)
 
@@ -410,3 +420,21 @@ def test_nodes_of_two_levels(workplace, model, data):
 def test_dependencies(workplace, study):
     """Jobs that wait for others, which give their nodes up early, fail, or are killed."""
     assert_same(study, workplace)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=examples(100))
+@given(
+    st.one_of(
+        on_sets(studies()),
+        on_sets(studies(requests=True)),
+        on_sets(studies(requests=True, failures=True)),
+        on_sets(lending_studies(failures=True)),
+        on_sets(dependent(studies(requests=True))),
+    ),
+    st.booleans(),
+)
+def test_sets_of_nodes(workplace, study, short_first):
+    """Jobs that may use some nodes only, while others release, lend and lose theirs."""
+    rules = replace(study.rules, short_first=short_first and study.rules.rca)
+    assert_same(replace(study, rules=rules), workplace)

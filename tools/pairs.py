@@ -3,10 +3,10 @@
 Usage: python tools/pairs.py N [--seed S] [--only WORD ...] [--jobs J]
 
 Of each pair of features (backfilling, ties, threshold, drains, caps on power, shared resources, dependencies,
-failures, classes, engine, room), or of those in which one of --only is, N workloads are drawn. What becomes
-of each job, its times, nodes and flags, must be what `tests/reference/planning.py` says. Prints a table of
-pairs and counts, and for each pair the first workloads that differ, which `tests/batch/pairs.py` draws again
-from pair and seed. The exit code is 1 where anything differs.
+failures, classes, engine, room, sets of nodes), or of those in which one of --only is, N workloads are drawn.
+What becomes of each job, its times, nodes and flags, must be what `tests/reference/planning.py` says. Prints
+a table of pairs and counts, and for each pair the first workloads that differ, which `tests/batch/pairs.py`
+draws again from pair and seed. The exit code is 1 where anything differs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 
 __all__ = [
     "Dispatcher",
@@ -60,6 +60,8 @@ class WaitingJobs:
         What one unit asks of each resource, in the order of :attr:`StateView.resources`.
     user, group, executable, queue, partition : ndarray of int64, shape (n,)
         Numbers as in the log, -1 if not known.
+    node_set : ndarray of int64, shape (n,)
+        Row of :attr:`StateView.node_sets` with the nodes that the job may use.
     columns : mapping of name to ndarray, shape (n,)
         The columns of the log that ``workload.columns`` names: int64 where every job of the log has a whole
         number; float64 for other numbers, NaN where there is none; else objects, texts or None.
@@ -79,6 +81,7 @@ class WaitingJobs:
     partition: Ints
     columns: FurtherColumns = field(default_factory=lambda: FurtherColumns())
     shares: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    node_set: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -182,6 +185,8 @@ class StateView:
     """The jobs that run."""
     drains: Drains = field(default_factory=Drains)
     """Known outages: nodes that will be out of service, or are and will return."""
+    node_sets: Mask = field(default_factory=lambda: np.empty((0, 0), np.bool_))
+    """bool[sets, n_nodes]: the nodes of each set that jobs may use; row 0: all nodes."""
     shared: tuple[str, ...] = ()
     """Names of the S amounts that the machine has as a whole (``platform.shared``)."""
     shared_capacity: Ints = field(default_factory=_none)

@@ -172,7 +172,7 @@ def _may_replay(scenario: Scenario, requests: Requests) -> bool:
             f"{scenario.source}: batch.engine: replay knows one resource, and the workload says what each "
             "job asks for (columns request_*, units, node_count); try engine: auto or simpy"
         )
-    plain = requests.plain and not requests.shared
+    plain = requests.plain and not requests.shared and not requests.node_sets
     return engine is not Engine.SIMPY and plain and replay_obstacle(scenario) is None
 
 

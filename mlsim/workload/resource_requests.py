@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints, Mask
 from mlsim.scenario.unit_types import SIZE, parse_value
 
 NODE_COUNT = "node_count"
@@ -88,6 +89,40 @@ def _joined_exact(parts: Sequence[ResourceRequests]) -> NDArray[np.int64] | None
     return np.concatenate(
         [np.full(len(part.units), -1, np.int64) if part.exact is None else part.exact for part in parts]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSets:
+    """The nodes that jobs may use, as far as these are not all."""
+
+    masks: Mask
+    """bool[sets, nodes]: which nodes are in each set."""
+    of_job: Ints
+    """int64[n]: 0 for a job that may use all nodes, else 1 + the row of its set in ``masks``."""
+
+    @staticmethod
+    def of(masks: Mask) -> NodeSets:
+        """Return the sets of jobs, given the nodes of each job, shape (n, nodes)."""
+        distinct, of_job = np.unique(masks, axis=0, return_inverse=True)
+        return NodeSets(distinct, of_job.reshape(-1).astype(np.int64) + 1)
+
+    def select(self, rows: NDArray[Any] | slice) -> NodeSets:
+        """Return the sets of the jobs of a mask, an index array or a slice."""
+        return NodeSets(self.masks, np.ascontiguousarray(self.of_job[rows]))
+
+
+def join_node_sets(parts: Sequence[NodeSets | None], sizes: Sequence[int]) -> NodeSets | None:
+    """Join the sets of blocks of jobs end to end; jobs of blocks without sets may use all nodes."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    of_job, n_sets = [], 0
+    for part, size in zip(parts, sizes, strict=True):
+        of_job.append(np.zeros(size, np.int64))
+        if part is not None:
+            of_job[-1][:] = np.where(part.of_job > 0, part.of_job + n_sets, 0)
+            n_sets += len(part.masks)
+    return NodeSets(np.concatenate([part.masks for part in known]), np.concatenate(of_job))
 
 
 MB = 1_000_000

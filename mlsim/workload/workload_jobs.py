@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.workload.resource_requests import ResourceRequests, join_requests
+from mlsim.workload.resource_requests import NodeSets, ResourceRequests, join_node_sets, join_requests
 from mlsim.workload.swf_fields import (
     IDENTIFIERS,
     JOB_NAMES,
@@ -127,6 +127,8 @@ class JobBlock:
     """None where dependencies are off (``workload.dependencies: off``)."""
     own: OwnColumns | None = None
     """Further columns of the log; None where the scenario names none (``workload.columns``)."""
+    node_sets: NodeSets | None = None
+    """The nodes that each job may use; None: all."""
 
     def __post_init__(self) -> None:
         for name in _NAMES[_NAMES.index("user") :]:
@@ -150,7 +152,8 @@ class JobBlock:
     def select(self, rows: NDArray[Any] | slice) -> JobBlock:
         """Return the jobs of a mask, an index array or a slice, as a block of its own."""
         columns: dict[str, Any] = {name: np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES}
-        return JobBlock(**columns, **_parts_of(self, rows))
+        sets = None if self.node_sets is None else self.node_sets.select(rows)
+        return JobBlock(**columns, **_parts_of(self, rows), node_sets=sets)
 
     def shifted(self, seconds: float) -> JobBlock:
         """Return the same jobs with `seconds` added to the submit times."""
@@ -177,7 +180,8 @@ class JobBlock:
             return blocks[0]
         if not blocks:
             return JobBlock.empty()
-        return JobBlock(**joined_columns(blocks, _NAMES))
+        sets = join_node_sets([block.node_sets for block in blocks], list(map(len, blocks)))
+        return JobBlock(**joined_columns(blocks, _NAMES), node_sets=sets)
 
     @staticmethod
     def empty() -> JobBlock:
@@ -186,7 +190,7 @@ class JobBlock:
         return JobBlock(**columns)
 
 
-_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in _APART)
+_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in (*_APART, "node_sets"))
 
 
 @dataclass(frozen=True, slots=True)

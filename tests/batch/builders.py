@@ -96,6 +96,7 @@ def system(
     dependencies=None,
     feedback=False,
     shared=None,
+    node_sets=False,
     **batch,
 ) -> BatchSystem:
     outages = {"failures": failures, "random_failures": random_failures, "drains": drains, "shared": shared}
@@ -104,7 +105,7 @@ def system(
     coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
     names = batch.pop("names", ())
     dispatcher = BatchConfig.model_validate(batch)
-    requests, watts = Requests.on(hardware, Mapping(mapping)), power_of(config)
+    requests, watts = Requests.on(hardware, Mapping(mapping), node_sets=node_sets), power_of(config)
     cap = None
     if dispatcher.power_cap is not None:
         cap = PowerCap(watts, hardware.cores, requests.exclusive, dispatcher.power_cap)

@@ -49,7 +49,17 @@ def jobs_with_requests(hardware, submit, run, estimate, units, requests):
 
 
 def simulate(
-    hardware, jobs, *, exclusive=False, seed=0, failures=(), drains=(), releases=None, cap=None, **batch
+    hardware,
+    jobs,
+    *,
+    blocks=None,
+    exclusive=False,
+    seed=0,
+    failures=(),
+    drains=(),
+    releases=None,
+    cap=None,
+    **batch,
 ):
     """Run jobs; give the batch system, the job rows and the occupancy rows."""
     mapping = Mapping.NODE if exclusive else Mapping.CORE
@@ -57,7 +67,7 @@ def simulate(
     system = BatchSystem(
         hardware,
         BatchConfig.model_validate(batch),
-        Requests.on(hardware, mapping, per_job=True),
+        Requests.on(hardware, mapping, per_job=True, node_sets=jobs.node_sets is not None),
         BatchSetup(
             coordination,
             None if releases is None else MessageLog(0.0),
@@ -70,7 +80,7 @@ def simulate(
             cap=cap,
         ),
     )
-    system.run([jobs], RigidApplications(system, releases))
+    system.run([jobs] if blocks is None else blocks, RigidApplications(system, releases))
     return system, system.jobs(), system.occupancy_rows()
 
 

@@ -29,6 +29,7 @@ from mlsim.batch.state import state_choice
 from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig, DrainConfig, FailureConfig, Mapping
+from mlsim.workload.resource_requests import NodeSets
 from tests.batch.builders import RigidApplications, block
 from tests.batch.hardware import jobs_with_requests, machine
 from tests.batch.test_dependencies import plan_of
@@ -49,10 +50,12 @@ FEATURES = (
     "classes",
     "engine",
     "room",
+    "sets",
 )
 PAIRS = tuple(itertools.combinations(FEATURES, 2))
 REFUSED = {(feature, "engine") for feature in ("drains", "caps", "shared", "dependencies", "failures")} | {
     ("engine", "room"),
+    ("engine", "sets"),
     ("ties", "classes"),
 }
 """Compiled replay is of a pool, in which nothing of that happens; classes need ``ties: drained``: errors."""
@@ -91,6 +94,7 @@ class Case:
     small: list[bool] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
     safeguard: bool = False
+    sets: list[tuple[int, ...] | None] = field(default_factory=list)  # nodes that each job may use; None: all
 
     @property
     def exclusive(self) -> bool:
@@ -176,7 +180,7 @@ def _caps(case: Case, rng: random.Random) -> None:
     times = sorted(rng.sample(range(12), rng.randint(1, 3)))
     levels = [idle + rng.randint(4, 16) / 16 * (busy - idle) + 0.125 for _ in times]
     case.caps = tuple(zip(map(float, times), levels, strict=True))
-    if not ({"room", "drains", "shared"} & set(case.pair)):
+    if not ({"room", "drains", "shared", "sets"} & set(case.pair)):
         return
     # Nodes by resources know a cap under these only.
     if case.batch["backfill"] == "conservative" or case.batch.get("reservations", 1) != 1:
@@ -216,6 +220,13 @@ def _room(case: Case, rng: random.Random) -> None:
         case.cores = rng.choice((1, 2))
 
 
+def _sets(case: Case, rng: random.Random) -> None:
+    nodes = range(N_NODES)
+    some = [tuple(sorted(rng.sample(nodes, rng.choice((1, 2, 2, 3, 3))))) for _ in range(rng.randint(1, 3))]
+    case.sets = [rng.choice((None, *some, *some)) for _ in case.rows]
+    case.batch.setdefault("allocator", rng.choice(sorted(ALLOCATORS)))
+
+
 _DRAWS = {
     "ties": _ties,
     "threshold": _threshold,
@@ -226,6 +237,7 @@ _DRAWS = {
     "dependencies": _dependencies,
     "classes": _classes,
     "room": _room,
+    "sets": _sets,
 }
 
 
@@ -264,6 +276,11 @@ def jobs_of(case: Case):
         rows = jobs_with_requests(case.hardware, *columns[:3], columns[3].astype(int), case.requests)
     else:
         rows = block(*columns[:3], columns[3])
+    if case.sets:
+        distinct = sorted({nodes for nodes in case.sets if nodes is not None})
+        masks = np.array([[node in nodes for node in range(N_NODES)] for nodes in distinct], bool)
+        numbers = [0 if nodes is None else 1 + distinct.index(nodes) for nodes in case.sets]
+        rows = replace(rows, node_sets=NodeSets(masks.reshape(-1, N_NODES), np.array(numbers)))
     return with_shares(rows, case.shares) if case.shares else rows
 
 
@@ -300,7 +317,10 @@ def by_simpy(case: Case) -> list[tuple]:
             hardware,
             _config(case),
             Requests.on(
-                hardware, Mapping.NODE if case.exclusive else Mapping.CORE, per_job=bool(case.requests)
+                hardware,
+                Mapping.NODE if case.exclusive else Mapping.CORE,
+                per_job=bool(case.requests),
+                node_sets=bool(case.sets),
             ),
             BatchSetup(
                 plan=OutagePlan(
@@ -387,6 +407,10 @@ def by_engines(case: Case) -> Iterator[tuple[str, list[tuple], int]]:
 # By the reference
 
 
+def links_of(hardware) -> list[list[int]]:
+    return [list(hardware.network.links_from(node, hardware.n_nodes)) for node in range(hardware.n_nodes)]
+
+
 def by_reference(case: Case) -> list[tuple]:
     """What becomes of each job, by the slow reference."""
     given, batch = case.requests or [(1,)] * len(case.rows), case.batch
@@ -403,6 +427,7 @@ def by_reference(case: Case) -> list[tuple]:
             after=[(id_ - 1, must, think) for id_, must, think in case.after.get(number + 1, [])],
             small=case.small[number] if case.small else False,
             limit=case.limits[number] if case.safeguard and case.small and case.small[number] else math.inf,
+            may_use=None if not case.sets or case.sets[number] is None else frozenset(case.sets[number]),
         )
         for number, (submit, run, estimate, units) in enumerate(case.rows)
     ]
@@ -420,11 +445,11 @@ def by_reference(case: Case) -> list[tuple]:
         one_round=batch.get("compression") == "one-round",
         feedback=case.feedback,
         classes=bool(case.small),
-        counts=not case.unlike and not announced and len(set(case.power)) <= 1,
+        counts=not (case.unlike or announced or case.sets) and len(set(case.power)) <= 1,
     )
     hardware = case.hardware
     PlanningSystem(
-        Nodes(hardware.capacity, case.exclusive),
+        Nodes(hardware.capacity, case.exclusive, links_of(hardware)),
         ALLOCATORS[str(batch.get("allocator", "first-fit"))],
         rules,
         [

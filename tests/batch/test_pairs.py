@@ -34,6 +34,7 @@ def test_the_features_of_a_pair_are_in_what_is_drawn(pair):
                 "classes": bool(case.small),
                 "engine": True,
                 "room": case.matrix,
+                "sets": any(nodes is not None for nodes in case.sets),
             }[feature]
             for case in cases
         )

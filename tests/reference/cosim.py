@@ -7,7 +7,7 @@ Numbers may be floats, of which the exact values are taken, or fractions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -108,12 +108,16 @@ class Machine:
 
     def submit(self, run: Run) -> None:
         run.eligible = self.env.now
-        if run.job.units > len(self.platform.cores):
+        if run.job.units > len(self.usable(run, range(len(self.platform.cores)))):
             self.reject(run)
             return
         self.queue.append(run)
         self.queue.sort(key=lambda run: (run.eligible, run.job.submit, run.job.id))
         self.need_pass()
+
+    def usable(self, run: Run, nodes: Iterable[int]) -> set[int]:
+        """Which of some nodes a job may use."""
+        return {node for node in nodes if run.job.may_use is None or node in run.job.may_use}
 
     def reject(self, run: Run) -> None:
         run.state = "rejected"
@@ -271,14 +275,15 @@ class Machine:
         if self.rules.short_first:
             self.start_short_jobs()
         self.released.clear()
-        while self.queue and self.queue[0].job.units <= len(self.free):
-            self.start(self.queue[0], sorted(self.free)[: self.queue[0].job.units])
+        while self.queue and (nodes := self.nodes_for(self.queue[0], self.free)):
+            self.start(self.queue[0], nodes)
         backfills = self.next_multiple(self.rules.backfill_interval) == self.env.now
         if self.queue and self.rules.easy and backfills:
             for run in self.queue[1:]:
-                if run.job.units <= len(self.free) and self.is_harmless(run):
+                nodes = self.nodes_for(run, self.free)
+                if nodes and self.is_harmless(run, nodes):
                     run.backfilled = True
-                    self.start(run, sorted(self.free)[: run.job.units])
+                    self.start(run, nodes)
         if self.rules.reclaim and not self.queue:
             self.return_nodes()
         self.start_asking()
@@ -286,24 +291,33 @@ class Machine:
     def start_short_jobs(self) -> None:
         """Let the shortest jobs start that fit on the nodes that were released since the last pass."""
         while True:
-            room = sorted(self.free & self.released)
-            fitting = [run for run in self.queue if run.job.units <= len(room)]
+            places = [(run, self.nodes_for(run, self.free & self.released)) for run in self.queue]
+            fitting = [(run, nodes) for run, nodes in places if nodes]
             if self.rules.easy:
-                fitting = [run for run in fitting if self.is_harmless(run)]
+                fitting = [(run, nodes) for run, nodes in fitting if self.is_harmless(run, nodes)]
             if not fitting:
                 return
-            run = min(fitting, key=lambda run: (run.job.estimate, run.eligible, run.job.submit, run.job.id))
+            run, nodes = min(
+                fitting,
+                key=lambda pair: (pair[0].job.estimate, pair[0].eligible, pair[0].job.submit, pair[0].job.id),
+            )
             run.backfilled = run is not self.queue[0]
-            self.start(run, room[: run.job.units])
+            self.start(run, nodes)
 
-    def is_harmless(self, run: Run) -> bool:
+    def nodes_for(self, run: Run, free: Iterable[int]) -> list[int]:
+        """The first free nodes that a job may use; none if these are too few."""
+        nodes = sorted(self.usable(run, free))[: run.job.units]
+        return nodes if len(nodes) == run.job.units else []
+
+    def is_harmless(self, run: Run, nodes: list[int]) -> bool:
         """EASY's test: whether the head can start no later than without this job."""
         head = self.queue[0]
-        time, extra = self.reservation(head)
-        return run is head or self.env.now + Fraction(run.job.estimate) <= time or run.job.units <= extra
+        time, free = self.reservation(head)
+        in_time = self.env.now + Fraction(run.job.estimate) <= time
+        return run is head or in_time or len(self.nodes_for(head, free - set(nodes))) > 0
 
-    def reservation(self, head: Run) -> tuple[Number, int]:
-        """When the head can start if running jobs end as expected, and how many nodes it leaves over then."""
+    def reservation(self, head: Run) -> tuple[Number, set[int]]:
+        """When the head can start if running jobs end as expected, and which nodes are free then."""
         now = self.env.now
 
         def expected(run: Run) -> Fraction:
@@ -311,12 +325,11 @@ class Machine:
             return end if end > now or run.start == now else now + 1
 
         for time in sorted({now, *(expected(run) for run in self.running)}):
-            available = len(self.free) + sum(
-                self.coming(run) for run in self.running if expected(run) <= time
-            )
-            if available >= head.job.units:
-                return time, available - head.job.units
-        return FOREVER, 0
+            coming = [run.held - set(self.down) for run in self.running if expected(run) <= time]
+            free = self.free.union(*coming)
+            if self.nodes_for(head, free):
+                return time, free
+        return FOREVER, set()
 
     # Requests
 
@@ -333,14 +346,16 @@ class Machine:
             work = self.coming(run) * max(run.start + Fraction(run.job.estimate) - now, Fraction(0))
             return (shares is None, -sum(shares) / len(shares) if shares else 0, work, run.job.id)
 
-        self.asking = Asking(head, sorted((run for run in self.running if self.coming(run) >= 2), key=order))
+        able = [run for run in self.running if self.coming(run) >= 2 and self.usable(head, run.held)]
+        self.asking = Asking(head, sorted(able, key=order))
         self.ask_next()
 
     def ask_next(self) -> None:
         assert self.asking is not None
         head, candidates = self.asking.head, self.asking.candidates
-        promised = sum(other is head for (_, node), other in self.promised.items() if node not in self.down)
-        missing = head.job.units - len(self.free) - promised
+        promised = [node for (_, node), other in self.promised.items() if other is head]
+        coming = sum(node not in self.down for node in self.usable(head, promised))
+        missing = head.job.units - len(self.usable(head, self.free)) - coming
         if not candidates or head not in self.queue or missing <= 0:
             self.asking = None
             return

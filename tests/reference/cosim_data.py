@@ -21,6 +21,7 @@ class Job:
     costs: tuple[Number, ...]
     executable: int = -1
     after: tuple[tuple[int, bool, Number], ...] = ()  # job, whether it must complete, think time
+    may_use: frozenset[int] | None = None  # nodes; None: all
 
 
 @dataclass(frozen=True)

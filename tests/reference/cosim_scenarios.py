@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
 from mlsim import cosim as simulator
+from mlsim.batch.room.unit_requests import Requests
+from mlsim.cosim import simulation
 from mlsim.record import JobState, MessageKind, Messages, Records
 from mlsim.record.derived_times import restarts
 from mlsim.scenario import from_mapping
+from mlsim.workload.resource_requests import NodeSets
+from mlsim.workload.workload_jobs import JobBlock
 from tests.reference import cosim
 from tests.reference.cosim_data import Job, Message, Platform, Rules, Run
 
@@ -40,6 +45,7 @@ class Row(NamedTuple):
     units: int
     executable: int = -1
     after: tuple[tuple[int, bool, float], ...] = ()  # job, whether it must complete, think time
+    may_use: frozenset[int] | None = None  # nodes; None: all
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,9 @@ def by_reference(study: Study) -> Result:
         scale = work / sum(Fraction(cost) for cost in study.costs)
         costs = tuple(Fraction(cost) * scale for cost in study.costs)
         submit = Fraction(row.submit) - Fraction(origin)
-        jobs.append(Job(job_id, submit, row.estimate, row.units, costs, row.executable, row.after))
+        jobs.append(
+            Job(job_id, submit, row.estimate, row.units, costs, row.executable, row.after, row.may_use)
+        )
     runs, messages = cosim.simulate(jobs, study.platform, study.rules)
     number = {run.job.id: k for k, run in enumerate(runs)}
     return Result(
@@ -198,7 +206,22 @@ def _coordination(rules: Rules) -> dict[str, Any]:
 def by_simulator(study: Study, directory: Path) -> Result:
     """Run the simulator on a scenario of the same study."""
     scenario = from_mapping(scenario_of(study, directory), directory=directory)
-    return result_of(simulator.simulate(scenario).records)
+    if all(row.may_use is None for row in study.rows):
+        return result_of(simulator.simulate(scenario).records)
+    nodes, blocks, on = range(len(study.platform.cores)), simulation.Submissions.blocks, Requests.on
+
+    def with_sets(submissions: simulation.Submissions) -> Iterator[JobBlock]:
+        for block in blocks(submissions):
+            allowed = [study.rows[job_id - 1].may_use for job_id in block.job_id.tolist()]
+            masks = [[may_use is None or node in may_use for node in nodes] for may_use in allowed]
+            yield replace(block, node_sets=NodeSets.of(np.array(masks)))
+
+    # No scenario has sets of nodes yet.
+    with (
+        mock.patch.object(simulation.Submissions, "blocks", with_sets),
+        mock.patch.object(Requests, "on", lambda *given: replace(on(*given), node_sets=True)),
+    ):
+        return result_of(simulator.simulate(scenario).records)
 
 
 def result_of(records: Records) -> Result:

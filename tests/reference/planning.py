@@ -33,6 +33,7 @@ class Job:
     after: list[After] = field(default_factory=list)
     small: bool = False  # of classes: whether it goes before large ones
     limit: float = FOREVER  # for how long it may run as a small one
+    may_use: frozenset[int] | None = None  # the nodes that it may use; None: all
     state: str = "waiting"
     start: float = UNKNOWN
     end: float = UNKNOWN  # of one that runs: when it will
@@ -160,7 +161,7 @@ class PlanningSystem:
     # Submissions
 
     def fits_ever(self, job: Job) -> bool:
-        nodes = self.allocate(self.nodes, job.units, job.request, list(self.nodes.capacity), job.number)
+        nodes = self.choose(job, list(self.nodes.capacity))
         too_much = any(asks > has for asks, has in zip(job.shares, self.shared, strict=True))
         return nodes is not None and not too_much and self.cost(nodes, job.request) <= self.highest() + 1e-4
 
@@ -350,10 +351,18 @@ class PlanningSystem:
         free = self.free_for(begin, job.estimate, planned)
         if starts:
             free = [tuple(map(min, *pair)) for pair in zip(free, self.free_now(), strict=True)]
-        nodes = self.allocate(self.nodes, job.units, job.request, free, job.number)
+        nodes = self.choose(job, free)
         if nodes is None or self.cost(nodes, job.request) > self.watts_left(begin, planned, starts) + 1e-4:
             return None
         return nodes
+
+    def choose(self, job: Job, free) -> list[int] | None:
+        """Ask the allocator, which sees nothing free on nodes that the job may not use."""
+        seen = [
+            row if job.may_use is None or node in job.may_use else (0,) * len(row)
+            for node, row in enumerate(free)
+        ]
+        return self.allocate(self.nodes, job.units, job.request, seen, job.number)
 
     # Where units are only counted
 

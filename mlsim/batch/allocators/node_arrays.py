@@ -44,7 +44,9 @@ DRAINS, POWER_BACK = range(11, 13)
 LEARNS: Final = 13
 # Address of the C function that asks an allocator of the user's own.
 ASKED: Final = 14
-N_SETTINGS: Final = 15
+# Whether some jobs may not use some nodes: those that are kept for others, or that are not in their sets.
+RESTRICTS: Final = 15
+N_SETTINGS: Final = 16
 
 MOST_REFUSED: Final = 16
 """Requests that a pass remembers not to fit."""
@@ -67,7 +69,7 @@ class Nodes(NamedTuple):
         Resources requested per unit of the job in each slot.
     kind : int64, shape (nodes,)
         Neighbours with the same number have as much of everything when they are in use, add as much power,
-        are in use or not, and are promised to the same announced drains.
+        are in use or not, are in the same sets of nodes, and are promised to the same announced drains.
     free : int64, shape (nodes, R)
         Unallocated resources, 0 on nodes out of use. Whole nodes are held whole. The value is at the first
         node of each run; :mod:`mlsim.batch.allocators.node_fit`.
@@ -87,9 +89,9 @@ class Nodes(NamedTuple):
     future, future_starts, future_total : int64, shapes (nodes, R), (3, any), (R,)
         What is expected to be free at the head's reservation, at the first node of each run; where these
         begin; and the sums.
-    refused : int64, shape (16, R + J + 2)
-        Requests that did not fit before in this pass: units, a unit's request, the nodes kept from the job,
-        and how many announced drains it would have run into.
+    refused : int64, shape (16, R + J + 3)
+        Requests that did not fit before in this pass: units, announced drains that the job would have run
+        into, its set of nodes, a unit's request, and the nodes kept from the job.
     owner : int64, shape (nodes,)
         1 + slot of the job that a node went back to; else 0.
     window : int64, shape (nodes, R)
@@ -111,6 +113,9 @@ class Nodes(NamedTuple):
     kept : int64, shape (slots, J)
         How many of the last nodes of each sort the job in each slot stays off. J is 0 unless the allocator is
         demand-aware.
+    node_sets : int64, shape (sets + 1, nodes)
+        1 for the nodes that jobs of each set may use, all in row 0; no rows where there are no sets.
+        ``ints[NODE_SET]`` has the set of each job.
     asked, reserve : float64, shapes (R + 1,), (1,)
         How many arrivals have asked for each type, and how many there were; and the share of its demand that
         is kept of a sort.
@@ -177,6 +182,7 @@ class Nodes(NamedTuple):
     scarce: IntColumns
     sort_size: IntColumn
     kept: IntColumns
+    node_sets: IntColumns
     asked: FloatColumn
     reserve: FloatColumn
     power: IntColumn

@@ -32,8 +32,8 @@ from mlsim.batch.allocators.node_arrays import (
     place_on_each,
     put,
 )
-from mlsim.batch.allocators.node_fit import dislike, end_of_run, fill_room, row_of, spread, units_on
-from mlsim.batch.columns.job_columns import Columns, copy_ints
+from mlsim.batch.allocators.node_fit import dislike, end_of_run, fill_room, may_use, row_of, spread, units_on
+from mlsim.batch.columns.job_columns import Columns, copy_columns, copy_ints
 from mlsim.batch.columns.job_table import NUMBER, UNITS
 
 
@@ -440,12 +440,16 @@ def _capacity_then(free: Ints, nodes: Nodes) -> Ints:
 
 
 @inner_kernel
-def _of_each(free: Ints, starts: Ints) -> Ints:
-    """Return what is free of each node."""
-    if starts.shape[1] == 0:
-        return free
-    each = np.empty_like(free)
-    spread(each, free, starts)
+def _free_to(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> Ints:
+    """Return what is free of each node, 0 on those that a job may not use."""
+    each = nodes.masked  # ``free`` may be the same array
+    if starts.shape[1] > 0:
+        spread(each, free, starts)
+    else:
+        copy_columns(each, free)
+    for node in range(len(each) if nodes.node_sets.shape[0] > 0 else 0):
+        if not may_use(slot, node, columns, nodes):
+            each[node] = 0
     return each
 
 
@@ -453,7 +457,7 @@ def _of_each(free: Ints, starts: Ints) -> Ints:
 def _own(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Ask the user's allocator, which sees every node."""
     number, units = columns.ints[NUMBER, slot], columns.ints[UNITS, slot]
-    free = _of_each(free, starts)
+    free = _free_to(slot, free, starts, columns, nodes)
     request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.room
     found = _call_answer(
         nodes.settings[ASKED],

@@ -8,8 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
-from mlsim._runtime.arrays import Ints
-from mlsim.batch.allocators.node_arrays import ALLOCATOR, DRAINS, LEARNS, MOST_REFUSED, OWN, REFUSED, Nodes
+from mlsim.batch.allocators.node_arrays import (
+    ALLOCATOR,
+    DRAINS,
+    LEARNS,
+    MOST_REFUSED,
+    OWN,
+    REFUSED,
+    RESTRICTS,
+    Nodes,
+)
 from mlsim.batch.columns.job_columns import (
     EXCLUSIVE,
     FREE,
@@ -20,7 +28,7 @@ from mlsim.batch.columns.job_columns import (
     IntColumns,
     copy_columns,
 )
-from mlsim.batch.columns.job_table import ESTIMATE, UNITS
+from mlsim.batch.columns.job_table import ESTIMATE, NODE_SET, UNITS
 from mlsim.batch.columns.occupancy import begin_run, join_run, next_run, run_of
 from mlsim.batch.columns.running_jobs import stay_end
 
@@ -194,7 +202,17 @@ def sorts_of(capacity: IntColumns) -> tuple[IntColumn, IntColumn]:
 
 
 @leaf_kernel
-def _is_kept_from(slot: int, node: int, nodes: Nodes) -> bool:
+def may_use(slot: int, node: int, columns: Columns, nodes: Nodes) -> bool:
+    """Whether a node is in the set of nodes that a job may use."""
+    return bool(nodes.node_sets.shape[0] == 0 or nodes.node_sets[columns.ints[NODE_SET, slot], node] != 0)
+
+
+@leaf_kernel
+def _is_kept_from(slot: int, node: int, columns: Columns, nodes: Nodes) -> bool:
+    if not may_use(slot, node, columns, nodes):
+        return True
+    if nodes.kept.shape[1] == 0:
+        return False
     sort = nodes.sort[node]
     return bool(sort >= 0 and nodes.place_in_sort[node] <= nodes.kept[slot, sort])
 
@@ -203,9 +221,9 @@ def _is_kept_from(slot: int, node: int, nodes: Nodes) -> bool:
 def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
     """Return how many units of a job fit on a node, at most ``most``; one if nodes are allocated whole.
 
-    None fit on a node that is kept from the job.
+    None fit on a node that is not in the job's set, or that is kept for others.
     """
-    if nodes.kept.shape[1] > 0 and _is_kept_from(slot, node, nodes):
+    if nodes.settings[RESTRICTS] and _is_kept_from(slot, node, columns, nodes):
         return 0
     n = min(most, 1) if columns.rules[EXCLUSIVE] else most
     for r in range(free.shape[1]):
@@ -255,21 +273,26 @@ def sums_suffice(slot: int, total: Ints, columns: Columns, nodes: Nodes) -> bool
     return True
 
 
+# Columns of refused requests.
+_UNITS, _REACH, _SET, _REQUEST = range(4)
+
+
 @inner_kernel
 def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Remember until the end of the pass that a job does not fit: larger ones do not fit either.
 
-    This excludes jobs that would run into fewer announced drains.
+    This excludes jobs that would run into fewer announced drains, or may use other nodes.
     """
     n = nodes.settings[REFUSED]
     if n == MOST_REFUSED or nodes.settings[ALLOCATOR] == OWN:
         return
-    nodes.refused[n, 0] = columns.ints[UNITS, slot]
+    nodes.refused[n, _UNITS] = columns.ints[UNITS, slot]
+    nodes.refused[n, _REACH] = reach(slot, now, columns, nodes)
+    nodes.refused[n, _SET] = columns.ints[NODE_SET, slot]
     for r in range(nodes.request.shape[1]):
-        nodes.refused[n, r + 1] = nodes.request[slot, r]
+        nodes.refused[n, _REQUEST + r] = nodes.request[slot, r]
     for sort in range(nodes.kept.shape[1]):
-        nodes.refused[n, nodes.request.shape[1] + 1 + sort] = nodes.kept[slot, sort]
-    nodes.refused[n, -1] = reach(slot, now, columns, nodes)
+        nodes.refused[n, _REQUEST + nodes.request.shape[1] + sort] = nodes.kept[slot, sort]
     nodes.settings[REFUSED] = n + 1
 
 
@@ -285,16 +308,18 @@ def _could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     units = columns.ints[UNITS, slot]
     if not sums_suffice(slot, nodes.total, columns, nodes):
         return False
-    reached, r_last = reach(slot, now, columns, nodes), nodes.refused.shape[1] - 1
+    reached, node_set = reach(slot, now, columns, nodes), columns.ints[NODE_SET, slot]
     for k in range(nodes.settings[REFUSED]):
-        larger = units >= nodes.refused[k, 0] and reached >= nodes.refused[k, r_last]
+        larger = units >= nodes.refused[k, _UNITS] and reached >= nodes.refused[k, _REACH]
+        # A set that is part of another one is not known as such, but every set is part of all nodes.
+        larger = larger and (nodes.refused[k, _SET] == node_set or nodes.refused[k, _SET] == 0)
         r = 0
         while larger and r < nodes.request.shape[1]:
-            larger = nodes.request[slot, r] >= nodes.refused[k, r + 1]
+            larger = nodes.request[slot, r] >= nodes.refused[k, _REQUEST + r]
             r += 1
         sort = 0
         while larger and sort < nodes.kept.shape[1]:
-            larger = nodes.kept[slot, sort] >= nodes.refused[k, r + 1 + sort]
+            larger = nodes.kept[slot, sort] >= nodes.refused[k, _REQUEST + r + sort]
             sort += 1
         if larger:
             return False

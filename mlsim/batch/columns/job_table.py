@@ -56,6 +56,7 @@ ASKED = _ints.column("asked")  # of what the profile counts, while reservations 
 LOOK_SEGMENT = _ints.column("look_segment")  # where the first of the gaps begins with which it is looked at
 QOS = _ints.column("qos", of_block=True)
 LARGE = _ints.column("large")  # of classes: whether it goes after those that are taken for small
+NODE_SET = _ints.column("node_set")  # the nodes that it may use; 0: all
 
 SUBMIT = _floats.column(
     "submit_time"

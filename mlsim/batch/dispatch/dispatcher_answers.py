@@ -25,6 +25,7 @@ from mlsim.batch.columns.job_table import (
     ESTIMATE,
     HELD,
     JOB_ID,
+    NODE_SET,
     NUMBER,
     PROCESSORS,
     START,
@@ -235,6 +236,11 @@ class Answers:
         units, nodes = int(self._columns.ints[UNITS, slot]), self._nodes
         placement = _placement(self._place(slot), answer.nodes, units, len(nodes.free))
         for node in np.flatnonzero(placement).tolist():
+            if len(nodes.node_sets) and not nodes.node_sets[self._columns.ints[NODE_SET, slot], node]:
+                raise InputError(
+                    f"{self._place(slot)}: may not use node {node}; see view.node_sets, and its row in "
+                    "view.waiting.node_set"
+                )
             fit = units_on(slot, node, units, *self._places)
             if placement[node] > fit:
                 asks, free = nodes.request[slot].tolist(), free_of_each(nodes)[node].tolist()
@@ -330,6 +336,7 @@ def waiting_jobs(slots: Ints, table: JobTable, nodes: Nodes, own: OwnOfJobs) -> 
         **labels,
         columns=own.of(table.ints[NUMBER, slots]),
         shares=frozen(nodes.shares[slots]),
+        node_set=frozen(table.ints[NODE_SET, slots]),
     )
 
 
@@ -381,6 +388,9 @@ def view_of(
         waiting=waiting_jobs(waiting, table, nodes, own),
         running=running_jobs(running, now, table, nodes, places, own),
         drains=_drains(nodes),
+        node_sets=frozen(
+            nodes.node_sets != 0 if len(nodes.node_sets) else np.ones((1, len(nodes.capacity)), np.bool_)
+        ),
         shared=machine.shared.names,
         shared_capacity=frozen(machine.shared.capacity.copy()),
         shared_free=frozen(nodes.shared[NOW].copy()),

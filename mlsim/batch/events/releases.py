@@ -197,11 +197,13 @@ class ReleaseNegotiator(Handler):
             self._is_asking = True
             self._promised = []
             attempt = self._state.attempt(head)
-            self._clock.process(self._ask_for(head, attempt, self._candidates(now)))
+            self._clock.process(self._ask_for(head, attempt, self._candidates(head, now)))
 
-    def _candidates(self, now: float) -> list[tuple[int, Attempt]]:
-        """Return slots and attempts of the jobs that could give up a node, least harm first."""
+    def _candidates(self, head: int, now: float) -> list[tuple[int, Attempt]]:
+        """Return slots and attempts of the jobs that could give up a node to the head, least harm first."""
         jobs = [slot for slot in self._state.running() if self._state.held(slot) >= 2]
+        if self._state.requests.node_sets:
+            jobs = [slot for slot in jobs if self._state.holds_usable(slot, head)]
         jobs.sort(key=lambda slot: self._harm(slot, now))
         return [(slot, self._state.attempt(slot)) for slot in jobs]
 

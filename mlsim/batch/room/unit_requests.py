@@ -11,7 +11,7 @@ from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.platform import Machine
 from mlsim.scenario import CORES, MEMORY, Mapping, RequestConfig, megabytes
-from mlsim.workload.resource_requests import MB, NODE_COUNT, ResourceRequests
+from mlsim.workload.resource_requests import MB, NODE_COUNT, NodeSets, ResourceRequests
 from mlsim.workload.workload_jobs import JobBlock
 
 
@@ -41,10 +41,17 @@ class Requests:
     """Names of the amounts of the whole machine (``platform.shared``)."""
     shared_defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """Default request of a job, in total, for each."""
+    node_sets: bool = False
+    """Whether jobs may have sets of nodes that they may use (``JobBlock.node_sets``)."""
 
     @classmethod
     def on(
-        cls, machine: Machine, mapping: Mapping, config: RequestConfig | None = None, per_job: bool = False
+        cls,
+        machine: Machine,
+        mapping: Mapping,
+        config: RequestConfig | None = None,
+        per_job: bool = False,
+        node_sets: bool = False,
     ) -> Requests:
         """Describe the requests of a mapping on a machine."""
         config = config or RequestConfig()
@@ -64,6 +71,7 @@ class Requests:
             int(machine.cores.max()),
             machine.shared.names,
             _default_shares(machine, config),
+            node_sets,
         )
 
     def for_columns(self, columns: Collection[str]) -> Requests:
@@ -193,6 +201,7 @@ class Misfits:
         self._requests, self._strict, self._cap = requests, strict, cap
         self._shared = machine.shared
         # Neighbours matter only to jobs that need them.
+        self._capacity = machine.capacity
         if strict:
             self._has, self._count = machine.capacity, np.ones(machine.n_nodes, np.int64)
         else:
@@ -200,16 +209,21 @@ class Misfits:
         self._nouns = tuple("MB of memory" if name == MEMORY else name for name in machine.resources)
         self._named: set[str] = set()
 
-    def find(self, units: Ints, request: Ints, shares: Ints) -> dict[str, Mask]:
-        """Return, by reason, which jobs the machine cannot hold.
+    def find(self, units: Ints, request: Ints, shares: Ints, sets: NodeSets | None = None) -> dict[str, Mask]:
+        """Return, by reason, which jobs the machine, or the nodes that they may use, cannot hold.
 
         ``units`` are those of each job, ``request`` and ``shares`` as :meth:`Requests.per_unit` and
         :meth:`Requests.shares_of` return them.
         """
-        asked = np.column_stack([units, request, shares])
+        of_job = np.zeros(len(units), np.int64) if sets is None else sets.of_job
+        asked = np.column_stack([units, of_job, request, shares])
         distinct, of = np.unique(asked, axis=0, return_inverse=True)
-        last = 1 + request.shape[1]
-        reasons = [self._reason(int(row[0]), row[1:last], row[last:]) for row in distinct]
+        last, reasons = 2 + request.shape[1], []
+        for row in distinct:
+            reason = self._reason(int(row[0]), row[2:last], row[last:])
+            if not reason and sets is not None and row[1] > 0:
+                reason = self._reason_in(sets.masks[row[1] - 1], int(row[0]), row[2:last])
+            reasons.append(reason)
         return {
             reason: np.array([found == reason for found in reasons], np.bool_)[of.ravel()]
             for reason in sorted(set(reasons) - {""})
@@ -218,7 +232,8 @@ class Misfits:
     def find_in(self, jobs: JobBlock) -> dict[str, Mask]:
         """Return which jobs of a block the machine cannot hold, by reason."""
         units = self._requests.units_of(jobs)
-        return self.find(units, self._requests.per_unit(jobs, units), self._requests.shares_of(jobs))
+        request, shares = self._requests.per_unit(jobs, units), self._requests.shares_of(jobs)
+        return self.find(units, request, shares, jobs.node_sets)
 
     def _reason(self, units: int, request: Ints, shares: Ints) -> str:
         exclusive = self._requests.exclusive
@@ -251,6 +266,21 @@ class Misfits:
         if self._cap is not None and powered > self._cap.largest:
             there = f"the power cap leaves {self._cap.largest:,}"
             return self.say(f"{powered:,} ", "nodes" if exclusive else CORES, "", there)
+        return ""
+
+    def _reason_in(self, may_use: Mask, units: int, request: Ints) -> str:
+        """Return why the nodes that a job may use cannot hold it, or an empty text."""
+        asked, exclusive = request > 0, self._requests.exclusive
+        most = 1 if exclusive else units
+        fit = (self._capacity[:, asked] // request[asked]).min(axis=1, initial=most) * may_use
+        noun, n = "nodes" if exclusive else "units", int(may_use.sum())
+        there = f"the {n:,} node{'s' * (n != 1)} that it may use {'have' if n != 1 else 'has'}"
+        if (held := int(fit.sum())) < units:
+            return self.say(f"{units:,} ", noun, "", f"{there} room for {held:,}")
+        if self._strict and (longest := _most_in_a_row(fit)) < units:
+            return self.say(
+                f"{units:,} ", f"neighbouring {noun}", "", f"{there} {longest:,} side by side at most"
+            )
         return ""
 
     def say(self, amount: str, noun: str, where: str, there: str) -> str:

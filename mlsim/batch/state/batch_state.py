@@ -139,8 +139,12 @@ class MachineRoom(Protocol):
         """Whether a node is out of use."""
         ...
 
+    def may_use(self, slot: int, node: int, /) -> bool:
+        """Whether a node is in the set of nodes that a job may use."""
+        ...
+
     def may_take(self, slot: int, node: int, now: float, /) -> bool:
-        """Whether no announced drain of a node keeps a job off it."""
+        """Whether a job may use a node, and no announced drain keeps it off."""
         ...
 
     def units_of_cores(self, slot: int, cores: int, /) -> int:
@@ -335,6 +339,8 @@ class BatchState(BatchColumns):
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
         """Return, by reason, which of the jobs that will be submitted no set of nodes could hold."""
+        if block.node_sets is not None and not self.requests.node_sets:
+            raise ValueError("jobs have sets of nodes; allowed where Requests.node_sets is true")
         self.passes.admit(block)
         return self.room.never_fit(slots, block)
 
@@ -344,6 +350,11 @@ class BatchState(BatchColumns):
         return "".join(
             "x" if room.is_down(node) else "." if room.is_free(node) else "#" for node in range(self.n_nodes)
         )
+
+    def holds_usable(self, slot: int, other: int) -> bool:
+        """Whether a running job holds a node that another job may use."""
+        held = [int(self.occupancy.ints[NODE, row]) for row in self.rows_of(slot) if self.is_held(row)]
+        return any(self.room.may_use(other, node) for node in (*held, *self.returned.get(slot, ())))
 
     def will_come(self, row: int, slot: int, now: float) -> bool:
         """Whether the node of an occupancy row is held, and will be free for a waiting job after that."""

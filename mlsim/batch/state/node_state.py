@@ -21,6 +21,7 @@ from mlsim.batch.allocators.node_arrays import (
     N_SETTINGS,
     POOLED,
     POWER_LEFT,
+    RESTRICTS,
     SEED,
     STRICT,
     Nodes,
@@ -30,7 +31,7 @@ from mlsim.batch.allocators.node_arrays import (
 from mlsim.batch.allocators.node_choice import answer_address
 from mlsim.batch.allocators.node_fit import sorts_of
 from mlsim.batch.columns.job_columns import EARLY, FREE, QUEUED, RUNNING, pack_pointers
-from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, HELD, START, UNITS
+from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, HELD, NODE_SET, START, UNITS
 from mlsim.batch.columns.occupancy import runs_of
 from mlsim.batch.dispatch import compiled_calls
 from mlsim.batch.matrix.node_allocation import N_SHARED_ROWS, NOW
@@ -41,6 +42,7 @@ from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, EasyRule
+from mlsim.workload.resource_requests import NodeSets
 from mlsim.workload.workload_jobs import JobBlock
 
 _MOST_NODES_IN_PAIRS = 4096
@@ -85,11 +87,16 @@ class NodesRoom:
         self._shared[NOW] = machine.shared.capacity
         self._shared_profile = np.zeros((0, n_shared), np.int64)
         self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
-        self._static = _static_kinds(machine, cap)
+        distinct = [machine.capacity] if cap is None else [machine.capacity, cap.of_each, cap.of_waking]
         demand = _demand_arrays(machine, config)
         most_kept = (config.reserve * demand["sort_size"]).astype(np.int64)
         if len(most_kept):
-            self._static = _apart(self._static, demand["place_in_sort"] <= most_kept[demand["sort"]])
+            # The last nodes of a sort are kept from some jobs, each by itself.
+            is_kept = demand["place_in_sort"] <= most_kept[demand["sort"]]
+            distinct.append(np.where(is_kept, np.arange(n_nodes), -1))
+        self._static = kinds_by(*distinct)
+        self._node_sets = np.zeros((0, n_nodes), np.int64)
+        self._set_numbers = {np.ones(n_nodes, np.bool_).tobytes(): 0}
         self._kept = np.zeros((0, len(most_kept)), np.int64)
         self._kinds: dict[tuple[int, ...], int] = {}  # of nodes that announced drains are for
         self._drains_of: dict[int, tuple[int, ...]] = {}
@@ -115,8 +122,10 @@ class NodesRoom:
         self._settings[SEED] = seed
         self._settings[at.ASKED] = answer_address()
         self._settings[LEARNS] = config.demand is None
-        # A job is kept off nodes that are drained, and not off others.
-        self._settings[POOLED] = not (announced or config.names_nodes) and self._is_pool()
+        self._settings[RESTRICTS] = len(most_kept) > 0
+        # A job is kept off nodes that are drained or not in its set, and not off others.
+        by_node = announced or requests.node_sets or config.names_nodes
+        self._settings[POOLED] = not by_node and self._is_pool()
         self._make_arrays()
 
     def _is_pool(self) -> bool:
@@ -157,8 +166,27 @@ class NodesRoom:
         self._request[slots] = self._requests.per_unit(block, units)
         self._shares[slots] = self._requests.shares_of(block)
         self._kept[slots] = 0  # until they arrive
-        reasons = self._misfits.find(units, self._request[slots], self._shares[slots])
+        if block.node_sets is not None:
+            self._jobs.table.ints[NODE_SET, slots] = self._numbers_of(block.node_sets)
+        reasons = self._misfits.find(units, self._request[slots], self._shares[slots], block.node_sets)
         return reasons if self._cap is None else reasons | self._beyond_cap(slots, reasons)
+
+    def _numbers_of(self, sets: NodeSets) -> Ints:
+        """Return the number of each job's set of nodes, by which kernels know it; add the new sets."""
+        known = len(self._set_numbers)
+        numbers = [
+            self._set_numbers.setdefault(mask.tobytes(), len(self._set_numbers)) for mask in sets.masks
+        ]
+        if len(self._set_numbers) > known:
+            masks = [np.frombuffer(mask, np.bool_) for mask in self._set_numbers]
+            self._node_sets = np.array(masks, np.int64)
+            self._settings[RESTRICTS] = True
+            # Nodes of a run are in the same sets.
+            self._static = kinds_by(self._static, self._node_sets.T)
+            self.arrays.full_starts[:] = runs_of(self._static)
+            self._renew_kinds()
+            self._make_arrays()
+        return np.array([0, *numbers], np.int64)[sets.of_job]
 
     def _beyond_cap(
         self, slots: Ints, reasons: Mapping[str, NDArray[np.bool_]]
@@ -168,7 +196,7 @@ class NodesRoom:
         others = ~np.logical_or.reduce([np.zeros(len(slots), np.bool_), *reasons.values()])
         highest = _micro(self._cap.highest, self._total_units)
         beyond: dict[str, NDArray[np.bool_]] = {}
-        asked = np.column_stack([self._jobs.table.ints[UNITS, slots], self._request[slots]])
+        asked = np.column_stack([self._jobs.table.ints[[UNITS, NODE_SET]][:, slots].T, self._request[slots]])
         _, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
         for k, row in enumerate(first.tolist()):
             slot, found = int(slots[row]), others & (of.ravel() == k)
@@ -189,6 +217,8 @@ class NodesRoom:
         asked, exclusive = request > 0, self._requests.exclusive
         most = 1 if exclusive else units
         fit = (self._capacity[:, asked] // request[asked]).min(axis=1, initial=most)
+        if len(self._node_sets):
+            fit *= self._node_sets[self._jobs.table.ints[NODE_SET, slot]]
         order = np.argsort(self.arrays.power, kind="stable")
         before = np.cumsum(fit[order]) - fit[order]
         taken = np.clip(units - before, 0, fit[order])
@@ -210,8 +240,14 @@ class NodesRoom:
         assert self._cap is not None
         self._cap.watts = watts
 
+    def may_use(self, slot: int, node: int) -> bool:
+        """Whether a node is in the set of nodes that a job may use."""
+        return not len(self._node_sets) or bool(self._node_sets[self._jobs.table.ints[NODE_SET, slot], node])
+
     def may_take(self, slot: int, node: int, now: float) -> bool:
-        """Whether no announced drain of a node keeps a job off it: one that runs, or would start now."""
+        """Whether a job that runs, or would start now, may use a node, which no announced drain forbids."""
+        if not self.may_use(slot, node):
+            return False
         ends = now + self._jobs.table.floats[ESTIMATE, slot]
         if not np.isnan(self._jobs.table.floats[START, slot]):
             ends = self._jobs.table.floats[EXPECTED, slot]
@@ -363,6 +399,7 @@ class NodesRoom:
             plan=self._plan,
             shares=self._shares,
             kept=self._kept,
+            node_sets=self._node_sets,
             shared=self._shared,
             shared_profile=self._shared_profile,
             **self._scratch,
@@ -410,26 +447,16 @@ def _check_cap(config: BatchConfig) -> None:
     if several or own or config.backfill is Backfill.CONSERVATIVE:
         raise InputError(
             "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
-            "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
-            "easy with one reservation only, and not with easy: cqsim; or with dispatchers that plan and "
-            "those of your own; change that, or take the cap out"
+            "than first-fit, announced drains, and jobs that may use only some nodes go with dispatcher "
+            "queue and backfill none, greedy, or easy with one reservation only, and not with easy: cqsim; "
+            "or with dispatchers that plan and those of your own; change that, or take the cap out"
         )
 
 
-def _static_kinds(machine: Machine, cap: PowerCap | None) -> Ints:
-    """Return the kind of each node; neighbours with equal resources and power have the same."""
-    differs = np.zeros(len(machine.capacity), np.bool_)
-    differs[1:] = (machine.capacity[1:] != machine.capacity[:-1]).any(axis=1)
-    for watts in () if cap is None else (cap.of_each, cap.of_waking):
-        differs[1:] |= watts[1:] != watts[:-1]
-    return np.cumsum(differs, dtype=np.int64)
-
-
-def _apart(kinds: Ints, alone: NDArray[np.bool_]) -> Ints:
-    """Return kinds of nodes by which some are alike to no other."""
-    differs = np.zeros(len(kinds), np.bool_)
-    differs[1:] = (kinds[1:] != kinds[:-1]) | alone[1:] | alone[:-1]
-    return np.cumsum(differs, dtype=np.int64)
+def kinds_by(*columns: NDArray[Any]) -> Ints:
+    """Return the kind of each node: neighbours with equal values in all columns have the same."""
+    table = np.column_stack(columns)
+    return np.cumsum([False, *(table[1:] != table[:-1]).any(axis=1)], dtype=np.int64)
 
 
 def _demand_arrays(machine: Machine, config: BatchConfig) -> dict[str, Any]:
@@ -478,7 +505,7 @@ def _scratch(machine: Machine, allocator: str, kinds: Ints, n_sorts: int) -> dic
         "heap_keys": np.zeros((2, n_nodes)),
         "future": np.zeros((n_nodes, n_resources), np.int64),
         "future_total": np.zeros(n_resources, np.int64),
-        "refused": np.zeros((MOST_REFUSED, n_resources + n_sorts + 2), np.int64),
+        "refused": np.zeros((MOST_REFUSED, n_resources + n_sorts + 3), np.int64),
         "owner": np.zeros(n_nodes, np.int64),
         "window": np.zeros((n_nodes, n_resources), np.int64),
         "near": near,

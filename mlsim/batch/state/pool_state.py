@@ -104,6 +104,10 @@ class PoolRoom:
         """Whether a node is out of use."""
         return bool(self._down[node])
 
+    def may_use(self, _slot: int, _node: int) -> bool:
+        """Whether a job may use a node: all of a pool."""
+        return True
+
     def may_take(self, _slot: int, _node: int, _now: float) -> bool:
         """Whether no announced drain of a node keeps a job off it; nothing is announced."""
         return True

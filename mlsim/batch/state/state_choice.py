@@ -6,6 +6,7 @@ from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.batch.state.pool_state import PoolPasses, PoolRoom
+from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy
 
@@ -15,6 +16,7 @@ def needs_resources(config: BatchConfig, requests: Requests) -> bool:
     return (
         not requests.plain
         or bool(requests.shared)
+        or requests.node_sets
         or config.allocator != Allocator.FIRST_FIT
         or config.names_nodes
         or config.dispatcher not in (Dispatcher.QUEUE, Dispatcher.REJECT)
@@ -53,6 +55,11 @@ def state_on_nodes(
     from mlsim.batch.state.node_passes import NodePasses, expanded
     from mlsim.batch.state.node_state import NodesRoom
 
+    if requests.node_sets and isinstance(config.dispatcher, Dispatcher) and config.dispatcher.solves:
+        raise InputError(
+            f"batch.dispatcher: {config.dispatcher} plans with all nodes, and some jobs may use only some of "
+            "them; allowed: queue, prb, or a dispatcher of your own"
+        )
     config = expanded(config)
     state = BatchState(config, requests, machine.n_nodes, not nodes_one_by_one, machine.n_cores + 1)
     state.room = room = NodesRoom(state, machine, config, requests, seed, cap, announced)
@@ -73,7 +80,8 @@ def state_for(
     """Make the simplest state that suffices.
 
     With ``nodes_one_by_one`` each node has an occupancy row of its own, as nodes may be released one by one.
-    With ``announced`` drains a pool is not enough: it cannot distinguish the nodes that a job may use.
+    With ``announced`` drains, or sets of nodes that jobs may use, a pool is not enough: it cannot distinguish
+    nodes.
     """
     simple = not needs_resources(config, requests) and (cap is None or cap.is_even)
     if simple and not announced:
