@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._arrays import Ints, Mask
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.scenario.unit_types import SIZE, parse_value
 
 NODE_COUNT = "node_count"

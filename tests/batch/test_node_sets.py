@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.view import Start
+from mlsim.coordination import MessageLog
 from mlsim.errors import InputError
 from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState
@@ -316,17 +317,27 @@ def test_an_allocator_sees_only_the_nodes_of_a_set(monkeypatch, rule):
     assert set(held.node[held.job == 2].tolist()) == {2}
 
 
-def test_only_applications_on_usable_nodes_are_asked_for_some():
-    """Job 1 holds the nodes that the head may use."""
-    from mlsim.coordination import MessageLog
+class Slow(Scripted):
+    """Applications that give up their last node in five seconds."""
 
-    jobs = with_sets(block([0, 0, 2], [20, 30, 5], [20, 30, 5], [2, 2, 1]), [{0, 1}, {2, 3}, {2, 3}])
+    def request_release(self, slot, at, request):
+        answer, forecast = super().request_release(slot, at, request)
+        return answer, replace(forecast, idle=(replace(forecast.idle[0], time=at + 5), *forecast.idle[1:]))
+
+
+@pytest.mark.parametrize(
+    ("usable", "asked", "start"),
+    [({2, 3}, [1], 7.5), ({0, 2}, [0, 1], 20), ({1, 3}, [0], 7.5)],
+    ids=["of one", "of both, but not those that they give up", "of the first"],
+)
+def test_applications_are_asked_until_enough_usable_nodes_will_come(usable, asked, start):
+    jobs = with_sets(block([0, 0, 2], [20, 30, 5], [20, 30, 5], [2, 2, 1]), [{0, 1}, {2, 3}, usable])
     coordination = {"rca": True, "requests": "head-of-queue", "answer": "always"}
     batch = builders.system(4, log=MessageLog(0.25), coordination=coordination, node_sets=True)
-    applications = Scripted(batch, {0: True, 1: True})
+    applications = Slow(batch, {0: True, 1: True})
     batch.run([jobs], applications)
-    assert [number for number, *_ in applications.asked] == [1]
-    assert batch.jobs().start_time.tolist() == [0, 0, 2.5]
+    assert [number for number, *_ in applications.asked] == asked
+    assert batch.jobs().start_time.tolist() == [0, 0, start]
 
 
 def test_sets_of_blocks_are_joined_and_selected():

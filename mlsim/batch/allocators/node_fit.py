@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators.node_arrays import (
     ALLOCATOR,
     DRAINS,
