@@ -46,8 +46,7 @@ _COLUMNS = {
     "executable": "executable",
     "queue": "queue",
     "partition": "partition",
-}
-"""Column of the record -> column of the job table."""
+}  # column of the record -> column of the job table
 
 
 class JobRecorder:

@@ -230,8 +230,7 @@ def replay(
         plan_ends(n_started, now, progress, ends, order, columns)
 
 
-_REPORT_EVERY = 65536
-"""Passes between two reports of progress."""
+_REPORT_EVERY = 65536  # passes between two reports of progress
 
 
 class CompiledBatch:

@@ -85,8 +85,7 @@ POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW
 EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS, CLASSES = range(9, 15)
 N_RULES: Final = 15
 
-MOST_UNITS: Final = 2**62
-"""More units than any job asks for."""
+MOST_UNITS: Final = 2**62  # more units than any job asks for
 
 # Values of the rule for backfilling.
 NONE, GREEDY, EASY, CONSERVATIVE = range(4)

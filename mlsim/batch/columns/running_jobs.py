@@ -230,8 +230,7 @@ def expect_end(slot: int, end: float, address: int) -> None:
     add_running(slot, columns)
 
 
-OVERDUE_GRACE = 1.0
-"""Seconds after now at which a job that outlived its estimate is expected to end."""
+OVERDUE_GRACE = 1.0  # seconds after now at which a job that outlived its estimate is expected to end
 
 
 @kernel

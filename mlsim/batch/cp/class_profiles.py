@@ -12,12 +12,9 @@ from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.plan_power import NO_PLACE, PowerPart, SharedPart, ranks_of
 
 NEVER = np.iinfo(np.int64).max // 4
-_DISLIKED = 1e6
-"""Weight of dislike, relative to free resources, which never exceed the capacity of a node."""
-_COSTLIER = 1e3
-"""Weight of a rank of power, where the cap leaves enough for preferred nodes."""
-_COSTLY = 1e12
-"""Weight of a rank of power where the cap does not: more than everything else."""
+_DISLIKED = 1e6  # weight of dislike, relative to free resources, which never exceed the capacity of a node
+_COSTLIER = 1e3  # weight of a rank of power, where the cap leaves enough for preferred nodes
+_COSTLY = 1e12  # weight of a rank of power where the cap does not: more than everything else
 
 # What a search for the earliest start notes of each class: the start it looked at last, the step of the
 # profile that covers it, how many units fit on a node from then on, and from when on more may fit.
@@ -31,20 +28,13 @@ _WATTS, _CHEAPEST, _RANK = range(3)
 class Profiles(NamedTuple):
     """Free resources over time, before anything is planned: C classes of nodes that are alike."""
 
-    sizes: Ints
-    """int64[C]: nodes of each class."""
-    first: Ints
-    """int64[C]: where the nodes of each class begin in ``members``."""
-    n_steps: Ints
-    """int64[C]: steps of each profile."""
-    times: Ints
-    """int64[C, S]: begin of each step, seconds from now, 0 first."""
-    room: Ints
-    """int64[C, S, R]: free on each node of the class."""
-    kind: Ints
-    """int64[C]: the kind of nodes (:class:`~mlsim.batch.cp.unit_packing.Kinds`)."""
-    members: Ints
-    """int64[N]: nodes, class by class."""
+    sizes: Ints  # int64[C]: nodes of each class
+    first: Ints  # int64[C]: where the nodes of each class begin in `members`
+    n_steps: Ints  # int64[C]: steps of each profile
+    times: Ints  # int64[C, S]: begin of each step, seconds from now, 0 first
+    room: Ints  # int64[C, S, R]: free on each node of the class
+    kind: Ints  # int64[C]: the kind of nodes (`Kinds`)
+    members: Ints  # int64[N]: nodes, class by class
 
     @property
     def n_classes(self) -> int:
@@ -56,41 +46,43 @@ class Demands(NamedTuple):
     """Requests of waiting jobs, one row per job."""
 
     units: Ints
-    durations: Ints
-    """int64[n]: s."""
-    requests: Ints
-    """int64[n, R]: of one unit."""
-    dislike: Floats
-    """float64[n, K]: penalty for nodes of each kind; infinite where the job may not be."""
-    asked: Ints
-    """int64[n, S]: machine-wide amounts; with a cap on power one column more, of 0."""
-    counts: Ints
-    """int64[n]: nodes, or cores, per unit that count for power."""
+    durations: Ints  # int64[n]: s
+    requests: Ints  # int64[n, R]: of one unit
+    dislike: Floats  # float64[n, K]: penalty for nodes of each kind; infinite where the job may not be
+    asked: Ints  # int64[n, S]: machine-wide amounts; with a cap on power one column more, of 0
+    counts: Ints  # int64[n]: nodes, or cores, per unit that count for power
 
 
 class Ranks(NamedTuple):
     """Weights of jobs and what they leave for others, one row per job."""
 
-    weights: Floats
-    """float64[n]: cost of a second of waiting."""
-    keep_free: Floats
-    """float64[n, R]: amounts that a job must leave free in all if it starts now."""
+    weights: Floats  # float64[n]: cost of a second of waiting
+    keep_free: Floats  # float64[n, R]: amounts that a job must leave free in all if it starts now
     keep_start: Mask
     """bool[n]: whether a start that is not now is a reservation: later jobs of the order are placed around
     it. Otherwise the start is only what the job could have at its place in the order.
     """
-    makespan: bool
-    """Whether the cost of a list is the time until its last job ends, not weight x start."""
+    makespan: bool  # whether the cost of a list is the time until its last job ends, not weight x start
 
 
 class _Job(NamedTuple):
-    """Request of one job."""
+    """Request of one job; ``asked`` are machine-wide amounts, of which power is set where it is placed."""
 
     units: int
     duration: int
     request: Ints
     dislike: Floats
     per_unit: int
+    asked: Ints
+
+
+class _Space(NamedTuple):
+    """What jobs are placed in, and by which weights."""
+
+    nodes: Profiles
+    whole: Profiles  # of machine-wide amounts, as of one node
+    power: Ints  # as of `power_of_kinds`
+    scarcity: Floats  # float64[R]: weight of each type for best-fit
 
 
 def power_of_kinds(watts: Ints) -> Ints:
@@ -134,6 +126,20 @@ def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
     )
 
 
+def _of_one_node(free: Ints, ends: Ints, held: Ints) -> Profiles:
+    """Return what is free of some amounts over time, as the profile of one node.
+
+    ``free`` (S,) is free now, and ``held`` (m, S) is returned at ``ends`` (m,).
+    """
+    ends, place = np.unique(ends, return_inverse=True)
+    more = np.zeros((len(ends), len(free)), np.int64)
+    np.add.at(more, place.reshape(-1), held)
+    times = np.concatenate(([0], ends)).astype(np.int64)
+    room = np.cumsum(np.concatenate((free[None, :], more)), axis=0).astype(np.int64)
+    one = np.ones(1, np.int64)
+    return Profiles(one, one * 0, one * len(times), times[None, :], room[None, :, :], one * 0, one * 0)
+
+
 def whole_of(part: SharedPart, power: PowerPart) -> Profiles:
     """Return the free machine-wide amounts over time as the profile of one node.
 
@@ -141,18 +147,43 @@ def whole_of(part: SharedPart, power: PowerPart) -> Profiles:
     """
     free, held, remaining = part.free, part.held_by(len(part.remaining)), part.remaining
     if power:
-        shape = (len(held) + len(power.held), held.shape[1] + 1)
-        both = np.zeros(shape, np.int64)
+        both = np.zeros((len(held) + len(power.held), held.shape[1] + 1), np.int64)
         both[: len(held), :-1], both[len(held) :, -1] = held, power.held
         free, held = np.append(free, power.free), both
         remaining = np.concatenate((remaining, power.remaining))
-    ends, place = np.unique(remaining, return_inverse=True)
-    more = np.zeros((len(ends), held.shape[1]), np.int64)
-    np.add.at(more, place, held)
-    times = np.concatenate(([0], ends)).astype(np.int64)
-    room = np.cumsum(np.concatenate((free[None, :], more)), axis=0).astype(np.int64)
-    one = np.ones(1, np.int64)
-    return Profiles(one, one * 0, one * len(times), times[None, :], room[None, :, :], one * 0, one * 0)
+    return _of_one_node(free, remaining, held)
+
+
+def is_pool(instance: Instance) -> bool:
+    """Return whether every plan on the pool of all nodes can be placed on nodes.
+
+    It can where there is one resource type and all queued jobs ask for the same g of it per unit: a node with
+    x free has x // g slots, a slot serves any unit, and running jobs only ever free slots. At each start
+    enough slots are then free on some nodes, whichever units hold the others.
+    """
+    request = instance.queued.request
+    return (
+        request.shape[1] == 1
+        and request.size > 0
+        and bool(request[0, 0] > 0 and (request == request[0]).all())
+    )
+
+
+def pool_of(instance: Instance, remaining: Ints) -> Profiles:
+    """Return the free slots of all nodes over time as the profile of one node; :func:`is_pool` must hold.
+
+    ``remaining`` is the time (s) until the expected end of each running box.
+    """
+    size, running = int(instance.queued.request[0, 0]), instance.running
+    order = np.lexsort((remaining, running.node))
+    node, held = running.node[order], (running.request[:, 0] * running.units)[order]
+    # What is free on the node of each box before and after its end: slots are whole on a node.
+    ended = np.cumsum(held)
+    first = np.searchsorted(node, node)
+    after = instance.free[node, 0] + ended - (ended - held)[first]
+    slots = after // size - (after - held) // size
+    free = (instance.free[:, 0] // size).sum()
+    return _of_one_node(np.array([free]), remaining[order], slots[:, None])
 
 
 def work_space(base: Profiles, jobs: int) -> Profiles:
@@ -185,16 +216,13 @@ def _fill(
 
 
 @leaf_kernel
-def _job(row: int, jobs: Demands) -> _Job:
-    return _Job(jobs.units[row], jobs.durations[row], jobs.requests[row], jobs.dislike[row], jobs.counts[row])
-
-
-@leaf_kernel
-def _as_one(row: int, jobs: Demands, asked: Ints) -> _Job:
-    """Return a job's machine-wide request as one unit, in ``asked``; its power is set where it is placed."""
+def _job(row: int, jobs: Demands, asked: Ints) -> _Job:
+    """Return the request of a job; ``asked`` receives its machine-wide amounts."""
     for r in range(len(asked)):
         asked[r] = jobs.asked[row, r]
-    return _Job(1, jobs.durations[row], asked, jobs.dislike[row], 0)
+    return _Job(
+        jobs.units[row], jobs.durations[row], jobs.requests[row], jobs.dislike[row], jobs.counts[row], asked
+    )
 
 
 @leaf_kernel
@@ -233,7 +261,7 @@ def _fit(c: int, first: int, at: int, job: _Job, p: Profiles) -> tuple[int, int]
 
 
 @inner_kernel
-def _earliest_in_class(c: int, not_before: int, job: _Job, p: Profiles, limit: int) -> int:
+def _earliest_in_class(c: int, not_before: int, limit: int, duration: int, request: Ints, p: Profiles) -> int:
     """Return the earliest start, before ``limit``, of one unit on a node of a class; else ``limit``."""
     n = p.n_steps[c]
     start = not_before
@@ -241,10 +269,10 @@ def _earliest_in_class(c: int, not_before: int, job: _Job, p: Profiles, limit: i
     while start < limit:
         j = k
         good = True
-        while j < n and (j == k or p.times[c, j] < start + job.duration):
-            for r in range(len(job.request)):
+        while j < n and (j == k or p.times[c, j] < start + duration):
+            for r in range(len(request)):
                 # Of what the machine has as a whole less than nothing may be free: a cap has fallen.
-                if job.request[r] > 0 and p.room[c, j, r] < job.request[r]:
+                if request[r] > 0 and p.room[c, j, r] < request[r]:
                     good = False
             if not good:
                 break
@@ -258,16 +286,10 @@ def _earliest_in_class(c: int, not_before: int, job: _Job, p: Profiles, limit: i
     return limit
 
 
-@inner_kernel
-def _earliest_of_one(not_before: int, job: _Job, n_classes: int, p: Profiles) -> int:
-    """Return the earliest start of a job of one unit."""
-    best = NEVER
-    for c in range(n_classes):
-        if job.dislike[p.kind[c]] < np.inf:
-            best = _earliest_in_class(c, not_before, job, p, best)
-            if best == not_before:
-                break
-    return best
+@leaf_kernel
+def _earliest_by_whole(not_before: int, limit: int, job: _Job, space: _Space) -> int:
+    """Return the earliest start, before ``limit``, by machine-wide amounts alone; else ``limit``."""
+    return _earliest_in_class(0, not_before, limit, job.duration, job.asked, space.whole)
 
 
 @inner_kernel
@@ -283,15 +305,20 @@ def _look(c: int, at: int, job: _Job, p: Profiles, sweep: Ints) -> int:
 
 
 @inner_kernel
-def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: Ints) -> int:
-    """Return the earliest start, from ``not_before``, of all units of a job on the nodes it may use.
+def _earliest_on_nodes(
+    not_before: int, limit: int, job: _Job, n_classes: int, p: Profiles, sweep: Ints
+) -> int:
+    """Return the earliest start of all units of a job on the nodes it may use; else ``limit`` or later.
 
     The sweep goes from one time at which more may fit on a class to the next. Until then the last count of a
     class is an upper bound: a later start ends later, and may meet less room, not more. So the other classes
     are counted again only where the sum of these bounds reaches the job's units.
     """
     if job.units == 1:
-        return _earliest_of_one(not_before, job, n_classes, p)
+        for c in range(n_classes):
+            if job.dislike[p.kind[c]] < np.inf and limit > not_before:
+                limit = _earliest_in_class(c, not_before, limit, job.duration, job.request, p)
+        return limit
     most = 0
     for c in range(n_classes):
         sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = not_before, 0, 0, NEVER
@@ -303,8 +330,8 @@ def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: In
         at = NEVER
         for c in range(n_classes):
             at = min(at, sweep[c, _MORE])
-        if at >= NEVER:
-            return NEVER
+        if at >= limit:
+            return limit
         for c in range(n_classes):
             if sweep[c, _MORE] <= at:
                 most += _look(c, at, job, p, sweep)
@@ -317,9 +344,9 @@ def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: In
 
 
 @leaf_kernel
-def _ask_power(power: int, as_one: _Job) -> None:
+def _ask_power(power: int, job: _Job) -> None:
     """Set a job's request of the power cap."""
-    as_one.request[len(as_one.request) - 1] = power
+    job.asked[len(job.asked) - 1] = power
 
 
 @leaf_kernel
@@ -336,43 +363,31 @@ def _least_power(job: _Job, power: Ints, on_kind: Ints) -> int:
 
 
 @inner_kernel
-def _look_by_kind(c: int, at: int, job: _Job, p: Profiles, sweep: Ints, on_kind: Ints) -> None:
-    """Count the units that fit on a class from ``at`` on."""
-    on_kind[p.kind[c]] += _look(c, at, job, p, sweep)
-
-
-@inner_kernel
 def _earliest_under_cap(
-    not_before: int,
-    job: _Job,
-    as_one: _Job,
-    power: Ints,
-    n_classes: int,
-    p: Profiles,
-    whole: Profiles,
-    sweep: Ints,
+    not_before: int, limit: int, job: _Job, n_classes: int, space: _Space, sweep: Ints
 ) -> int:
     """Return the earliest start at which nodes, machine-wide amounts and the power cap suffice.
 
-    The sweep is that of :func:`_earliest`. Until more may fit on a class, the least power found is a lower
-    bound, so starts before there is that much power, and all else, are skipped.
+    The sweep is that of :func:`_earliest_on_nodes`. Until more may fit on a class, the least power found is a
+    lower bound, so starts before there is that much power, and all else, are skipped.
     """
+    p, power = space.nodes, space.power
     on_kind = np.zeros(power.shape[1], np.int64)
     at = not_before
     for c in range(n_classes):
         sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = at, 0, 0, NEVER
         if job.dislike[p.kind[c]] < np.inf:
-            _look_by_kind(c, at, job, p, sweep, on_kind)
-    while at < NEVER:
+            on_kind[p.kind[c]] += _look(c, at, job, p, sweep)
+    while at < limit:
         then = NEVER
         least = _least_power(job, power, on_kind)
         if least < NO_PLACE:
-            _ask_power(least, as_one)
-            then = _earliest_in_class(0, at, as_one, whole, NEVER)
+            _ask_power(least, job)
+            then = _earliest_by_whole(at, NEVER, job, space)
         if then == at:
             for c in range(n_classes):
                 if sweep[c, _FIT] > 0 and sweep[c, _SEEN] < at:
-                    _look_by_kind(c, at, job, p, sweep, on_kind)
+                    on_kind[p.kind[c]] += _look(c, at, job, p, sweep)
             if _least_power(job, power, on_kind) == least:
                 return at
             continue
@@ -381,33 +396,25 @@ def _earliest_under_cap(
         at = then
         for c in range(n_classes):
             if sweep[c, _MORE] <= at:
-                _look_by_kind(c, at, job, p, sweep, on_kind)
-    return NEVER
+                on_kind[p.kind[c]] += _look(c, at, job, p, sweep)
+    return limit
 
 
 @inner_kernel
-def _earliest_in_all(
-    not_before: int,
-    job: _Job,
-    as_one: _Job,
-    power: Ints,
-    n_classes: int,
-    p: Profiles,
-    whole: Profiles,
-    sweep: Ints,
-) -> int:
-    """Return the earliest start at which nodes and machine-wide amounts suffice.
+def _earliest(not_before: int, limit: int, job: _Job, n_classes: int, space: _Space, sweep: Ints) -> int:
+    """Return the earliest start, before ``limit``, at which nodes and machine-wide amounts suffice.
 
-    Neither search skips a start that it allows, so the first one on which both agree is the earliest.
+    Else ``limit`` or later. Neither search skips a start that it allows, so the first one on which both agree
+    is the earliest.
     """
-    if power.shape[1] > 0:
-        return _earliest_under_cap(not_before, job, as_one, power, n_classes, p, whole, sweep)
-    at = _earliest(not_before, job, n_classes, p, sweep)
-    while at < NEVER and len(as_one.request) > 0:
-        then = _earliest_in_class(0, at, as_one, whole, NEVER)
-        if then == at or then >= NEVER:
+    if space.power.shape[1] > 0:
+        return _earliest_under_cap(not_before, limit, job, n_classes, space, sweep)
+    at = _earliest_on_nodes(not_before, limit, job, n_classes, space.nodes, sweep)
+    while at < limit and len(job.asked) > 0:
+        then = _earliest_by_whole(at, limit, job, space)
+        if then == at or then >= limit:
             return then
-        at = _earliest(then, job, n_classes, p, sweep)
+        at = _earliest_on_nodes(then, limit, job, n_classes, space.nodes, sweep)
     return at
 
 
@@ -445,15 +452,21 @@ def _break_at(c: int, at: int, p: Profiles) -> None:
 
 
 @inner_kernel
-def _take(c: int, each: int, at: int, job: _Job, p: Profiles, nodes: Ints) -> None:
-    """Reserve ``each`` units on each node of a class; write the nodes, unless ``nodes`` is empty."""
-    end = at + job.duration
+def _reserve(c: int, units: int, at: int, duration: int, request: Ints, p: Profiles) -> None:
+    """Reserve units on each node of a class."""
+    end = at + duration
     _break_at(c, at, p)
     _break_at(c, end, p)
     for k in range(p.n_steps[c]):
         if at <= p.times[c, k] < end:
-            for r in range(len(job.request)):
-                p.room[c, k, r] -= each * job.request[r]
+            for r in range(len(request)):
+                p.room[c, k, r] -= units * request[r]
+
+
+@inner_kernel
+def _take(c: int, each: int, at: int, job: _Job, p: Profiles, nodes: Ints) -> None:
+    """Reserve ``each`` units on each node of a class; write the nodes, unless ``nodes`` is empty."""
+    _reserve(c, each, at, job.duration, job.request, p)
     for j in range(len(nodes)):
         nodes[j] = p.members[p.first[c] + j // each]
 
@@ -488,45 +501,35 @@ def _power_in_order(job: _Job, power: Ints, p: Profiles, load: Floats, fits: Int
 
 
 @inner_kernel
-def _sort_by_power(
-    at: int, job: _Job, as_one: _Job, power: Ints, p: Profiles, whole: Profiles, load: Floats, fits: Ints
-) -> None:
-    """Prefer classes of less power, and set the job's power in ``as_one``.
+def _sort_by_power(at: int, job: _Job, space: _Space, load: Floats, fits: Ints) -> None:
+    """Prefer classes of less power, and set the job's power in its request.
 
     Power decides among classes that are liked equally; among all, if the job would otherwise exceed the cap.
     """
+    p, power = space.nodes, space.power
     for c in range(len(load)):
         load[c] += _COSTLIER * power[_RANK, p.kind[c]]
-    _ask_power(_power_in_order(job, power, p, load, fits), as_one)
-    if _earliest_in_class(0, at, as_one, whole, at + 1) == at:
+    _ask_power(_power_in_order(job, power, p, load, fits), job)
+    if _earliest_by_whole(at, at + 1, job, space) == at:
         return
     for c in range(len(load)):
         load[c] += _COSTLY * power[_RANK, p.kind[c]]
-    _ask_power(_power_in_order(job, power, p, load, fits), as_one)
+    _ask_power(_power_in_order(job, power, p, load, fits), job)
 
 
 @inner_kernel
-def _place(
-    at: int,
-    job: _Job,
-    as_one: _Job,
-    scarcity: Floats,
-    power: Ints,
-    n_classes: int,
-    p: Profiles,
-    whole: Profiles,
-    nodes: Ints,
-) -> int:
+def _place(at: int, job: _Job, n_classes: int, space: _Space, nodes: Ints) -> int:
     """Place a job that fits: least disliked nodes first, then the fullest; return the number of classes.
 
     ``nodes`` receives the node of each unit, unless it is empty.
     """
+    p = space.nodes
     load, fits = np.empty(n_classes), np.empty(n_classes, np.int64)
-    _weigh(at, job, scarcity, p, load, fits)
-    if power.shape[1] > 0:
-        _sort_by_power(at, job, as_one, power, p, whole, load, fits)
-    if len(as_one.request) > 0:
-        _take(0, 1, at, as_one, whole, nodes[:0])
+    _weigh(at, job, space.scarcity, p, load, fits)
+    if space.power.shape[1] > 0:
+        _sort_by_power(at, job, space, load, fits)
+    if len(job.asked) > 0:
+        _reserve(0, 1, at, job.duration, job.asked, space.whole)
     left = job.units
     while left > 0:
         c = int(np.argmin(load))
@@ -555,12 +558,13 @@ def _place(
 @kernel
 def alone(jobs: Demands, power: Ints, profiles: Profiles, whole: Profiles) -> Ints:
     """Return the earliest start of each job if no other job waited."""
-    p, w = shared(profiles), shared(whole)
+    n_classes, weightless = len(profiles.sizes), np.empty(0)
+    space = shared(_Space(profiles, whole, power, weightless))
     starts = np.empty(len(jobs.units), np.int64)
-    sweep, asked = np.empty((len(profiles.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
+    sweep, asked = np.empty((n_classes, 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
     for row in range(len(starts)):
-        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
-        starts[row] = _earliest_in_all(0, job, as_one, power, len(profiles.sizes), p, w, sweep)
+        job = shared(_job(row, jobs, asked))
+        starts[row] = _earliest(0, NEVER, job, n_classes, space, sweep)
     return starts
 
 
@@ -587,11 +591,13 @@ def _count_classes(p: Profiles) -> int:
 
 
 @inner_kernel
-def _sum_up(n_classes: int, p: Profiles, pool: Floats) -> None:
-    """Add up what is free now on all nodes."""
+def _free_now(n_classes: int, p: Profiles) -> Floats:
+    """Return what is free now on all nodes, by resource."""
+    pool = np.zeros(p.room.shape[2])
     for c in range(n_classes):
         for r in range(len(pool)):
             pool[r] += p.sizes[c] * p.room[c, 0, r]
+    return pool
 
 
 @inner_kernel
@@ -600,38 +606,6 @@ def _lacks_headroom(job: _Job, keep_free: Floats, pool: Floats) -> bool:
     for r in range(len(pool)):
         if keep_free[r] > 0 and pool[r] - job.units * job.request[r] < keep_free[r]:
             return True
-    return False
-
-
-@inner_kernel
-def _power_suffices_now(
-    job: _Job, as_one: _Job, power: Ints, n_classes: int, p: Profiles, whole: Profiles
-) -> bool:
-    """Whether nodes, machine-wide amounts and the power cap allow a start now."""
-    on_kind = np.zeros(power.shape[1], np.int64)
-    for c in range(n_classes):
-        if job.dislike[p.kind[c]] < np.inf:
-            fit, _ = _fit(c, 0, 0, job, p)
-            on_kind[p.kind[c]] += p.sizes[c] * fit
-    least = _least_power(job, power, on_kind)
-    _ask_power(least, as_one)
-    return least < NO_PLACE and _earliest_in_class(0, 0, as_one, whole, 1) == 0
-
-
-@inner_kernel
-def _fits_now(job: _Job, as_one: _Job, power: Ints, n_classes: int, p: Profiles, whole: Profiles) -> bool:
-    """Whether a job can start now and run for its duration."""
-    if power.shape[1] > 0:
-        return _power_suffices_now(job, as_one, power, n_classes, p, whole)
-    if len(as_one.request) > 0 and _earliest_in_class(0, 0, as_one, whole, 1) > 0:
-        return False
-    left = job.units
-    for c in range(n_classes):
-        if job.dislike[p.kind[c]] < np.inf:
-            fit, _ = _fit(c, 0, 0, job, p)
-            left -= p.sizes[c] * fit
-            if left <= 0:
-                return True
     return False
 
 
@@ -650,16 +624,15 @@ def start_more(
     The parameters are those of :func:`list_schedule`; ``nodes`` receives the nodes of the units of the jobs
     that start, job after job, unless it is empty.
     """
-    p, w = shared(work), shared(whole)
-    n_classes = _count_classes(p)
-    pool = np.zeros(jobs.requests.shape[1])
-    _sum_up(n_classes, p, pool)
+    space = shared(_Space(work, whole, power, scarcity))
+    n_classes = _count_classes(space.nodes)
+    pool = _free_now(n_classes, space.nodes)
     begun = np.zeros(len(jobs.units), np.bool_)
-    asked = np.empty(jobs.asked.shape[1], np.int64)
+    sweep, asked = np.empty((len(work.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
     written = 0
     for row in range(len(begun)):
-        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
-        if _lacks_headroom(job, keep_free[row], pool) or not _fits_now(job, as_one, power, n_classes, p, w):
+        job = shared(_job(row, jobs, asked))
+        if _lacks_headroom(job, keep_free[row], pool) or _earliest(0, 1, job, n_classes, space, sweep) > 0:
             continue
         begun[row] = True
         for r in range(len(pool)):
@@ -668,7 +641,7 @@ def start_more(
         if len(nodes) > 0:
             here = nodes[written : written + job.units]
             written += job.units
-        n_classes = _place(0, job, as_one, scarcity, power, n_classes, p, w, here)
+        n_classes = _place(0, job, n_classes, space, here)
     return begun
 
 
@@ -687,33 +660,21 @@ def list_schedule(
 ) -> float:
     """Schedule the jobs of an order one by one, each at its earliest start around those before it.
 
-    Returns the cost; infinity if it reaches ``bound`` or a job can never start.
-
-    Parameters
-    ----------
-    scarcity
-        float64[R]: weight of each type for best-fit.
-    power
-        int64[3, K], see :func:`power_of_kinds`; without kinds it does not matter.
-    work, whole
-        Copies of the profiles of nodes and of machine-wide amounts (:func:`work_space`); changed.
-    starts
-        Receives the start of each job.
-    nodes
-        Receives the nodes of the units of the jobs that start now, in their order, unless it is empty.
+    Returns the cost; infinity if it reaches ``bound`` or a job can never start. ``work`` and ``whole`` are
+    copies of the profiles of nodes and of machine-wide amounts (:func:`work_space`), and changed. ``starts``
+    receives the start of each job, ``nodes`` the nodes of the units of the jobs that start now, in their
+    order, unless it is empty.
     """
-    p, w = shared(work), shared(whole)
-    n_resources = jobs.requests.shape[1]
-    n_classes = _count_classes(p)
-    pool = np.zeros(n_resources)
-    _sum_up(n_classes, p, pool)
-    sweep, asked = np.empty((len(p.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
+    space = shared(_Space(work, whole, power, scarcity))
+    n_classes = _count_classes(space.nodes)
+    pool = _free_now(n_classes, space.nodes)
+    sweep, asked = np.empty((len(work.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
     cost = 0.0
     written = 0
     for row in order:
-        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
+        job = shared(_job(row, jobs, asked))
         later = 1 if _lacks_headroom(job, ranks.keep_free[row], pool) else 0
-        at = _earliest_in_all(later, job, as_one, power, n_classes, p, w, sweep)
+        at = _earliest(later, NEVER, job, n_classes, space, sweep)
         starts[row] = at
         if ranks.makespan:
             cost = max(cost, float(at + job.duration))
@@ -726,10 +687,10 @@ def list_schedule(
             if not ranks.keep_start[row]:
                 continue
         else:
-            for r in range(n_resources):
+            for r in range(len(pool)):
                 pool[r] -= job.units * job.request[r]
             if len(nodes) > 0:
                 here = nodes[written : written + job.units]
                 written += job.units
-        n_classes = _place(at, job, as_one, scarcity, power, n_classes, p, w, here)
+        n_classes = _place(at, job, n_classes, space, here)
     return cost

@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mlsim._runtime.arrays import Ints
-from mlsim.batch.cp.cp_model import SAME_COST, Scheduling, overstated
-from mlsim.batch.cp.cp_solve import Answer, Control, Status, Window, solve, solve_window
+from mlsim._runtime.arrays import Floats, Ints
+from mlsim.batch.cp.cp_solve import (
+    NO_PRESOLVE,
+    SAME_COST,
+    Answer,
+    Control,
+    Scheduling,
+    Status,
+    minimize_last,
+    overstated,
+    scaled,
+    solve,
+)
+from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.list_planner import Found, Lists, Task
-from mlsim.batch.cp.plan import Plan
-from mlsim.batch.cp.source_models import Pcp4
+from mlsim.batch.cp.plan import Plan, PoolLimit, amount_limits, pool_limits
+from mlsim.batch.cp.source_models import NodePlaces
 
-_WINDOW = 20
-"""Jobs of a neighbourhood; as many as CP-SAT mostly proves an optimum for within a few ms."""
-_MOST_COUNTS = 200
-"""Jobs x nodes up to which units are placed on nodes by CP-SAT."""
-_PACE_OF_COUNTS = 0.04
-"""Deterministic time that passes in a second at least, with models of small instances."""
-_SEARCH = 0.004
-"""Seconds of search that a neighbourhood is worth making a model for."""
-_MODEL = 0.002
-"""Seconds that the model of a neighbourhood takes."""
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, IntervalVar
+
+_WINDOW = 20  # jobs of a neighbourhood; as many as CP-SAT mostly proves an optimum for within a few ms
+_MOST_COUNTS = 200  # jobs x nodes up to which units are placed on nodes by CP-SAT
+_PACE_OF_COUNTS = 0.04  # deterministic time that passes in a second at least, with models of small instances
+_PACE = 0.3  # the same with models of neighbourhoods
+_SEARCH = 0.004  # seconds of search that a neighbourhood is worth making a model for
+_MODEL = 0.002  # seconds that the model of a neighbourhood takes
+# Seconds to look at a step of a profile, or at a class, for one job of a list: the dearest that was measured.
 _SECONDS_A_STEP = 5e-8
-"""Looking at a step of a profile, or at a class, for one job of a list: the dearest that was measured."""
-_NO_BETTER = 1e-9
-"""Share of the cost by which a plan has to be better: less is what doubles round."""
-_PACE = 0.3
-"""Deterministic time that passes in a second at least, with models of neighbourhoods."""
+_LISTS = 5  # list schedules of a pass, what each job could have alone and the last placing counted as such
+_NO_BETTER = 1e-9  # share of the cost by which a plan has to be better: less is what doubles round
+_COUNTED = ("branches", "conflicts", "extensions")
+
+# Parameters of CP-SAT with which a small model is searched at once: presolve may take longer.
+_QUICKLY = NO_PRESOLVE | {"linearization_level": 0}
+# Seconds of a conflict for each constraint. Deterministic time runs slowly without presolve, so that
+# conflicts are counted as well.
+_SECONDS_A_CONFLICT = 5.5e-7
+# Conflicts get dearer one by one, as each may leave another time that starts are compared with: where a
+# search goes through a horizon second by second, its time grows with the square of its conflicts
+# (``tools/bench/cp_limits.py``).
+_SECONDS_A_PAIR = 4e-8
+# Weights of jobs of days, a few millionths, are so rounded by a millionth of themselves at most.
+_FINE_SCALE = 1e12
+_LEAST_CONFLICTS = 10
+_MOST_CONFLICTS = 2**62
 
 
 class Cp(Lists):
     """List schedules improved by CP-SAT."""
 
     name: ClassVar[str] = "cp"
-    _turn: int = 0
-    """Neighbourhoods of long queues searched so far: the next pass continues with those that follow."""
-    _planned: int = 0
-    """Jobs beyond the first ones that were planned for in turns so far."""
+    _turn: int = 0  # neighbourhoods of long queues searched so far: the next pass continues behind these
+    _planned: int = 0  # jobs beyond the first ones that were planned for in turns so far
 
     def visible(self, order: Ints) -> Ints:
         """Return all waiting jobs."""
@@ -112,8 +136,7 @@ class Cp(Lists):
         if not small or not plain or not np.isfinite(task.jobs.dislike).all():
             return plan
         model = Scheduling.of(part)
-        read = Pcp4(self.control).place(model)
-        assert read is not None
+        places = NodePlaces(model, counted=True)
         latest = _latest(task, found, np.arange(n))
         for start, low, high in zip(model.starts, found.earliest.tolist(), latest.tolist(), strict=True):
             model.cp.add_linear_constraint(start, low, max(low, high))
@@ -124,17 +147,12 @@ class Cp(Lists):
         starts = answer.values[[start.index for start in model.starts]]
         cost = task.cost(starts)
         if cost < found.cost * (1 - _NO_BETTER):
-            chosen = zip(read(answer.values), starts.tolist(), strict=True)
+            chosen = zip(places.read(answer.values), starts.tolist(), strict=True)
             nodes = [each if start == 0 else None for each, start in chosen]
             plan = task.reduced.widen(Plan(starts, tuple(nodes)))
             found.starts, found.cost = starts, cost
         found.bound = max(found.bound, _proved(task, answer, scale, latest, found.cost))
         return plan
-
-
-_COUNTED = ("branches", "conflicts", "extensions")
-_LISTS = 5
-"""List schedules of a pass, what each job could have alone and the last placing counted as such."""
 
 
 def _listing(task: Task) -> float:
@@ -190,3 +208,108 @@ def _count(counts: dict[str, Any], answer: Answer, size: tuple[int, int]) -> Non
     counts["constraints"] = max(counts["constraints"], size[1])
     for name in _COUNTED:
         counts[name] += getattr(answer, name)
+
+
+# Neighbourhoods
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A neighbourhood: jobs that may move, and how far."""
+
+    free: Ints  # jobs that move
+    starts: Ints  # int64[n]: the starts of all jobs in the plan so far
+    earliest: Ints  # int64[n]: the earliest start of each job if no other waited
+    latest: Ints  # the latest start of each job that moves in any better plan
+    weights: Floats  # float64[n]: cost of a second of waiting
+    makespan: bool  # whether the end of the last job is minimised instead
+
+
+def solve_window(
+    instance: Instance, window: Window, control: Control
+) -> tuple[Ints | None, Answer, float, tuple[int, int]]:
+    """Move some jobs on the pool of all nodes, to reduce the cost of the plan.
+
+    Returns the starts of all jobs (None if nothing was found), CP-SAT's answer, the scale of costs, and the
+    number of variables and constraints.
+    """
+    from ortools.sat.python import cp_model
+
+    free, duration = window.free, instance.queued.duration
+    fixed = np.setdiff1d(np.arange(len(duration)), free)
+    cp = cp_model.CpModel()
+    starts = [
+        cp.new_int_var(low, high, "")
+        for low, high in zip(window.earliest[free].tolist(), window.latest.tolist(), strict=True)
+    ]
+    intervals = [
+        cp.new_fixed_size_interval_var(start, d, "")
+        for start, d in zip(starts, duration[free].tolist(), strict=True)
+    ]
+    # What others hold before and after all that may move is left out.
+    first = int(window.earliest[free].min())
+    horizon = int((window.latest + duration[free]).max())
+    limits: Iterator[PoolLimit] = amount_limits(instance)
+    if instance.power:  # where others are placed is not kept
+        limits = chain(limits, pool_limits(instance, horizon))
+    for limit in limits:
+        begins = np.concatenate((np.zeros(len(limit.held), np.int64), window.starts[fixed]))
+        ends = np.concatenate((limit.remaining, window.starts[fixed] + duration[fixed]))
+        begins, ends = np.maximum(begins, first), np.minimum(ends, horizon)
+        steps = _steps(begins, ends, np.concatenate((limit.held, limit.asked[fixed])))
+        _limit(cp, intervals, limit.asked[free].tolist(), steps, limit.total)
+    if window.makespan:
+        last = int((window.starts[fixed] + duration[fixed]).max(initial=0))
+        scale = minimize_last(cp, starts, duration[free], last, horizon)
+    else:
+        weights, scale = scaled(window.weights[free], horizon, _FINE_SCALE)
+        cp.minimize(cp_model.LinearExpr.weighted_sum(starts, weights.tolist()))
+    for start, hint in zip(starts, window.starts[free].tolist(), strict=True):
+        cp.add_hint(start, hint)
+    cp.add_decision_strategy(starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
+    size = len(cp.proto.variables), len(cp.proto.constraints)
+    conflicts = _conflicts_within(control.last_limit, size[1])
+    answer = solve(cp, control, False, max_number_of_conflicts=conflicts, **_QUICKLY)
+    if answer.values is None:
+        return None, answer, scale, size
+    found = window.starts.copy()
+    found[free] = answer.values[[start.index for start in starts]]
+    return found, answer, scale, size
+
+
+def _steps(begins: Ints, ends: Ints, amounts: Ints) -> list[tuple[int, int, int]]:
+    """Sum the amounts of fixed boxes: (from, until, amount), one after the other."""
+    held = (amounts > 0) & (ends > begins)
+    times, place = np.unique(np.concatenate((begins[held], ends[held])), return_inverse=True)
+    change = np.concatenate((amounts[held], -amounts[held]))
+    level = np.cumsum(np.bincount(place, weights=change, minlength=len(times)).astype(np.int64))
+    busy = np.flatnonzero(level[:-1] > 0) if len(times) else np.empty(0, np.int64)
+    return list(zip(times[busy].tolist(), times[busy + 1].tolist(), level[busy].tolist(), strict=True))
+
+
+def _limit(
+    cp: CpModel,
+    intervals: list[IntervalVar],
+    demands: list[int],
+    held: list[tuple[int, int, int]],
+    total: int,
+) -> None:
+    """Limit moving jobs, with the amounts held by others, to a total at every time."""
+    # Steps at which all that moves has room are no limit.
+    held = [(begin, end, amount) for begin, end, amount in held if sum(demands) + amount > total]
+    if sum(demands) <= total and not held:
+        return
+    boxes = [cp.new_fixed_size_interval_var(begin, end - begin, "") for begin, end, _ in held]
+    moving = [interval for interval, demand in zip(intervals, demands, strict=True) if demand]
+    # The hint may be above the total: where starts are not kept, others are planned over them. So may what
+    # runs, where a cap has fallen.
+    heights = [min(amount, total) for _, _, amount in held] + [demand for demand in demands if demand]
+    cp.add_cumulative(boxes + moving, heights, total)
+
+
+def _conflicts_within(limit: float, constraints: int) -> int:
+    """Return the allowed conflicts within a limit (s): n for which a n + b n^2 is the limit."""
+    a, b = _SECONDS_A_CONFLICT * constraints, _SECONDS_A_PAIR
+    # Not (root - a) / 2 b, which loses its digits where limits are short.
+    conflicts = limit / (0.5 * (a + math.sqrt(a * a + 4 * b * limit)))
+    return min(max(int(conflicts), _LEAST_CONFLICTS), _MOST_CONFLICTS)

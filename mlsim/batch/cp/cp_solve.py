@@ -1,24 +1,210 @@
-"""Calls of CP-SAT: time limits, answers, and large neighbourhood search."""
+"""Models for CP-SAT: start times, capacities, objective; and calls of CP-SAT within time limits."""
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.batch.cp.cp_model import minimize_last, presolving, scaled
 from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.plan import pool_limits
+from mlsim.batch.cp.plan import PoolLimit, amount_limits, pool_limits
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    from ortools.sat.python.cp_model import CpModel, IntervalVar
+    from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar
+
+
+_LARGEST_OBJECTIVE = 2.0**50  # sums above this lose precision in what CP-SAT computes with doubles
+_LARGEST_SCALE = 1e9
+SAME_COST = 2e-5  # share of the cost up to which a plan counts as an optimum: weights in models are rounded
+
+
+def scaled(weights: Floats, horizon: int, largest: float = _LARGEST_SCALE) -> tuple[Ints, float]:
+    """Return weights scaled to integers, and the scale: the largest that keeps the objective below 2^50."""
+    worst = float(weights.sum()) * max(horizon, 1)
+    scale = min(largest, _LARGEST_OBJECTIVE / max(worst, 1e-300))
+    return _rounded(weights, scale), scale
+
+
+def _rounded(weights: Floats, scale: float) -> Ints:
+    return np.maximum(np.rint(weights * scale), 1).astype(np.int64)
+
+
+def overstated(weights: Floats, scale: float, latest: Floats) -> float:
+    """Return how much a model may overstate the cost of a plan, as its weights are rounded integers.
+
+    A bound proved in the model, less this, holds for the exact weights. It is large where seconds of some
+    jobs cost millions of times as much as those of others. No plan has starts later than ``latest`` (s per
+    job).
+    """
+    above = np.maximum(_rounded(weights, scale) / scale - weights, 0.0)
+    return float(above @ latest)
+
+
+def boxes_by_end(remaining: Ints, amounts: Ints) -> tuple[list[int], list[int]]:
+    """Sum the amounts of one resource held by running units by end; return ends, ascending, and sums."""
+    held = amounts > 0
+    ends, place = np.unique(remaining[held], return_inverse=True)
+    sums = np.bincount(place, weights=amounts[held], minlength=len(ends)).astype(np.int64)
+    return ends.tolist(), sums.tolist()
+
+
+def minimize_last(cp: CpModel, starts: list[IntVar], durations: Ints, least: int, most: int) -> float:
+    """Minimise the end of the last job and, among plans with the same makespan, the sum of starts.
+
+    The sum is left out where the objective would lose precision. The last end is from ``least`` to ``most``.
+    Returns the scale: the weight of a second of the makespan in the objective.
+    """
+    last = cp.new_int_var(least, max(least, most), "")
+    for start, duration in zip(starts, durations.tolist(), strict=True):
+        cp.add(last >= start + duration)
+    scale = len(starts) * most + 1
+    if scale * most > _LARGEST_OBJECTIVE:
+        cp.minimize(last)
+        return 1.0
+    cp.minimize(scale * last + sum(starts))
+    return float(scale)
+
+
+class PowerOfPlaces(NamedTuple):
+    """The power of a job as a sum over variables that place its units."""
+
+    variables: list[IntVar]
+    amounts: list[int]  # power per unit of each variable, in the model's measure
+
+
+@dataclass(slots=True)
+class Scheduling:
+    """Start times, intervals and capacities of a model; every job of the reduced instance could start now."""
+
+    instance: Instance
+    cp: CpModel
+    starts: list[IntVar]
+    intervals: list[IntervalVar]
+    horizon: int  # end of the worst plan (s)
+
+    @classmethod
+    def of(cls, instance: Instance, horizon: int | None = None) -> Scheduling:
+        """Make start variables and intervals, and pool each resource type over all nodes (HCP's relaxation).
+
+        All jobs end by ``horizon`` (None: that of the serial schedule, the queued jobs one by one after the
+        last running one); a job that cannot makes the model infeasible.
+        """
+        from ortools.sat.python import cp_model
+
+        cp = cp_model.CpModel()
+        durations: list[int] = instance.queued.duration.tolist()
+        if horizon is None:
+            horizon = int(instance.running.remaining.max(initial=0)) + sum(durations)
+        starts = [cp.new_int_var(0, max(horizon - d, 0), "") for d in durations]
+        if horizon < max(durations, default=0):
+            cp.add_bool_or([])  # no plan ends by then
+        intervals = [cp.new_fixed_size_interval_var(s, d, "") for s, d in zip(starts, durations, strict=True)]
+        model = cls(instance, cp, starts, intervals, horizon)
+        for limit in amount_limits(instance):
+            model._limit(limit)
+        return model
+
+    def _limit(self, limit: PoolLimit) -> None:
+        """Limit jobs and the amounts held by running ones, until their ends, to a total at every time."""
+        demands: list[int] = limit.asked.tolist()
+        ends, amounts = boxes_by_end(limit.remaining, limit.held)
+        if not any(demands) or sum(demands) + sum(amounts) <= limit.total:
+            return
+        asking = [(i, demand) for i, demand in zip(self.intervals, demands, strict=True) if demand]
+        intervals, heights = self._boxes(ends, amounts, limit.total)
+        intervals += [interval for interval, _ in asking]
+        self.cp.add_cumulative(intervals, heights + [demand for _, demand in asking], limit.total)
+
+    def _boxes(self, ends: list[int], amounts: list[int], total: int) -> tuple[list[IntervalVar], list[int]]:
+        """Return fixed intervals and their heights for amounts held until their ends.
+
+        Running jobs may hold more than the total, where a cap has fallen; then nothing is free, and no less.
+        """
+        make = self.cp.new_fixed_size_interval_var
+        if sum(amounts) <= total:
+            return [make(0, end, "") for end in ends], amounts
+        left = np.cumsum(amounts[::-1])[::-1]
+        lengths = np.diff(ends, prepend=0).tolist()
+        boxes = [make(end - length, length, "") for end, length in zip(ends, lengths, strict=True)]
+        return boxes, np.minimum(left, total).tolist()
+
+    def limit_power(self, places: list[PowerOfPlaces] | None = None) -> None:
+        """Constrain power by a cap, where nodes add unequal power.
+
+        ``places`` is the power of each job by its nodes. None: its nodes are not in the model, which then has
+        only the limits of :func:`~mlsim.batch.cp.plan.pool_limits`; they forbid no plan.
+        """
+        power, measure = self.instance.power, self.power_measure
+        if not power:
+            return
+        for limit in pool_limits(self.instance, self.horizon):
+            self._limit(limit)
+        if places is None:
+            return
+        # Rounded up, so that nothing is above the cap.
+        held, total = -(-power.held // measure), power.capacity // measure
+        least = (power.least // measure).tolist()
+        added = [self._added(of_job, low, total) for of_job, low in zip(places, least, strict=True)]
+        fixed, heights = self._boxes(*boxes_by_end(power.remaining, held), total)
+        self.cp.add_cumulative([*fixed, *self.intervals], [*heights, *added], total)
+
+    def _added(self, places: PowerOfPlaces, least: int, most: int) -> IntVar:
+        """Return the power of a job as one variable."""
+        added = self.cp.new_int_var(least, max(least, most), "")
+        terms = zip(places.variables, places.amounts, strict=True)
+        self.cp.add(sum(amount * variable for variable, amount in terms) == added)
+        return added
+
+    @property
+    def power_measure(self) -> int:
+        """Microwatts per unit of power."""
+        return self.instance.power.measure(self.horizon)
+
+    def power_of_unit(self, job: int) -> Ints:
+        """Return the power of a unit of a job on each node, in the measure and rounded up."""
+        power = self.instance.power
+        added: Ints = -(-power.of_node * int(power.counts[job]) // self.power_measure)
+        return added
+
+    def minimize(self, weights: Floats, after: Floats | None = None) -> float:
+        """Minimise the weighted sum of starts and return the scale of the weights.
+
+        Waiting costs nothing until ``after`` (s from now per job; None: from now on).
+        """
+        integers, scale = scaled(weights, self.horizon)
+        terms = []
+        for k, (start, weight) in enumerate(zip(self.starts, integers.tolist(), strict=True)):
+            late: object = start
+            if after is not None and after[k] > 0:
+                free = int(min(np.floor(after[k]), max(self.horizon, 2**53)))
+                late = self.cp.new_int_var(0, max(self.horizon - free, 0), "")
+                self.cp.add(late >= start - free)
+            terms.append(weight * late)
+        self.cp.minimize(sum(terms))
+        return scale
+
+    def minimize_makespan(self) -> float:
+        """Minimise the end of the last queued job, and return the weight of a second of it."""
+        return minimize_last(self.cp, self.starts, self.instance.queued.duration, 0, self.horizon)
+
+    def search_by_priority(self) -> None:
+        """Branch on the job that can start first, ties by priority, at its earliest start.
+
+        Jobs of a reduced instance are in order of priority. This is how the sources' solver searches
+        ("schedule or postpone"), as far as CP-SAT's options allow.
+        """
+        from ortools.sat.python import cp_model
+
+        self.cp.add_decision_strategy(self.starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
+
+
+# Calls of CP-SAT
 
 
 class Status(StrEnum):
@@ -28,27 +214,20 @@ class Status(StrEnum):
     FEASIBLE = "feasible"
     INFEASIBLE = "infeasible"
     UNKNOWN = "unknown"
-    EMPTY = "empty"
-    """No job could start: there was nothing to solve."""
+    EMPTY = "empty"  # no job could start: there was nothing to solve
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
     """Time limits and mode of a search."""
 
-    limit: float = 1.0
-    """First limit (s); with ``deterministic`` converted to CP-SAT's deterministic time."""
-    last_limit: float = 16.0
-    """Last limit (s), likewise."""
-    patience: int = 2
-    """Extensions in a row without improvement after which the search ends."""
-    deterministic: bool = True
-    """One worker, fixed seed, deterministic time: the same answer on every machine."""
+    limit: float = 1.0  # first limit (s); with `deterministic` converted to CP-SAT's deterministic time
+    last_limit: float = 16.0  # last limit (s), likewise
+    patience: int = 2  # extensions in a row without improvement after which the search ends
+    deterministic: bool = True  # one worker, fixed seed, deterministic time: the same answer on every machine
     seed: int = 0
-    workers: int = 1
-    """Threads of CP-SAT if not deterministic."""
-    pace: float = 1.0
-    """Deterministic time per second at least, with the models at hand."""
+    workers: int = 1  # threads of CP-SAT if not deterministic
+    pace: float = 1.0  # deterministic time per second at least, with the models at hand
 
     def after(self, seconds: float, computed: float) -> Control:
         """Return the remaining limits after a model was built; at least a tenth of each.
@@ -66,12 +245,9 @@ class Answer:
     """Result of CP-SAT."""
 
     status: Status
-    values: Ints | None
-    """The value of each variable, by index; None without a solution."""
-    objective: float
-    """In the units of the model; NaN without a solution."""
-    bound: float
-    """Likewise."""
+    values: Ints | None  # the value of each variable, by index; None without a solution
+    objective: float  # in the units of the model; NaN without a solution
+    bound: float  # likewise
     branches: int
     conflicts: int
     extensions: int
@@ -101,15 +277,22 @@ def _solver(control: Control, fixed_search: bool, parameters: dict[str, Any]) ->
     return solver
 
 
-def _parts(model: CpModel) -> int:
-    return len(model.proto.variables) + len(model.proto.constraints)
+_SECONDS_A_PAIR = 3e-7  # presolve: it grows with about the square of variables and constraints
+
+
+def _presolving(model: CpModel) -> float:
+    """Return the longest time of CP-SAT's presolve (s), which ignores limits."""
+    parts = len(model.proto.variables) + len(model.proto.constraints)
+    return _SECONDS_A_PAIR * parts * parts
+
+
+NO_PRESOLVE = {"cp_model_presolve": False, "cp_model_probing_level": 0, "symmetry_level": 0}
 
 
 def _skip_presolve(solver: Any) -> None:
     """Search a model without presolve, which would exceed the limit."""
-    solver.parameters.cp_model_presolve = False
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.symmetry_level = 0
+    for name, value in NO_PRESOLVE.items():
+        setattr(solver.parameters, name, value)
 
 
 def _status(code: Any, model: CpModel) -> Status:
@@ -159,7 +342,7 @@ def _deterministic(
     clauses learned from conflicts are lost.
     """
     best: Answer | None = None
-    presolve = presolving(_parts(model))
+    presolve = _presolving(model)
     step = spent = control.limit
     extensions = stale = 0
     while True:
@@ -177,7 +360,10 @@ def _deterministic(
             best is None or best.values is None or answer.objective < best.objective
         )
         if best is not None and best.values is not None and answer.values is None:
-            answer = _kept(best, answer)
+            # The extension has found none: the solution before it stays.
+            proved = Status.OPTIMAL if status is Status.INFEASIBLE else Status.FEASIBLE
+            branches, conflicts = answer.branches, answer.conflicts
+            answer = Answer(proved, best.values, best.objective, best.bound, branches, conflicts, extensions)
         if extensions and answer.values is not None:
             stale = 0 if improved else stale + 1
         best = answer
@@ -188,24 +374,11 @@ def _deterministic(
         spent += step
         extensions += 1
         if best.values is not None:
-            _hint_solution(model, best)
-
-
-def _kept(best: Answer, later: Answer) -> Answer:
-    """Keep the previous solution where the extension has found none."""
-    status = Status.OPTIMAL if later.status is Status.INFEASIBLE else Status.FEASIBLE
-    return Answer(
-        status, best.values, best.objective, best.bound, later.branches, later.conflicts, later.extensions
-    )
-
-
-def _hint_solution(model: CpModel, best: Answer) -> None:
-    assert best.values is not None
-    proto = model.proto
-    proto.solution_hint.vars.clear()
-    proto.solution_hint.values.clear()
-    proto.solution_hint.vars.extend(range(len(best.values)))
-    proto.solution_hint.values.extend(best.values.tolist())
+            hint = model.proto.solution_hint
+            hint.vars.clear()
+            hint.values.clear()
+            hint.vars.extend(range(len(best.values)))
+            hint.values.extend(best.values.tolist())
 
 
 def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters: dict[str, Any]) -> Answer:
@@ -223,7 +396,7 @@ def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters
             self.found = self.objective_value
 
     solver, best, ended = _solver(control, fixed_search, parameters), Best(), threading.Event()
-    if presolving(_parts(model)) > 0.5 * control.limit:
+    if _presolving(model) > 0.5 * control.limit:
         _skip_presolve(solver)
     last_limit = min(control.last_limit, threading.TIMEOUT_MAX)
     solver.parameters.max_time_in_seconds = last_limit
@@ -252,139 +425,3 @@ def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters
         ended.set()
         watcher.join()
     return _answer(solver, status, None, extensions)
-
-
-QUICKLY = {
-    "cp_model_presolve": False,
-    "cp_model_probing_level": 0,
-    "symmetry_level": 0,
-    "linearization_level": 0,
-}
-"""Parameters of CP-SAT with which a small model is searched at once: presolve may take longer."""
-_SECONDS_A_CONFLICT = 5.5e-7
-"""A conflict for each constraint. Deterministic time runs slowly without presolve, so that conflicts are
-counted as well."""
-_SECONDS_A_PAIR = 4e-8
-"""Conflicts get dearer one by one, as each may leave another time that starts are compared with: where a
-search goes through a horizon second by second, its time grows with the square of its conflicts
-(``tools/bench/cp_limits.py``)."""
-_FINE_SCALE = 1e12
-"""Weights of jobs of days, a few millionths, are so rounded by a millionth of themselves at most."""
-_LEAST_CONFLICTS = 10
-_MOST_CONFLICTS = 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A neighbourhood: jobs that may move, and how far."""
-
-    free: Ints
-    """Jobs that move."""
-    starts: Ints
-    """int64[n]: the starts of all jobs in the plan so far."""
-    earliest: Ints
-    """int64[n]: the earliest start of each job if no other waited."""
-    latest: Ints
-    """The latest start of each job that moves in any better plan."""
-    weights: Floats
-    """float64[n]: cost of a second of waiting."""
-    makespan: bool
-    """Whether the end of the last job is minimised instead."""
-
-
-def _steps(begins: Ints, ends: Ints, amounts: Ints) -> list[tuple[int, int, int]]:
-    """Sum the amounts of fixed boxes: (from, until, amount), one after the other."""
-    held = (amounts > 0) & (ends > begins)
-    times, place = np.unique(np.concatenate((begins[held], ends[held])), return_inverse=True)
-    change = np.concatenate((amounts[held], -amounts[held]))
-    level = np.cumsum(np.bincount(place, weights=change, minlength=len(times)).astype(np.int64))
-    busy = np.flatnonzero(level[:-1] > 0) if len(times) else np.empty(0, np.int64)
-    return list(zip(times[busy].tolist(), times[busy + 1].tolist(), level[busy].tolist(), strict=True))
-
-
-def solve_window(
-    instance: Instance, window: Window, control: Control
-) -> tuple[Ints | None, Answer, float, tuple[int, int]]:
-    """Move some jobs on the pool of all nodes, to reduce the cost of the plan.
-
-    Returns the starts of all jobs (None if nothing was found), CP-SAT's answer, the scale of costs, and the
-    number of variables and constraints.
-    """
-    from ortools.sat.python import cp_model
-
-    queued, running, free = instance.queued, instance.running, window.free
-    fixed = np.setdiff1d(np.arange(len(queued)), free)
-    cp = cp_model.CpModel()
-    duration = queued.duration
-    starts = [
-        cp.new_int_var(low, high, "")
-        for low, high in zip(window.earliest[free].tolist(), window.latest.tolist(), strict=True)
-    ]
-    intervals = [
-        cp.new_fixed_size_interval_var(start, d, "")
-        for start, d in zip(starts, duration[free].tolist(), strict=True)
-    ]
-    # What others hold before and after all that may move is left out.
-    first = int(window.earliest[free].min())
-    horizon = int((window.latest + duration[free]).max())
-
-    def limit(asked: Ints, held: Ints, remaining: Ints, total: int) -> None:
-        """Limit all jobs to a total of something of which running ones hold so much for so long."""
-        begins = np.concatenate((np.zeros(len(held), np.int64), window.starts[fixed]))
-        ends = np.concatenate((remaining, window.starts[fixed] + duration[fixed]))
-        begins, ends = np.maximum(begins, first), np.minimum(ends, horizon)
-        amounts = np.concatenate((held, asked[fixed]))
-        _limit(cp, intervals, asked[free], _steps(begins, ends, amounts), total)
-
-    for r in range(len(instance.resources)):
-        held = running.request[:, r] * running.units
-        total = int(instance.capacity[:, r].sum())
-        limit(queued.request[:, r] * queued.units, held, running.remaining, total)
-    whole = instance.shared
-    for k in range(len(whole.names)):
-        limit(whole.asked[:, k], whole.held[:, k], whole.remaining, int(whole.capacity[k]))
-    if instance.power:  # where others are placed is not kept
-        for of_power in pool_limits(instance, horizon):
-            limit(*of_power)
-    if window.makespan:
-        last = int((window.starts[fixed] + duration[fixed]).max(initial=0))
-        scale = minimize_last(cp, starts, duration[free], last, horizon)
-    else:
-        weights, scale = scaled(window.weights[free], horizon, _FINE_SCALE)
-        cp.minimize(cp_model.LinearExpr.weighted_sum(starts, weights.tolist()))
-    for start, hint in zip(starts, window.starts[free].tolist(), strict=True):
-        cp.add_hint(start, hint)
-    cp.add_decision_strategy(starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
-    size = len(cp.proto.variables), len(cp.proto.constraints)
-    conflicts = _conflicts_within(control.last_limit, size[1])
-    answer = solve(cp, control, False, max_number_of_conflicts=conflicts, **QUICKLY)
-    if answer.values is None:
-        return None, answer, scale, size
-    found = window.starts.copy()
-    found[free] = answer.values[[start.index for start in starts]]
-    return found, answer, scale, size
-
-
-def _conflicts_within(limit: float, constraints: int) -> int:
-    """Return the allowed conflicts within a limit (s): n for which a n + b n^2 is the limit."""
-    a, b = _SECONDS_A_CONFLICT * constraints, _SECONDS_A_PAIR
-    # Not (root - a) / 2 b, which loses its digits where limits are short.
-    conflicts = limit / (0.5 * (a + math.sqrt(a * a + 4 * b * limit)))
-    return min(max(int(conflicts), _LEAST_CONFLICTS), _MOST_CONFLICTS)
-
-
-def _limit(
-    cp: CpModel, intervals: list[IntervalVar], asked: Ints, held: list[tuple[int, int, int]], total: int
-) -> None:
-    """Limit moving jobs, with the amounts held by others, to a total at every time."""
-    demands = asked.tolist()
-    # Steps at which all that moves has room are no limit.
-    held = [(begin, end, amount) for begin, end, amount in held if sum(demands) + amount > total]
-    if sum(demands) <= total and not held:
-        return
-    boxes = [cp.new_fixed_size_interval_var(begin, end - begin, "") for begin, end, _ in held]
-    moving = [interval for interval, demand in zip(intervals, demands, strict=True) if demand]
-    # The hint may be above the total: where starts are not kept, others are planned over them. So may what
-    # runs, where a cap has fallen.
-    heights = [min(amount, total) for _, _, amount in held] + [demand for demand in demands if demand]
-    cp.add_cumulative(boxes + moving, heights, total)

@@ -8,12 +8,10 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.allocators.node_fit import note_request
 from mlsim.batch.view import StateView
 
-_FORGET = 0.999
-"""Decay factor of an observation per later observation."""
+_FORGET = 0.999  # decay factor of an observation per later observation
 _BINS_PER_OCTAVE = 2
 _N_BINS = 96
-_MUCH_SHORTER = 13
-"""Bins between a job and those for which it leaves room: 2^(13/2), 90 times shorter."""
+_MUCH_SHORTER = 13  # bins between a job and those for which it leaves room: 2^(13/2), 90 times shorter
 
 
 class Experience:

@@ -24,8 +24,7 @@ from mlsim.batch.cp.plan_power import (
 from mlsim.batch.view import StateView
 from mlsim.errors import InputError
 
-NODE = "node"
-"""The resource of which every node has one where nodes are given whole."""
+NODE = "node"  # the resource of which every node has one where nodes are given whole
 _NEEDED = ("now", "resources", "running", "queued", "capacity", "free")
 _ANY = -(2**63)
 _LEAST = {"units": 1, "remaining": 1, "job_id": _ANY}
@@ -36,20 +35,14 @@ _LEAST = {"units": 1, "remaining": 1, "job_id": _ANY}
 class Running:
     """Boxes of running jobs, one row per (job, node)."""
 
-    job_id: Ints
-    """int64[b]: the job."""
-    node: Ints
-    """int64[b]: where the units are."""
-    units: Ints
-    """int64[b]: units of the job on this node."""
-    request: Ints
-    """int64[b, R]: amounts held by one unit."""
+    job_id: Ints  # int64[b]: the job
+    node: Ints  # int64[b]: where the units are
+    units: Ints  # int64[b]: units of the job on this node
+    request: Ints  # int64[b, R]: amounts held by one unit
     remaining: Ints
     """int64[b]: seconds from now until the expected end, at least 1: less would shrink the horizon."""
-    elapsed: Ints
-    """int64[b]: seconds since the start."""
-    late: Ints
-    """int64[b]: seconds since the end that was expected when the job started, 0 before it."""
+    elapsed: Ints  # int64[b]: seconds since the start
+    late: Ints  # int64[b]: seconds since the end that was expected when the job started, 0 before it
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -59,16 +52,11 @@ class Running:
 class Queued:
     """Waiting jobs, one row each, in order of arrival."""
 
-    job_id: Ints
-    """int64[n]: the job."""
-    arrival: Floats
-    """float64[n]: submission time in seconds."""
-    units: Ints
-    """int64[n]: identical units."""
-    request: Ints
-    """int64[n, R]: request of one unit."""
-    duration: Ints
-    """int64[n]: expected duration in whole seconds, rounded up, at least 1."""
+    job_id: Ints  # int64[n]: the job
+    arrival: Floats  # float64[n]: submission time in seconds
+    units: Ints  # int64[n]: identical units
+    request: Ints  # int64[n, R]: request of one unit
+    duration: Ints  # int64[n]: expected duration in whole seconds, rounded up, at least 1
     ewt: Floats
     """float64[n]: expected waiting time of the job's submission queue (s), above 0; versions 1 and 2 only."""
 
@@ -91,20 +79,15 @@ class Queued:
 class Instance:
     """One dispatching problem. Times of plans count from ``now``."""
 
-    now: float
-    """Seconds from the scenario's start."""
+    now: float  # seconds from the scenario's start
     resources: tuple[str, ...]
     """Names of the R resource types; where nodes are given whole, ``node`` comes first."""
-    capacity: Ints
-    """int64[N, R]: what every node has."""
-    free: Ints
-    """int64[N, R]: free amounts of every node."""
+    capacity: Ints  # int64[N, R]: what every node has
+    free: Ints  # int64[N, R]: free amounts of every node
     running: Running
     queued: Queued
-    shared: SharedPart = field(default_factory=SharedPart)
-    """Machine-wide amounts."""
-    power: PowerPart = field(default_factory=PowerPart)
-    """A power cap where nodes add unequal power."""
+    shared: SharedPart = field(default_factory=SharedPart)  # machine-wide amounts
+    power: PowerPart = field(default_factory=PowerPart)  # A power cap where nodes add unequal power
 
     @property
     def n_nodes(self) -> int:

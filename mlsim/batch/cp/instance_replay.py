@@ -24,10 +24,8 @@ from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 
 _SAME_OBJECTIVE = 1e-6
-_LONGEST_LINE = 256_000_000
-"""Relative difference up to which objectives count as the same."""
-_SAME_TIME = 0.05
-"""Relative difference up to which times count as the same."""
+_LONGEST_LINE = 256_000_000  # relative difference up to which objectives count as the same
+_SAME_TIME = 0.05  # relative difference up to which times count as the same
 
 
 class Group(StrEnum):
@@ -47,12 +45,10 @@ class Group(StrEnum):
 class Replayed:
     """One instance solved by one dispatcher."""
 
-    instance: int
-    """Its number, from 0."""
+    instance: int  # its number, from 0
     dispatcher: Dispatcher
     solve: Solve
-    wrong: tuple[str, ...]
-    """Faults of the plan, found by the checker."""
+    wrong: tuple[str, ...]  # faults of the plan, found by the checker
 
     @property
     def seconds(self) -> float:

@@ -28,7 +28,9 @@ from mlsim.batch.cp.class_profiles import (
     Profiles,
     Ranks,
     alone,
+    is_pool,
     list_schedule,
+    pool_of,
     profiles_of,
     reset,
     start_more,
@@ -38,19 +40,16 @@ from mlsim.batch.cp.class_profiles import (
 from mlsim.batch.cp.cp_solve import Control, Status
 from mlsim.batch.cp.experience import Experience
 from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.plan import LATER, Plan, Reduced, is_pool, least_makespan, needed_resources, pool_of
+from mlsim.batch.cp.plan import LATER, Plan, Reduced, least_makespan, needed_resources
 from mlsim.batch.cp.planner import Solve, place_by_best_fit
 from mlsim.batch.cp.unit_packing import Kinds, first_that_fit, kinds_of
 
-_SHORTEST = 10.0
-"""Seconds below which bounded slowdown does not count how short a job is."""
-_LONG_WAIT = 0.5
-"""Wait over estimate from which a job's start is kept though estimates are wrong."""
+_SHORTEST = 10.0  # seconds below which bounded slowdown does not count how short a job is
+_LONG_WAIT = 0.5  # wait over estimate from which a job's start is kept though estimates are wrong
 _MANY_SHORTER = 0.125
 """Share of arrivals 90 times shorter from which a job stays off reserved nodes, where estimates are right."""
 
-_BY_SECONDS = ("wait", "makespan")
-"""Goals for which a short job counts no more than a long one."""
+_BY_SECONDS = ("wait", "makespan")  # goals for which a short job counts no more than a long one
 
 Goal = str
 
@@ -61,34 +60,25 @@ class CpOptions:
 
     goal: Goal = "slowdown"
     """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean that is minimised; or ``makespan``."""
-    by_size: bool = False
-    """Whether jobs weigh by the resources that they ask for."""
+    by_size: bool = False  # whether jobs weigh by the resources that they ask for
     headroom: float = 0.05
     """Share of the pool that long jobs leave free for much shorter ones, if estimates can be trusted."""
     reserve: float = 0.2
     """Share of the nodes with a scarce type that is kept for jobs that ask for it, if all do."""
-    patience: float = 432_000.0
-    """Seconds after which a waiting job comes first."""
-    solve_jobs: int = 0
-    """``cp`` uses CP-SAT up to this many jobs; 0: never."""
+    patience: float = 432_000.0  # seconds after which a waiting job comes first
+    solve_jobs: int = 0  # `cp` uses CP-SAT up to this many jobs; 0: never
 
 
 @dataclass(slots=True)
 class Found:
     """The best plan of a pass so far."""
 
-    order: Ints
-    """Jobs in the order of placement."""
-    starts: Ints
-    """int64[n]: the start of each job."""
-    cost: float
-    """Sum of weight x start, or the makespan."""
-    earliest: Ints
-    """int64[n]: the earliest start of each job alone."""
-    bound: float
-    """Lower bound on the cost of any plan."""
-    counts: dict[str, Any] = field(default_factory=dict)
-    """Statistics of CP-SAT."""
+    order: Ints  # jobs in the order of placement
+    starts: Ints  # int64[n]: the start of each job
+    cost: float  # sum of weight x start, or the makespan
+    earliest: Ints  # int64[n]: the earliest start of each job alone
+    bound: float  # lower bound on the cost of any plan
+    counts: dict[str, Any] = field(default_factory=dict)  # statistics of CP-SAT
 
     @property
     def status(self) -> Status:
@@ -101,14 +91,10 @@ class Found:
 class Others:
     """Waiting jobs that are not planned for: those that fit start now, around the plan."""
 
-    instance: Instance
-    """The instance of the pass."""
-    rows: Ints
-    """Rows of these jobs there."""
-    tried: Ints
-    """Rows of those that would fit now alone, at most as many as are planned for."""
-    part: Instance
-    """The instance with these queued, and the resource types of the task."""
+    instance: Instance  # the instance of the pass
+    rows: Ints  # rows of these jobs there
+    tried: Ints  # rows of those that would fit now alone, at most as many as are planned for
+    part: Instance  # the instance with these queued, and the resource types of the task
     jobs: Demands
     keep_free: Floats
 
@@ -123,12 +109,10 @@ class Task:
     jobs: Demands
     ranks: Ranks
     scarcity: Floats
-    power: Ints
-    """Power of nodes of each kind, where a cap counts it node by node."""
+    power: Ints  # power of nodes of each kind, where a cap counts it node by node
     fixed: int
     work: Profiles
-    whole: Profiles
-    """Machine-wide amounts; ``base`` has those of nodes."""
+    whole: Profiles  # machine-wide amounts; `base` has those of nodes
     whole_work: Profiles
     others: Others | None = None
 
@@ -214,7 +198,7 @@ class Lists:
         queued = instance.queued
         n = len(queued)
         order = np.flatnonzero(instance.shared.fits_now(n))
-        if not len(first_that_fit(order, 1, queued.units, queued.request, instance.free, instance.power)):
+        if not len(first_that_fit(order, 1, instance)):
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
         task = self._task(instance)
         ready = time.perf_counter()
@@ -309,7 +293,7 @@ class Lists:
         queued = part.queued
         left = np.setdiff1d(np.arange(len(seen)), planned)
         could = left[part.shared.fits_now(len(queued))[left]]
-        tried = first_that_fit(could, len(planned), queued.units, queued.request, part.free, part.power)
+        tried = first_that_fit(could, len(planned), part)
         theirs = part.with_queued(tried)
         jobs = _demands(theirs, kinds, tried, pooled)
         keep_free = self._keep_free(jobs.durations, jobs.requests, jobs.units, capacity, 0)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.batch.cp.class_profiles import Profiles, profiles_of
 from mlsim.batch.cp.instance import NODE, Instance
 from mlsim.batch.cp.unit_packing import first_that_fit
 
-LATER = -1
-"""Start of a job without a start in the plan: it returns to the queue."""
+LATER = -1  # start of a job without a start in the plan: it returns to the queue
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """An answer to an instance."""
 
-    start: Ints
-    """int64[n]: seconds from now at which each queued job starts; ``LATER`` if it is not planned."""
+    start: Ints  # int64[n]: seconds from now at which each queued job starts; `LATER` if it is not planned
+    # The node of each unit of each job; None where only the time is planned. Jobs that start now have nodes.
     nodes: tuple[Ints | None, ...]
-    """The node of each unit of each job; None where only the time is planned. Jobs that start now have nodes.
-    """
 
     @classmethod
     def empty(cls, n: int) -> Plan:
@@ -55,141 +51,89 @@ def check_plan(instance: Instance, plan: Plan) -> list[str]:
     asks for suffice; no power cap is exceeded, where a job without nodes counts with the least power that it
     can add.
     """
-    queued = instance.queued
-    wrong = []
+    queued, running, shared, power = instance.queued, instance.running, instance.shared, instance.power
     if len(plan.start) != len(queued) or len(plan.nodes) != len(queued):
         return [f"the plan is for {len(plan.start)} jobs, the instance has {len(queued)}"]
-    boxes: list[tuple[int, int, int, Ints]] = [  # start, end, node, amounts
-        (0, int(box.remaining[k]), int(box.node[k]), box.request[k] * box.units[k])
-        for box in (instance.running,)
-        for k in range(len(box))
+    wrong = []
+    # Amounts by place: each resource of each node, then those of the whole machine, then power. What runs
+    # begins at -1, before all that is planned.
+    types, on_nodes = np.arange(len(instance.resources)), instance.capacity.size
+    of_machine = on_nodes + np.arange(len(shared.names))
+    limits = np.concatenate(
+        (instance.capacity.ravel(), shared.capacity, [power.free + power.held.sum()] if power else [])
+    ).astype(np.int64)
+    by_box = running.node[:, None] * len(types) + types
+    boxes: list[tuple[Any, ...]] = [  # start, end, place, amount
+        (-1, running.remaining[:, None], by_box, running.request * running.units[:, None]),
+        (-1, shared.remaining[:, None], of_machine, shared.held_by(len(shared.remaining))),
+        (-1, power.remaining, len(limits) - 1, power.held),
     ]
     for k, (start, nodes) in enumerate(zip(plan.start.tolist(), plan.nodes, strict=True)):
-        name = f"job {queued.job_id[k]}"
+        name, end = f"job {queued.job_id[k]}", start + int(queued.duration[k])
         if start == LATER:
             continue
         if start < 0:
             wrong.append(f"{name} starts {-start} s ago")
-        if nodes is None:
-            if start == 0:
-                wrong.append(f"{name} starts now on no nodes")
-            continue
-        if len(nodes) != queued.units[k]:
-            wrong.append(f"{name} has {queued.units[k]} units and nodes for {len(nodes)}")
-        end = start + int(queued.duration[k])
-        for node in nodes.tolist():
-            if 0 <= node < instance.n_nodes:
-                boxes.append((start, end, node, queued.request[k]))
-            else:
-                wrong.append(f"{name} on node {node} of {instance.n_nodes}")
-    for at in sorted({box[0] for box in boxes}):
-        used = np.zeros_like(instance.capacity)
-        for start, end, node, amounts in boxes:
-            if start <= at < end:
-                used[node] += amounts
-        for node, r in np.argwhere(used > instance.capacity).tolist():
-            wrong.append(
-                f"after {at} s: node {node}: {used[node, r]} of {instance.capacity[node, r]} "
-                f"{instance.resources[r]}"
-            )
-    return wrong + _check_shared(instance, plan) + _check_power(instance, plan)
-
-
-def _check_shared(instance: Instance, plan: Plan) -> list[str]:
-    """Return where a plan takes too much of a machine-wide amount."""
-    shared = instance.shared
-    spans = [(0, int(end), held) for end, held in zip(shared.remaining, shared.held, strict=True)]
-    for k, start in enumerate(plan.start.tolist() if shared.names else ()):
-        if start != LATER:
-            spans.append((start, start + int(instance.queued.duration[k]), shared.asked[k]))
-    wrong = []
-    planned = spans[len(shared.remaining) :]
-    for at in sorted({begin for begin, _, _ in planned}):
-        used = sum((held for begin, end, held in spans if begin <= at < end), np.zeros_like(shared.capacity))
+        if nodes is None and start == 0:
+            wrong.append(f"{name} starts now on no nodes")
+        if nodes is not None:
+            if len(nodes) != queued.units[k]:
+                wrong.append(f"{name} has {queued.units[k]} units and nodes for {len(nodes)}")
+            exists = (nodes >= 0) & (nodes < instance.n_nodes)
+            wrong += [f"{name} on node {node} of {instance.n_nodes}" for node in nodes[~exists].tolist()]
+            boxes.append((start, end, nodes[exists, None] * len(types) + types, queued.request[k]))
+        if shared.names:
+            boxes.append((start, end, of_machine, shared.asked[k]))
+        if power:
+            added = int(power.least[k]) if nodes is None else power.added(k, nodes)
+            boxes.append((start, end, len(limits) - 1, added))
+    flat = [[column.ravel() for column in np.broadcast_arrays(*box)] for box in boxes]
+    begins, ends, places, amounts = (np.concatenate(column) for column in zip(*flat, strict=True))
+    for at in sorted({0, *begins[begins >= 0].tolist()}):
+        used, active = np.zeros_like(limits), (begins <= at) & (at < ends)
+        np.add.at(used, places[active], amounts[active])
+        over = used > limits
         # Running jobs alone may hold more than a cap that has fallen, and hold ever less of it.
-        asks = sum(held for begin, _, held in planned if begin == at) > 0
-        for k in np.flatnonzero((used > shared.capacity) & asks).tolist():
-            wrong.append(f"after {at} s: {used[k]} of {shared.capacity[k]} {shared.names[k]}")
+        asked = places[(begins == at) & (amounts > 0)]
+        over[on_nodes:] &= np.isin(np.arange(on_nodes, len(limits)), asked)
+        wrong += [
+            f"after {at} s: {_named(instance, place, int(used[place]), int(limits[place]))}"
+            for place in np.flatnonzero(over).tolist()
+        ]
     return wrong
 
 
-def _check_power(instance: Instance, plan: Plan) -> list[str]:
-    """Return where a plan exceeds a power cap on unequal nodes."""
-    power = instance.power
-    running = [(0, int(end), int(held)) for end, held in zip(power.remaining, power.held, strict=True)]
-    planned = []
-    for k, (start, nodes) in enumerate(zip(plan.start.tolist(), plan.nodes, strict=True)):
-        if power and start != LATER:
-            end = start + int(instance.queued.duration[k])
-            planned.append((start, end, int(power.least[k]) if nodes is None else power.added(k, nodes)))
-    most, wrong = power.free + int(power.held.sum()), []
-    for at in sorted({begin for begin, _, _ in planned}):
-        used = sum(added for begin, end, added in running + planned if begin <= at < end)
-        if used > most:
-            wrong.append(f"after {at} s: {used / 1e6:g} of {most / 1e6:g} W that jobs may add")
-    return wrong
+def _named(instance: Instance, place: int, used: int, limit: int) -> str:
+    """Return an amount that is exceeded, in words; see :func:`check_plan` for its place."""
+    node, r = divmod(place, len(instance.resources))
+    if node < instance.n_nodes:
+        return f"node {node}: {used} of {limit} {instance.resources[r]}"
+    names = instance.shared.names
+    if place - instance.capacity.size < len(names):
+        return f"{used} of {limit} {names[place - instance.capacity.size]}"
+    return f"{used / 1e6:g} of {limit / 1e6:g} W that jobs may add"
 
 
-def is_pool(instance: Instance) -> bool:
-    """Return whether every plan on the pool of all nodes can be placed on nodes.
-
-    It can where there is one resource type and all queued jobs ask for the same g of it per unit: a node with
-    x free has x
-
-    g slots, a slot serves any unit, and running jobs only ever free slots. At each start enough slots are
-    then free on some nodes, whichever units hold the others.
-    """
-    request = instance.queued.request
-    return (
-        request.shape[1] == 1
-        and request.size > 0
-        and bool(request[0, 0] > 0 and (request == request[0]).all())
-    )
-
-
-def pool_of(instance: Instance, remaining: Ints) -> Profiles:
-    """Return the free slots of all nodes over time as the profile of one big node; :func:`is_pool` must hold.
-
-    ``remaining`` is the time (s) until the expected end of each running box.
-    """
-    size = int(instance.queued.request[0, 0])
-    if size == 1:
-        free = int(instance.free.sum())
-        ends, place = np.unique(remaining, return_inverse=True)
-        held = instance.running.request[:, 0] * instance.running.units
-        more = np.bincount(place, weights=held, minlength=len(ends)).astype(np.int64)
-    else:
-        nodes = profiles_of(instance, remaining, np.zeros(instance.n_nodes, np.int64))
-        slots = nodes.room[:, :, 0] // size
-        used = np.arange(slots.shape[1]) < nodes.n_steps[:, None]
-        rises = np.diff(slots, axis=1, prepend=0) * nodes.sizes[:, None]
-        free = int(rises[:, 0].sum())
-        used[:, 0] = False
-        ends, place = np.unique(nodes.times[used], return_inverse=True)
-        more = np.bincount(place, weights=rises[used], minlength=len(ends)).astype(np.int64)
-    times = np.concatenate(([0], ends)).astype(np.int64)
-    room = np.cumsum(np.concatenate(([free], more))).astype(np.int64)
-    one = np.ones(1, np.int64)
-    return Profiles(
-        one, np.zeros(1, np.int64), one * len(times), times[None, :], room[None, :, None], one * 0, one * 0
-    )
-
-
-_MOST_LEVELS = 8
-"""Powers that limits are made for; of more, these are spread evenly."""
+_MOST_LEVELS = 8  # powers that limits are made for; of more, these are spread evenly
 
 
 class PoolLimit(NamedTuple):
     """A limit at every time, wherever jobs are placed."""
 
-    asked: Ints
-    """int64[n]: request of each queued job."""
-    held: Ints
-    """int64[b]: amounts already held."""
-    remaining: Ints
-    """int64[b]: how long they are held (s)."""
-    total: int
-    """The amount that exists."""
+    asked: Ints  # int64[n]: request of each queued job
+    held: Ints  # int64[b]: amounts already held
+    remaining: Ints  # int64[b]: how long they are held (s)
+    total: int  # the amount that exists
+
+
+def amount_limits(instance: Instance) -> Iterator[PoolLimit]:
+    """Yield the limits on each resource type, over all nodes, and on each machine-wide amount."""
+    queued, running, whole = instance.queued, instance.running, instance.shared
+    for r in range(len(instance.resources)):
+        asked, held = queued.request[:, r] * queued.units, running.request[:, r] * running.units
+        yield PoolLimit(asked, held, running.remaining, int(instance.capacity[:, r].sum()))
+    for k in range(len(whole.names)):
+        yield PoolLimit(whole.asked[:, k], whole.held[:, k], whole.remaining, int(whole.capacity[k]))
 
 
 def pool_limits(instance: Instance, horizon: int) -> Iterator[PoolLimit]:
@@ -227,8 +171,7 @@ def _levels(of_node: Ints) -> list[int]:
     return levels
 
 
-_ROUNDING = 1e-9
-"""Share by which sums of doubles may be too large."""
+_ROUNDING = 1e-9  # share by which sums of doubles may be too large
 
 
 def least_makespan(instance: Instance) -> int:
@@ -238,31 +181,20 @@ def least_makespan(instance: Instance) -> int:
     for, and likewise of each machine-wide amount and of a power cap, where a job counts with the least that
     it can add.
     """
-    queued, running = instance.queued, instance.running
-    asked = queued.request * queued.units[:, None]
-    held = running.request * running.units[:, None]
-    needs = (asked * queued.duration[:, None].astype(np.float64)).sum(axis=0)
-    free = instance.free.sum(axis=0)
-    ends = running.remaining
-    filled = [_filled(ends, held[:, r], int(free[r]), float(needs[r])) for r in range(len(free))]
-    whole = instance.shared
-    needs = (whole.asked_by(len(queued)) * queued.duration[:, None].astype(np.float64)).sum(axis=0)
-    filled += [
-        _filled(whole.remaining, whole.held[:, k], int(whole.free[k]), float(needs[k]))
-        for k in range(len(whole.names))
-    ]
     power = instance.power
+    free = [*instance.free.sum(axis=0).tolist(), *instance.shared.free.tolist()]
+    limits = list(zip(amount_limits(instance), free, strict=True))
     if power:
-        need = float(power.least.astype(np.float64) @ queued.duration)
-        filled.append(_filled(power.remaining, power.held, power.free, need))
-    return max(filled, default=0)
+        limits.append((PoolLimit(power.least, power.held, power.remaining, power.capacity), power.free))
+    durations = instance.queued.duration.astype(np.float64)
+    return max((_filled(limit, free_now, durations) for limit, free_now in limits), default=0)
 
 
-def _filled(ends: Ints, held: Ints, free: int, need: float) -> int:
+def _filled(limit: PoolLimit, free: int, durations: Floats) -> int:
     """Return when as much amount x time of a type has been free as is needed."""
-    order = np.argsort(ends, kind="stable")
-    time, left, rate = 0, need * (1 - _ROUNDING), float(free)
-    for end, amount in zip(ends[order].tolist(), held[order].tolist(), strict=True):
+    order = np.argsort(limit.remaining, kind="stable")
+    time, left, rate = 0, float((limit.asked * durations).sum()) * (1 - _ROUNDING), float(free)
+    for end, amount in zip(limit.remaining[order].tolist(), limit.held[order].tolist(), strict=True):
         usable = max(rate, 0.0)  # less than nothing is free where a cap has fallen
         if left <= usable * (end - time):
             break
@@ -275,12 +207,9 @@ def _filled(ends: Ints, held: Ints, free: int, need: float) -> int:
 class Reduced:
     """The part of an instance for which a model is made."""
 
-    instance: Instance
-    """Queued jobs in order of priority, and the resource types that matter to them."""
-    rows: Ints
-    """Rows of these jobs in the whole instance."""
-    whole: int
-    """Queued jobs of the whole instance."""
+    instance: Instance  # queued jobs in order of priority, and the resource types that matter to them
+    rows: Ints  # rows of these jobs in the whole instance
+    whole: int  # queued jobs of the whole instance
 
     def widen(self, plan: Plan) -> Plan:
         """Return the plan for the whole instance."""
@@ -324,6 +253,6 @@ def reduce(instance: Instance, most: int, priority: Floats | None = None) -> Red
     queued = instance.queued
     order = by_priority(instance.priority() if priority is None else priority, queued.arrival)
     order = order[instance.shared.fits_now(len(queued))[order]]
-    rows = first_that_fit(order, most, queued.units, queued.request, instance.free, instance.power)
+    rows = first_that_fit(order, most, instance)
     part = instance.with_queued(rows)
     return Reduced(part.without_resources(needed_resources(part)), rows, len(queued))

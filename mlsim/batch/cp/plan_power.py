@@ -14,10 +14,8 @@ from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.view import StateView
 
-MOST = 2**62
-"""Upper bound of sums of columns, so that none overflows 64 bits."""
-_EXACT = 2.0**53
-"""Whole numbers above this are not all doubles."""
+MOST = 2**62  # upper bound of sums of columns, so that none overflows 64 bits
+_EXACT = 2.0**53  # whole numbers above this are not all doubles
 
 
 def section_of(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -89,8 +87,7 @@ def _numbers(values: Any) -> NDArray[Any] | None:
 
 NO_PLACE = np.iinfo(np.int64).max // 4
 """Power (microwatts) where not all units of a job fit: more than any cap."""
-_MOST = 2**62
-"""Power x time that CP-SAT may add up."""
+_MOST = 2**62  # power x time that CP-SAT may add up
 
 
 def _none() -> Ints:
@@ -100,14 +97,10 @@ def _none() -> Ints:
 class PowerLimit(NamedTuple):
     """A cap as seen by kernels that place units now."""
 
-    of_node: Ints
-    """int64[N]: power that a held node, or core, adds (microwatts)."""
-    cheapest: Ints
-    """int64[N]: nodes by power, the least first."""
-    counts: Ints
-    """int64[n]: nodes, or cores, per unit of each job that count for power."""
-    left: int
-    """Power that jobs may add now (microwatts)."""
+    of_node: Ints  # int64[N]: power that a held node, or core, adds (microwatts)
+    cheapest: Ints  # int64[N]: nodes by power, the least first
+    counts: Ints  # int64[n]: nodes, or cores, per unit of each job that count for power
+    left: int  # power that jobs may add now (microwatts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +118,7 @@ class PowerPart:
     """int64[n]: the least power of each queued job on an empty machine (microwatts); NO_PLACE if it does not
     fit.
     """
-    held: Ints = field(default_factory=_none)
-    """int64[m]: power of each running job (microwatts)."""
+    held: Ints = field(default_factory=_none)  # int64[m]: power of each running job (microwatts)
     remaining: Ints = field(default_factory=_none)
     """int64[m]: seconds from now until its expected end, at least 1."""
 
@@ -268,8 +260,7 @@ def power_of(view: StateView, units: Ints, request: Ints, capacity: Ints, remain
     return PowerPart.of(of_node, free, counts, held, remaining, units, request, capacity)
 
 
-POWER_CAP = "power cap"
-"""Name of the amount that represents the cap; names in a platform contain no space."""
+POWER_CAP = "power cap"  # name of the amount that represents the cap; names in a platform contain no space
 
 
 def _no_amounts() -> Ints:
@@ -280,16 +271,12 @@ def _no_amounts() -> Ints:
 class SharedPart:
     """Machine-wide amounts that a job holds from its start to its end."""
 
-    names: tuple[str, ...] = ()
-    """Of the S amounts."""
-    capacity: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    """int64[S]: amounts of the machine."""
+    names: tuple[str, ...] = ()  # of the S amounts
+    capacity: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # int64[S]: amounts of the machine
     free: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """int64[S]: free amounts; below 0 where a cap has fallen below what running jobs hold."""
-    asked: Ints = field(default_factory=_no_amounts)
-    """int64[n, S]: request of each queued job."""
-    held: Ints = field(default_factory=_no_amounts)
-    """int64[m, S]: held by each running job."""
+    asked: Ints = field(default_factory=_no_amounts)  # int64[n, S]: request of each queued job
+    held: Ints = field(default_factory=_no_amounts)  # int64[m, S]: held by each running job
     remaining: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """int64[m]: seconds from now until its expected end, at least 1."""
 

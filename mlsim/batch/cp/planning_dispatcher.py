@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
-from mlsim._runtime.arrays import Ints
 from mlsim.batch.cp.cp_planner import Cp
 from mlsim.batch.cp.cp_solve import Control, Status
 from mlsim.batch.cp.experience import Experience
@@ -69,79 +69,49 @@ def easy(instance: Instance) -> Plan:
     if not n:
         return Plan.empty(0)
     part = instance.without_resources(needed_resources(instance))
-    queued, running = part.queued, part.running
-    left, asked = part.shared.free.copy(), part.shared.asked_by(n)
-    scarcity = 1.0 / np.maximum(part.capacity.sum(axis=0), 1)
-    now = Placing(part.free.copy(), scarcity, part.power)
-    start = np.full(n, LATER, np.int64)
-    nodes: list[Ints | None] = [None] * n
-    started: list[int] = []
+    now, start = Placing(part), np.full(n, LATER, np.int64)
+    nodes: list[Any] = [None] * n
 
-    def begin(job: int, room: Placing, amounts: Ints) -> bool:
-        if not _suffices(asked[job], amounts):
-            return False
-        chosen = room.place(job, int(queued.units[job]), queued.request[job])
+    def begin(job: int, room: Placing) -> bool:
+        chosen = room.place(job)
         if chosen is None:
             return False
         start[job], nodes[job] = 0, chosen
         if room is not now:
-            now.take(job, chosen, queued.request[job])
-            amounts -= asked[job]
-        left[:] -= asked[job]
-        started.append(job)
+            now.take(job, chosen)
         return True
 
     head = 0
-    while head < n and begin(head, now, left):
+    while head < n and begin(head, now):
         head += 1
     if head == n:
         return Plan(start, tuple(nodes))
-    later, left_later, shadow = now.copy(), left.copy(), -1
-    units, request = int(queued.units[head]), queued.request[head]
-    for end, box, job, holder, powered in _ends(part, started):
-        if box >= 0:
-            later.free[running.node[box]] += running.request[box] * running.units[box]
-        elif holder >= 0:
-            left_later += part.shared.held[holder]
-        elif powered >= 0:
-            later.left += int(part.power.held[powered])
-        elif (placed := nodes[job]) is not None:  # as of all that have started
-            left_later += asked[job]
-            later.release_units(job, placed, queued.request[job])
-        if _suffices(asked[head], left_later) and later.place(head, units, request) is not None:
+    later, shadow, running = now.copy(), None, part.running
+    # At one time power comes back first, then machine-wide amounts, what the started jobs have, and boxes.
+    ends = (part.power.remaining, part.shared.remaining, part.queued.duration[:head], running.remaining)
+    rows = ((end, kind, k) for kind, column in enumerate(ends) for k, end in enumerate(column.tolist()))
+    for end, what, k in sorted(rows):
+        if what == 0:
+            later.power += int(part.power.held[k])
+        elif what == 1:
+            later.amounts += part.shared.held[k]
+        elif what == 2:
+            later.take(k, nodes[k], -1)
+        else:
+            later.free[running.node[k]] += running.request[k] * running.units[k]
+        if later.place(head) is not None:
             shadow = end
             break
     # Whatever else ends by then counts as gone, too.
-    spare, spare_left = now.copy(), left
-    if shadow >= 0:
-        left_later -= asked[head]
-        spare_left = np.minimum(left_later, left)
+    spare = now.copy()
+    if shadow is not None:
         spare.narrow(later)
     for job in range(head + 1, n):
-        if shadow >= 0 and queued.duration[job] > shadow:
-            if begin(job, spare, spare_left):
-                spare.narrow(now)
-        elif begin(job, now, left) and shadow >= 0:
+        if shadow is None:
+            begin(job, now)
+        elif begin(job, spare if part.queued.duration[job] > shadow else now):
             spare.narrow(now)
-            spare_left = np.minimum(spare_left, left)
     return Plan(start, tuple(nodes))
-
-
-def _suffices(asked: Ints, free: Ints) -> bool:
-    """Return whether enough is free of each amount; a request of 0 always fits."""
-    return bool(((asked <= free) | (asked == 0)).all())
-
-
-def _ends(instance: Instance, started: list[int]) -> list[tuple[int, int, int, int, int]]:
-    """List the releases in order: time, and the box, the job or the running job that releases.
-
-    Machine-wide amounts and power of running jobs are listed separately.
-    """
-    ends = [(int(r), k, -1, -1, -1) for k, r in enumerate(instance.running.remaining)]
-    ends += [(int(instance.queued.duration[job]), -1, job, -1, -1) for job in started]
-    ends += [(int(r), -1, -1, k, -1) for k, r in enumerate(instance.shared.remaining)]
-    ends += [(int(r), -1, -1, -1, k) for k, r in enumerate(instance.power.remaining)]
-    return sorted(ends)
 
 
 Sink = Callable[[Instance], None]

@@ -1,4 +1,4 @@
-"""Models of the sources: HCP'19, PCP'19, PCP4, PCP'21, PCP'21s, and versions 1 and 2 of HCP and PCP."""
+"""Models of the sources besides HCP'19: PCP'19, PCP4, PCP'21, PCP'21s, versions 1 and 2 of HCP and PCP."""
 
 from __future__ import annotations
 
@@ -8,40 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.batch.cp.cp_model import PowerOfPlaces, Scheduling, boxes_by_end
+from mlsim.batch.cp.cp_solve import PowerOfPlaces, Scheduling, boxes_by_end
 from mlsim.batch.cp.instance import Instance, Queued
-from mlsim.batch.cp.planner import Built, Planner, ReadNodes
+from mlsim.batch.cp.planner import Planner
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntervalVar, IntVar
 
 
-class Hcp19(Planner):
-    """Times on pooled resources; a job that then finds no nodes waits for the next pass."""
-
-    name: ClassVar[str] = "hcp19"
-    pace: ClassVar[float] = 0.1
-
-    def build(self, instance: Instance) -> Built:
-        """Make start variables and one cumulative per resource type."""
-        model = Scheduling.of(instance)
-        read = self.place(model)
-        scale = model.minimize(self.weights(instance.queued))
-        model.search_by_priority()
-        return Built(model, read, True, scale)
-
-    def place(self, model: Scheduling) -> ReadNodes | None:
-        """Return None: the model places no job, and each counts with the least power that it can add."""
-        model.limit_power()
-        return None
-
-
-def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
-    """Return how many units of a job fit on each empty node: p(i, n)."""
-    asked = request > 0
-    if not asked.any():
-        return np.full(len(capacity), units)
-    fit: Ints = np.minimum((capacity[:, asked] // request[asked]).min(axis=1), units)
+def units_on(instance: Instance) -> Ints:
+    """Return how many units of each queued job fit on each empty node, p(i, n), shape (n, N)."""
+    queued, fit = instance.queued, np.zeros((len(instance.queued), instance.n_nodes), np.int64)
+    for job, (units, request) in enumerate(zip(queued.units.tolist(), queued.request, strict=True)):
+        asked = request > 0
+        fit[job] = (instance.capacity[:, asked] // request[asked]).min(axis=1, initial=units)
     return fit
 
 
@@ -51,68 +31,67 @@ def count_places(instance: Instance) -> Floats:
     return parts
 
 
-def units_on(instance: Instance) -> Ints:
-    """Return how many units of each queued job fit on each empty node, shape (n, N)."""
-    queued, capacity = instance.queued, instance.capacity
-    rows = [most_units(int(u), r, capacity) for u, r in zip(queued.units, queued.request, strict=True)]
-    return np.array(rows, np.int64).reshape(len(queued), len(capacity))
+class NodePlaces:
+    """Variables that place the units of all jobs on nodes, and the capacities of all nodes.
 
+    They are a literal and an interval for each unit on each node that can hold it or, ``counted``, the number
+    of units of a job there.
+    """
 
-class UnitIntervals:
-    """The units of all jobs as optional intervals, and the capacities of all nodes."""
-
-    def __init__(self, model: Scheduling) -> None:
+    def __init__(self, model: Scheduling, counted: bool) -> None:
+        cp, instance = model.cp, model.instance
         self._model = model
-        self._literals: list[tuple[Ints, Ints]] = []  # of each job: literals, and their nodes
-        self._power: list[PowerOfPlaces] = []
-        on_node: list[list[tuple[int, IntervalVar]]] = [[] for _ in range(model.instance.n_nodes)]
-        for job in range(len(model.instance.queued)):
-            self._add_job(job, on_node)
+        self._variables: list[tuple[Ints, Ints]] = []  # of each job: indices, and their nodes
+        power: list[PowerOfPlaces] = []
+        # Of each node: job, interval, its number of units (1, or a variable), and the most that it can be.
+        on_node: list[list[tuple[int, IntervalVar, Any, int]]] = [[] for _ in range(instance.n_nodes)]
+        for job, fit in enumerate(units_on(instance)):
+            duration, start = int(instance.queued.duration[job]), model.starts[job]
+            nodes = np.flatnonzero(fit) if counted else np.repeat(np.arange(len(fit)), fit)
+            if counted:
+                variables = [cp.new_int_var(0, most, "") for most in fit[nodes].tolist()]
+            else:
+                variables = [cp.new_bool_var("") for _ in nodes]
+            for node, variable in zip(nodes.tolist(), variables, strict=True):
+                if counted:
+                    on_node[node].append((job, model.intervals[job], variable, int(fit[node])))
+                else:
+                    interval = cp.new_optional_fixed_size_interval_var(start, duration, variable, "")
+                    on_node[node].append((job, interval, 1, 1))
+            cp.add(sum(variables) == int(instance.queued.units[job]))
+            if instance.power:
+                power.append(PowerOfPlaces(variables, model.power_of_unit(job)[nodes].tolist()))
+            self._variables.append((np.array([each.index for each in variables], np.int64), nodes))
         for node, here in enumerate(on_node):
             if here:
                 self._limit(node, here)
-        model.limit_power(self._power)
+        model.limit_power(power)
 
-    def _add_job(self, job: int, on_node: list[list[tuple[int, IntervalVar]]]) -> None:
-        cp, queued = self._model.cp, self._model.instance.queued
-        units, duration, start = int(queued.units[job]), int(queued.duration[job]), self._model.starts[job]
-        fit = most_units(units, queued.request[job], self._model.instance.capacity)
-        places = np.repeat(np.arange(len(fit)), fit)
-        literals = [cp.new_bool_var("") for _ in range(len(places))]
-        for node, literal in zip(places.tolist(), literals, strict=True):
-            interval = cp.new_optional_fixed_size_interval_var(start, duration, literal, "")
-            on_node[node].append((job, interval))
-        cp.add(sum(literals) == units)
-        if self._model.instance.power:
-            self._power.append(PowerOfPlaces(literals, self._model.power_of_unit(job)[places].tolist()))
-        self._literals.append((np.array([literal.index for literal in literals], np.int64), places))
-
-    def _limit(self, node: int, here: list[tuple[int, IntervalVar]]) -> None:
+    def _limit(self, node: int, here: list[tuple[int, IntervalVar, Any, int]]) -> None:
         """Constrain each resource type of a node by its capacity, running jobs included."""
         cp, instance = self._model.cp, self._model.instance
-        boxes = np.flatnonzero(instance.running.node == node)
+        running, request = instance.running, instance.queued.request
         for r in range(len(instance.resources)):
-            demands = instance.queued.request[[job for job, _ in here], r]
-            amounts = np.zeros(len(instance.running), np.int64)
-            amounts[boxes] = instance.running.request[boxes, r] * instance.running.units[boxes]
+            asks = [
+                (interval, units * int(request[job, r]), most * int(request[job, r]))
+                for job, interval, units, most in here
+                if request[job, r]
+            ]
+            amounts = np.where(running.node == node, running.request[:, r] * running.units, 0)
             total = int(instance.capacity[node, r])
-            if not demands.any() or demands.sum() + amounts.sum() <= total:
+            if not asks or sum(most for _, _, most in asks) + amounts.sum() <= total:
                 continue
-            held = boxes_by_end(instance.running.remaining, amounts)
-            intervals = [cp.new_fixed_size_interval_var(0, end, "") for end, _ in held]
-            asks = [amount for _, amount in held]
-            for (_, interval), demand in zip(here, demands.tolist(), strict=True):
-                if demand:
-                    intervals.append(interval)
-                    asks.append(demand)
-            cp.add_cumulative(intervals, asks, total)
+            ends, held = boxes_by_end(running.remaining, amounts)
+            intervals = [cp.new_fixed_size_interval_var(0, end, "") for end in ends]
+            intervals += [interval for interval, _, _ in asks]
+            cp.add_cumulative(intervals, held + [demand for _, demand, _ in asks], total)
 
     def read(self, values: Ints) -> tuple[Ints | None, ...]:
         """Return the nodes allocated to each job."""
-        return tuple(places[values[literals] == 1] for literals, places in self._literals)
+        return tuple(np.repeat(nodes, values[indices]) for indices, nodes in self._variables)
 
 
-class Pcp19(Hcp19):
+class Pcp19(Planner):
     """Times and nodes in one model, whose size grows with the number of nodes."""
 
     name: ClassVar[str] = "pcp19"
@@ -123,9 +102,26 @@ class Pcp19(Hcp19):
         """Count the places of all units."""
         return count_places(instance)
 
-    def place(self, model: Scheduling) -> ReadNodes:
+    def place(self, model: Scheduling) -> NodePlaces:
         """Add an optional interval for each unit on each node that can hold it."""
-        return UnitIntervals(model).read
+        return NodePlaces(model, counted=False)
+
+
+class Pcp4(Planner):
+    """Times and nodes in one model; one integer per job and node."""
+
+    name: ClassVar[str] = "pcp4"
+    pace: ClassVar[float] = 0.025
+    part_seconds: ClassVar[float] = 16e-6
+
+    def parts(self, instance: Instance) -> Floats:
+        """Count, per queued job, a variable for each node that can hold a unit, and what time adds."""
+        parts: Floats = 4.0 + np.minimum(units_on(instance), 1).sum(axis=1)
+        return parts
+
+    def place(self, model: Scheduling) -> NodePlaces:
+        """Add counts of units."""
+        return NodePlaces(model, counted=True)
 
 
 def _segments(instance: Instance) -> list[tuple[int, int]]:
@@ -268,24 +264,14 @@ class Pcp21(Planner):
         parts: Floats = 4.0 + instance.queued.units * (2.0 + 5.0 * types)
         return parts
 
-    def build(self, instance: Instance) -> Built:
-        """Make HCP's model, and boxes of units."""
-        model = Scheduling.of(instance)
-        positions = Positions(model)
-        scale = model.minimize(self.weights(instance.queued))
-        self.search(model, positions)
-        return Built(model, positions.read, True, scale)
+    def place(self, model: Scheduling) -> Positions:
+        """Add boxes of units."""
+        return Positions(model)
 
-    def search(self, model: Scheduling, positions: Positions) -> None:
-        """Set the order of branching."""
-        from ortools.sat.python import cp_model
-
-        order = [
-            variable
-            for start, places in zip(model.starts, positions.variables, strict=True)
-            for variable in (start, *places)
-        ]
-        model.cp.add_decision_strategy(order, cp_model.CHOOSE_FIRST, cp_model.SELECT_MIN_VALUE)
+    def search(self, model: Scheduling, places: Any) -> None:
+        """Branch on the start and the positions of one job after the other."""
+        jobs = zip(model.starts, places.variables, strict=True)
+        _branch_on(model, [variable for start, positions in jobs for variable in (start, *positions)])
 
 
 class Pcp21s(Pcp21):
@@ -296,98 +282,28 @@ class Pcp21s(Pcp21):
 
     name: ClassVar[str] = "pcp21s"
 
-    def search(self, model: Scheduling, positions: Positions) -> None:
+    def search(self, model: Scheduling, places: Any) -> None:
         """Branch on starts as HCP'19 does, then on positions."""
-        from ortools.sat.python import cp_model
-
         model.search_by_priority()
-        places = [variable for column in positions.variables for variable in column]
-        model.cp.add_decision_strategy(places, cp_model.CHOOSE_FIRST, cp_model.SELECT_MIN_VALUE)
+        _branch_on(model, [variable for positions in places.variables for variable in positions])
 
 
-class _Counts:
-    """A count variable for each job on each node that can hold it, and the capacities of all nodes."""
+def _branch_on(model: Scheduling, variables: list[IntVar]) -> None:
+    """Branch on variables in their order, at their least values."""
+    from ortools.sat.python import cp_model
 
-    def __init__(self, model: Scheduling) -> None:
-        self._model = model
-        self._indices: list[tuple[Ints, Ints]] = []  # of each job: variables, and their nodes
-        on_node: list[list[tuple[int, IntVar, int]]] = [[] for _ in range(model.instance.n_nodes)]
-        queued, capacity = model.instance.queued, model.instance.capacity
-        power: list[PowerOfPlaces] = []
-        for job in range(len(queued)):
-            units = int(queued.units[job])
-            fit = most_units(units, queued.request[job], capacity)
-            places = np.flatnonzero(fit)
-            counts = [model.cp.new_int_var(0, most, "") for most in fit[places].tolist()]
-            model.cp.add(sum(counts) == units)
-            if model.instance.power:
-                power.append(PowerOfPlaces(counts, model.power_of_unit(job)[places].tolist()))
-            self._indices.append((np.array([count.index for count in counts], np.int64), places))
-            for node, count, most in zip(places.tolist(), counts, fit[places].tolist(), strict=True):
-                on_node[node].append((job, count, most))
-        for node, here in enumerate(on_node):
-            if here:
-                self._limit(node, here)
-        model.limit_power(power)
-
-    def _limit(self, node: int, here: list[tuple[int, IntVar, int]]) -> None:
-        cp, instance = self._model.cp, self._model.instance
-        boxes = np.flatnonzero(instance.running.node == node)
-        for r in range(len(instance.resources)):
-            asks = [(job, count, int(instance.queued.request[job, r]), most) for job, count, most in here]
-            asks = [ask for ask in asks if ask[2]]
-            amounts = np.zeros(len(instance.running), np.int64)
-            amounts[boxes] = instance.running.request[boxes, r] * instance.running.units[boxes]
-            total = int(instance.capacity[node, r])
-            if not asks or sum(each * most for _, _, each, most in asks) + amounts.sum() <= total:
-                continue
-            held = boxes_by_end(instance.running.remaining, amounts)
-            intervals = [cp.new_fixed_size_interval_var(0, end, "") for end, _ in held]
-            demands: list[Any] = [amount for _, amount in held]
-            for job, count, each, _ in asks:
-                intervals.append(self._model.intervals[job])
-                demands.append(count * each)
-            cp.add_cumulative(intervals, demands, total)
-
-    def read(self, values: Ints) -> tuple[Ints | None, ...]:
-        """Return the nodes allocated to each job."""
-        return tuple(np.repeat(places, values[indices]) for indices, places in self._indices)
-
-
-class Pcp4(Hcp19):
-    """Times and nodes in one model; one integer per job and node."""
-
-    name: ClassVar[str] = "pcp4"
-    pace: ClassVar[float] = 0.025
-    part_seconds: ClassVar[float] = 16e-6
-
-    def parts(self, instance: Instance) -> Floats:
-        """Count, per queued job, a variable for each node that can hold a unit, and what time adds."""
-        parts: Floats = 4.0 + np.minimum(units_on(instance), 1).sum(axis=1)
-        return parts
-
-    def place(self, model: Scheduling) -> ReadNodes:
-        """Add counts of units."""
-        return _Counts(model).read
+    model.cp.add_decision_strategy(variables, cp_model.CHOOSE_FIRST, cp_model.SELECT_MIN_VALUE)
 
 
 # Versions 1 and 2 of HCP and PCP, for ablation (thesis, Table 5.1)
-
-
-def _shrunk_horizon(instance: Instance) -> int:
-    """Return the sum of all remaining run times, below 0 for running jobs past their estimates."""
-    running = instance.running
-    _, first = np.unique(running.job_id, return_index=True)
-    left = np.where(running.late > 0, -running.late, running.remaining)[first]
-    return int(left.sum() + instance.queued.duration.sum())
 
 
 class Hcp2(Planner):
     """HCP with the reduced model, improved search control, and at least 1 s for running jobs."""
 
     name: ClassVar[str] = "hcp2"
-    pace: ClassVar[float] = 0.1
     of_slowdowns: ClassVar[bool] = False
+    fixed_search: ClassVar[bool] = False
 
     def priority(self, instance: Instance) -> Floats:
         """Weigh the wait by max(ewt) / ewt; ties go to the smaller demand, resources x duration."""
@@ -405,32 +321,14 @@ class Hcp2(Planner):
         weights: Floats = queued.ewt.max(initial=1.0) / queued.ewt
         return weights
 
-    def build(self, instance: Instance) -> Built:
-        """Make start variables and one cumulative per resource type."""
-        model = Scheduling.of(instance, self.horizon(instance))
-        model.limit_power()
-        return Built(model, None, False, model.minimize(self.weights(instance.queued)))
 
-    def horizon(self, _instance: Instance) -> int | None:
-        """Return None: the model's horizon is the end of the serial schedule."""
-        return None
-
-
-class Hcp1(Hcp2):
-    """HCP2 with the remaining times of running jobs that outlived their estimate as they are, below 0."""
-
-    name: ClassVar[str] = "hcp1"
-
-    def horizon(self, instance: Instance) -> int | None:
-        """Return the sum of remaining run times, below 0 for running jobs past their estimates."""
-        return _shrunk_horizon(instance)
-
-
-class Pcp2(Hcp2):
+class Pcp2(Planner):
     """PCP: only waiting beyond the queue's ewt counts; jobs are considered in order of arrival."""
 
     name: ClassVar[str] = "pcp2"
     pace: ClassVar[float] = 0.07
+    of_slowdowns: ClassVar[bool] = False
+    fixed_search: ClassVar[bool] = False
 
     def parts(self, instance: Instance) -> Floats:
         """Count as in PCP'19."""
@@ -446,26 +344,41 @@ class Pcp2(Hcp2):
         weights: Floats = 1.0 / queued.ewt
         return weights
 
-    def build(self, instance: Instance) -> Built:
-        """Make PCP'19's model with the objective max(0, (s - q - ewt) / ewt)."""
-        model = Scheduling.of(instance, self.horizon(instance))
-        units = UnitIntervals(model)
+    def after(self, instance: Instance) -> Floats:
+        """Return the ends of expected waits: the objective is the sum of max(0, (s - q - ewt) / ewt)."""
         queued = instance.queued
-        after = queued.arrival + queued.ewt - instance.now
-        return Built(model, units.read, False, model.minimize(self.weights(queued), after))
+        after: Floats = queued.arrival + queued.ewt - instance.now
+        return after
+
+    def place(self, model: Scheduling) -> NodePlaces:
+        """Add PCP'19's intervals."""
+        return NodePlaces(model, counted=False)
 
 
-class Pcp1(Pcp2):
-    """PCP2 with the remaining times of running jobs that outlived their estimate as they are, below 0."""
+class _ShrunkHorizon(Planner):
+    """Version 1: remaining times of running jobs that outlived their estimates stay below 0."""
+
+    def horizon(self, instance: Instance) -> int | None:
+        """Return the sum of all remaining run times."""
+        running = instance.running
+        _, first = np.unique(running.job_id, return_index=True)
+        left = np.where(running.late > 0, -running.late, running.remaining)[first]
+        return int(left.sum() + instance.queued.duration.sum())
+
+
+class Hcp1(_ShrunkHorizon, Hcp2):
+    """HCP2 with the horizon of version 1."""
+
+    name: ClassVar[str] = "hcp1"
+
+
+class Pcp1(_ShrunkHorizon, Pcp2):
+    """PCP2 with the horizon of version 1."""
 
     name: ClassVar[str] = "pcp1"
 
-    def horizon(self, instance: Instance) -> int | None:
-        """Return the sum of remaining run times, below 0 for running jobs past their estimates."""
-        return _shrunk_horizon(instance)
 
-
+# Planners by the name of the dispatcher.
 SOURCE_MODELS: dict[str, type[Planner]] = {
-    kind.name: kind for kind in (Hcp19, Pcp19, Pcp4, Pcp21, Pcp21s, Hcp1, Hcp2, Pcp1, Pcp2)
+    kind.name: kind for kind in (Planner, Pcp19, Pcp4, Pcp21, Pcp21s, Hcp1, Hcp2, Pcp1, Pcp2)
 }
-"""Planners by the name of the dispatcher."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.allocators.node_fit import dislikes, kept_nodes, scarce_types
 from mlsim.batch.cp.class_profiles import power_of_kinds
 from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.plan_power import PowerLimit, PowerPart, least_powers, ranks_of
+from mlsim.batch.cp.plan_power import PowerLimit, least_powers, ranks_of
 
 _COSTLIER = 1e6
 """Weight of a rank of power, relative to the free resources of a node: at most the number of types."""
@@ -42,11 +43,10 @@ def _has_power(job: int, units: Ints, request: Ints, free: Ints, limit: PowerLim
     return has
 
 
-def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Ints, power: PowerPart) -> Ints:
+def first_that_fit(order: Ints, most: int, instance: Instance) -> Ints:
     """Return the first ``most`` jobs of an order that could start now, each taken alone."""
-    if not power:
-        return _first_on_nodes(order, most, units, request, free)
-    return _first_under_cap(order, most, units, request, free, power.limit())
+    queued, power = instance.queued, instance.power
+    return _first_that_fit(order, most, queued.units, queued.request, instance.free, power.limit())
 
 
 @inner_kernel
@@ -64,30 +64,18 @@ def _on_nodes(job: int, units: Ints, request: Ints, free: Ints, pool: Ints) -> b
 
 
 @kernel
-def _first_on_nodes(order: Ints, most: int, units: Ints, request: Ints, free: Ints) -> Ints:
-    found = np.empty(min(most, order.size), np.int64)
-    n = 0
-    pool = free.sum(axis=0)
-    for job in order:
-        if n == found.size:
-            break
-        if _on_nodes(job, units, request, free, pool):
-            found[n] = job
-            n += 1
-    return found[:n]
-
-
-@kernel
-def _first_under_cap(
+def _first_that_fit(
     order: Ints, most: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit
 ) -> Ints:
     found = np.empty(min(most, order.size), np.int64)
     n = 0
     pool = free.sum(axis=0)
+    capped = len(limit.of_node) > 0
     for job in order:
         if n == found.size:
             break
-        if _on_nodes(job, units, request, free, pool) and _has_power(job, units, request, free, limit):
+        fits = _on_nodes(job, units, request, free, pool)
+        if fits and (not capped or _has_power(job, units, request, free, limit)):
             found[n] = job
             n += 1
     return found[:n]
@@ -135,49 +123,56 @@ def best_fit(
 
 
 class Placing:
-    """Units placed now, job by job, by best-fit and under the power cap.
+    """Jobs of an instance placed now, one by one: on nodes by best-fit, and under all limits of the machine.
 
-    ``free`` (N, R) is changed as jobs are placed; ``left`` is the power that jobs may still add (microwatts).
+    What is free changes as jobs are placed: ``free`` (N, R) on nodes, ``amounts`` (S,) of the whole machine,
+    and ``power`` that jobs may still add (microwatts).
     """
 
-    def __init__(self, free: Ints, scarcity: NDArray[np.float64], power: PowerPart) -> None:
-        self.free, self.left = free, power.free
-        self._scarcity, self._power, self._ranks = scarcity, power, ranks_of(power.of_node)
+    def __init__(self, instance: Instance) -> None:
+        self._queued, self._capped = instance.queued, instance.power
+        self._scarcity = 1.0 / np.maximum(instance.capacity.sum(axis=0), 1)
+        self._ranks = ranks_of(instance.power.of_node)
+        self._asked = instance.shared.asked_by(len(instance.queued))
+        self.free, self.amounts = instance.free.copy(), instance.shared.free.copy()
+        self.power = instance.power.free
 
     def copy(self) -> Placing:
         """Return an independent copy."""
-        other = Placing(self.free.copy(), self._scarcity, self._power)
-        other.left = self.left
+        other = copy(self)
+        other.free, other.amounts = self.free.copy(), self.amounts.copy()
         return other
 
     def narrow(self, other: Placing) -> None:
-        """Reduce what is free to no more than in another placing, on each node and in power."""
+        """Reduce what is free to no more than in another placing."""
         self.free = np.minimum(self.free, other.free)
-        self.left = min(self.left, other.left)
+        self.amounts = np.minimum(self.amounts, other.amounts)
+        self.power = min(self.power, other.power)
 
-    def place(self, job: int, units: int, request: Ints) -> Ints | None:
+    def place(self, job: int) -> Ints | None:
         """Place a job and return the node of each unit; None, with nothing changed, if it does not fit."""
-        nodes = np.empty(units, np.int64)
+        units, request = int(self._queued.units[job]), self._queued.request[job]
+        asked, nodes = self._asked[job], np.empty(units, np.int64)
+        if ((asked > self.amounts) & (asked > 0)).any():
+            return None
         if not best_fit(units, request, self.free, self._scarcity, self._ranks, nodes):
             return None
-        self.left -= self._added(job, nodes)
-        if self._power and self.left < 0:
-            self.release_units(job, nodes, request)
+        self._charge(job, nodes, 1)
+        if self._capped and self.power < 0:
+            self.take(job, nodes, -1)
             return None
         return nodes
 
-    def take(self, job: int, nodes: Ints, request: Ints) -> None:
-        """Allocate nodes to a job."""
-        np.subtract.at(self.free, nodes, request)
-        self.left -= self._added(job, nodes)
+    def take(self, job: int, nodes: Ints, sign: int = 1) -> None:
+        """Allocate nodes to a job, with all that it asks for; release them (sign -1)."""
+        np.subtract.at(self.free, nodes, sign * self._queued.request[job])
+        self._charge(job, nodes, sign)
 
-    def release_units(self, job: int, nodes: Ints, request: Ints) -> None:
-        """Release the nodes of a job."""
-        np.add.at(self.free, nodes, request)
-        self.left += self._added(job, nodes)
-
-    def _added(self, job: int, nodes: Ints) -> int:
-        return self._power.added(job, nodes) if self._power else 0
+    def _charge(self, job: int, nodes: Ints, sign: int) -> None:
+        """Take machine-wide amounts and power for a job on these nodes."""
+        self.amounts -= sign * self._asked[job]
+        if self._capped:
+            self.power -= sign * self._capped.added(job, nodes)
 
 
 Bools = NDArray[np.bool_]
@@ -187,8 +182,7 @@ Bools = NDArray[np.bool_]
 class Kinds:
     """Nodes classified by kind, and how much each job avoids each kind."""
 
-    kind: Ints
-    """int64[N]: of each node."""
+    kind: Ints  # int64[N]: of each node
     dislike: Floats
     """float64[n, K]: penalty of each job on nodes of each kind: over the types that they have and the job
     does not ask for, the sum of the shares of arrivals that ask for them. Infinite where it may not be.

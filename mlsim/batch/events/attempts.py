@@ -34,17 +34,13 @@ from mlsim.coordination import Forecast, NodeFailed
 from mlsim.record import Attempts, Jobs, JobState, empty
 from mlsim.scenario import BatchConfig, FailureRule, OverrunRule
 
-NO_NODE = -1
-"""In place of the failed node where the safeguard ended the attempt."""
+NO_NODE = -1  # in place of the failed node where the safeguard ended the attempt
 
-_SHRINKING = (RUN, ESTIMATE, WALLTIME)
-"""Columns from which the work that an attempt saved is subtracted."""
+_SHRINKING = (RUN, ESTIMATE, WALLTIME)  # columns from which the work that an attempt saved is subtracted
 
-_NODE = 1
-"""Place of the node in an attempt."""
+_NODE = 1  # place of the node in an attempt
 
-_SHORTEST_ESTIMATE = 1.0
-"""Estimate of the rest of a job that has outlived its estimate [s]."""
+_SHORTEST_ESTIMATE = 1.0  # estimate of the rest of a job that has outlived its estimate [s]
 
 
 @dataclass(slots=True)

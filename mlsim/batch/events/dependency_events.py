@@ -19,10 +19,8 @@ from mlsim.record.growing_arrays import zeros
 from mlsim.workload.workload_dependencies import Dependencies
 from mlsim.workload.workload_jobs import JobBlock
 
-NEVER_SATISFIED = "depends on a job that did not complete"
-"""Reason of a rejection."""
-NEVER_ENDED = "depends on a job that never ended"
-"""Reason of a rejection at the end of a run."""
+NEVER_SATISFIED = "depends on a job that did not complete"  # reason of a rejection
+NEVER_ENDED = "depends on a job that never ended"  # reason of a rejection at the end of a run
 
 
 class Dependants(Handler):

@@ -20,8 +20,7 @@ from mlsim.workload.workload_jobs import JobBlock
 if TYPE_CHECKING:
     from mlsim.record.growing_arrays import GrowingTimes
 
-REJECTS_ALL = "the dispatcher rejects every job"
-"""Reason of rejections by ``dispatcher: reject``."""
+REJECTS_ALL = "the dispatcher rejects every job"  # reason of rejections by `dispatcher: reject`
 
 
 class Submissions(Handler):

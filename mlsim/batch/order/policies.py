@@ -132,8 +132,7 @@ def queue_order(
     return np.argsort(keys, kind="stable").astype(np.int64)
 
 
-_WIDEST: Final = 200
-"""Sizes of keys are from 2^-200 to 2^200, or 0; beyond, they are equal."""
+_WIDEST: Final = 200  # sizes of keys are from 2^-200 to 2^200, or 0; beyond, they are equal
 _UP: Final = 600
 _ZERO: Final = 2.0**300
 

@@ -10,12 +10,9 @@ from mlsim._jit import apart_kernel, last_bit, leaf_kernel
 from mlsim.batch.columns.job_columns import MOST_UNITS, PLACES, QUEUED, Columns
 from mlsim.batch.columns.job_table import ESTIMATE, KEY, SUBMIT, UNITS
 
-BLOCK: Final = 64
-"""Places of a block."""
-GONE: Final = -1
-"""Marks a place whose job has left."""
-_SHORT: Final = 2 * BLOCK
-"""Places up to which it takes as long to measure a block as to look at all jobs."""
+BLOCK: Final = 64  # places of a block
+GONE: Final = -1  # marks a place whose job has left
+_SHORT: Final = 2 * BLOCK  # places up to which it takes as long to measure a block as to look at all jobs
 _N_SIZES: Final = 32
 OLDEST: Final = _N_SIZES
 """Row of the times of blocks, after those of sizes: the first submission of a job whose key is not -inf."""

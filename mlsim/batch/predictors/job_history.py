@@ -131,8 +131,7 @@ class Categories:
             values[_SHARES + category] = share
 
 
-UNKNOWN = -1
-"""In place of the class of a job that is not known yet."""
+UNKNOWN = -1  # in place of the class of a job that is not known yet
 
 
 class WeeklyHistory:

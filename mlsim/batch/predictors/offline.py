@@ -29,16 +29,11 @@ _END, _SUBMISSION, _END_OF_NO_LENGTH = range(3)
 class History:
     """Jobs of a log with their ends."""
 
-    jobs: JobBlock
-    """In order of (submit_time, place in the log)."""
-    end_time: Floats
-    """Submission, wait and run time of the log (s)."""
-    executable_names: list[str]
-    """Names behind the codes of executables."""
-    local: Floats
-    """Submit times as seconds since 1970 on the clocks of the log's time zone."""
-    unknown_waits: int
-    """Jobs whose wait is not in the log: taken as 0."""
+    jobs: JobBlock  # in order of (submit_time, place in the log)
+    end_time: Floats  # submission, wait and run time of the log (s)
+    executable_names: list[str]  # names behind the codes of executables
+    local: Floats  # submit times as seconds since 1970 on the clocks of the log's time zone
+    unknown_waits: int  # jobs whose wait is not in the log: taken as 0
 
 
 def read_history(path: Path, lenient: bool = False) -> History:

@@ -111,8 +111,7 @@ def _requests(block: JobBlock) -> list[tuple[int, ...]]:
     return list(map(tuple, amounts.tolist()))
 
 
-SHORTEST = 1.0
-"""Least prediction that a dispatcher sees [s]; policies divide by it."""
+SHORTEST = 1.0  # least prediction that a dispatcher sees [s]; policies divide by it
 
 
 class Predictor(Protocol):

@@ -57,8 +57,7 @@ _MINUTE, _HOUR = 60.0, 3600.0
 STEPS = (
     *(1 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE),
     *(1 * _HOUR, 2 * _HOUR, 5 * _HOUR, 10 * _HOUR, 20 * _HOUR, 50 * _HOUR, 100 * _HOUR),
-)
-"""Seconds that the k-th correction of a job adds; further ones add as much as the last."""
+)  # seconds that the k-th correction of a job adds; further ones add as much as the last
 
 
 class EasyPlusPlus(LastTwo):
@@ -240,8 +239,7 @@ _BY_NAME: Final[dict[str, Callable[[], Predictor]]] = {
     Word.CONFIDENT: Confident,
     Word.LAST_TWO: LastTwo,
     Word.EASY_PLUS_PLUS: EasyPlusPlus,
-}
-"""Predictors that learn at the end of each job. Others need more than a job (:mod:`.estimates`)."""
+}  # Predictors that learn at the end of each job. Others need more than a job (`estimates`)
 
 
 def make_predictor(name: str) -> Predictor:

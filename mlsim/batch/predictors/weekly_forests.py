@@ -61,8 +61,7 @@ class Forest:
 
 _TREES: Final = 30
 _LEAST_IN_LEAF_OF_TIMES: Final = 5
-_FEATURES: Final = 1 / 3
-"""Share of the features among which each split is found, as is usual for regression."""
+_FEATURES: Final = 1 / 3  # share of the features among which each split is found, as is usual for regression
 
 
 class RunTimeForest:
@@ -189,13 +188,10 @@ class JobClasses:
         return self._forest.are_small(history.features(numbers)).astype(np.float64)
 
 
-WEEKLY: Final = (Word.FOREST_MEAN, Word.FOREST_QUANTILE)
-"""Predictors that learn at the end of each week."""
+WEEKLY: Final = (Word.FOREST_MEAN, Word.FOREST_QUANTILE)  # predictors that learn at the end of each week
 
-_MOST_LEARNED = 20_000
-"""Maximum number of jobs that the forest learns from, the latest."""
-_LEAST_LEARNED = 10
-"""With fewer, walltimes are all that is known."""
+_MOST_LEARNED = 20_000  # maximum number of jobs that the forest learns from, the latest
+_LEAST_LEARNED = 10  # with fewer, walltimes are all that is known
 
 
 class RunTimeLearner:

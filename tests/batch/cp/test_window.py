@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlsim.batch.cp.cp_solve import Answer, Control, Status, Window, solve_window
+from mlsim.batch.cp.cp_planner import Window, solve_window
+from mlsim.batch.cp.cp_solve import Answer, Control, Status
 from mlsim.batch.cp.instance import Instance
 from tests.batch.cp.instances import instance
 
