@@ -77,7 +77,7 @@ class _Job(NamedTuple):
 
 
 class _Space(NamedTuple):
-    """What jobs are placed in, and by which weights."""
+    """Profiles for the placement of jobs, and weights for the choice of nodes."""
 
     nodes: Profiles
     whole: Profiles  # of machine-wide amounts, as of one node
