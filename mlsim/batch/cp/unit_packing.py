@@ -169,7 +169,7 @@ class Placing:
         self._charge(job, nodes, sign)
 
     def _charge(self, job: int, nodes: Ints, sign: int) -> None:
-        """Take machine-wide amounts and power for a job on these nodes."""
+        """Subtract the machine-wide amounts and the power of a job on these nodes."""
         self.amounts -= sign * self._asked[job]
         if self._capped:
             self.power -= sign * self._capped.added(job, nodes)
