@@ -38,7 +38,7 @@ def dump(
 ) -> None:
     """Simulate FILE and save what its dispatcher has to decide at each pass."""
     from mlsim import cosim
-    from mlsim.batch.cp.instance_replay import writer_of
+    from mlsim.batch.cp.instance_replay import instance_as_json, writer_of
     from mlsim.batch.cp.planning_dispatcher import watching
     from mlsim.cli.new_files import new_files
     from mlsim.errors import InputError
@@ -58,7 +58,7 @@ def dump(
                 return
             seen += 1
             if (seen - 1) % every == 0 and (most is None or saved < most):
-                lines.write(json.dumps(instance.as_json(), separators=(",", ":")) + "\n")
+                lines.write(json.dumps(instance_as_json(instance), separators=(",", ":")) + "\n")
                 saved += 1
 
         with watching(save):

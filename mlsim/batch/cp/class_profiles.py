@@ -8,8 +8,7 @@ import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim._runtime.arrays import Floats, Ints, Mask
-from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.plan_power import NO_PLACE, PowerPart, SharedPart, ranks_of
+from mlsim.batch.cp.instance import NO_PLACE, Instance, PowerPart, SharedPart, ranks_of
 
 NEVER = np.iinfo(np.int64).max // 4
 _DISLIKED = 1e6  # weight of dislike, relative to free resources, which never exceed the capacity of a node

@@ -1,34 +1,23 @@
-"""An instance: the dispatching problem of one pass, and its JSON form."""
+"""An instance: the dispatching problem of one pass."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.batch.cp.plan_power import (
-    MOST,
-    PowerPart,
-    SharedPart,
-    names_of,
-    power_of,
-    seconds,
-    section_of,
-    shared_of,
-    whole_numbers,
-    whole_rows,
-)
 from mlsim.batch.view import StateView
-from mlsim.errors import InputError
 
 NODE = "node"  # the resource of which every node has one where nodes are given whole
-_NEEDED = ("now", "resources", "running", "queued", "capacity", "free")
-_ANY = -(2**63)
-_LEAST = {"units": 1, "remaining": 1, "job_id": _ANY}
-"""Lower bounds of the columns of running jobs, other than 0."""
+MOST = 2**62  # upper bound of sums of columns, so that none overflows 64 bits
+NO_PLACE = np.iinfo(np.int64).max // 4  # power where not all units of a job fit: more than any cap
+_MOST = 2**62  # power x time that CP-SAT may add up
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +28,7 @@ class Running:
     node: Ints  # int64[b]: where the units are
     units: Ints  # int64[b]: units of the job on this node
     request: Ints  # int64[b, R]: amounts held by one unit
-    remaining: Ints
-    """int64[b]: seconds from now until the expected end, at least 1: less would shrink the horizon."""
+    remaining: Ints  # int64[b]: seconds from now until the expected end, at least 1
     elapsed: Ints  # int64[b]: seconds since the start
     late: Ints  # int64[b]: seconds since the end that was expected when the job started, 0 before it
 
@@ -57,22 +45,174 @@ class Queued:
     units: Ints  # int64[n]: identical units
     request: Ints  # int64[n, R]: request of one unit
     duration: Ints  # int64[n]: expected duration in whole seconds, rounded up, at least 1
-    ewt: Floats
-    """float64[n]: expected waiting time of the job's submission queue (s), above 0; versions 1 and 2 only."""
+    ewt: Floats  # float64[n]: expected wait in the submission queue (s), above 0; for versions 1 and 2
 
     def __len__(self) -> int:
         return self.job_id.size
 
     def take(self, rows: Ints) -> Queued:
         """Return the queued jobs of some rows."""
-        return Queued(
-            self.job_id[rows],
-            self.arrival[rows],
-            self.units[rows],
-            self.request[rows],
-            self.duration[rows],
-            self.ewt[rows],
-        )
+        return Queued(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+
+def _none() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+def _no_rows() -> Ints:
+    return np.zeros((0, 0), np.int64)
+
+
+class PowerLimit(NamedTuple):
+    """A cap as seen by kernels that place units now."""
+
+    of_node: Ints  # int64[N]: power that a held node, or core, adds (microwatts)
+    cheapest: Ints  # int64[N]: nodes by power, the least first
+    counts: Ints  # int64[n]: nodes, or cores, per unit of each job that count for power
+    left: int  # power that jobs may add now (microwatts)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerPart:
+    """A cap on power and what jobs take of it; empty where no cap can keep a job waiting."""
+
+    # Power is in microwatts; of a node, or a core if nodes are shared.
+    free: int = 0  # that jobs may add now; below 0 where a cap has fallen below what running jobs take
+    of_node: Ints = field(default_factory=_none)  # int64[N]: that a held node adds
+    counts: Ints = field(default_factory=_none)  # int64[n]: nodes that count per unit of each queued job
+    least: Ints = field(default_factory=_none)  # int64[n]: of each, the least; NO_PLACE if it does not fit
+    held: Ints = field(default_factory=_none)  # int64[m]: power of each running job
+    remaining: Ints = field(default_factory=_none)  # int64[m]: s until its expected end, at least 1
+
+    def __bool__(self) -> bool:
+        return len(self.of_node) > 0
+
+    @property
+    def capacity(self) -> int:
+        """Power that all jobs together may add (microwatts)."""
+        return max(self.free + int(self.held.sum()), 0)
+
+    def counts_of(self, n: int) -> Ints:
+        """Return the counts of ``n`` queued jobs; 0 without a cap."""
+        return self.counts if self else np.zeros(n, np.int64)
+
+    def shares(self) -> Floats:
+        """Return the least power of each queued job as a fraction of what all may add."""
+        shares: Floats = self.least / max(self.capacity, 1)
+        return shares
+
+    def added(self, job: int, nodes: Ints) -> int:
+        """Return the power of a queued job with its units on these nodes (microwatts)."""
+        return int(self.counts[job]) * int(self.of_node[nodes].sum())
+
+    def take(self, rows: Ints) -> PowerPart:
+        """Keep only some queued jobs, in the order given."""
+        return replace(self, counts=self.counts[rows], least=self.least[rows]) if self else self
+
+    def limit(self) -> PowerLimit:
+        """Return the cap for kernels that place units now."""
+        return PowerLimit(self.of_node, np.argsort(self.of_node, kind="stable"), self.counts, self.free)
+
+    def measure(self, horizon: int, more: int = 0) -> int:
+        """Return the unit of power (microwatts) of CP-SAT models for plans of this horizon (s).
+
+        It divides the power of every node, or core, so that nothing is rounded. Only where power x time would
+        exceed 2^62 units it is larger, by as little as possible; ``more`` is added to the cap.
+        """
+        exact = max(math.gcd(*self.of_node.tolist()), 1)
+        return max(exact, math.ceil((self.capacity + more) * max(horizon, 1) / _MOST))
+
+    @classmethod
+    def of(
+        cls,
+        of_node: Ints,
+        free: int,
+        counts: Ints,
+        held: Ints,
+        remaining: Ints,
+        units: Ints,
+        request: Ints,
+        capacity: Ints,
+    ) -> PowerPart:
+        """Make the part from its columns, the requests of queued jobs and the capacities of nodes."""
+        least = least_powers(units, request, counts, of_node, capacity)
+        return cls(free, of_node, counts, least, held, remaining)
+
+
+def ranks_of(power: Ints) -> Ints:
+    """Return the rank of each power, 0 for the least; equal powers have equal ranks."""
+    if not len(power):
+        return power
+    _, ranks = np.unique(power, return_inverse=True)
+    return ranks.reshape(-1).astype(np.int64)
+
+
+def least_powers(units: Ints, request: Ints, counts: Ints, of_node: Ints, room: Ints) -> Ints:
+    """Return the least power of each job (microwatts); NO_PLACE where not all units fit.
+
+    ``units`` (n,) and ``request`` (n, R) are those of jobs, ``room`` (N, R) is that of nodes.
+    """
+    alike, sizes = np.unique(np.column_stack((of_node, room)), axis=0, return_counts=True)
+    rooms = np.ascontiguousarray(alike[:, 1:])
+    return _least_powers(units, request, counts, alike[:, 0].copy(), sizes.astype(np.int64), rooms)
+
+
+@kernel
+def _least_powers(units: Ints, request: Ints, counts: Ints, powers: Ints, sizes: Ints, rooms: Ints) -> Ints:
+    """Fill classes of nodes in their order, those of least power first."""
+    least = np.empty(len(units), np.int64)
+    for job in range(len(units)):
+        left, total = units[job], 0
+        for c in range(len(powers)):
+            fit = left
+            for r in range(request.shape[1]):
+                if request[job, r] > 0:
+                    fit = min(fit, rooms[c, r] // request[job, r])
+            here = min(left, fit * sizes[c])
+            total += here * powers[c]
+            left -= here
+        least[job] = total * counts[job] if left == 0 else NO_PLACE
+    return least
+
+
+POWER_CAP = "power cap"  # name of the amount that represents the cap; names in a platform contain no space
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPart:
+    """Machine-wide amounts that a job holds from its start to its end."""
+
+    names: tuple[str, ...] = ()  # of the S amounts
+    capacity: Ints = field(default_factory=_none)  # int64[S]: amounts of the machine
+    free: Ints = field(default_factory=_none)  # int64[S]: below 0 where a cap has fallen
+    asked: Ints = field(default_factory=_no_rows)  # int64[n, S]: request of each queued job
+    held: Ints = field(default_factory=_no_rows)  # int64[m, S]: held by each running job
+    remaining: Ints = field(default_factory=_none)  # int64[m]: s until its expected end, at least 1
+
+    def __bool__(self) -> bool:
+        return len(self.names) > 0
+
+    def asked_by(self, n: int) -> Ints:
+        """Return the requests of ``n`` queued jobs, also where nothing is shared."""
+        return self.asked if self.names else np.zeros((n, 0), np.int64)
+
+    def held_by(self, n: int) -> Ints:
+        """Return the amounts held by ``n`` running jobs, also where nothing is shared."""
+        return self.held if self.names else np.zeros((n, 0), np.int64)
+
+    def fits_now(self, n: int) -> NDArray[np.bool_]:
+        """Return for which of ``n`` queued jobs enough is free now."""
+        asked = self.asked_by(n)
+        return np.array(((asked <= self.free) | (asked == 0)).all(axis=1), np.bool_)
+
+    def dominant(self, n: int) -> Floats:
+        """Return for each of ``n`` queued jobs the largest fraction of an amount that it asks for."""
+        shares: Floats = (self.asked_by(n) / np.maximum(self.capacity, 1)).max(axis=1, initial=0.0)
+        return shares
+
+    def take(self, rows: Ints) -> SharedPart:
+        """Keep only some queued jobs, in the order given."""
+        return replace(self, asked=self.asked[rows]) if self else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +220,13 @@ class Instance:
     """One dispatching problem. Times of plans count from ``now``."""
 
     now: float  # seconds from the scenario's start
-    resources: tuple[str, ...]
-    """Names of the R resource types; where nodes are given whole, ``node`` comes first."""
+    resources: tuple[str, ...]  # names of the R types; where nodes are given whole, `node` comes first
     capacity: Ints  # int64[N, R]: what every node has
     free: Ints  # int64[N, R]: free amounts of every node
     running: Running
     queued: Queued
     shared: SharedPart = field(default_factory=SharedPart)  # machine-wide amounts
-    power: PowerPart = field(default_factory=PowerPart)  # A power cap where nodes add unequal power
+    power: PowerPart = field(default_factory=PowerPart)  # a power cap where nodes add unequal power
 
     @property
     def n_nodes(self) -> int:
@@ -102,15 +241,17 @@ class Instance:
 
     def without_resources(self, kept: Ints) -> Instance:
         """Keep only the resource types with these indices."""
-        return Instance(
-            self.now,
-            tuple(self.resources[r] for r in kept.tolist()),
-            np.ascontiguousarray(self.capacity[:, kept]),
-            np.ascontiguousarray(self.free[:, kept]),
-            replace(self.running, request=np.ascontiguousarray(self.running.request[:, kept])),
-            replace(self.queued, request=np.ascontiguousarray(self.queued.request[:, kept])),
-            self.shared,
-            self.power,
+
+        def columns(table: Ints) -> Ints:
+            return np.ascontiguousarray(table[:, kept])
+
+        return replace(
+            self,
+            resources=tuple(self.resources[r] for r in kept.tolist()),
+            capacity=columns(self.capacity),
+            free=columns(self.free),
+            running=replace(self.running, request=columns(self.running.request)),
+            queued=replace(self.queued, request=columns(self.queued.request)),
         )
 
     def with_queued(self, rows: Ints) -> Instance:
@@ -118,106 +259,6 @@ class Instance:
         return replace(
             self, queued=self.queued.take(rows), shared=self.shared.take(rows), power=self.power.take(rows)
         )
-
-    def as_json(self) -> dict[str, Any]:
-        """Return lists and numbers for :meth:`from_json`."""
-        return {
-            "now": self.now,
-            "resources": list(self.resources),
-            "capacity": self.capacity.tolist(),
-            "free": self.free.tolist(),
-            "running": {name: getattr(self.running, name).tolist() for name in Running.__slots__},
-            "queued": {name: getattr(self.queued, name).tolist() for name in Queued.__slots__},
-            **({"shared": self.shared.as_json()} if self.shared.names else {}),
-            **({"power": self.power.as_json()} if self.power else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], place: str = "instance") -> Instance:
-        """Read an instance.
-
-        Raises
-        ------
-        InputError
-            If something is missing or of another shape; the message begins with ``place``.
-        """
-        try:
-            if missing := [key for key in _NEEDED if key not in data]:
-                raise KeyError(missing[0])
-            running, queued = section_of(data, "running"), section_of(data, "queued")
-            names = names_of(data, "resources")
-            wide = len(names)
-            instance = cls(
-                float(seconds({"now": [data["now"]]}, "now")[0]),
-                names,
-                whole_rows(data, "capacity", wide),
-                whole_rows(data, "free", wide),
-                Running(
-                    *(
-                        whole_rows(running, name, wide, of="running.")
-                        if name == "request"
-                        else whole_numbers(running, name, of="running.", least=_LEAST.get(name, 0))
-                        for name in Running.__slots__
-                    )
-                ),
-                Queued(
-                    whole_numbers(queued, "job_id", of="queued.", least=_ANY),
-                    seconds(queued, "arrival", of="queued."),
-                    whole_numbers(queued, "units", of="queued.", least=1),
-                    whole_rows(queued, "request", wide, of="queued."),
-                    whole_numbers(queued, "duration", of="queued.", least=1),
-                    seconds(queued, "ewt", of="queued.", above=0.0),
-                ),
-                SharedPart.from_json(section_of(data, "shared")) if "shared" in data else SharedPart(),
-            )
-            instance._check()
-            if "power" in data:
-                asks = instance.queued
-                power = section_of(data, "power")
-                part = PowerPart.from_json(power, asks.units, asks.request, instance.capacity)
-                instance = replace(instance, power=part)
-        except KeyError as error:
-            raise InputError(f"{place}: no {error.args[0]!r}; an instance needs it") from error
-        except ValueError as error:
-            raise InputError(f"{place}: not an instance: {error}") from error
-        return instance
-
-    def _check(self) -> None:
-        """Raise ValueError where columns do not belong together, or more is held than exists."""
-        running, queued, shared = self.running, self.queued, self.shared
-        lengths = {
-            "running": {len(getattr(running, name)) for name in Running.__slots__},
-            "queued": {len(getattr(queued, name)) for name in Queued.__slots__},
-            "nodes": {len(self.capacity), len(self.free)},
-        }
-        for name, found in lengths.items():
-            if len(found) > 1:
-                raise ValueError(f"columns of {name} have different lengths: {sorted(found)}")
-        if len(running) and running.node.max() >= self.n_nodes:
-            raise ValueError(f"running.node: allowed: 0 to {self.n_nodes - 1}")
-        for name, table, units in (
-            ("capacity", self.capacity, np.ones(self.n_nodes)),
-            ("running.request", running.request, running.units),
-            ("queued.request", queued.request, queued.units),
-            ("shared.capacity", shared.capacity[:, None], np.ones(1)),
-            ("shared.asked", shared.asked, np.ones(1)),
-            ("shared.held", shared.held, np.ones(1)),
-        ):
-            if (table * np.asarray(units, np.float64)[:, None]).sum() > MOST:
-                raise ValueError(f"{name}: allowed: numbers whose sum, with units, stays below 2^62")
-        if float(queued.duration.sum(dtype=np.float64)) + running.remaining.max(initial=0) > MOST:
-            raise ValueError("queued.duration: allowed: times whose sum stays below 2^62")
-        held = np.zeros_like(self.capacity)
-        np.add.at(held, running.node, running.request * running.units[:, None])
-        for node, r in np.argwhere(self.free > self.capacity - held)[:1].tolist():
-            raise ValueError(
-                f"free: node {node}, {self.resources[r]}: {self.free[node, r]} free and {held[node, r]} held "
-                f"of {self.capacity[node, r]}"
-            )
-        if shared.names and len(shared.asked) != len(queued):
-            raise ValueError("shared.asked: allowed: a row for each queued job")
-        if shared.names and len(shared.held) != len(shared.remaining):
-            raise ValueError("shared.held: allowed: a row for each number of shared.remaining")
 
 
 def instance_of(
@@ -284,4 +325,64 @@ def instance_of(
         ),
         shared_of(view, remaining),
         power_of(view, units_asked, request, capacity, remaining),
+    )
+
+
+def power_of(view: StateView, units: Ints, request: Ints, capacity: Ints, remaining: Ints) -> PowerPart:
+    """Return the cap as a dispatcher sees it; empty if no waiting job can be kept from starting by it."""
+    if view.power_left is None or view.power_units is not None:
+        return PowerPart()
+    of_node, free = view.power_added.astype(np.int64), int(view.power_left)
+    waiting, running = view.waiting, view.running
+    counts, held_counts = np.ones(len(waiting), np.int64), np.ones(len(running.held_job), np.int64)
+    sizes = (view.capacity.max(axis=1, initial=0) > 0).astype(np.int64)
+    if not view.exclusive:
+        counts = waiting.request[:, 0].astype(np.int64)
+        held_counts = running.held_units * running.request[running.held_job, 0]
+        sizes = view.capacity[:, 0]
+    of_boxes = held_counts * of_node[running.held_node]
+    held = np.zeros(len(running), np.int64)
+    np.add.at(held, running.held_job, of_boxes)
+    # Nodes out of use may be held; they are no longer counted among those that jobs may have.
+    most = int(of_node @ sizes) + int(of_boxes[sizes[running.held_node] == 0].sum())
+    asked = int((units * counts).sum()) * int(of_node.max(initial=0))
+    if asked <= free or most <= free + int(held.sum()):
+        return PowerPart()
+    return PowerPart.of(of_node, free, counts, held, remaining, units, request, capacity)
+
+
+def shared_of(view: StateView, remaining: Ints) -> SharedPart:
+    """Return the machine-wide amounts in a dispatcher's view; ``remaining`` is that of each running job."""
+    part = SharedPart()
+    if view.shared:
+        part = SharedPart(
+            view.shared,
+            view.shared_capacity.copy(),
+            view.shared_free.copy(),
+            view.waiting.shares.copy(),
+            view.running.shares.copy(),
+            remaining,
+        )
+    return _capped(part, view, remaining)
+
+
+def _capped(part: SharedPart, view: StateView, remaining: Ints) -> SharedPart:
+    """Add a cap on equal power as one more amount, if it can keep a waiting job from starting."""
+    free = view.power_units
+    if free is None:
+        return part
+    waiting, running = view.waiting, view.running
+    asked, held = waiting.units.copy(), running.units.copy()
+    if not view.exclusive:
+        asked, held = asked * waiting.request[:, 0], held * running.request[:, 0]
+    if asked.sum() <= free:
+        return part
+    capacity = max(free + int(held.sum()), 0)
+    return SharedPart(
+        (*part.names, POWER_CAP),
+        np.append(part.capacity, capacity),
+        np.append(part.free, free),
+        np.column_stack((part.asked_by(len(waiting)), asked)),
+        np.column_stack((part.held_by(len(running)), held)),
+        remaining,
     )

@@ -1,31 +1,215 @@
-"""Dispatchers compared on saved instances."""
+"""Saved instances: their JSON form, and dispatchers that solve them again, compared."""
 
 from __future__ import annotations
 
 import gzip
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from mlsim._files import expanded, json_of, named, open_file, reason_of
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.cp.cp_solve import Status
-from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.instance import MOST, Instance, PowerPart, Queued, Running, SharedPart
 from mlsim.batch.cp.plan import check_plan, reduce
 from mlsim.batch.cp.planner import Solve
 from mlsim.batch.cp.planning_dispatcher import make_planner
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 
-_SAME_OBJECTIVE = 1e-6
-_LONGEST_LINE = 256_000_000  # relative difference up to which objectives count as the same
+_SAME_OBJECTIVE = 1e-6  # relative difference up to which objectives count as the same
 _SAME_TIME = 0.05  # relative difference up to which times count as the same
+_LONGEST_LINE = 256_000_000
+
+_SECTIONS: dict[str, Any] = {"running": Running, "queued": Queued, "shared": SharedPart, "power": PowerPart}
+_COMPUTED = ("least",)  # columns that follow from others
+_NEEDED = ("now", "resources", "running", "queued", "capacity", "free")
+_TABLES = ("capacity", "free", "running.request", "queued.request", "shared.asked", "shared.held")
+_SECONDS = {"queued.arrival": -np.inf, "queued.ewt": 0.0}  # columns of times (s), and what these are above
+_ANY = -(2**63)
+# Lower bounds of columns other than 0. A cap may have fallen below what jobs hold.
+_LEAST = {"running.job_id": _ANY, "queued.job_id": _ANY, "shared.free": -MOST, "power.free": -MOST}
+_LEAST |= dict.fromkeys(("running.units", "running.remaining", "queued.units", "queued.duration"), 1)
+_LEAST |= dict.fromkeys(("shared.remaining", "power.remaining"), 1)
+_EXACT = 2.0**53  # whole numbers above this are not all doubles
+
+
+def instance_as_json(instance: Instance) -> dict[str, Any]:
+    """Return lists and numbers for :func:`instance_from_json`."""
+    data = {"now": instance.now, "resources": list(instance.resources)}
+    data |= {"capacity": instance.capacity.tolist(), "free": instance.free.tolist()}
+    for section in _SECTIONS:
+        part = getattr(instance, section)
+        if section in _NEEDED or part:
+            names = [name for name in part.__slots__ if name not in _COMPUTED]
+            data[section] = {name: np.asarray(getattr(part, name)).tolist() for name in names}
+    return data
+
+
+def instance_from_json(data: Mapping[str, Any], place: str = "instance") -> Instance:
+    """Read an instance.
+
+    Raises
+    ------
+    InputError
+        If something is missing or of another shape; the message begins with ``place``.
+    """
+    try:
+        if missing := [key for key in _NEEDED if key not in data]:
+            raise KeyError(missing[0])
+        names = _names(data, "resources")
+        now, wide = float(_seconds([data["now"]], "now", -np.inf)[0]), len(names)
+        capacity, free = _column(data, "capacity", wide), _column(data, "free", wide)
+        running = Running(**_columns(data, "running", wide))
+        queued = Queued(**_columns(data, "queued", wide))
+        shared = _shared(data) if "shared" in data else SharedPart()
+        instance = Instance(now, names, capacity, free, running, queued, shared)
+        _check(instance)
+        if "power" in data:
+            instance = replace(instance, power=_power(data, instance))
+    except KeyError as error:
+        raise InputError(f"{place}: no {error.args[0]!r}; an instance needs it") from error
+    except ValueError as error:
+        raise InputError(f"{place}: not an instance: {error}") from error
+    return instance
+
+
+def _columns(data: Mapping[str, Any], section: str, wide: int, leave: Sequence[str] = ()) -> dict[str, Any]:
+    """Read the columns of a section; tables have ``wide`` columns."""
+    part = data[section]
+    if not isinstance(part, Mapping):
+        raise ValueError(f"{section}: allowed: columns by name")
+    names = [name for name in _SECTIONS[section].__slots__ if name not in (*leave, *_COMPUTED)]
+    return {name: _column(part, f"{section}.{name}", wide) for name in names}
+
+
+def _shared(data: Mapping[str, Any]) -> SharedPart:
+    section = data["shared"]
+    names = _names(section, "shared.names") if isinstance(section, Mapping) else ()
+    part = SharedPart(names, **_columns(data, "shared", len(names), ["names"]))
+    if not len(part.free) == len(part.capacity) == len(names):
+        raise ValueError(f"shared.free, shared.capacity: allowed: {len(names)} whole numbers, one a name")
+    return part
+
+
+def _power(data: Mapping[str, Any], instance: Instance) -> PowerPart:
+    columns = _columns(data, "power", 0, ["free"])
+    free = int(_column({"free": [data["power"]["free"]]}, "power.free", 0)[0])
+    queued, of_node, counts, held = instance.queued, columns["of_node"], columns["counts"], columns["held"]
+    same = len(of_node) == instance.n_nodes and len(counts) == len(queued)
+    if not same or len(held) != len(columns["remaining"]):
+        raise ValueError("power: not a number for each node, and each job")
+    most = max(float(queued.units @ counts.astype(np.float64)) * of_node.max(initial=0), float(free))
+    if most + held.sum(dtype=np.float64) > MOST:
+        raise ValueError("power: allowed: numbers whose sums stay below 2^62")
+    return PowerPart.of(
+        **columns, free=free, units=queued.units, request=queued.request, capacity=instance.capacity
+    )
+
+
+def _names(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Read a list of names."""
+    names = data[key.rpartition(".")[2]]
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{key}: allowed: a list of names, one at least")
+    return tuple(names)
+
+
+def _column(data: Mapping[str, Any], key: str, wide: int) -> Any:
+    """Read a column, or a table of ``wide`` columns, whose last part of the key is its name in the data."""
+    values, least = data[key.rpartition(".")[2]], _LEAST.get(key, 0)
+    if key in _SECONDS:
+        return _seconds(values, key, _SECONDS[key])
+    if key in _TABLES:
+        each = "name" if key.startswith("shared") else "resource"
+        allowed = f"{key}: allowed: rows of {wide} whole numbers, 0 and more, one a {each}"
+        table = _whole(values, 2, allowed, least)
+        if table.size and table.shape[1] != wide:
+            raise ValueError(allowed)
+        return table if table.size else np.zeros((0, wide), np.int64)
+    allowed = f"{key}: allowed: a list of whole numbers" + (f", {least} and more" if least >= 0 else "")
+    return _whole(values, 1, allowed, least)
+
+
+def _seconds(values: Any, key: str, above: float) -> Floats:
+    """Read a column of times (s), all above a limit."""
+    column = _numbers(values)
+    if column is None or column.ndim != 1:
+        raise ValueError(f"{key}: allowed: a list of numbers")
+    column = column.astype(np.float64)
+    if not ((column > above) & (column < np.inf)).all():
+        raise ValueError(f"{key}: allowed: numbers above {above:g}, not infinite")
+    return column
+
+
+def _whole(values: Any, dimensions: int, allowed: str, least: int) -> Ints:
+    table = _numbers(values)
+    if table is not None and not table.size and isinstance(values, list):
+        return np.zeros((0,) * dimensions, np.int64)
+    if table is None or table.ndim != dimensions:
+        raise ValueError(allowed)
+    if table.dtype.kind == "f" and not ((table == np.floor(table)) & (np.abs(table) < _EXACT)).all():
+        raise ValueError(allowed)
+    whole = table.astype(np.int64)
+    if (whole < least).any():
+        raise ValueError(f"{allowed}; there is {whole.min()}")
+    return whole
+
+
+def _numbers(values: Any) -> NDArray[Any] | None:
+    """Return an array of numbers, all below 2^63 in size; None if there are others."""
+    try:
+        table = np.asarray(values)
+    except (ValueError, OverflowError):  # rows of unequal length
+        return None
+    return table if table.dtype.kind in "if" else None
+
+
+def _check(instance: Instance) -> None:
+    """Raise ValueError where columns do not belong together, or more is held than exists."""
+    running, queued, shared = instance.running, instance.queued, instance.shared
+    lengths = {
+        "running": {len(getattr(running, name)) for name in Running.__slots__},
+        "queued": {len(getattr(queued, name)) for name in Queued.__slots__},
+        "nodes": {len(instance.capacity), len(instance.free)},
+    }
+    for name, found in lengths.items():
+        if len(found) > 1:
+            raise ValueError(f"columns of {name} have different lengths: {sorted(found)}")
+    if len(running) and running.node.max() >= instance.n_nodes:
+        raise ValueError(f"running.node: allowed: 0 to {instance.n_nodes - 1}")
+    for name, table, units in (
+        ("capacity", instance.capacity, np.ones(instance.n_nodes)),
+        ("running.request", running.request, running.units),
+        ("queued.request", queued.request, queued.units),
+        ("shared.capacity", shared.capacity[:, None], np.ones(1)),
+        ("shared.asked", shared.asked, np.ones(1)),
+        ("shared.held", shared.held, np.ones(1)),
+    ):
+        if (table * np.asarray(units, np.float64)[:, None]).sum() > MOST:
+            raise ValueError(f"{name}: allowed: numbers whose sum, with units, stays below 2^62")
+    if float(queued.duration.sum(dtype=np.float64)) + running.remaining.max(initial=0) > MOST:
+        raise ValueError("queued.duration: allowed: times whose sum stays below 2^62")
+    held = np.zeros_like(instance.capacity)
+    np.add.at(held, running.node, running.request * running.units[:, None])
+    for node, r in np.argwhere(instance.free > instance.capacity - held)[:1].tolist():
+        raise ValueError(
+            f"free: node {node}, {instance.resources[r]}: {instance.free[node, r]} free "
+            f"and {held[node, r]} held of {instance.capacity[node, r]}"
+        )
+    if shared.names and len(shared.asked) != len(queued):
+        raise ValueError("shared.asked: allowed: a row for each queued job")
+    if shared.names and len(shared.held) != len(shared.remaining):
+        raise ValueError("shared.held: allowed: a row for each number of shared.remaining")
 
 
 class Group(StrEnum):
@@ -77,7 +261,7 @@ def instance_in(line: str, place: str) -> Instance:
     data = json_of(line, place)
     if not isinstance(data, dict):
         raise InputError(f"{place}: not an instance; `mlsim cp dump` writes such files")
-    return Instance.from_json(data, place)
+    return instance_from_json(data, place)
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[str, str]]:

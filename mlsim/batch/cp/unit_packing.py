@@ -12,8 +12,7 @@ from mlsim._jit import inner_kernel, kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.allocators.node_fit import dislikes, kept_nodes, scarce_types
 from mlsim.batch.cp.class_profiles import power_of_kinds
-from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.plan_power import PowerLimit, least_powers, ranks_of
+from mlsim.batch.cp.instance import Instance, PowerLimit, least_powers, ranks_of
 
 _COSTLIER = 1e6
 """Weight of a rank of power, relative to the free resources of a node: at most the number of types."""

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from mlsim.batch.cp.cp_solve import Control, Status, solve
 from mlsim.batch.cp.experience import Experience
-from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.instance_replay import Group, Replayed, group_of
+from mlsim.batch.cp.instance import Instance, SharedPart
+from mlsim.batch.cp.instance_replay import Group, Replayed, group_of, instance_as_json, instance_from_json
 from mlsim.batch.cp.plan import LATER, Plan, check_plan, least_makespan, reduce
-from mlsim.batch.cp.plan_power import SharedPart
 from mlsim.batch.cp.planner import Solve
 from mlsim.batch.cp.planning_dispatcher import easy, make_planner
 from mlsim.errors import InputError
@@ -564,16 +563,16 @@ def test_the_checker_finds_what_is_wrong():
 
 
 def test_json_there_and_back():
-    data = worked_example().as_json()
-    assert Instance.from_json(data).as_json() == data
+    data = instance_as_json(worked_example())
+    assert instance_as_json(instance_from_json(data)) == data
     row = np.array([[1]])
     part = SharedPart(("a",), row[0] * 3, row[0] * 2, np.repeat(row, 3, axis=0), row, row[0])
-    data = replace(worked_example(), shared=part).as_json()
-    assert Instance.from_json(data).as_json() == data
+    data = instance_as_json(replace(worked_example(), shared=part))
+    assert instance_as_json(instance_from_json(data)) == data
     with pytest.raises(InputError, match="line 3: no 'running'"):
-        Instance.from_json({"now": 1.0, "resources": []}, "line 3")
+        instance_from_json({"now": 1.0, "resources": []}, "line 3")
     with pytest.raises(InputError, match=r"queued\.duration: allowed: .*, 1 and more; there is 0"):
-        Instance.from_json(data | {"queued": data["queued"] | {"duration": [1, 0, 1]}})
+        instance_from_json(data | {"queued": data["queued"] | {"duration": [1, 0, 1]}})
 
 
 @pytest.mark.parametrize(
@@ -608,10 +607,10 @@ def test_json_there_and_back():
 def test_what_is_no_instance_is_named(section: str | None, key: str, value: object, words: str) -> None:
     one = np.array([[1]])
     part = SharedPart(("a",), one[0] * 3, one[0] * 2, np.repeat(one, 3, axis=0), one, one[0])
-    data = replace(worked_example(), shared=part).as_json()
+    data = instance_as_json(replace(worked_example(), shared=part))
     (data if section is None else data[section])[key] = value
     with pytest.raises(InputError, match=f"line 3: not an instance: {words}"):
-        Instance.from_json(data, "line 3")
+        instance_from_json(data, "line 3")
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.plan_power import POWER_CAP
+from mlsim.batch.cp.instance import POWER_CAP, Instance
 from mlsim.batch.cp.planning_dispatcher import watching
 from mlsim.errors import InputError
 from mlsim.record import JobState

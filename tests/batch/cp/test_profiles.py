@@ -20,8 +20,7 @@ from mlsim.batch.cp.class_profiles import (
     whole_of,
     work_space,
 )
-from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.plan_power import PowerPart, SharedPart
+from mlsim.batch.cp.instance import Instance, PowerPart, SharedPart
 from mlsim.batch.cp.unit_packing import Kinds
 from tests.batch.cp.instances import instance
 from tests.effort import examples

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from mlsim.batch.cp.cp_solve import Status
 from mlsim.batch.cp.experience import Experience
-from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.instance import NO_PLACE, Instance, PowerPart
+from mlsim.batch.cp.instance_replay import instance_as_json, instance_from_json
 from mlsim.batch.cp.plan import LATER, Plan, check_plan, pool_limits, reduce
-from mlsim.batch.cp.plan_power import NO_PLACE, PowerPart
 from mlsim.batch.cp.planning_dispatcher import easy, make_planner
 from mlsim.errors import InputError
 from mlsim.record import JobState
@@ -290,9 +290,9 @@ def test_the_checker_finds_what_adds_too_much():
 
 def test_json_there_and_back():
     problem = with_power(instance([[2]] * 2, [(0, 1, [1], 4)], [(0, 1, [1], 5)]), [3, 1], 2)
-    data = problem.as_json()
-    again = Instance.from_json(data)
-    assert again.as_json() == data
+    data = instance_as_json(problem)
+    again = instance_from_json(data)
+    assert instance_as_json(again) == data
     assert again.power.least.tolist() == problem.power.least.tolist() == [1]
     for wrong, words in (
         ({"of_node": [3]}, "not a number for each node"),
@@ -300,7 +300,7 @@ def test_json_there_and_back():
         ({"remaining": [0]}, "remaining: allowed: .*, 1 and more; there is 0"),
     ):
         with pytest.raises(InputError, match=f"line 3: not an instance: power[.:].*{words}"):
-            Instance.from_json(data | {"power": data["power"] | wrong}, "line 3")
+            instance_from_json(data | {"power": data["power"] | wrong}, "line 3")
 
 
 # Runs
