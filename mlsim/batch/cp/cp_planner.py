@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,7 +61,6 @@ _MOST_CONFLICTS = 2**62
 class Cp(Lists):
     """List schedules improved by CP-SAT."""
 
-    name: ClassVar[str] = "cp"
     _turn: int = 0  # neighbourhoods of long queues searched so far: the next pass continues behind these
     _planned: int = 0  # jobs beyond the first ones that were planned for in turns so far
 
@@ -72,16 +71,16 @@ class Cp(Lists):
     def planned(self, n: int, n_classes: int) -> Ints:
         """Return the jobs to plan for: of a long queue as many as can be listed in half of the limit.
 
-        There are ``most_jobs`` at least. Where more wait, the first of the order are planned for in every
+        There are ``batch.cp.jobs`` at least. Where more wait, the first of the order are planned for in every
         pass, and others take turns, so that all are in a few passes.
         """
-        if n <= self.most_jobs:
+        if n <= self.config.jobs:
             return np.arange(n)
         computed = 0.5 * self.control.limit / (_LISTS * _SECONDS_A_STEP)  # n (classes + 2 n) of a list
-        most = max(int((np.sqrt(n_classes**2 + 8.0 * computed) - n_classes) / 4), self.most_jobs)
+        most = max(int((np.sqrt(n_classes**2 + 8.0 * computed) - n_classes) / 4), self.config.jobs)
         if n <= most:
             return np.arange(n)
-        turns = max(most - self.most_jobs, self.most_jobs // 10)
+        turns = max(most - self.config.jobs, self.config.jobs // 10)
         first = most - turns
         others = first + (self._planned + np.arange(turns)) % (n - first)
         self._planned += turns
@@ -91,7 +90,7 @@ class Cp(Lists):
         """Search as many neighbourhoods with CP-SAT as the remaining limit allows."""
         n = len(task.jobs.units)
         found.counts = dict.fromkeys(("variables", "constraints", *_COUNTED), 0)
-        if n - task.fixed < 2 or n > self.options.solve_jobs:
+        if n - task.fixed < 2 or n > self.config.solve_jobs:
             return
         scheduling = _listing(task)
         left = max(self.control.limit - _LISTS * scheduling, 0.1 * self.control.limit)
@@ -129,7 +128,7 @@ class Cp(Lists):
         """Place the units of a small instance by CP-SAT; return a plan that costs no more."""
         part = task.reduced.instance
         n = len(part.queued)
-        small = n * part.n_nodes <= _MOST_COUNTS and not task.fixed and n <= self.options.solve_jobs
+        small = n * part.n_nodes <= _MOST_COUNTS and not task.fixed and n <= self.config.solve_jobs
         small = small and task.others is None
         # Room that is left free, nodes that are kept and starts that make way are not in the model.
         plain = task.ranks.keep_start.all() and not task.ranks.keep_free.any()
@@ -196,7 +195,7 @@ def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
     fixed = found.order[: task.fixed]
     by_start = np.concatenate((fixed, by_start[~np.isin(by_start, fixed)]))
     starts = np.empty(n, np.int64)
-    if (cost := task.schedule(by_start, starts, np.empty(0, np.int64), found.cost)) < found.cost:
+    if (cost := task.schedule(by_start, starts, bound=found.cost)) < found.cost:
         found.order, found.starts, found.cost = by_start, starts, cost
     if len(free) == n:
         found.bound = max(found.bound, _proved(task, answer, scale, latest, found.cost))

@@ -16,12 +16,11 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.batch.cp.class_profiles import (
     NEVER,
     Demands,
@@ -43,30 +42,15 @@ from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.plan import LATER, Plan, Reduced, least_makespan, needed_resources
 from mlsim.batch.cp.planner import Solve, place_by_best_fit
 from mlsim.batch.cp.unit_packing import Kinds, first_that_fit, kinds_of
+from mlsim.scenario import CpConfig
+from mlsim.scenario.words import PlanGoal
 
 _SHORTEST = 10.0  # seconds below which bounded slowdown does not count how short a job is
 _LONG_WAIT = 0.5  # wait over estimate from which a job's start is kept though estimates are wrong
+# Share of arrivals 90 times shorter from which a job stays off reserved nodes, where estimates are right.
 _MANY_SHORTER = 0.125
-"""Share of arrivals 90 times shorter from which a job stays off reserved nodes, where estimates are right."""
-
-_BY_SECONDS = ("wait", "makespan")  # goals for which a short job counts no more than a long one
-
-Goal = str
-
-
-@dataclass(frozen=True, slots=True)
-class CpOptions:
-    """Options of the dispatchers ``lists`` and ``cp``."""
-
-    goal: Goal = "slowdown"
-    """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean that is minimised; or ``makespan``."""
-    by_size: bool = False  # whether jobs weigh by the resources that they ask for
-    headroom: float = 0.05
-    """Share of the pool that long jobs leave free for much shorter ones, if estimates can be trusted."""
-    reserve: float = 0.2
-    """Share of the nodes with a scarce type that is kept for jobs that ask for it, if all do."""
-    patience: float = 432_000.0  # seconds after which a waiting job comes first
-    solve_jobs: int = 0  # `cp` uses CP-SAT up to this many jobs; 0: never
+_BY_SECONDS = (PlanGoal.WAIT, PlanGoal.MAKESPAN)  # goals for which a short job counts no more than a long one
+_NO_NODES = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -121,7 +105,7 @@ class Task:
         """Whether the makespan is minimised."""
         return self.ranks.makespan
 
-    def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
+    def schedule(self, order: Ints, starts: Ints, nodes: Ints = _NO_NODES, bound: float = math.inf) -> float:
         """List-schedule the jobs in an order and return the cost of the schedule."""
         reset(self.base, self.work)
         reset(self.whole, self.whole_work)
@@ -140,22 +124,13 @@ class Task:
             )
         )
 
-    def start_others(self, nodes: Ints) -> NDArray[np.bool_]:
+    def start_others(self, others: Others, nodes: Ints = _NO_NODES) -> Mask:
         """Start others in what the last list schedule has left; return a mask of those that start.
 
         ``nodes`` receives the nodes of their units, unless it is empty.
         """
-        assert self.others is not None
-        began: NDArray[np.bool_] = start_more(
-            self.others.jobs,
-            self.others.keep_free,
-            self.scarcity,
-            self.power,
-            self.work,
-            self.whole_work,
-            nodes,
-        )
-        return began
+        room = (self.scarcity, self.power, self.work, self.whole_work)
+        return start_more(others.jobs, others.keep_free, *room, nodes)
 
     def cost(self, starts: Ints) -> float:
         """Return the cost of a plan with these starts."""
@@ -172,24 +147,14 @@ class Task:
 
 
 class Lists:
-    """Plans by list schedules, for the ``most_jobs`` of the smallest share x duration.
+    """Plans by list schedules, for the ``batch.cp.jobs`` of the smallest share x duration.
 
     Without experience of earlier passes, no room is left free.
     """
 
-    name: ClassVar[str] = "lists"
-
-    def __init__(
-        self,
-        control: Control,
-        most_jobs: int = 100,
-        options: CpOptions | None = None,
-        experience: Experience | None = None,
-    ) -> None:
-        self.control = control
-        self.most_jobs = most_jobs
-        self.options = options or CpOptions()
-        self.experience = experience
+    def __init__(self, control: Control, config: CpConfig | None = None) -> None:
+        self.control, self.config = control, config or CpConfig()
+        self.experience: Experience | None = None
         self._rank: dict[int, int] = {}  # of each job in the plan before
 
     def plan(self, instance: Instance) -> tuple[Plan, Solve]:
@@ -202,7 +167,7 @@ class Lists:
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
         task = self._task(instance)
         ready = time.perf_counter()
-        plan, solve_ = self._search(task)
+        plan, solve_ = self._search(task, instance)
         done = replace(
             solve_,
             queued=n,
@@ -216,27 +181,14 @@ class Lists:
     # What to plan for
 
     def _task(self, instance: Instance) -> Task:
-        queued = instance.queued
-        share = _shares(instance)
-        waited = instance.now - queued.arrival
-        makespan = self.options.goal == "makespan"
-        area = share * queued.duration
-        order = np.lexsort((queued.arrival, -area if makespan else area))
-        patient = np.flatnonzero(waited > self.options.patience)
-        fixed = 0
-        if len(patient):
-            first = patient[np.argmax(waited[patient])]
-            order = np.concatenate(([first], order[order != first]))
-            fixed = 1
-        seen = self.visible(order)
+        queued, share = instance.queued, _shares(instance)
+        seen, fixed = self._considered(instance, share)
         part = instance.with_queued(seen)
         part = part.without_resources(needed_resources(part))
-        running = part.running
+        remaining = part.running.remaining
         kinds = self._kinds(instance, seen)
         pooled = is_pool(part) and not kinds.dislike.any() and not part.power
-        base = (
-            pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining, kinds.kind)
-        )
+        base = pool_of(part, remaining) if pooled else profiles_of(part, remaining, kinds.kind)
         capacity = part.capacity.sum(axis=0)
         if pooled:
             capacity = capacity // part.queued.request[0]
@@ -245,35 +197,45 @@ class Lists:
         if len(planned) < len(seen):
             others = self._others(instance, part, seen, planned, kinds, pooled, capacity)
             part = part.with_queued(planned)
-        rows = seen[planned]
-        jobs = part.queued
+        rows, jobs = seen[planned], part.queued
         demands = _demands(part, kinds, planned, pooled)
-        weights = self._weights(jobs.duration, share[rows])
         whole = whole_of(part.shared, part.power)
         most = len(rows) + (len(others.tried) if others else 0)
         return Task(
-            Reduced(part, rows, len(queued)),
-            base,
-            pooled,
-            demands,
-            Ranks(
-                weights,
-                self._keep_free(jobs.duration, demands.requests, jobs.units, capacity, fixed),
+            reduced=Reduced(part, rows, len(queued)),
+            base=base,
+            pooled=pooled,
+            jobs=demands,
+            ranks=Ranks(
+                self._weights(jobs.duration, share[rows]),
+                self._keep_free(demands, capacity, fixed),
                 self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
-                makespan,
+                self.config.goal is PlanGoal.MAKESPAN,
             ),
-            1.0 / np.maximum(capacity, 1),
-            kinds.power,
-            fixed,
-            work_space(base, most),
-            whole,
-            work_space(whole, most),
-            others,
+            scarcity=1.0 / np.maximum(capacity, 1),
+            power=kinds.power,
+            fixed=fixed,
+            work=work_space(base, most),
+            whole=whole,
+            whole_work=work_space(whole, most),
+            others=others,
         )
+
+    def _considered(self, instance: Instance, share: Floats) -> tuple[Ints, int]:
+        """Return the waiting jobs that are considered, in their order, and how many of them come first."""
+        queued = instance.queued
+        waited = instance.now - queued.arrival
+        area = share * queued.duration
+        order = np.lexsort((queued.arrival, -area if self.config.goal is PlanGoal.MAKESPAN else area))
+        patient = np.flatnonzero(waited > self.config.patience)
+        if not len(patient):
+            return self.visible(order), 0
+        first = patient[np.argmax(waited[patient])]
+        return self.visible(np.concatenate(([first], order[order != first]))), 1
 
     def visible(self, order: Ints) -> Ints:
         """Return the waiting jobs that are considered, in their order."""
-        return order[: self.most_jobs]
+        return order[: self.config.jobs]
 
     def planned(self, n: int, _n_classes: int) -> Ints:
         """Return the places of the considered jobs that are planned for, ascending: all."""
@@ -296,8 +258,7 @@ class Lists:
         tried = first_that_fit(could, len(planned), part)
         theirs = part.with_queued(tried)
         jobs = _demands(theirs, kinds, tried, pooled)
-        keep_free = self._keep_free(jobs.durations, jobs.requests, jobs.units, capacity, 0)
-        return Others(instance, seen[left], seen[tried], theirs, jobs, keep_free)
+        return Others(instance, seen[left], seen[tried], theirs, jobs, self._keep_free(jobs, capacity, 0))
 
     def _kinds(self, instance: Instance, rows: Ints) -> Kinds:
         """Return the classes of nodes, by their resource types and by reservation for jobs."""
@@ -305,17 +266,17 @@ class Lists:
         n = len(rows)
         if experience is None:
             return kinds_of(instance, rows, np.zeros(len(instance.resources) + 1), 0.0, np.zeros(n, np.bool_))
-        yields = instance.now - queued.arrival[rows] <= self.options.patience
+        yields = instance.now - queued.arrival[rows] <= self.config.patience
         if experience.trust > 0:
             yields &= experience.share_much_shorter(queued.duration[rows]) >= _MANY_SHORTER
         asked = experience.asked(len(instance.resources))
-        return kinds_of(instance, rows, asked, self.options.reserve, yields)
+        return kinds_of(instance, rows, asked, self.config.reserve, yields)
 
     @property
     def _trusted(self) -> bool:
         return self.experience is None or self.experience.trust > 0
 
-    def _keep_start(self, duration: Ints, waited: Floats, fixed: int) -> NDArray[np.bool_]:
+    def _keep_start(self, duration: Ints, waited: Floats, fixed: int) -> Mask:
         """Return the jobs that keep their planned start as a reservation, if they cannot start now.
 
         All, where estimates can be trusted. Elsewhere the times in a plan are little more than a guess, and
@@ -330,31 +291,32 @@ class Lists:
 
     def _weights(self, duration: Ints, share: Floats) -> Floats:
         """Return the cost of a second of waiting of each job."""
-        goal = self.options.goal
-        if goal in _BY_SECONDS:
+        if self.config.goal in _BY_SECONDS:
             weights = np.ones(len(duration))
         else:
-            weights = 1.0 / np.maximum(duration, _SHORTEST if goal == "bounded-slowdown" else 1.0)
-        return weights * share if self.options.by_size else weights
+            bounded = self.config.goal is PlanGoal.BOUNDED_SLOWDOWN
+            weights = 1.0 / np.maximum(duration, _SHORTEST if bounded else 1.0)
+        return weights * share if self.config.by_size else weights
 
-    def _keep_free(self, duration: Ints, requests: Ints, units: Ints, capacity: Ints, fixed: int) -> Floats:
+    def _keep_free(self, jobs: Demands, capacity: Ints, fixed: int) -> Floats:
         """Return the headroom: the amount of each type that each job must leave free to start now."""
-        experience, headroom = self.experience, self.options.headroom
-        if experience is None or not headroom or self.options.goal in _BY_SECONDS:
+        experience, headroom, requests = self.experience, self.config.headroom, jobs.requests
+        if experience is None or not headroom or self.config.goal in _BY_SECONDS:
             return np.zeros(requests.shape)
-        rate = headroom * experience.trust * np.minimum(4 * experience.share_much_shorter(duration), 1.0)
+        shorter = experience.share_much_shorter(jobs.durations)
+        rate = headroom * experience.trust * np.minimum(4 * shorter, 1.0)
         rate[:fixed] = 0.0
         keep = rate[:, None] * np.where(requests > 0, capacity, 0)
         # A job that needs nearly all there is starts when all the rest is free.
-        rest: Floats = np.minimum(keep, np.maximum(capacity - requests * units[:, None], 0.0))
+        rest: Floats = np.minimum(keep, np.maximum(capacity - requests * jobs.units[:, None], 0.0))
         return rest
 
     # Search
 
-    def _search(self, task: Task) -> tuple[Plan, Solve]:
+    def _search(self, task: Task, instance: Instance) -> tuple[Plan, Solve]:
         earliest = alone(task.jobs, task.power, task.base, task.whole)
         if (earliest >= NEVER).any():
-            return self._without(task, earliest < NEVER)
+            return self._plan_possible(instance, task, earliest < NEVER)
         found = self._best_list(task, earliest)
         if found.status is not Status.OPTIMAL:
             self.improve(task, found)
@@ -373,7 +335,7 @@ class Lists:
             return 0.0
         part = task.reduced.instance
         waited = part.now - part.queued.arrival
-        if self.options.goal != "wait":
+        if self.config.goal is not PlanGoal.WAIT:
             waited = waited + part.queued.duration
         return float(task.ranks.weights @ waited)
 
@@ -383,12 +345,11 @@ class Lists:
         jobs = task.reduced.instance.queued.job_id.tolist()
         before = np.array([self._rank.get(job, n) for job in jobs])
         keys = [*_order_keys(task), before.astype(np.float64)]
-        starts, no_nodes = np.empty(n, np.int64), np.empty(0, np.int64)
-        found = None
+        starts, found = np.empty(n, np.int64), None
         for key in keys:
             key[: task.fixed] = -np.inf
             order = np.argsort(key, kind="stable")
-            cost = task.schedule(order, starts, no_nodes, found.cost if found else math.inf)
+            cost = task.schedule(order, starts, bound=found.cost if found else math.inf)
             if found is None or cost < found.cost:
                 found = Found(order, starts.copy(), cost, earliest, task.least(earliest))
         assert found is not None
@@ -403,53 +364,46 @@ class Lists:
 
     def _placed(self, task: Task, order: Ints, starts: Ints) -> Plan:
         """Return the plan with nodes allocated to the jobs that start now."""
-        part = task.reduced.instance
+        part, others = task.reduced.instance, task.others
         if task.pooled:
-            if task.others is not None:
-                return self._with_others_on_pool(task, order, starts)
+            if others is not None:
+                task.schedule(order, starts)
+                return _place_both(task, starts, others, task.start_others(others))
             return task.reduced.widen(Plan(starts, place_by_best_fit(part, starts)))
         now = order[starts[order] == 0]
         nodes = np.empty(int(task.jobs.units[now].sum()), np.int64)
         task.schedule(order, starts, nodes)
-        plan = task.reduced.widen(Plan(starts, _nodes_by_job(len(starts), now, task.jobs.units, nodes)))
-        if task.others is None:
+        chosen = _nodes_by_job(len(starts), now, task.jobs.units, nodes)
+        plan = task.reduced.widen(Plan(starts, tuple(chosen)))
+        if others is None:
             return plan
-        also = np.empty(int(task.others.jobs.units.sum()), np.int64)
-        begun = task.start_others(also)
-        return _both(
-            plan,
-            task.others,
-            begun,
-            _nodes_by_job(len(begun), np.flatnonzero(begun), task.others.jobs.units, also),
-        )
+        also = np.empty(int(others.jobs.units.sum()), np.int64)
+        begun = np.flatnonzero(task.start_others(others, also))
+        start, of_all = plan.start.copy(), list(plan.nodes)
+        theirs = _nodes_by_job(len(others.tried), begun, others.jobs.units, also)
+        for k in begun.tolist():
+            start[others.tried[k]], of_all[others.tried[k]] = 0, theirs[k]
+        return Plan(start, tuple(of_all))
 
-    def _with_others_on_pool(self, task: Task, order: Ints, starts: Ints) -> Plan:
-        """Return the plan with nodes for all jobs that start now, others included, as the pool decides."""
-        others, no_nodes = task.others, np.empty(0, np.int64)
-        assert others is not None
-        task.schedule(order, starts, no_nodes)
-        begun = task.start_others(no_nodes)
-        rows = np.concatenate((task.reduced.rows, others.tried))
-        both = others.instance.with_queued(rows).without_resources(
-            np.array([others.instance.resources.index(name) for name in others.part.resources])
-        )
-        all_starts = np.concatenate((starts, np.where(begun, 0, LATER)))
-        return Reduced(both, rows, task.reduced.whole).widen(
-            Plan(all_starts, place_by_best_fit(both, all_starts))
-        )
-
-    def _without(self, task: Task, possible: NDArray[np.bool_]) -> tuple[Plan, Solve]:
+    def _plan_possible(self, instance: Instance, task: Task, possible: Mask) -> tuple[Plan, Solve]:
         """Plan without the jobs that do not fit even when all running jobs have ended: nodes are down."""
-        kept = np.flatnonzero(possible)
-        part = task.reduced.instance.with_queued(kept)
-        rows = task.reduced.rows[kept]
+        rows = task.reduced.rows[possible]
         if task.others is not None:
             rows = np.sort(np.concatenate((rows, task.others.rows)))
-            part = task.others.instance.with_queued(rows)
         if not len(rows):
             return Plan.empty(task.reduced.whole), Solve(0, status=Status.EMPTY)
+        part = instance.with_queued(rows)
         plan, done = self.plan(part)
         return Reduced(part, rows, task.reduced.whole).widen(plan), done
+
+
+def _place_both(task: Task, starts: Ints, others: Others, begun: Mask) -> Plan:
+    """Return the plan on a pool with nodes for all jobs that start now, others included."""
+    rows = np.concatenate((task.reduced.rows, others.tried))
+    kept = [others.instance.resources.index(name) for name in others.part.resources]
+    both = others.instance.with_queued(rows).without_resources(np.array(kept))
+    starts = np.concatenate((starts, np.where(begun, 0, LATER)))
+    return Reduced(both, rows, task.reduced.whole).widen(Plan(starts, place_by_best_fit(both, starts)))
 
 
 def _demands(part: Instance, kinds: Kinds, rows: Ints, pooled: bool) -> Demands:
@@ -463,23 +417,13 @@ def _demands(part: Instance, kinds: Kinds, rows: Ints, pooled: bool) -> Demands:
     return Demands(jobs.units, jobs.duration, requests, kinds.dislike[rows], asked, counts)
 
 
-def _nodes_by_job(n: int, now: Ints, units: Ints, nodes: Ints) -> tuple[Ints | None, ...]:
+def _nodes_by_job(n: int, now: Ints, units: Ints, nodes: Ints) -> list[Ints | None]:
     """Return the nodes of each of ``n`` jobs, of which those that start now have ``nodes``, job after job."""
     chosen: list[Ints | None] = [None] * n
-    at = 0
-    for k in now.tolist():
-        chosen[k] = nodes[at : at + int(units[k])]
-        at += int(units[k])
-    return tuple(chosen)
-
-
-def _both(plan: Plan, others: Others, begun: NDArray[np.bool_], nodes: tuple[Ints | None, ...]) -> Plan:
-    """Add the starts of jobs that are not planned for to a plan."""
-    start, chosen = plan.start.copy(), list(plan.nodes)
-    for k in np.flatnonzero(begun).tolist():
-        row = int(others.tried[k])
-        start[row], chosen[row] = 0, nodes[k]
-    return Plan(start, tuple(chosen))
+    ends = np.cumsum(units[now])
+    for k, end in zip(now.tolist(), ends.tolist(), strict=True):
+        chosen[k] = nodes[end - int(units[k]) : end]
+    return chosen
 
 
 def _shares(instance: Instance) -> Floats:

@@ -16,7 +16,7 @@ from mlsim.batch.cp.cp_planner import Cp
 from mlsim.batch.cp.cp_solve import Control, Status
 from mlsim.batch.cp.experience import Experience
 from mlsim.batch.cp.instance import Instance, instance_of
-from mlsim.batch.cp.list_planner import CpOptions, Lists
+from mlsim.batch.cp.list_planner import Lists
 from mlsim.batch.cp.plan import LATER, Plan, needed_resources
 from mlsim.batch.cp.planner import AnyPlanner, Solve
 from mlsim.batch.cp.source_models import SOURCE_MODELS
@@ -52,10 +52,7 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
     control = control_for(name, config, seed)
     if name not in (Dispatcher.CP, Dispatcher.LISTS):
         return SOURCE_MODELS[name](control, config.jobs)
-    options = CpOptions(
-        config.goal, config.by_size, config.headroom, config.reserve, config.patience, config.solve_jobs
-    )
-    return (Lists if name is Dispatcher.LISTS else Cp)(control, config.jobs, options)
+    return (Lists if name is Dispatcher.LISTS else Cp)(control, config)
 
 
 def easy(instance: Instance) -> Plan:

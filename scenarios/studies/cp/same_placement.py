@@ -20,14 +20,14 @@ class _Greedy(Lists):
     def _keep_start(self, duration, *_args):
         return np.zeros(len(duration), np.bool_)
 
-    def _keep_free(self, _duration, requests, *_args):
-        return np.zeros(requests.shape)
+    def _keep_free(self, jobs, *_args):
+        return np.zeros(jobs.requests.shape)
 
     def _best_list(self, task, earliest):
         share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
         order = np.argsort(share * task.jobs.durations, kind="stable")
         starts = np.empty(len(order), np.int64)
-        cost = task.schedule(order, starts, np.empty(0, np.int64))
+        cost = task.schedule(order, starts)
         return Found(order, starts, cost, earliest, float(task.ranks.weights @ earliest))
 
 

@@ -421,6 +421,15 @@ def test_odd_instances(name: Dispatcher):
     assert plan_of(name, never)[0].starting() == [1]
 
 
+def test_experience_counts_types_that_no_possible_job_asks_for():
+    """A job waits for nodes that are down, and no job asks for the second type, of which jobs did before."""
+    problem = instance([[4, 2]] * 2, [], [(0, 3, [3, 0], 5), (0, 1, [1, 0], 5)])
+    planner = make_planner(Dispatcher.LISTS, QUICK)
+    planner.experience = Experience()
+    planner.experience.observe(arrival(0, [1, 1]))
+    assert planner.plan(problem)[0].starting() == [1]
+
+
 @pytest.mark.parametrize(
     "name", [Dispatcher.HCP19, Dispatcher.CP, pytest.param(Dispatcher.PCP21S, marks=pytest.mark.slow)]
 )
