@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from mlsim.cli.command_options import Json, Overrides, ScenarioFile
+from mlsim.cli.command_options import Json, Options, Overrides, ScenarioFile, flag, option, scenario_of
+from mlsim.cli.terminal import ids_of, print_json
+from mlsim.errors import InputError
 
 
 class Promise(StrEnum):
@@ -20,96 +21,91 @@ class Promise(StrEnum):
     CONSERVATIVE = "conservative"
 
 
-def check(
-    file: ScenarioFile,
-    set_: Overrides = None,
-    resolved: Annotated[
-        bool, typer.Option("--resolved", help="Print the scenario with every default filled in.")
-    ] = False,
-    plugins: Annotated[
-        bool,
-        typer.Option(
-            "--plugins", help="Execute the code that FILE names: make its classes, compile its techniques."
-        ),
-    ] = False,
-    json_: Json = False,
-    laws: Annotated[
-        bool,
-        typer.Option(
-            "--laws",
-            help="Of a run: judge its schedule as well, from its tables alone: capacity, drains, power cap, "
-            "licences, arrivals, walltimes, the promise of its backfilling.",
-        ),
-    ] = False,
-    promise: Annotated[
-        Promise | None,
-        typer.Option(
-            help="With --laws: judge this promise whatever dispatcher made the schedule, as one of your own.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+class CheckOptions(Options):
+    """The options of ``mlsim check``."""
+
+    file: ScenarioFile
+    set_: Overrides = None
+    resolved: bool = flag("Print the scenario with every default filled in.", "--resolved")
+    plugins: bool = flag(
+        "Execute the code that FILE names: make its classes, compile its techniques.", "--plugins"
+    )
+    json_: Json = False
+    laws: bool = flag(
+        "Of a run: judge its schedule as well, from its tables alone: capacity, drains, power cap, "
+        "licences, arrivals, walltimes, the promise of its backfilling.",
+        "--laws",
+    )
+    promise: Promise | None = option(
+        "With --laws: judge this promise whatever dispatcher made the schedule, as one of your own."
+    )
+
+
+def check(options: CheckOptions) -> None:
     """Check FILE, and that the files it names are there and can be read, without simulating.
 
     Code that it names is parsed, and not executed unless --plugins is given. If FILE is the directory of
     a run, list its files that are damaged, missing or not of the run.
     """
-    from mlsim.errors import InputError
-
+    file, promise, laws = options.file, options.promise, options.laws
     if promise is not None and not laws:
         raise InputError(f"--promise {promise} is judged with --laws; give both")
-    if hold_results(file):
-        check_results(file, options=bool(set_) or resolved or plugins or json_)
+    directories = _directories_of(file) if os.path.isdir(file) else []
+    if directories:
+        if options.set_ or options.resolved or options.plugins or options.json_:
+            raise InputError(
+                f"{file}: is a directory of results; --set and --resolved are for scenario files"
+            )
+        wrong = sum(map(_wrong_in, directories))
+        if wrong:
+            files = "1 file is" if wrong == 1 else f"{wrong} files are"
+            raise InputError(f"{file}: {files} damaged or missing. Run the scenario again.")
         if laws:
-            check_laws(file, promise)
-        return
-    if laws:
+            _check_laws(file, directories, promise)
+    elif laws:
         raise InputError(f"{file}: --laws judges runs; give the directory of one, which `mlsim run` writes")
-    from mlsim.cli.command_options import settings
+    else:
+        _check_scenario(options)
+
+
+def _check_scenario(options: CheckOptions) -> None:
+    """Check a scenario, and print its machine and workload."""
     from mlsim.cosim import survey
     from mlsim.experiment.run_directory import check_writers
-    from mlsim.scenario import dump, load, parse_overrides, plain
+    from mlsim.scenario import dump, plain
 
-    scenario = load(file, parse_overrides(settings(set_, file)))
-    found = survey(scenario, plugins)
-    check_writers(scenario, plugins)
-    if json_:
-        found_words = {
+    scenario = scenario_of(options.file, options.set_)
+    found = survey(scenario, options.plugins)
+    check_writers(scenario, options.plugins)
+    if options.json_:
+        misfits = {reason: {"jobs": count, "first": ids} for reason, (count, ids) in found.misfits.items()}
+        facts = {
             "schema_version": 1,
-            "file": str(file),
+            "file": str(options.file),
             "nodes": found.nodes,
             "cores": found.cores,
             "largest_request": found.largest,
             "jobs": found.jobs,
             "notes": dict(found.notes),
-            "misfits": {
-                reason: {"jobs": count, "first": ids} for reason, (count, ids) in found.misfits.items()
-            },
+            "misfits": misfits,
         }
-        if resolved:
-            found_words["scenario"] = plain(scenario)
-        print(json.dumps(found_words, indent=2))
+        print_json(facts | ({"scenario": plain(scenario)} if options.resolved else {}))
         return
-    if resolved:
+    if options.resolved:
         print(dump(scenario), end="")
         return
-    print(f"{file}: ok")
-    print(
-        f"  platform: {found.nodes} nodes, {found.cores} cores; a job may ask for {found.largest} processors"
-    )
+    machine = f"{found.nodes} nodes, {found.cores} cores; a job may ask for {found.largest} processors"
+    print(f"{options.file}: ok\n  platform: {machine}")
     if found.jobs is None:
         print(f"  workload: not read; --plugins executes {scenario.workload.format}, which reads it")
         return
     print(f"  workload: {found.jobs} jobs" + "".join(f", {k} {v}" for k, v in found.notes.items()))
-    _print_misfits(found.misfits)
+    if found.misfits:
+        _print_misfits(found.misfits)
 
 
 def _print_misfits(misfits: dict[str, tuple[int, list[int]]], most: int = 10) -> None:
     """Print which jobs the machine cannot hold, and why."""
-    from mlsim.cli.run import ids_of
-
-    if not misfits:
-        return
     counts = [count for count, _ in misfits.values()]
     print(f"  {sum(counts)} jobs can never start, and a run rejects them:")
     for reason, (count, ids) in list(misfits.items())[:most]:
@@ -118,45 +114,41 @@ def _print_misfits(misfits: dict[str, tuple[int, list[int]]], most: int = 10) ->
         print(f"    {sum(counts[most:])} more jobs, for {len(misfits) - most} more reasons; --json has all")
 
 
-class FileKind(StrEnum):
-    """The kind of a YAML file."""
-
-    SCENARIO = "scenario"
-    LOOP = "loop"
-    STUDY = "study"
-
-
-def schema(
-    kind: Annotated[
-        FileKind | None,
-        typer.Argument(
-            help="Which files: loop is what mlsim loop and mlsim mpi run read, study what mlsim study. "
-            "Default: scenario.",
-            show_default=False,
-        ),
-    ] = None,
-    for_: Annotated[
-        FileKind | None, typer.Option("--for", help="The same, as an option.", show_default=False)
-    ] = None,
-) -> None:
-    """Print the JSON schema of scenario files, or of loops or studies, for editors."""
-    from mlsim.errors import InputError
-    from mlsim.experiment.result_schemas import schema_of
-
-    if kind is not None and for_ is not None and kind != for_:
-        raise InputError(f"mlsim schema {kind} --for {for_}: give one of them")
-    print(json.dumps(schema_of((kind or for_ or FileKind.SCENARIO).value), indent=2))
+def _directories_of(path: Path) -> list[Path]:
+    """Return the directories of results at a path: itself, or those in it."""
+    for pattern in ("{}", "*/{}"):
+        marks = ("manifest.json", "summary.json")
+        found = {file.parent for mark in marks for file in path.glob(pattern.format(mark))}
+        if found:
+            return sorted(found)
+    return []
 
 
-def check_laws(path: Path, promise: str | None) -> None:
-    """Judge the schedules of the runs at a path by every law, and print each verdict.
+def _wrong_in(directory: Path) -> int:
+    """Compare the files of a directory with its manifest; count what is damaged or missing."""
+    from mlsim.experiment.manifest import MANIFEST, expects_manifest, verify
+
+    if not os.path.lexists(directory / MANIFEST) and not expects_manifest(directory):
+        print(f"{directory}: there is no {MANIFEST}; it was written by mlsim 0.1.0, and cannot be verified")
+        return 0
+    found = verify(directory)
+    words = {"damaged": found.damaged, "missing": found.missing, "not of the run": found.foreign}
+    for word, names in words.items():
+        for name in names:
+            print(f"{directory / name}: {word}")
+    wrong = len(found.damaged) + len(found.missing)
+    state = "damaged" if wrong else "ok"
+    print(f"{directory}: {state}; {found.whole} files are as they were written")
+    return wrong
+
+
+def _check_laws(path: Path, directories: list[Path], promise: str | None) -> None:
+    """Judge the schedules of runs by every law, and print each verdict.
 
     Their files have been compared with their manifests. ``promise``: a promise of backfilling to judge,
     whatever the dispatcher was.
     """
-    from mlsim.errors import InputError
-
-    runs = [directory for directory in directories_of(path) if (directory / "scenario.yaml").is_file()]
+    runs = [directory for directory in directories if (directory / "scenario.yaml").is_file()]
     if not runs:
         raise InputError(f"{path}: no run of jobs, whose schedule could be judged; `mlsim run` writes one")
     broken = sum(_judge(directory, promise) for directory in runs)
@@ -167,7 +159,6 @@ def check_laws(path: Path, promise: str | None) -> None:
 
 def _judge(directory: Path, promise: str | None) -> int:
     """Judge one run and print its verdicts; return how many laws it breaks."""
-    from mlsim.errors import InputError
     from mlsim.record.table_reader import read_tables
     from mlsim.scenario import load
     from mlsim.verify import judge
@@ -195,48 +186,27 @@ def _judge(directory: Path, promise: str | None) -> int:
     return broken
 
 
-_MARKS = ("manifest.json", "summary.json")
+class FileKind(StrEnum):
+    """The kind of a YAML file."""
+
+    SCENARIO = "scenario"
+    LOOP = "loop"
+    STUDY = "study"
 
 
-def hold_results(path: Path) -> bool:
-    """Whether a path is a directory of results, or a directory of such directories."""
-    return os.path.isdir(path) and bool(directories_of(path))
+def schema(
+    kind: Annotated[
+        FileKind | None,
+        typer.Argument(
+            help="Which files: loop is what mlsim loop and mlsim mpi run read, study what mlsim study. "
+            "Default: scenario."
+        ),
+    ] = None,
+    for_: Annotated[FileKind | None, typer.Option("--for", help="The same, as an option.")] = None,
+) -> None:
+    """Print the JSON schema of scenario files, or of loops or studies, for editors."""
+    from mlsim.experiment.result_schemas import schema_of
 
-
-def directories_of(path: Path) -> list[Path]:
-    """Return the directories of results at a path: itself, or those in it."""
-    for pattern in ("{}", "*/{}"):
-        found = {file.parent for mark in _MARKS for file in path.glob(pattern.format(mark))}
-        if found:
-            return sorted(found)
-    return []
-
-
-def check_results(path: Path, *, options: bool) -> None:
-    """Compare the files of results with their manifests, and print what is damaged or missing."""
-    from mlsim.errors import InputError
-
-    if options:
-        raise InputError(f"{path}: is a directory of results; --set and --resolved are for scenario files")
-    wrong = sum(_wrong_in(directory) for directory in directories_of(path))
-    if wrong:
-        files = "1 file is" if wrong == 1 else f"{wrong} files are"
-        raise InputError(f"{path}: {files} damaged or missing. Run the scenario again.")
-
-
-def _wrong_in(directory: Path) -> int:
-    """Check one directory; count what is damaged or missing."""
-    from mlsim.experiment.manifest import MANIFEST, expects_manifest, verify
-
-    if not os.path.lexists(directory / MANIFEST) and not expects_manifest(directory):
-        print(f"{directory}: there is no {MANIFEST}; it was written by mlsim 0.1.0, and cannot be verified")
-        return 0
-    found = verify(directory)
-    words = {"damaged": found.damaged, "missing": found.missing, "not of the run": found.foreign}
-    for word, names in words.items():
-        for name in names:
-            print(f"{directory / name}: {word}")
-    wrong = len(found.damaged) + len(found.missing)
-    state = "damaged" if wrong else "ok"
-    print(f"{directory}: {state}; {found.whole} files are as they were written")
-    return wrong
+    if kind is not None and for_ is not None and kind != for_:
+        raise InputError(f"mlsim schema {kind} --for {for_}: give one of them")
+    print_json(schema_of((kind or for_ or FileKind.SCENARIO).value))

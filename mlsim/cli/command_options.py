@@ -1,28 +1,129 @@
-"""Options that several commands share, and values of options."""
+"""Commands and their options: how they are declared, those that several share, and their values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 
+from mlsim.cli.usage_errors import Commands
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from mlsim.scenario import Scenario
     from mlsim.scenario.unit_types import Dimension
 
 
-ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)]
-Log = Annotated[Path, typer.Argument(metavar="LOG", help="The workload to read.", show_default=False)]
-Runs = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUN...", help="Directories of runs (`mlsim run --out`).", show_default=False),
-]
+Function = TypeVar("Function", bound=Callable[..., Any])
+Word = TypeVar("Word", bound=StrEnum)
+REQUIRED: Any = MISSING
+"""Default of an option without which a command is refused."""
 
+
+def option(text: str, *names: str, default: Any = None, key: str = "", **more: Any) -> Any:
+    """Declare an option as a field of :class:`Options`, with its help text and the ``key`` that it sets."""
+    declared = typer.Option(... if default is REQUIRED else default, *names, help=text, **more)
+    return field(default=default, metadata={"typer": declared, "key": key})
+
+
+def argument(text: str, *, default: Any = REQUIRED, **more: Any) -> Any:
+    """Declare an argument as a field of :class:`Options`, with its help text."""
+    declared = typer.Argument(... if default is REQUIRED else default, help=text, **more)
+    return field(default=default, metadata={"typer": declared})
+
+
+def flag(text: str, name: str, **more: Any) -> Any:
+    """Declare an option without a value."""
+    return option(text, name, default=False, **more)
+
+
+def output(text: str, metavar: str, **more: Any) -> Any:
+    """Declare the option ``--out``."""
+    return option(text, "--out", "-o", metavar=metavar, **more)
+
+
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(option, argument, flag, output)
+)
+@dataclass(kw_only=True, frozen=True)
+class Options:
+    """Base of the options of a command: each field is one parameter of its command line, in their order."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True, frozen=True)(cls)
+
+    def keys(self) -> dict[str, Any]:
+        """Return the values that were given of options with a key, by key."""
+        values = {one.metadata.get("key"): getattr(self, one.name) for one in fields(self)}
+        return {key: value for key, value in values.items() if key and value is not None}
+
+
+class CommandGroup(typer.Typer):
+    """A group of commands, which may take their parameters as :class:`Options`."""
+
+    def __init__(self, name: str, text: str, cls: type[Commands] = Commands, **more: Any) -> None:
+        super().__init__(name=name, cls=cls, help=text, no_args_is_help=True, **more)
+
+    def command(self, name: str | None = None, **more: Any) -> Callable[[Function], Function]:
+        """Add a function as a command, under its own name where no other is given."""
+        add = super().command(name, **more)
+
+        def added(function: Function) -> Function:
+            add(_for_typer(function))
+            return function
+
+        return added
+
+
+def _for_typer(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command as Typer reads it: with every field of its options as a parameter."""
+    hints = get_type_hints(command, include_extras=True)
+    classes = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Options)
+    }
+    if not classes:
+        return command
+
+    def called(**values: Any) -> Any:
+        for name, kind in classes.items():
+            values[name] = kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+        return command(**values)
+
+    def parameters() -> Iterator[Parameter]:
+        for name, parameter in signature(command).parameters.items():
+            if name in classes:
+                yield from _parameters_of(classes[name])
+            else:
+                yield parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+
+    found = Signature(list(parameters()))
+    called.__dict__["__signature__"] = found
+    called.__annotations__ = {name: parameter.annotation for name, parameter in found.parameters.items()}
+    called.__name__, called.__doc__, called.__module__ = command.__name__, command.__doc__, command.__module__
+    return called
+
+
+def _parameters_of(kind: type[Options]) -> Iterator[Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for one in fields(kind):
+        default = Parameter.empty if one.default is MISSING else one.default
+        declared = one.metadata.get("typer", default)
+        yield Parameter(one.name, Parameter.KEYWORD_ONLY, default=declared, annotation=hints[one.name])
+
+
+ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).")]
+Log = Annotated[Path, typer.Argument(metavar="LOG", help="The workload to read.")]
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Directories of runs (`mlsim run --out`).")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario; may be repeated."),
@@ -49,8 +150,6 @@ Tolerance = Annotated[
     float, typer.Option(help="Relative difference up to which no run is called better.", min=0.0)
 ]
 
-Word = TypeVar("Word", bound=StrEnum)
-
 
 def listed(text: str | None) -> list[str]:
     """Return the words that an option lists with commas; none if it is not given."""
@@ -61,6 +160,13 @@ _CODE = re.compile(r"""[^\s,:;+={}\[\]'"#&]+\.py(?=:[^\W\d])""")
 _WITH_CODE = re.compile(r"(batch|application|workload|output)\b")
 _PLAIN = re.compile(r"[\w./ -]*[\w./-]")
 """A path that stays what it is inside a value of YAML, and inside a sum of techniques."""
+
+
+def scenario_of(file: Path, overrides: Iterable[str] | None) -> Scenario:
+    """Read a scenario file with the values of ``--set``."""
+    from mlsim.scenario import load, parse_overrides
+
+    return load(file, parse_overrides(settings(overrides, file)))
 
 
 def settings(texts: Iterable[str] | None, file: Path | None) -> list[str]:
@@ -86,18 +192,45 @@ def code_from_here(text: str, file: Path | None) -> str:
     return _CODE.sub(whole, text)
 
 
-def amount(option: str, text: str, dimension: Dimension, *, positive: bool = False) -> float:
-    """Read a number with a unit; an InputError names the option."""
+def value_of(text: str) -> Any:
+    """Read a value as a scenario file has it."""
     from mlsim.scenario import parse_override
+
+    return parse_override(f"value={text}")[1]
+
+
+def amount(name: str, text: str, dimension: Dimension, *, positive: bool = False) -> float:
+    """Read a number with a unit; an InputError names the option."""
     from mlsim.scenario.amount_types import Amount
 
     try:
-        return Amount(dimension, positive=positive).parse(parse_override(f"value={text}")[1])
+        return Amount(dimension, positive=positive).parse(value_of(text))
     except ValueError as error:
-        raise InputError(f"{option}: {error}") from error
+        raise InputError(f"{name}: {error}") from error
 
 
-def word_of(kind: type[Word], text: str, option: str) -> Word:
+def time_of(name: str, text: str | None, *, positive: bool = True) -> float | None:
+    """Read a time in seconds, if one is given."""
+    from mlsim.scenario.unit_types import TIME
+
+    return None if text is None else amount(name, text, TIME, positive=positive)
+
+
+def option_problems(error: ValidationError, names: Mapping[str, str], skipped: str = "") -> InputError:
+    """Return the problems of a section of a scenario, in terms of the options that it was made of.
+
+    ``names``: options that are not named as their keys are; ``skipped``: a key without an option.
+    """
+    lines = []
+    for detail in error.errors():
+        first, *inner = [str(part) for part in detail["loc"] if part != skipped] or [""]
+        place = names.get(first, f"--{first.replace('_', '-')}" if first else "")
+        text = detail.get("ctx", {}).get("text", detail["msg"])
+        lines.append(": ".join(filter(None, (place, ".".join(inner), text))))
+    return InputError("\n".join(lines))
+
+
+def word_of(kind: type[Word], text: str, name: str) -> Word:
     """Read a word of a closed set; an InputError names the option and what is allowed."""
     from mlsim.scenario.unit_types import nearest
 
@@ -106,4 +239,4 @@ def word_of(kind: type[Word], text: str, option: str) -> Word:
     except ValueError:
         allowed = [str(word) for word in kind]
         hint = nearest(text, allowed)
-        raise InputError(f"{option} {text}:{hint} allowed: {', '.join(allowed)}") from None
+        raise InputError(f"{name} {text}:{hint} allowed: {', '.join(allowed)}") from None

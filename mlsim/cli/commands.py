@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mlsim.cli.usage_errors import Commands
+from mlsim.cli.command_options import CommandGroup
 from mlsim.errors import DEBUG
 
 COMMANDS = {
@@ -23,7 +23,7 @@ COMMANDS = {
     "report": "reports:report",
     "plot": "reports:plot",
     "trace": "trace:trace",
-    "watch": "watch:watch",
+    "watch": "progress:watch",
     "check": "checks:check",
     "schema": "checks:schema",
     "list": "listing:list_",
@@ -70,23 +70,20 @@ def _options(
 
 def program(names: Collection[str] = COMMANDS) -> typer.Typer:
     """Make the program with the commands of these names."""
-    made = typer.Typer(
-        name="mlsim",
-        cls=Commands,
-        help="Simulate HPC scheduling at the batch and the application level at once.",
-        no_args_is_help=True,
+    made = CommandGroup(
+        "mlsim",
+        "Simulate HPC scheduling at the batch and the application level at once.",
         add_completion=not names or len(names) > 1,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_options)
     for name, place in COMMANDS.items():
-        if name not in names:
-            continue
-        module, _, attribute = place.partition(":")
-        command = getattr(import_module(f"mlsim.cli.{module}"), attribute)
-        if isinstance(command, typer.Typer):
-            made.add_typer(command)
-        else:
-            made.command(name)(command)
+        if name in names:
+            module, _, attribute = place.partition(":")
+            command = getattr(import_module(f"mlsim.cli.{module}"), attribute)
+            if isinstance(command, typer.Typer):
+                made.add_typer(command)
+            else:
+                made.command(name)(command)
     return made

@@ -4,139 +4,124 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mlsim.cli.command_options import Json, Overrides
-from mlsim.cli.usage_errors import Commands
+from mlsim.cli import command_options as given
+from mlsim.cli.command_options import REQUIRED, Json, Options, Overrides, argument, option, output
+from mlsim.cli.new_files import new_files
+from mlsim.cli.progress import working
+from mlsim.cli.terminal import print_json
+from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.batch.cp.instance import Instance
     from mlsim.scenario import CpConfig, Dispatcher
 
 
-cp = typer.Typer(
-    name="cp", cls=Commands, help="Save and re-solve instances of CP dispatchers.", no_args_is_help=True
-)
+cp = given.CommandGroup("cp", "Save and re-solve instances of CP dispatchers.")
+
+
+class _DumpOptions(Options):
+    file: Path = argument("Scenario file with such a dispatcher.")
+    out: Path = output("JSON lines to write, .gz too; must not exist.", "FILE", default=REQUIRED)
+    set_: Overrides = None
+    every: int = option("Save every N-th instance only.", default=1, min=1, metavar="N")
+    most: int | None = option("Save at most N instances.", min=1, metavar="N")
+    queued: int = option("Save instances with this many waiting jobs.", default=1, min=1)
 
 
 @cp.command("dump")
-def dump(
-    file: Annotated[Path, typer.Argument(help="Scenario file with such a dispatcher.", show_default=False)],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="FILE", help="JSON lines to write, .gz too; must not exist."),
-    ],
-    set_: Overrides = None,
-    every: Annotated[int, typer.Option(min=1, metavar="N", help="Save every N-th instance only.")] = 1,
-    most: Annotated[int | None, typer.Option(min=1, metavar="N", help="Save at most N instances.")] = None,
-    queued: Annotated[int, typer.Option(min=1, help="Save instances with this many waiting jobs.")] = 1,
-) -> None:
+def dump(options: _DumpOptions) -> None:
     """Simulate FILE and save what its dispatcher has to decide at each pass."""
     from mlsim import cosim
     from mlsim.batch.cp.instance_replay import instance_as_json, writer_of
     from mlsim.batch.cp.planning_dispatcher import watching
-    from mlsim.cli.new_files import new_files
-    from mlsim.errors import InputError
-    from mlsim.scenario import Dispatcher, load, parse_overrides
+    from mlsim.scenario import Dispatcher
 
-    scenario = load(file, parse_overrides(set_ or []))
+    scenario = given.scenario_of(options.file, options.set_)
     name = scenario.batch.dispatcher
     if not (isinstance(name, Dispatcher) and name.solves):
         allowed = ", ".join(word for word in Dispatcher if word.solves)
-        raise InputError(f"{file}: batch.dispatcher: {name} makes no instances; allowed: {allowed}")
+        raise InputError(f"{options.file}: batch.dispatcher: {name} makes no instances; allowed: {allowed}")
     seen = saved = 0
-    with new_files([out]) as (partial,), writer_of(partial) as lines:
+    with new_files([options.out]) as (partial,), writer_of(partial) as lines:
 
         def save(instance: Instance) -> None:
             nonlocal seen, saved
-            if len(instance.queued) < queued:
+            if len(instance.queued) < options.queued:
                 return
             seen += 1
-            if (seen - 1) % every == 0 and (most is None or saved < most):
+            if (seen - 1) % options.every == 0 and (options.most is None or saved < options.most):
                 lines.write(json.dumps(instance_as_json(instance), separators=(",", ":")) + "\n")
                 saved += 1
 
         with watching(save):
             cosim.simulate(scenario)
-    print(f"{out}: {saved:,} of {seen:,} instances")
+    print(f"{options.out}: {saved:,} of {seen:,} instances")
+
+
+class ReplayOptions(Options):
+    """Options of ``mlsim cp replay``."""
+
+    file: Path = argument("What `mlsim cp dump` wrote.")
+    dispatchers: list[str] = option(
+        "A dispatcher; the first is compared with.", "--dispatcher", "-d", default=REQUIRED, metavar="NAME"
+    )
+    set_: list[str] | None = option(
+        "Option of batch.cp, such as time_limit=100ms.", "--set", metavar="KEY=VALUE"
+    )
+    out: Path | None = output("CSV of every solve; must not exist.", "FILE")
+    jobs: int | None = option(
+        "Processes that solve at a time; 1: nothing disturbs times.",
+        "--jobs",
+        "-j",
+        min=1,
+        show_default="as many as cores",
+    )
+    store: Path | None = option(
+        "Directory that keeps each solve; what it has is not done again.", metavar="DIR"
+    )
+    json_: Json = False
 
 
 @cp.command("replay")
-def replay(
-    file: Annotated[Path, typer.Argument(help="What `mlsim cp dump` wrote.", show_default=False)],
-    dispatchers: Annotated[
-        list[str],
-        typer.Option("--dispatcher", "-d", metavar="NAME", help="A dispatcher; the first is compared with."),
-    ],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Option of batch.cp, such as time_limit=100ms."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="CSV of every solve; must not exist.")
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=1,
-            help="Processes that solve at a time; 1: nothing disturbs times.",
-            show_default="as many as cores",
-        ),
-    ] = None,
-    store: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Directory that keeps each solve; what it has is not done again."),
-    ] = None,
-    json_: Json = False,
-) -> None:
+def replay(options: ReplayOptions) -> None:
     """Solve saved instances with dispatchers and compare them, instance by instance."""
     from mlsim import _jit
     from mlsim.batch.cp.instance_replay import compare, write_csv
-    from mlsim.cli.new_files import new_files
     from mlsim.experiment.instance_study import replay_instances
 
-    if json_:
+    if options.json_:
         _jit.quiet()
-    names = _names(dispatchers)
-    config = _config(set_ or [], names)
-    with new_files([out] if out else []) as partial:
-        with _counting() as progress:
-            rows = replay_instances(file, names, config, jobs=jobs, store=store, progress=progress)
+    names = _names(options.dispatchers)
+    config = _config(options.set_ or [], names)
+    with new_files([options.out] if options.out else []) as partial:
+        with working("solving") as work:
+
+            def count(solved: int) -> None:
+                work.words = f"{solved:,} solved"
+
+            rows = replay_instances(
+                options.file, names, config, jobs=options.jobs, store=options.store, progress=count
+            )
         if partial:
             write_csv(partial[0], rows)
     wrong = [f"instance {row.instance}, {row.dispatcher}: {text}" for row in rows for text in row.wrong]
     for text in wrong[:10]:
         print(f"mlsim: wrong plan: {text}", file=sys.stderr)
     table = compare(rows, names)
-    if json_:
-        print(json.dumps(table, indent=2, allow_nan=False))
+    if options.json_:
+        print_json(table)
     else:
         _print(table)
     if wrong:
         raise typer.Exit(1)
 
 
-@contextmanager
-def _counting() -> Iterator[Callable[[int], None] | None]:
-    """Show on standard error how many solves are done, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("solving") as status:
-        yield lambda done: status.update(f"{done:,} solved")
-
-
 def _names(texts: list[str]) -> list[Dispatcher]:
-    from mlsim.errors import InputError
     from mlsim.scenario import Dispatcher
 
     allowed = {str(word): word for word in Dispatcher if word.solves}
@@ -149,15 +134,12 @@ def _names(texts: list[str]) -> list[Dispatcher]:
 def _config(texts: list[str], names: list[Dispatcher]) -> CpConfig:
     from pydantic import ValidationError
 
-    from mlsim.errors import InputError
     from mlsim.scenario import CpConfig, parse_overrides
 
     try:
         config = CpConfig.model_validate(parse_overrides(texts))
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise InputError(f"--set {place}: {problem.get('ctx', {}).get('text', problem['msg'])}") from error
+        raise given.option_problems(error, {key: f"--set {key}" for key in CpConfig.model_fields}) from error
     for key in sorted(config.model_fields_set):
         if wrong := _unread(key, config, names):
             raise InputError(f"--set {key}: {wrong}")

@@ -1,16 +1,31 @@
-"""``mlsim learn classes`` and ``energy``."""
+"""``mlsim learn classes``, ``energy`` and ``profiles``; results that commands of ``mlsim learn`` show."""
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from operator import contains
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.command_options import Overrides, Processes
-from mlsim.cli.learn_options import Out, check_read
+from mlsim.cli.command_options import (
+    REQUIRED,
+    Options,
+    Overrides,
+    Processes,
+    argument,
+    option,
+    output,
+    scenario_of,
+)
+from mlsim.cli.new_files import new_files
+from mlsim.cli.progress import working
+from mlsim.cli.terminal import print_whole, table_of
+from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.experiment.weekly_runs import WholeLog
@@ -19,36 +34,96 @@ if TYPE_CHECKING:
     from mlsim.scenario import Policy, Scenario
 
 
-def classes(
-    context: typer.Context,
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
-    ],
-    policies: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Policies to simulate.")
-    ] = "FCFS,WFP,SAF,SPF",
-    trees: Annotated[int, typer.Option(min=1, help="Trees of each week's forest.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the forests.")] = 0,
-    known: Annotated[
-        str,
-        typer.Option(
-            metavar="ended|submitted|at-once",
-            help="What is known of other jobs: what had ended when the week began; what was submitted before "
-            "it; what was submitted before the job. The last two know run times that nobody could.",
-        ),
-    ] = "ended",
-    reference: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.csv",
-            help="Gains that others found, to show beside: log, dispatcher (EASY++, FCFS-CI), a value.",
-        ),
-    ] = None,
-    overrides: Overrides = None,
-    jobs: Processes = None,
-    out: Out = None,
-) -> None:
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="DIR",
+        help="Directory for tables and for the store of all parts; one that is there goes on.",
+    ),
+]
+Rows = Sequence[Mapping[str, object]]
+
+
+def check_read(context: typer.Context, readers: Mapping[str, tuple[bool, str]]) -> None:
+    """Refuse options that were given and that nothing reads: parameter -> (is it read, what it needs)."""
+    for name, (read, needed) in readers.items():
+        source = context.get_parameter_source(name)
+        if not read and source is not None and source.name == "COMMANDLINE":
+            raise InputError(
+                f"--{name.replace('_', '-')}: read with {needed} only; take it out, or write that"
+            )
+
+
+def cell(value: object, form: str = ",.1f") -> str:
+    """Return a value as text, a number in a form; nothing where it is not defined."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else format(value, form)
+    return "" if value is None else str(value)
+
+
+def show_rows(title: str, rows: Rows) -> None:
+    """Print rows of the same columns as a table; numbers with one decimal."""
+    words = [name for name, value in rows[0].items() if isinstance(value, str)]
+    cells = ([cell(value) for value in row.values()] for row in rows)
+    print_whole(table_of(list(rows[0]), cells, left=words, title=title))
+
+
+def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -> dict[tuple[str, str], str]:
+    """Return published results by the first two columns of a CSV file; the third one has the values.
+
+    ``shown``: the names of the two columns, and the rows beside which results are printed.
+    """
+    from mlsim._files.decoding import read_lines
+
+    if path is None:
+        return {}
+    lines = csv.reader(read_lines(path, "table of results"))
+    first, second = shown
+    names = next(lines, [])
+    if names[:2] != [first, second] or len(names) < 3:
+        found = ", ".join(names) or "none"
+        raise InputError(f"{path}: columns: {found}; needed: {first}, {second}, and one of values")
+    results = {}
+    for row in filter(None, lines):
+        place = f"{path}:{lines.line_num}"
+        if len(row) < 3:
+            raise InputError(f"{place}: has {len(row)} columns; needed: {first}, {second}, {names[2]}")
+        try:
+            known = math.isfinite(float(row[2]))
+        except ValueError:
+            known = False
+        if not known:
+            raise InputError(f"{place}: {names[2]}: {row[2]!r} is no number")
+        results[row[0], row[1]] = row[2]
+    if not any(all(map(contains, shown.values(), row)) for row in results):
+        words = "; ".join(f"{name}: {', '.join(values)}" for name, values in shown.items())
+        raise InputError(f"{path}: none of its rows is of what it would stand beside. Shown are {words}")
+    return results
+
+
+class _ClassesOptions(Options):
+    files: list[Path] = argument("Scenarios, each with its log.", metavar="FILE ...")
+    policies: str = option("Policies to simulate.", default="FCFS,WFP,SAF,SPF", metavar="NAME,...")
+    trees: int = option("Trees of each week's forest.", default=100, min=1)
+    seed: int = option("Of the forests.", default=0, min=0, max=2**32 - 1)
+    known: str = option(
+        "What is known of other jobs: what had ended when the week began; what was submitted before "
+        "it; what was submitted before the job. The last two know run times that nobody could.",
+        default="ended",
+        metavar="ended|submitted|at-once",
+    )
+    reference: Path | None = option(
+        "Gains that others found, to show beside: log, dispatcher (EASY++, FCFS-CI), a value.",
+        metavar="FILE.csv",
+    )
+    overrides: Overrides = None
+    jobs: Processes = None
+    out: Out = None
+
+
+def classes(context: typer.Context, options: _ClassesOptions) -> None:
     """Predict which jobs are small, week by week, and simulate five variants (Zrigui 2021, ch. 6).
 
     Small jobs run shorter than the median of the week before. A random forest learns at the end of each week
@@ -61,49 +136,41 @@ def classes(
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
     from mlsim.batch.predictors.weekly_forests import check_library
-    from mlsim.cli.learn_options import results_of_others, show_rows
-    from mlsim.errors import InputError
-    from mlsim.learning.class_learning import (
-        Known,
-        check_scenario,
-        predicted_in_parts,
-        quality_of,
-        rival_in_parts,
-        variants_in_parts,
-    )
+    from mlsim.learning import class_learning as learning
     from mlsim.learning.learning_parts import parts_in, write_tables
-    from mlsim.scenario import Backfill, Policy, load, parse_overrides
+    from mlsim.scenario import Backfill, Policy
 
     check_library()
-    chosen = _policies(policies)
-    if known not in tuple(Known):
-        raise InputError(f"--known: {known!r}; allowed: {', '.join(Known)}")
-    scenarios = [load(file, parse_overrides(overrides or [])) for file in files]
+    chosen = _policies(options.policies)
+    if options.known not in tuple(learning.Known):
+        raise InputError(f"--known: {options.known!r}; allowed: {', '.join(learning.Known)}")
+    what, out = learning.Known(options.known), options.out
+    scenarios = [scenario_of(file, options.overrides) for file in options.files]
     for scenario in scenarios:
-        check_scenario(scenario, chosen)
+        learning.check_scenario(scenario, chosen)
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
     gained = Policy.FCFS in chosen and any(one.batch.backfill is Backfill.EASY for one in scenarios)
     check_read(context, {"reference": (gained, "FCFS among --policies, and batch.backfill: easy")})
     dispatchers = ["EASY++", *(name for policy in chosen for name in (str(policy), f"{policy}-CI"))]
-    others = (
-        {} if reference is None else results_of_others(reference, {"log": names, "dispatcher": dispatchers})
-    )
+    others = published_results(options.reference, {"log": names, "dispatcher": dispatchers})
     source = {key: float(value) for key, value in others.items()}
-    what = Known(known)
     logs, every = _read(scenarios, what)
     quality, weeks, variants, gains = [], [], [], []
-    with parts_in(out, "learn classes", ", ".join(names), jobs) as parts:
+    with parts_in(out, "learn classes", ", ".join(names), options.jobs) as parts:
         for scenario, log, features in zip(scenarios, logs, every, strict=True):
-            predicted = predicted_in_parts(parts, log, features, what, trees=trees, seed=seed)
-            found = quality_of(features, predicted)
+            predicted = learning.predicted_in_parts(
+                parts, log, features, what, trees=options.trees, seed=options.seed
+            )
+            found = learning.quality_of(features, predicted)
             quality.append(_quality_row(log, found))
             weeks += _week_rows(scenario.name, found)
-            results = variants_in_parts(parts, log, what, predicted, chosen)
+            results = learning.variants_in_parts(parts, log, what, predicted, chosen)
             variants += _variant_rows(log, results)
             if Policy.FCFS in chosen and scenario.batch.backfill is Backfill.EASY:
-                gains += _gain_rows(scenario.name, results, *rival_in_parts(parts, scenario), source)
+                rival = learning.rival_in_parts(parts, scenario)
+                gains += _gain_rows(scenario.name, results, *rival, source)
         show_rows("Classes", _transposed(quality))
         show_rows("Variants: bounded slowdowns", variants)
         if gains:
@@ -118,7 +185,6 @@ def classes(
 def _read(scenarios: list[Scenario], what: Known) -> tuple[list[WholeLog], list[JobFeatures]]:
     """Read the logs, and make the features of their jobs."""
     from mlsim._runtime.work_progress import followed
-    from mlsim.cli.progress import working
     from mlsim.experiment.weekly_runs import whole_log
     from mlsim.learning.class_learning import check_weeks, features_of
 
@@ -131,7 +197,6 @@ def _read(scenarios: list[Scenario], what: Known) -> tuple[list[WholeLog], list[
 
 def _policies(text: str) -> list[Policy]:
     """Read the policies to simulate."""
-    from mlsim.errors import InputError
     from mlsim.scenario import Policy
 
     allowed = [policy for policy in Policy if policy is not Policy.FAIRSHARE]  # users are not known here
@@ -251,34 +316,24 @@ _YEAR = 366 * 86_400.0
 """Time [s] up to which profiles are made."""
 
 
-def energy(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="CSV, Parquet, HDF5: job_id, time (s), power (W).", show_default=False
-        ),
-    ],
-    group: Annotated[int, typer.Option(min=1, max=_MOST, help="Samples that become one mean.")] = 12,
-    head: Annotated[int, typer.Option(min=0, max=_MOST, help="Means cut from the beginning of a job.")] = 5,
-    tail: Annotated[int, typer.Option(min=0, max=_MOST, help="Means cut from its end.")] = 5,
-    stationary: Annotated[float, typer.Option(min=0.0, help="Threshold of window means.")] = 0.1,
-    constant: Annotated[float, typer.Option(min=0.0, help="Threshold of the deviation.")] = 0.1,
-    periodic: Annotated[float, typer.Option(min=0.0, help="Threshold of spectral density.")] = 1.0,
-    least: Annotated[
-        float | None, typer.Option(help="Power that counts as 0 (W).", show_default="the least")
-    ] = None,
-    most: Annotated[
-        float | None, typer.Option(help="Power that counts as 1 (W).", show_default="the most")
-    ] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write a row a job into this new file.")] = None,
-    steps: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.csv|.parquet",
-            help="Write the jobs' power over time into this new file, for workload.power of a run.",
-        ),
-    ] = None,
-) -> None:
+class _EnergyOptions(Options):
+    file: Path = argument("CSV, Parquet, HDF5: job_id, time (s), power (W).", metavar="FILE")
+    group: int = option("Samples that become one mean.", default=12, min=1, max=_MOST)
+    head: int = option("Means cut from the beginning of a job.", default=5, min=0, max=_MOST)
+    tail: int = option("Means cut from its end.", default=5, min=0, max=_MOST)
+    stationary: float = option("Threshold of window means.", default=0.1, min=0.0)
+    constant: float = option("Threshold of the deviation.", default=0.1, min=0.0)
+    periodic: float = option("Threshold of spectral density.", default=1.0, min=0.0)
+    least: float | None = option("Power that counts as 0 (W).", show_default="the least")
+    most: float | None = option("Power that counts as 1 (W).", show_default="the most")
+    csv: Path | None = option("Write a row a job into this new file.", "--csv")
+    steps: Path | None = option(
+        "Write the jobs' power over time into this new file, for workload.power of a run.",
+        metavar="FILE.csv|.parquet",
+    )
+
+
+def energy(options: _EnergyOptions) -> None:
     """Classify jobs by their power over time (Zrigui 2021, ch. 7).
 
     Constant, periodic, aperiodic, or non-stationary: samples become means of twelve, head, tail and outliers
@@ -287,26 +342,26 @@ def energy(
 
     mlsim learn energy samples.csv --csv classes.csv --steps steps.csv
     """
-    from mlsim.cli.new_files import new_files
-    from mlsim.errors import InputError
     from mlsim.learning.energy_classes import Cleaning, Tree, classify, cleaned
     from mlsim.learning.energy_samples import power_steps, read_samples, write_steps
 
-    for name, value in (("--least", least), ("--most", most)):
+    steps = options.steps
+    for name, value in (("--least", options.least), ("--most", options.most)):
         if value is not None and not math.isfinite(value):
             raise InputError(f"{name}: {value}; allowed: a number of watts")
     if steps is not None and steps.suffix not in _STEPS:
         raise InputError(f"--steps: {steps}; allowed: names that end with {' or '.join(_STEPS)}")
-    cleaning = Cleaning(group, head, tail)
-    tree = Tree(stationary=stationary, constant=constant, periodic=periodic, least=least, most=most)
-    targets = [path for path in (csv, steps) if path is not None]
+    cleaning = Cleaning(options.group, options.head, options.tail)
+    thresholds = {name: getattr(options, name) for name in ("stationary", "constant", "periodic")}
+    tree = Tree(**thresholds, least=options.least, most=options.most)
+    targets = [path for path in (options.csv, steps) if path is not None]
     with new_files(targets) as parts:  # before samples are read: whether they can be written shows at once
-        measured = read_samples(file)
+        measured = read_samples(options.file)
         jobs = {job: cleaned(samples.power, cleaning) for job, samples in measured.samples.items()}
         missing = {job for job, samples in measured.samples.items() if not samples.complete}
         found = classify(jobs, tree, missing)
         for path, part in zip(targets, parts, strict=True):
-            if path is csv:
+            if path is options.csv:
                 _write_classes(part, found)
             else:
                 shapes = {job: power_steps(measured.samples[job], found[job], cleaning) for job in found}
@@ -320,8 +375,6 @@ def energy(
 
 
 def _print(found: Mapping[str, Profile]) -> None:
-    from collections import Counter
-
     from mlsim.learning.energy_classes import EnergyClass
 
     counts = Counter(profile.kind for profile in found.values())
@@ -331,8 +384,6 @@ def _print(found: Mapping[str, Profile]) -> None:
 
 def _print_known(known: Mapping[str, str], found: Mapping[str, Profile]) -> None:
     """Print which classes were taken for which, and how many jobs are right."""
-    from collections import Counter
-
     pairs = Counter((known[job], str(found[job].kind)) for job in known)
     kinds = list(dict.fromkeys(kind for pair in pairs for kind in pair))
     print("\n" + " " * 18 + "".join(f"{kind:>16}" for kind in kinds) + "  <- found")
@@ -351,34 +402,30 @@ def _write_classes(part: Path, found: Mapping[str, Profile]) -> None:
     pl.DataFrame([{"job_id": job} | asdict(profile) for job, profile in found.items()]).write_csv(part)
 
 
-def profiles(
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE.csv", help="The new file.", show_default=False)
-    ],
-    each: Annotated[int, typer.Option(min=1, help="Jobs of each class.")] = 100,
-    shortest: Annotated[float, typer.Option(min=60.0, max=_YEAR, help="Least time of a job (s).")] = 1800.0,
-    longest: Annotated[float, typer.Option(min=60.0, max=_YEAR, help="Most time of a job (s).")] = 86_400.0,
-    noise: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=10.0, help="Deviation of a sample's noise, as share of the range of power."
-        ),
-    ] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, help="Of all draws.")] = 0,
-) -> None:
+class _ProfilesOptions(Options):
+    out: Path = output("The new file.", "FILE.csv", default=REQUIRED)
+    each: int = option("Jobs of each class.", default=100, min=1)
+    shortest: float = option("Least time of a job (s).", default=1800.0, min=60.0, max=_YEAR)
+    longest: float = option("Most time of a job (s).", default=86_400.0, min=60.0, max=_YEAR)
+    noise: float = option(
+        "Deviation of a sample's noise, as share of the range of power.", default=0.05, min=0.0, max=10.0
+    )
+    seed: int = option("Of all draws.", default=0, min=0)
+
+
+def profiles(options: _ProfilesOptions) -> None:
     """Make energy profiles of known classes, on which `mlsim learn energy` and its thresholds are tried.
 
     A sample each 5 s, with phases of initialising and finishing, noise and outliers.
 
     mlsim learn profiles -o samples.csv --each 20
     """
-    from mlsim.cli.new_files import new_files
-    from mlsim.errors import InputError
     from mlsim.learning.energy_samples import GeneratedProfiles, generated_profiles, write_samples
 
+    out, shortest, longest = options.out, options.shortest, options.longest
     if longest < shortest:
         raise InputError(f"--longest: {longest:g}; allowed: --shortest ({shortest:g}) or more")
-    made = GeneratedProfiles(each, shortest, longest, noise=noise, seed=seed)
+    made = GeneratedProfiles(options.each, shortest, longest, noise=options.noise, seed=options.seed)
     with new_files([out]) as (part,):
         write_samples(part, generated_profiles(made))
     print(f"Written: {out}")

@@ -1,41 +1,49 @@
-"""``mlsim learn policies``, ``mixed``, ``function`` and ``transfer``."""
+"""``mlsim learn``: its commands; among them ``policies``, ``mixed``, ``function`` and ``transfer``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from mlsim.cli.command_options import Overrides, Processes
-from mlsim.cli.learn_classes import classes, energy, profiles
-from mlsim.cli.learn_options import Out, check_read, read_by_methods, weeks_of_option
-from mlsim.cli.usage_errors import Commands
+from mlsim.cli import learn_classes
+from mlsim.cli.command_options import (
+    REQUIRED,
+    CommandGroup,
+    Options,
+    Overrides,
+    Processes,
+    argument,
+    flag,
+    option,
+    output,
+    scenario_of,
+)
+from mlsim.cli.learn_classes import Out, cell, check_read, published_results, show_rows
+from mlsim.cli.new_files import new_files
+from mlsim.cli.progress import reporting
+from mlsim.cli.terminal import print_whole, table_of
+from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlsim.learning.mixed_policies import Mixed
+    from mlsim.learning.mixed_policies import Mixed, Searching
     from mlsim.learning.policy_delays import Samples
     from mlsim.learning.policy_validation import PhaseBand, Transfer, TransferBand
 
 
-def policies(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STUDY", help="Directory with study.yaml, or such a file, of runs.", show_default=False
-        ),
-    ],
-    reference: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.csv",
-            help="Results of others to show beside: log, policy, a ratio; policy premature for shares.",
-        ),
-    ] = None,
-    jobs: Processes = None,
-    out: Out = None,
-) -> None:
+class _PoliciesOptions(Options):
+    path: Path = argument("Directory with study.yaml, or such a file, of runs.", metavar="STUDY")
+    reference: Path | None = option(
+        "Results of others to show beside: log, policy, a ratio; policy premature for shares.",
+        metavar="FILE.csv",
+    )
+    jobs: Processes = None
+    out: Out = None
+
+
+def policies(options: _PoliciesOptions) -> None:
     """Say who is delayed by which policy, over the runs of a study (Zrigui 2021, §4.3).
 
     Premature jobs ask for a hundred times of what they run, or more. Printed are their share in each log
@@ -48,47 +56,37 @@ def policies(
     """
     import polars as pl
 
-    from mlsim.cli.learn_options import results_of_others, show_rows
-    from mlsim.errors import InputError
     from mlsim.experiment.study import load_study
+    from mlsim.learning import policy_delays
     from mlsim.learning.learning_parts import parts_in, write_tables
-    from mlsim.learning.policy_delays import (
-        DELAYS,
-        delays_of_study,
-        log_axes,
-        means_of,
-        policy_axis,
-        premature_of_study,
-    )
 
-    study = load_study(path)
+    study, out = load_study(options.path), options.out
     shown = {axis.name: list(axis.points) for axis in study.axes if axis.name != study.repetitions}
     axes, source = list(shown), {}
     log_at = policy_at = 0
-    if reference is not None:
+    if options.reference is not None:
         if not axes:
             raise InputError(f"{study.source}: vary: missing; --reference needs logs and policies that vary")
-        log_at, policy_at = axes.index(log_axes(study)[0]), axes.index(policy_axis(study))
+        log_at = axes.index(policy_delays.log_axes(study)[0])
+        policy_at = axes.index(policy_delays.policy_axis(study))
         known = {"log": shown[axes[log_at]], "policy": ["premature", *shown[axes[policy_at]]]}
-        source = results_of_others(reference, known)
-    with parts_in(out, "learn policies", study.name, jobs) as parts:
+        source = published_results(options.reference, known)
+    with parts_in(out, "learn policies", study.name, options.jobs) as parts:
         logs: list[dict[str, object]] = [
-            dict(zip(log_axes(study), labels, strict=True))
+            dict(zip(policy_delays.log_axes(study), labels, strict=True))
             | {"premature %": found[0], "jobs": int(found[1]), "mean run time (s)": found[2]}
             | ({"source": source.get((labels[0], "premature"), "")} if source else {})
-            for labels, found in premature_of_study(study, parts).items()
+            for labels, found in policy_delays.premature_of_study(study, parts).items()
         ]
-        samples = delays_of_study(study, parts)
-        rows: list[dict[str, object]] = [
-            dict(zip(axes, labels, strict=True))
-            | dict(zip(DELAYS, means_of(runs).tolist(), strict=True))
-            | (
-                {"source: premature to standard": source.get((labels[log_at], labels[policy_at]), "")}
-                if source
-                else {}
-            )
-            for labels, runs in samples.items()
-        ]
+        samples = policy_delays.delays_of_study(study, parts)
+        rows: list[dict[str, object]] = []
+        for labels, runs in samples.items():
+            row: dict[str, object] = dict(zip(axes, labels, strict=True))
+            row |= dict(zip(policy_delays.DELAYS, policy_delays.means_of(runs).tolist(), strict=True))
+            if source:
+                published = source.get((labels[log_at], labels[policy_at]), "")
+                row |= {"source: premature to standard": published}
+            rows.append(row)
         show_rows("Premature jobs of the logs", logs)
         show_rows("Who is delayed", rows)
         if out is not None:
@@ -111,43 +109,33 @@ def _draw(out: Path, samples: Samples, trim: int) -> None:
         write_picture(draw(), out / f"{name}.png")
 
 
-def mixed(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The scenario.", show_default=False)],
-    train: Annotated[str, typer.Option(metavar="A-B", help="Weeks to learn.", show_default=False)],
-    test: Annotated[str, typer.Option(metavar="A-B", help="Weeks to test.", show_default=False)],
-    features: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Of q, p, wait, ratio, exp, area.")
-    ] = "q,p,wait",
-    method: Annotated[str, typer.Option(metavar="grid|xnes|cma-es", help="How to search.")] = "grid",
-    points: Annotated[int, typer.Option(min=2, help="Values of a dimension, of grid.")] = 200,
-    evaluations: Annotated[int, typer.Option(min=10, help="Vectors a week, of xnes, cma-es.")] = 2000,
-    penalty: Annotated[
-        float, typer.Option(min=0.0, max=1e9, help="λ of the norm, of xnes and cma-es.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of xnes and cma-es.")] = 0,
-    scaled: Annotated[
-        bool, typer.Option("--scaled", help="Divide each feature by its deviation in the training weeks.")
-    ] = False,
-    phases: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Show the band over N phases of the cut into weeks, each searched anew."
-        ),
-    ] = 0,
-    phase_points: Annotated[
-        int, typer.Option(min=2, help="Values of a dimension, of the grid of each phase.")
-    ] = 20,
-    reference: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.csv", help="Results of others to show beside: policy, part (train, test), a value."
-        ),
-    ] = None,
-    overrides: Overrides = None,
-    jobs: Processes = None,
-    out: Out = None,
-) -> None:
+class _MixedOptions(Options):
+    file: Path = argument("The scenario.", metavar="FILE")
+    train: str = option("Weeks to learn.", default=REQUIRED, metavar="A-B")
+    test: str = option("Weeks to test.", default=REQUIRED, metavar="A-B")
+    features: str = option("Of q, p, wait, ratio, exp, area.", default="q,p,wait", metavar="NAME,...")
+    method: str = option("How to search.", default="grid", metavar="grid|xnes|cma-es")
+    points: int = option("Values of a dimension, of grid.", default=200, min=2)
+    evaluations: int = option("Vectors a week, of xnes, cma-es.", default=2000, min=10)
+    penalty: float = option("λ of the norm, of xnes and cma-es.", default=1.0, min=0.0, max=1e9)
+    seed: int = option("Of xnes and cma-es.", default=0, min=0)
+    scaled: bool = flag("Divide each feature by its deviation in the training weeks.", "--scaled")
+    phases: int = option(
+        "Show the band over N phases of the cut into weeks, each searched anew.",
+        default=0,
+        metavar="N",
+        min=0,
+    )
+    phase_points: int = option("Values of a dimension, of the grid of each phase.", default=20, min=2)
+    reference: Path | None = option(
+        "Results of others to show beside: policy, part (train, test), a value.", metavar="FILE.csv"
+    )
+    overrides: Overrides = None
+    jobs: Processes = None
+    out: Out = None
+
+
+def mixed(context: typer.Context, options: _MixedOptions) -> None:
     """Search weights of policy linear on weeks of a log, and test them on others (Zrigui 2021, ch. 5).
 
     FILE says with workload.weeks how its log is cut into weeks. Printed are the sums of weekly mean bounded
@@ -157,92 +145,94 @@ def mixed(
 
     mlsim learn mixed scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 --test 65-100 --points 50
     """
-    from dataclasses import replace
-
-    from mlsim.cli.learn_options import results_of_others
-    from mlsim.errors import InputError
     from mlsim.experiment.weekly_runs import weeks_of
+    from mlsim.learning import policy_validation as validation
     from mlsim.learning.learning_parts import parts_in
-    from mlsim.learning.mixed_policies import Searching, learn_mixed
-    from mlsim.learning.policy_validation import (
-        PROTOCOLS,
-        at_phases,
-        learn_phases,
-        searches_in_parts,
-        write_mixed,
-        write_phases,
-    )
-    from mlsim.scenario import load, parse_overrides
+    from mlsim.learning.mixed_policies import learn_mixed
 
-    scenario = load(file, parse_overrides(overrides or []))
-    names = tuple(name.strip() for name in features.split(","))
-    searching = Searching(names, method, points, evaluations, penalty, seed, scaled)
+    phases, out = options.phases, options.out
+    scenario = scenario_of(options.file, options.overrides)
+    searching = replace(_searching(options), factor=options.penalty, scaled=options.scaled)
     searching.check()
-    grid = method == "grid"
-    also = {
-        "penalty": (not grid, "--method xnes or cma-es"),
-        "phase_points": (grid and phases > 0, "--phases and --method grid"),
-    }
-    check_read(context, read_by_methods(method, also=also))
-    known = {"policy": PROTOCOLS, "part": ("train", "test")}
-    source = {} if reference is None else results_of_others(reference, known)
+    band_points = (options.method == "grid" and phases > 0, "--phases and --method grid")
+    _check_search(context, options, phase_points=band_points)
+    known = {"policy": validation.PROTOCOLS, "part": ("train", "test")}
+    source = published_results(options.reference, known)
     for _, part in source:
         if part not in known["part"]:
-            raise InputError(f"{reference}: part: {part!r}; allowed: train, test")
-    train_test = weeks_of_option("train", train), weeks_of_option("test", test)
-    band_searching = replace(searching, points=phase_points)
+            raise InputError(f"{options.reference}: part: {part!r}; allowed: train, test")
+    train_test = _weeks("--train", options.train), _weeks("--test", options.test)
+    band_searching = replace(searching, points=options.phase_points)
     if phases:
         band_searching.check()
-        at_phases(scenario, phases)
+        validation.at_phases(scenario, phases)
     weeks = weeks_of(scenario)
-    with parts_in(out, "learn mixed", scenario.name, jobs) as parts:
-        found = learn_mixed(weeks, *train_test, searching, searches_in_parts(parts))
+    with parts_in(out, "learn mixed", scenario.name, options.jobs) as parts:
+        found = learn_mixed(weeks, *train_test, searching, validation.searches_in_parts(parts))
         _print(found, source)
         if out is not None:
-            write_mixed(out, found, scenario)
-            write_phases(out, None)
+            validation.write_mixed(out, found, scenario)
+            validation.write_phases(out, None)
         if phases:
-            band = learn_phases(scenario, phases, *train_test, band_searching, parts)
+            band = validation.learn_phases(scenario, phases, *train_test, band_searching, parts)
             _print_band(band)
             if out is not None:
-                write_phases(out, band)
+                validation.write_phases(out, band)
     if out is not None:
         print(f"Written: {out}")
 
 
+def _searching(options: _MixedOptions | _TransferOptions) -> Searching:
+    """Return the options of a search that commands share."""
+    from mlsim.learning.mixed_policies import Searching
+
+    features = tuple(name.strip() for name in options.features.split(","))
+    return Searching(features, options.method, options.points, options.evaluations, seed=options.seed)
+
+
+def _check_search(
+    context: typer.Context, options: _MixedOptions | _TransferOptions, **others: tuple[bool, str]
+) -> None:
+    """Refuse options that the method of search does not read, and others that have no effect."""
+    grid = (options.method == "grid", "--method grid")
+    evolution = (options.method != "grid", "--method xnes or cma-es")
+    names = ("evaluations", "penalty", "seed")
+    check_read(context, {"points": grid, **dict.fromkeys(names, evolution), **others})
+
+
+def _weeks(name: str, text: str) -> tuple[int, int]:
+    """Return the first and the last week that an option names."""
+    from mlsim.scenario.amount_types import WeeksKind
+
+    try:
+        return WeeksKind().parse(text)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
 def _print_band(band: PhaseBand) -> None:
-    from rich.table import Table
-
-    from mlsim.cli.learn_options import show
-
-    table = Table(title=f"The same over {len(band.phases)} phases of the cut: mean (least to most)")
-    for title in ("policy", "train", "test", "test - SAF", "phases better than SAF"):
-        table.add_column(title, justify="left" if title == "policy" else "right")
+    rows = []
     for name in sorted(band.test, key=lambda name: band.test[name].mean()):
         cells = [
             f"{sums[name].mean():.0f} ({sums[name].min():.0f} to {sums[name].max():.0f})"
             for sums in (band.train, band.test)
         ]
         difference = band.test[name] - band.test["SAF"]
-        better = int((difference < 0).sum())
-        table.add_row(
-            name, *cells, *(("", "") if name == "SAF" else (f"{difference.mean():+.0f}", str(better)))
-        )
-    show(table)
+        compared = ("", "") if name == "SAF" else (f"{difference.mean():+.0f}", f"{(difference < 0).sum()}")
+        rows.append((name, *cells, *compared))
+    titles = ("policy", "train", "test", "test - SAF", "phases better than SAF")
+    heading = f"The same over {len(band.phases)} phases of the cut: mean (least to most)"
+    print_whole(table_of(titles, rows, left=("policy",), title=heading))
 
 
 def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    from mlsim.cli.learn_options import cell, show
     from mlsim.learning.weight_search import FEATURES
 
-    table = Table(title="Sums of weekly mean bounded slowdowns")
     beside = ("train", "source", "test", "source") if source else ("train", "test")
-    for title in ("policy", *beside, "test - SAF a week", "95 %", "p"):
-        table.add_column(title, justify="left" if title == "policy" else "right")
     spreads = found.against("SAF")
+    rows = []
     for name, (trained, tested) in sorted(found.sums().items(), key=lambda item: item[1][1]):
         one = spreads[name]
         ends = [cell(end, ".2f") for end in (one.difference_low, one.difference_high)]
@@ -251,9 +241,10 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
         sums: list[str] = []
         for part, value in (("train", trained), ("test", tested)):
             sums += [f"{value:.2f}", *([source.get((name, part), "")] if source else [])]
-        table.add_row(name, *sums, *cells)
+        rows.append((name, *sums, *cells))
+    titles = ("policy", *beside, "test - SAF a week", "95 %", "p")
+    print_whole(table_of(titles, rows, left=("policy",), title="Sums of weekly mean bounded slowdowns"))
     console = Console()
-    show(table)
     weights = zip(FEATURES, found.learned.tolist(), strict=True)
     console.print("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
     fitted, others = found.weeks[found.train], found.weeks[found.test]
@@ -269,23 +260,20 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
 _WEEKS = "workload.select.weeks"
 
 
-def function(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The scenario.", show_default=False)],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="FILE.py", help="The new file of policies.", show_default=False),
-    ],
-    train: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Weeks to learn from.", show_default="all")
-    ] = None,
-    sets: Annotated[int, typer.Option(min=1, help="Sets of jobs.")] = 100,
-    tasks: Annotated[int, typer.Option(min=2, help="Jobs of a set in random orders.")] = 32,
-    initial: Annotated[int, typer.Option(min=0, help="Jobs before them.")] = 16,
-    trials: Annotated[int, typer.Option(min=1, help="Random orders of a set.")] = 1024,
-    keep: Annotated[int, typer.Option(min=1, max=484, help="Functions to keep, the nearest.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Of sets and orders.")] = 0,
-    overrides: Overrides = None,
-) -> None:
+class _FunctionOptions(Options):
+    file: Path = argument("The scenario.", metavar="FILE")
+    out: Path = output("The new file of policies.", "FILE.py", default=REQUIRED)
+    train: str | None = option("Weeks to learn from.", metavar="A-B", show_default="all")
+    sets: int = option("Sets of jobs.", default=100, min=1)
+    tasks: int = option("Jobs of a set in random orders.", default=32, min=2)
+    initial: int = option("Jobs before them.", default=16, min=0)
+    trials: int = option("Random orders of a set.", default=1024, min=1)
+    keep: int = option("Functions to keep, the nearest.", default=4, min=1, max=484)
+    seed: int = option("Of sets and orders.", default=0, min=0)
+    overrides: Overrides = None
+
+
+def function(options: _FunctionOptions) -> None:
     """Find functions of a job that order the queue well, by regression over trials (SC 2017: F1 to F4).
 
     Sets of jobs of the log, which workload.weeks cuts into weeks, are served in random orders; a job's score
@@ -294,32 +282,30 @@ def function(
 
     mlsim learn function scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 -o learned.py
     """
-    from mlsim.cli.learn_options import weeks_done
-    from mlsim.cli.new_files import new_files
-    from mlsim.errors import InputError
     from mlsim.experiment.weekly_runs import weeks_of
     from mlsim.learning.policy_functions import Trials, as_policy, fit_functions, run_trials
-    from mlsim.scenario import load, parse_overrides
+    from mlsim.scenario import parse_overrides
 
-    if trials < tasks:
+    out, train, sets, trials = options.out, options.train, options.sets, options.trials
+    if trials < options.tasks:
         raise InputError(
-            f"--trials: {trials}; allowed: at least --tasks ({tasks}), so that each job is first once"
+            f"--trials: {trials}; allowed: at least --tasks ({options.tasks}), so that each job is first once"
         )
     if out.suffix != ".py":
         raise InputError(f"--out: {out}; allowed: a name that ends with .py, as files of policies do")
-    given = parse_overrides(overrides or [])
+    overrides = list(options.overrides or [])
     if train is not None:
-        weeks_of_option("train", train)
-        if _WEEKS in given:
+        _weeks("--train", train)
+        if _WEEKS in parse_overrides(overrides):
             raise InputError(f"--train: {train}, and --set {_WEEKS}: both choose weeks; take one of them out")
-        given = {**given, **parse_overrides([f"{_WEEKS}={train}"])}
-    scenario = load(file, given)
-    tried = Trials(sets, tasks, initial, trials, seed)
+        overrides.append(f"{_WEEKS}={train}")
+    scenario = scenario_of(options.file, overrides)
+    tried = Trials(sets, options.tasks, options.initial, trials, options.seed)
     weeks = f", weeks {train}" if train else ""
-    of = f"{scenario.name}{weeks}: {sets} sets, {trials} orders each, seed {seed}"
+    of = f"{scenario.name}{weeks}: {sets} sets, {trials} orders each, seed {options.seed}"
     with new_files([out]) as (part,):  # before the search: whether it can be written shows at once
-        with weeks_done() as progress:
-            found = fit_functions(*run_trials(weeks_of(scenario), tried, progress), keep)
+        with reporting("sets of jobs") as progress:
+            found = fit_functions(*run_trials(weeks_of(scenario), tried, progress), options.keep)
         part.write_text(as_policy(found, of), encoding="utf-8")
     for number, one in enumerate(found, 1):
         print(f"Learned{number}  error {one.error:.6g}  {one.text.replace('np.', '')}")
@@ -329,32 +315,25 @@ def function(
 _REFERENCE = "SAF"
 
 
-def transfer(
-    context: typer.Context,
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
-    ],
-    share: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="Share of the weeks of a log, the first ones, to learn.")
-    ] = 0.5,
-    features: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Of q, p, wait, ratio, exp, area.")
-    ] = "q,p,wait",
-    method: Annotated[str, typer.Option(metavar="grid|xnes|cma-es", help="How to search.")] = "grid",
-    points: Annotated[int, typer.Option(min=2, help="Values of a dimension, of grid.")] = 40,
-    evaluations: Annotated[int, typer.Option(min=10, help="Vectors, of xnes and cma-es.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Of xnes and cma-es.")] = 0,
-    overrides: Overrides = None,
-    phases: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Show the band over N phases of the cut into weeks, each learned anew."
-        ),
-    ] = 0,
-    jobs: Processes = None,
-    out: Out = None,
-) -> None:
+class _TransferOptions(Options):
+    files: list[Path] = argument("Scenarios, each with its log.", metavar="FILE ...")
+    share: float = option(
+        "Share of the weeks of a log, the first ones, to learn.", default=0.5, min=0.01, max=0.99
+    )
+    features: str = option("Of q, p, wait, ratio, exp, area.", default="q,p,wait", metavar="NAME,...")
+    method: str = option("How to search.", default="grid", metavar="grid|xnes|cma-es")
+    points: int = option("Values of a dimension, of grid.", default=40, min=2)
+    evaluations: int = option("Vectors, of xnes and cma-es.", default=2000, min=10)
+    seed: int = option("Of xnes and cma-es.", default=0, min=0)
+    overrides: Overrides = None
+    phases: int = option(
+        "Show the band over N phases of the cut into weeks, each learned anew.", default=0, metavar="N", min=0
+    )
+    jobs: Processes = None
+    out: Out = None
+
+
+def transfer(context: typer.Context, options: _TransferOptions) -> None:
     """Learn a mixed policy on the first weeks of each log, and test all of them on the last weeks of each.
 
     A matrix of logs: weights of policy linear, learned where the row says and tested where the column says,
@@ -363,99 +342,78 @@ def transfer(
 
     mlsim learn transfer scenarios/studies/transfer/*.yaml
     """
-    from mlsim.errors import InputError
     from mlsim.experiment.weekly_runs import weeks_of
+    from mlsim.learning import policy_validation as validation
     from mlsim.learning.learning_parts import parts_in
-    from mlsim.learning.mixed_policies import Searching
-    from mlsim.learning.policy_validation import (
-        at_phases,
-        learn_transfer,
-        searches_in_parts,
-        transfer_phases,
-        write_transfer,
-        write_transfer_phases,
-    )
-    from mlsim.scenario import load, parse_overrides
 
-    scenarios = [load(file, parse_overrides(overrides or [])) for file in files]
+    phases, out = options.phases, options.out
+    scenarios = [scenario_of(file, options.overrides) for file in options.files]
     names = [scenario.name for scenario in scenarios]
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: two or more scenarios are needed, each with a name of its own")
-    searching = Searching(
-        tuple(name.strip() for name in features.split(",")), method, points, evaluations, seed=seed
-    )
+    searching = _searching(options)
     searching.check()
-    check_read(context, read_by_methods(method, also={}))
+    _check_search(context, options)
     for scenario in scenarios if phases else ():
-        at_phases(scenario, phases)
+        validation.at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
-    with parts_in(out, "learn transfer", ", ".join(names), jobs) as parts:
-        found = learn_transfer(logs, share, searching, searches_in_parts(parts))
+    with parts_in(out, "learn transfer", ", ".join(names), options.jobs) as parts:
+        found = validation.learn_transfer(logs, options.share, searching, validation.searches_in_parts(parts))
         _print_transfer(found)
         if out is not None:
-            write_transfer(out, found, _REFERENCE)
-            write_transfer_phases(out, None)
+            validation.write_transfer(out, found, _REFERENCE)
+            validation.write_transfer_phases(out, None)
         if phases:
             logs.clear()  # each part cuts its own
-            band = transfer_phases(scenarios, phases, share, searching, parts)
+            band = validation.transfer_phases(scenarios, phases, options.share, searching, parts)
             _print_band_transfer(band, phases)
             if out is not None:
-                write_transfer_phases(out, band)
+                validation.write_transfer_phases(out, band)
     if out is not None:
         print(f"Written: {out}")
 
 
 def _print_band_transfer(band: TransferBand, count: int) -> None:
-    from rich.table import Table
+    def text(log: str, policy: str) -> str:
+        values = 100 * band.relative(log, policy, _REFERENCE)
+        span = f"{values.min():+.1f} to {values.max():+.1f}"
+        return f"{values.mean():+.1f} ({span}), {(values < 0).sum()}"
 
-    from mlsim.cli.learn_options import show
-
+    logs = list(band.means)
+    rows = [[policy, *(text(log, policy) for log in logs)] for policy in (*logs, "SPF", "FCFS")]
     title = f"The same over {count} phases of the cut: mean (least to most) in %, phases better than"
-    table = Table(title=f"{title} {_REFERENCE}")
-    table.add_column("learned on")
-    for log in band.means:
-        table.add_column(log, justify="right")
-    learned = list(band.means)
-    for policy in (*learned, "SPF", "FCFS"):
-        cells = []
-        for log in band.means:
-            values = 100 * band.relative(log, policy, _REFERENCE)
-            better = int((values < 0).sum())
-            cells.append(f"{values.mean():+.1f} ({values.min():+.1f} to {values.max():+.1f}), {better}")
-        table.add_row(policy, *cells, end_section=policy == learned[-1])
-    show(table)
+    _print_matrix(f"{title} {_REFERENCE}", logs, rows)
 
 
 def _print_transfer(found: Transfer) -> None:
-    from rich.table import Table
+    def text(log: str, learned: str) -> str:
+        spread = found.against(log, learned, _REFERENCE)
+        base = float(found.means[log][_REFERENCE].mean())
+        sure = spread.difference_low > 0 or spread.difference_high < 0
+        return f"{100 * spread.difference / base:+.1f}{' *' if sure else '  '}"
 
-    from mlsim.cli.learn_options import show
-
-    table = Table(title=f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)")
-    table.add_column("learned on")
-    for log, weeks in found.weeks.items():
-        table.add_column(f"{log}, weeks: {len(weeks)}", justify="right")
-    for learned in (*found.weights, "SPF", "FCFS"):
-        cells = []
-        for log in found.weeks:
-            spread = found.against(log, learned, _REFERENCE)
-            base = float(found.means[log][_REFERENCE].mean())
-            sure = spread.difference_low > 0 or spread.difference_high < 0
-            cells.append(f"{100 * spread.difference / base:+.1f}{' *' if sure else '  '}")
-        table.add_row(learned, *cells, end_section=learned == list(found.weights)[-1])
-    show(table)
+    logs = [f"{log}, weeks: {len(weeks)}" for log, weeks in found.weeks.items()]
+    learned = (*found.weights, "SPF", "FCFS")
+    rows = [[policy, *(text(log, policy) for log in found.weeks)] for policy in learned]
+    _print_matrix(f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)", logs, rows)
 
 
-learn = typer.Typer(name="learn", cls=Commands, help="Learn policies from a log.", no_args_is_help=True)
+def _print_matrix(title: str, logs: list[str], rows: list[list[str]]) -> None:
+    """Print a row for each log that was learned on, and below a line for each other policy."""
+    table = table_of(["learned on", *logs], rows, left=("learned on",), title=title)
+    table.rows[len(logs) - 1].end_section = True
+    print_whole(table)
+
+
+learn = CommandGroup("learn", "Learn policies from a log.")
 learn.callback()(lambda: None)
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "mixed": mixed,
-    "policies": policies,
-    "classes": classes,
-    "energy": energy,
-    "profiles": profiles,
-    "function": function,
-    "transfer": transfer,
-}
-for _name, _command in _COMMANDS.items():
-    learn.command(_name)(_command)
+for command in (
+    mixed,
+    policies,
+    learn_classes.classes,
+    learn_classes.energy,
+    learn_classes.profiles,
+    function,
+    transfer,
+):
+    learn.command()(command)

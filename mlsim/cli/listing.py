@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -39,41 +40,41 @@ class Listing(StrEnum):
     METRICS = "metrics"
 
 
+Lists = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""The titles of a list's columns, and its rows."""
+
+
+_LEAST_FOR_TABLES = 60
+_LEAST_FOR_TEXT = 30
+
+
 def list_(
     what: Annotated[
-        Listing | None,
-        typer.Argument(help="What to list; without it, the lists that there are.", show_default=False),
+        Listing | None, typer.Argument(help="What to list; without it, the lists that there are.")
     ] = None,
     json_: Json = False,
 ) -> None:
     """List available policies, techniques, models, options ..."""
-    if json_:
-        _print_json(what)
-        return
     if what is None:
-        print("\n".join(listing.value for listing in Listing))
+        names = [listing.value for listing in Listing]
+        if json_:
+            terminal.print_json(names)
+        else:
+            print("\n".join(names))
+        return
+    titles, rows = rows_of(what)
+    if json_:
+        entries = [dict(zip(titles, row, strict=True)) for row in rows]
+        terminal.print_json(entries, ensure_ascii=False)
         return
     from rich.console import Console
 
-    titles, rows = rows_of(what)
     console = Console()
     width = min(console.width, terminal.terminal_width())
     if _fits(titles, rows, width):
         console.print(_table(titles, rows), width=width)
-        return
-    print("\n\n".join(_as_entry(titles, row, width) for row in rows))
-
-
-def _print_json(what: Listing | None) -> None:
-    """Print the names of the lists, or the rows of one as objects with its titles for keys."""
-    import json
-
-    if what is None:
-        print(json.dumps([listing.value for listing in Listing], indent=2))
-        return
-    titles, rows = rows_of(what)
-    entries = [dict(zip(titles, row, strict=True)) for row in rows]
-    print(json.dumps(entries, indent=2, ensure_ascii=False))
+    else:
+        print("\n\n".join(_as_entry(titles, row, width) for row in rows))
 
 
 def _fits(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
@@ -84,8 +85,6 @@ def _fits(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> b
 
 def _as_entry(titles: Sequence[str], row: Sequence[str], width: int) -> str:
     """Return one row as lines below each other: its name, then the cell of each column."""
-    import textwrap
-
     width = max(width, _LEAST_FOR_TEXT)
     lines = textwrap.wrap(row[0], width, break_long_words=False, break_on_hyphens=False)
     for title, cell in zip(titles[1:], row[1:], strict=True):
@@ -95,10 +94,6 @@ def _as_entry(titles: Sequence[str], row: Sequence[str], width: int) -> str:
                 cell, width, initial_indent=start, subsequent_indent="    ", break_on_hyphens=False
             )
     return "\n".join(lines)
-
-
-_LEAST_FOR_TABLES = 60
-_LEAST_FOR_TEXT = 30
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -114,39 +109,28 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def _short(keys: tuple[str, ...]) -> str:
-    """Return keys without the section that they are all in."""
-    return ", ".join(key.removeprefix("application.") for key in keys)
-
-
 def _plugins(family: str) -> list[tuple[str, str]]:
-    """List what installed packages offer to the batch level; then the way to one's own."""
+    """List what installed packages offer to the batch level; then the way to a user-defined one."""
     from mlsim.batch.user_dispatch import FAMILIES, installed
 
     return _offered(FAMILIES[family], installed(family))
 
 
 def _functions(family: Family) -> list[tuple[str, str]]:
-    """List what installed packages offer of functions; then the way to one's own."""
+    """List what installed packages offer of functions; then the way to a user-defined one."""
     from mlsim.plugins import installed_plugins
 
     return _offered(family, installed_plugins(family))
 
 
 def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """List plugins with where they are, or why they cannot be used; then the way to one's own."""
-    own = "./file.py:function" if family.arguments else "./file.py:Class"
-    return [
-        *(
-            (name, f"CANNOT BE USED: {obstacle}" if obstacle else f"installed: {value}")
-            for name, value, obstacle in found
-        ),
-        (own, f"a {family.sort} of your own; see {family.page}"),
+    """List plugins with where they are, or why they cannot be used; then the way to a user-defined one."""
+    rows = [
+        (name, f"CANNOT BE USED: {obstacle}" if obstacle else f"installed: {value}")
+        for name, value, obstacle in found
     ]
-
-
-Lists = tuple[tuple[str, ...], list[tuple[str, ...]]]
-"""The titles of a list's columns, and its rows."""
+    own = "./file.py:function" if family.arguments else "./file.py:Class"
+    return [*rows, (own, f"a {family.sort} of your own; see {family.page}")]
 
 
 def _of_batch(what: Listing) -> Lists:
@@ -161,20 +145,14 @@ def _of_batch(what: Listing) -> Lists:
             ]
         case Listing.BACKFILLING:
             return ("backfill", "meaning"), [(word.value, word.meaning) for word in Backfill]
-        case Listing.ALLOCATORS:
-            return ("allocator", "meaning"), [
-                *((word.value, word.meaning) for word in Allocator),
-                *_plugins("allocator"),
+        case Listing.PREDICTORS:
+            return ("predictor", "predicts", "source"), [
+                *((word.value, word.meaning, word.source) for word in Predictor),
+                *((name, meaning, "") for name, meaning in _plugins("predictor")),
             ]
-        case Listing.DISPATCHERS:
-            return ("dispatcher", "meaning"), [
-                *((word.value, word.meaning) for word in Dispatcher),
-                *_plugins("dispatcher"),
-            ]
-    return ("predictor", "predicts", "source"), [
-        *((word.value, word.meaning, word.source) for word in Predictor),
-        *((name, meaning, "") for name, meaning in _plugins("predictor")),
-    ]
+    words = Allocator if what is Listing.ALLOCATORS else Dispatcher
+    family = what.removesuffix("s")
+    return (family, "meaning"), [*((word.value, word.meaning) for word in words), *_plugins(family)]
 
 
 def _of_files(what: Listing) -> Lists:
@@ -184,10 +162,9 @@ def _of_files(what: Listing) -> Lists:
         from mlsim.workload.log_formats import FORMATS
         from mlsim.workload.user_reader import READERS
 
-        meanings = {word: known.meaning for word, known in FORMATS.items()}
         return ("format", "meaning"), [
             (WorkloadFormat.AUTO.value, "by the content of the log, after decompression"),
-            *((word.value, meanings[word]) for word in WorkloadFormat if word in meanings),
+            *((word.value, FORMATS[word].meaning) for word in WorkloadFormat if word in FORMATS),
             *_functions(READERS),
         ]
     if what is Listing.WORKLOADS:
@@ -205,21 +182,22 @@ def _of_files(what: Listing) -> Lists:
     return ("writer", "meaning"), [*_functions(WRITERS)]
 
 
+_TECHNIQUE = ("technique", "meaning", "chunk size (CCA)", "from the step alone (DCA)", "options", "source")
+_TOPOLOGY = ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source")
+
+
+def _short(keys: Iterable[str]) -> str:
+    """Return keys without the section that they are all in."""
+    return ", ".join(key.removeprefix("application.") for key in keys)
+
+
 def _of_loops(what: Listing) -> Lists:
     """List the choices of loops, and topologies."""
     match what:
         case Listing.TECHNIQUES:
             from mlsim.techniques import TECHNIQUES
 
-            titles = (
-                "technique",
-                "meaning",
-                "chunk size (CCA)",
-                "from the step alone (DCA)",
-                "options",
-                "source",
-            )
-            return titles, [
+            return _TECHNIQUE, [
                 (t.name, t.title, t.recursive, t.straightforward or "none", _short(t.options), t.reference)
                 for t in TECHNIQUES.values()
             ]
@@ -238,7 +216,7 @@ def _of_loops(what: Listing) -> Lists:
             ]
     from mlsim.platform.network import TOPOLOGIES
 
-    return ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source"), [
+    return _TOPOLOGY, [
         (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES
     ]
 
@@ -253,9 +231,9 @@ def _of_keys(what: Listing) -> Lists:
             (alias.name, alias.key, "earlier name" if alias.old else "another word")
             for alias in key_aliases()
         ]
-    found = options() if what is Listing.OPTIONS else model_parameters()
-    first = "key" if what is Listing.OPTIONS else "parameter"
-    return (first, "allowed", "default", "meaning"), [tuple(row[:4]) for row in found]
+    is_key = what is Listing.OPTIONS
+    titles = ("key" if is_key else "parameter", "allowed", "default", "meaning")
+    return titles, [tuple(row[:4]) for row in (options() if is_key else model_parameters())]
 
 
 def _of_results(what: Listing) -> Lists:
@@ -263,9 +241,9 @@ def _of_results(what: Listing) -> Lists:
     if what is Listing.METRICS:
         from mlsim.analysis.metric_definitions import LOOP, SUMMARY
 
+        every = [("", m) for m in SUMMARY] + [("of a loop alone: ", m) for m in LOOP]
         return ("metric", "definition", "unit", "source"), [
-            *((", ".join(m.keys), m.definition, m.unit, m.source) for m in SUMMARY),
-            *((f"of a loop alone: {', '.join(m.keys)}", m.definition, m.unit, m.source) for m in LOOP),
+            (f"{of}{', '.join(m.keys)}", m.definition, m.unit, m.source) for of, m in every
         ]
     from mlsim.record.table_files import FILES, columns_of
 

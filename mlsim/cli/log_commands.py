@@ -1,151 +1,112 @@
-"""``mlsim workload convert``, ``describe`` and ``predict``."""
+"""``mlsim workload``: all its commands; here ``convert``, ``describe`` and ``predict``, which read a log."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from mlsim.cli.command_options import Json, Lenient
+from mlsim.cli import command_options as given
+from mlsim.cli import workload_commands
+from mlsim.cli.command_options import Json, Lenient, Options, argument, flag, option
 from mlsim.cli.cost_commands import profile
-from mlsim.cli.derived_commands import esp, eurora, kit, resample, scale
-from mlsim.cli.generation_commands import fit, generate
-from mlsim.cli.usage_errors import Commands
+from mlsim.cli.new_files import new_files
+from mlsim.cli.progress import working
+from mlsim.cli.terminal import print_json
+from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from mlsim.scenario import WorkloadConfig, WorkloadFormat
+    from mlsim.scenario import WorkloadFormat
     from mlsim.workload import Rates
     from mlsim.workload.log_conversion import Conversion
     from mlsim.workload.log_facts import Description
 
 
-_PART = "Selection, as workload.select in a scenario"
+_part = partial(option, rich_help_panel="Selection, as workload.select in a scenario")
 
 
-def _part(metavar: str, text: str) -> Any:
-    return typer.Option(metavar=metavar, help=text, rich_help_panel=_PART, show_default=False)
+class _ConvertOptions(Options):
+    source: Path = argument("The workload to read.", metavar="IN")
+    target: Path = argument("The file to write; must not exist.", metavar="OUT")
+    to: str | None = option(
+        "swf, csv, parquet or batsim.", metavar="FORMAT", show_default="by the suffix of OUT"
+    )
+    from_: str = option(
+        "Format of IN; auto: detected by content.", "--from", default="auto", metavar="FORMAT"
+    )
+    lenient: Lenient = False
+    clean: bool = flag("Write what a simulation gets: cleaned, in arrival order, from time 0 on.", "--clean")
+    speed: str | None = option("Of a processor, for Batsim profiles that count operations.", metavar="SPEED")
+    bandwidth: str | None = option("Of a link, for Batsim profiles that count bytes.", metavar="BANDWIDTH")
+    warm_up: str | None = _part("Leave out the first jobs.", key="warm_up", metavar="TIME")
+    window: str | None = _part("Times after the first job, such as 0:7d.", metavar="START:END")
+    weeks: str | None = _part("Weeks, counted from 1.", key="weeks", metavar="K[-L]")
+    dates: str | None = _part("Calendar dates; either may be missing.", metavar="START/END")
+    most_intensive: str | None = _part(
+        "The interval with the most arrivals.", key="most_intensive", metavar="TIME"
+    )
+    drop_week_crossers: bool = _part(
+        "Without jobs that cross a week's edge.", "--drop-week-crossers", default=False
+    )
+    user: list[str] | None = _part("Jobs of this user; may be repeated.", metavar="USER")
+    first: str | None = _part("The first so many jobs.", key="first", metavar="N")
+    scale_load: str | None = _part(
+        "Divide the times between arrivals by this.", key="scale_load", metavar="F"
+    )
+    json_: Json = False
 
 
-def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="The workload to read.", show_default=False)],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The file to write; must not exist.", show_default=False)
-    ],
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORMAT", help="swf, csv, parquet or batsim.", show_default="by the suffix of OUT"
-        ),
-    ] = None,
-    from_: Annotated[
-        str, typer.Option("--from", metavar="FORMAT", help="Format of IN; auto: detected by content.")
-    ] = "auto",
-    lenient: Lenient = False,
-    clean: Annotated[
-        bool,
-        typer.Option(
-            "--clean", help="Write what a simulation gets: cleaned, in arrival order, from time 0 on."
-        ),
-    ] = False,
-    speed: Annotated[
-        str | None,
-        typer.Option(metavar="SPEED", help="Of a processor, for Batsim profiles that count operations."),
-    ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option(metavar="BANDWIDTH", help="Of a link, for Batsim profiles that count bytes.")
-    ] = None,
-    warm_up: Annotated[str | None, _part("TIME", "Leave out the first jobs.")] = None,
-    window: Annotated[str | None, _part("START:END", "Times after the first job, such as 0:7d.")] = None,
-    weeks: Annotated[str | None, _part("K[-L]", "Weeks, counted from 1.")] = None,
-    dates: Annotated[str | None, _part("START/END", "Calendar dates; either may be missing.")] = None,
-    most_intensive: Annotated[str | None, _part("TIME", "The interval with the most arrivals.")] = None,
-    drop_week_crossers: Annotated[
-        bool,
-        typer.Option(
-            "--drop-week-crossers", help="Without jobs that cross a week's edge.", rich_help_panel=_PART
-        ),
-    ] = False,
-    user: Annotated[list[str] | None, _part("USER", "Jobs of this user; may be repeated.")] = None,
-    first: Annotated[str | None, _part("N", "The first so many jobs.")] = None,
-    scale_load: Annotated[str | None, _part("F", "Divide the times between arrivals by this.")] = None,
-    json_: Json = False,
-) -> None:
+def convert(options: _ConvertOptions) -> None:
     """Convert the workload IN into OUT: SWF, CSV, Parquet or Batsim JSON, compressed or not.
 
     The log is written as it is, unless --clean or a selection is given.
 
     mlsim workload convert log.swf.gz month.json --dates 2002-08-01/2002-09-01
     """
-    from mlsim.cli.new_files import new_files
-    from mlsim.cli.progress import working
-    from mlsim.workload.log_conversion import convert as run
+    from pydantic import ValidationError
 
-    texts = {
-        "warm_up": warm_up,
-        "weeks": weeks,
-        "most_intensive": most_intensive,
-        "first": first,
-        "scale_load": scale_load,
-    }
-    select = {key: _value(text) for key, text in texts.items() if text is not None}
-    if window is not None:
-        select["window"] = _pair("window", window, ":")
-    if dates is not None:
-        select["dates"] = {key: part for key, part in _pair("dates", dates, "/").items() if part}
-    if user:
-        select["user"] = [_value(name) for name in user]
-    if drop_week_crossers:
+    from mlsim.scenario import WorkloadConfig
+    from mlsim.workload.log_conversion import convert as converted
+
+    source, target, select = options.source, options.target, _selection(options)
+    values = {"path": source.name, "format": options.from_, "lenient": options.lenient, "select": select}
+    try:
+        config = WorkloadConfig.model_validate(values)
+    except ValidationError as error:
+        names = {"format": "--from", "week_crossers": "--drop-week-crossers"}
+        raise given.option_problems(error, names, skipped="select") from error
+    wanted = _format(options.to, target)
+    rates = _rates(options)
+    as_simulated = options.clean or bool(select)
+    with new_files([target]) as (part,), working(f"converting {source.name}"):
+        done = converted(config, source, part, wanted, as_simulated=as_simulated, rates=rates)
+    _report(done, target, options.json_)
+
+
+def _selection(options: _ConvertOptions) -> dict[str, Any]:
+    """Return the options as a scenario's section workload.select."""
+    select = {key: given.value_of(text) for key, text in options.keys().items()}
+    if options.window is not None:
+        select["window"] = _pair("window", options.window, ":")
+    if options.dates is not None:
+        select["dates"] = {key: part for key, part in _pair("dates", options.dates, "/").items() if part}
+    if options.user:
+        select["user"] = [given.value_of(name) for name in options.user]
+    if options.drop_week_crossers:
         select["week_crossers"] = "drop"
-    config = _config({"path": source.name, "format": from_, "lenient": lenient, "select": select})
-    wanted = _format(to, target)
-    rates = _rates(speed, bandwidth)
-    with new_files([target]) as (partial,), working(f"converting {source.name}"):
-        done = run(config, source, partial, wanted, as_simulated=clean or bool(select), rates=rates)
-    _report(done, target, json_)
+    return select
 
 
-def _value(text: str) -> Any:
-    from mlsim.scenario import parse_override
-
-    return parse_override(f"value={text}")[1]
-
-
-def _pair(option: str, text: str, mark: str) -> dict[str, Any]:
-    from mlsim.errors import InputError
-
+def _pair(name: str, text: str, mark: str) -> dict[str, Any]:
     start, found, end = text.partition(mark)
     if not found:
-        raise InputError(f"--{option} {text}; allowed: START{mark}END")
+        raise InputError(f"--{name} {text}; allowed: START{mark}END")
     return {"start": start.strip(), "end": end.strip()}
 
 
-def _config(values: dict[str, Any]) -> WorkloadConfig:
-    from pydantic import ValidationError
-
-    from mlsim.errors import InputError
-    from mlsim.scenario import WorkloadConfig
-
-    try:
-        return WorkloadConfig.model_validate(values)
-    except ValidationError as error:
-        raise InputError("\n".join(_problem(detail) for detail in error.errors())) from error
-
-
-def _problem(detail: Any) -> str:
-    """Write one problem of the section as one of the command's options."""
-    keys = [str(part) for part in detail["loc"] if part != "select"]
-    option = {"format": "from", "week_crossers": "drop-week-crossers"}.get(keys[0], keys[0])
-    inner = f"{'.'.join(keys[1:])}: " if len(keys) > 1 else ""
-    return f"--{option.replace('_', '-')}: {inner}{detail.get('ctx', {}).get('text', detail['msg'])}"
-
-
 def _format(to: str | None, target: Path) -> WorkloadFormat:
-    from mlsim.errors import InputError
     from mlsim.scenario import WorkloadFormat
     from mlsim.workload.compression import SUFFIXES
     from mlsim.workload.log_formats import FORMATS, format_of_name
@@ -166,30 +127,24 @@ def _format(to: str | None, target: Path) -> WorkloadFormat:
     return by_name
 
 
-def _rates(speed: str | None, bandwidth: str | None) -> Rates | None:
-    from mlsim.errors import InputError
-    from mlsim.scenario.amount_types import Amount
+def _rates(options: _ConvertOptions) -> Rates | None:
     from mlsim.scenario.unit_types import BANDWIDTH, RATE
     from mlsim.workload import Rates
 
-    if speed is None and bandwidth is None:
+    if options.speed is None and options.bandwidth is None:
         return None
-    given = []
-    for option, text, dimension in (("speed", speed, RATE), ("bandwidth", bandwidth, BANDWIDTH)):
+    rates = []
+    for name, text, unit in (("--speed", options.speed, RATE), ("--bandwidth", options.bandwidth, BANDWIDTH)):
         if text is None:
-            raise InputError(f"--{option}: missing; --speed and --bandwidth go together")
-        try:
-            given.append(Amount(dimension, positive=True).parse(_value(text)))
-        except ValueError as error:
-            raise InputError(f"--{option}: {error}") from error
-    return Rates(*given)
+            raise InputError(f"{name}: missing; --speed and --bandwidth go together")
+        rates.append(given.amount(name, text, unit, positive=True))
+    return Rates(*rates)
 
 
 def _report(done: Conversion, target: Path, as_json: bool) -> None:
     if as_json:
         facts = {"read": done.read, "written": done.written, "jobs": done.jobs}
-        facts |= {"left_out": done.left_out, "notes": done.notes, "file": str(target)}
-        print(json.dumps(facts, indent=2))
+        print_json(facts | {"left_out": done.left_out, "notes": done.notes, "file": str(target)})
         return
     notes = "".join(f", {name} {count}" for name, count in done.notes.items())
     print(f"{target}: {done.jobs:,} jobs, {done.read} to {done.written}{notes}")
@@ -200,49 +155,43 @@ def _report(done: Conversion, target: Path, as_json: bool) -> None:
 _FORMS = (".png", ".pdf", ".svg")
 
 
-def describe(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="The workload.", show_default=False)],
-    other: Annotated[
-        Path | None, typer.Argument(metavar="[LOG2]", help="Another, beside it.", show_default=False)
-    ] = None,
-    from_: Annotated[
-        str, typer.Option("--from", metavar="FORMAT", help="Format of the logs; auto: detected by content.")
-    ] = "auto",
-    lenient: Lenient = False,
-    json_: Json = False,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw a page of pictures (.png, .pdf, .svg); must not exist.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+class _DescribeOptions(Options):
+    log: Path = argument("The workload.", metavar="LOG")
+    other: Path | None = argument("Another, beside it.", default=None, metavar="[LOG2]")
+    from_: str = option(
+        "Format of the logs; auto: detected by content.", "--from", default="auto", metavar="FORMAT"
+    )
+    lenient: Lenient = False
+    json_: Json = False
+    picture: Path | None = option(
+        "Draw a page of pictures (.png, .pdf, .svg); must not exist.", metavar="FILE"
+    )
+
+
+def describe(options: _DescribeOptions) -> None:
     """Describe a log as it is: counts, load, cycles, distributions, users.
 
     mlsim workload describe log.swf.gz made.swf --picture both.pdf
     """
-    from mlsim.cli.new_files import new_files
-    from mlsim.errors import InputError
     from mlsim.workload.log_facts import describe as described
     from mlsim.workload.log_formats import FORMATS
 
+    picture, log_format = options.picture, options.from_
     if picture is not None and picture.suffix.lower() not in _FORMS:
         raise InputError(f"--picture {picture}; allowed: a name that ends in {', '.join(_FORMS)}")
-    if from_ not in ("auto", *FORMATS):
-        raise InputError(f"--from {from_}; allowed: auto, {', '.join(sorted(FORMATS))}")
-    paths = [log] if other is None else [log, other]
-    with new_files([] if picture is None else [picture]) as partial:
-        logs = [described(path, log_format=from_, lenient=lenient) for path in paths]
+    if log_format not in ("auto", *FORMATS):
+        raise InputError(f"--from {log_format}; allowed: auto, {', '.join(sorted(FORMATS))}")
+    paths = [path for path in (options.log, options.other) if path is not None]
+    with new_files([] if picture is None else [picture]) as parts:
+        logs = [described(path, log_format=log_format, lenient=options.lenient) for path in paths]
         if picture is not None:
             from mlsim.workload.log_facts import draw_page
 
-            draw_page(partial[0], logs, picture.suffix.lower()[1:])
-    if json_:
-        print(json.dumps([each.facts for each in logs], indent=2, allow_nan=False))
-        return
-    _print(logs)
+            draw_page(parts[0], logs, picture.suffix.lower()[1:])
+    if options.json_:
+        print_json([each.facts for each in logs])
+    else:
+        _print(logs)
 
 
 def _print(logs: Sequence[Description]) -> None:
@@ -254,73 +203,65 @@ def _print(logs: Sequence[Description]) -> None:
     table.add_column("")
     for each in logs:
         table.add_column(each.facts["log"], justify="right", overflow="fold")
-    for title, *cells in _rows([each.facts for each in logs]):
+    for title, cells in _rows([each.facts for each in logs]):
         table.add_row(title, *cells)
     Console().print(table)
 
 
-def _rows(logs: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return the lines of the table: a title, and a cell for each log."""
-    rows: list[tuple[str, ...]] = []
-
-    def put(title: str, key: str, form: str = "{}") -> None:
-        cells = [each[key] for each in logs]
-        rows.append((title, *("-" if cell is None else form.format(cell) for cell in cells)))
-
-    put("jobs", "jobs", "{:,}")
-    put("users", "users", "{:,}")
-    put("processors", "processors", "{:,}")
-    put("first submission", "first_submission")
-    put("last submission", "last_submission")
-    put("days", "days", "{:,.2f}")
-    put("offered load", "load", "{:.3f}")
-    for word in ("completed", "failed", "cancelled", "other"):
-        if any(word in each["status"] for each in logs):
-            rows.append((f"  {word}", *(f"{each['status'].get(word, 0):,}" for each in logs)))
-    for name in logs[0]["unknown"]:
-        if any(each["unknown"][name] for each in logs):
-            rows.append((f"  without {name}", *(f"{each['unknown'][name]:,}" for each in logs)))
-    for name, figures in logs[0]["distributions"].items():
-        rows.append((f"{name}{_UNITS.get(name, '')}", *[""] * len(logs)))
-        for figure in figures or {"mean": 0}:
-            found = [each["distributions"][name] for each in logs]
-            rows.append((f"  {figure}", *("-" if each is None else f"{each[figure]:,.6g}" for each in found)))
-    busiest = [int(max(range(24), key=each["arrivals"]["by_hour"].__getitem__)) for each in logs]
-    rows.append(("busiest hour of the day", *(f"{hour}:00" for hour in busiest)))
-    weekend = [sum(each["arrivals"]["by_weekday"][5:]) / sum(each["arrivals"]["by_weekday"]) for each in logs]
-    rows.append(("arrivals on Sat and Sun", *(f"{100 * share:.1f} %" for share in weekend)))
-    heaviest = [max(each["weekly_load"]) for each in logs]
-    rows.append(("load of the heaviest week", *(f"{load:.3f}" for load in heaviest)))
-    first = [each["most_active_users"][:1] for each in logs]
-    shares = [
-        f"{100 * some[0]['jobs'] / each['jobs']:.1f} %" if some else "-"
-        for some, each in zip(first, logs, strict=True)
-    ]
-    rows.append(("jobs of the most active user", *shares))
-    return rows
-
-
+_PLAIN = {
+    "jobs": "{jobs:,}",
+    "users": "{users:,}",
+    "processors": "{processors:,}",
+    "first submission": "{first_submission}",
+    "last submission": "{last_submission}",
+    "days": "{days:,.2f}",
+    "offered load": "{load:.3f}",
+}
+"""First lines of the table, by title."""
 _UNITS = {"run_time": " (s)", "walltime": " (s)", "wait_time": " in the log (s)", "interval": " (s)"}
 
 
-def predict(
-    log: Annotated[
-        Path,
-        typer.Argument(metavar="LOG", help="Workload; also looked up in $MLSIM_TRACES.", show_default=False),
-    ],
-    predictor: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--predictor",
-            "-p",
-            metavar="NAME",
-            help="As `mlsim list predictors` names it, or ./file.py:Class; may be repeated.",
-            show_default="all",
-        ),
-    ] = None,
-    lenient: Lenient = False,
-    json_: Json = False,
-) -> None:
+def _rows(logs: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the lines of the table: a title, and a cell for each log."""
+    for title, form in _PLAIN.items():
+        key = form[1:-1].partition(":")[0]
+        yield title, ["-" if each[key] is None else form.format(**each) for each in logs]
+    for word in ("completed", "failed", "cancelled", "other"):
+        if any(word in each["status"] for each in logs):
+            yield f"  {word}", [f"{each['status'].get(word, 0):,}" for each in logs]
+    for name in logs[0]["unknown"]:
+        if any(each["unknown"][name] for each in logs):
+            yield f"  without {name}", [f"{each['unknown'][name]:,}" for each in logs]
+    for name, figures in logs[0]["distributions"].items():
+        yield f"{name}{_UNITS.get(name, '')}", [""] * len(logs)
+        for figure in figures or {"mean": 0}:
+            found = [each["distributions"][name] for each in logs]
+            yield f"  {figure}", ["-" if each is None else f"{each[figure]:,.6g}" for each in found]
+    arrivals = [each["arrivals"] for each in logs]
+    busiest = [max(range(24), key=each["by_hour"].__getitem__) for each in arrivals]
+    yield "busiest hour of the day", [f"{hour}:00" for hour in busiest]
+    weekend = [sum(each["by_weekday"][5:]) / sum(each["by_weekday"]) for each in arrivals]
+    yield "arrivals on Sat and Sun", [f"{100 * share:.1f} %" for share in weekend]
+    yield "load of the heaviest week", [f"{max(each['weekly_load']):.3f}" for each in logs]
+    most = [sum(user["jobs"] for user in each["most_active_users"][:1]) for each in logs]
+    shares = [100 * jobs / each["jobs"] for jobs, each in zip(most, logs, strict=True)]
+    yield "jobs of the most active user", [f"{share:.1f} %" if share else "-" for share in shares]
+
+
+class _PredictOptions(Options):
+    log: Path = argument("Workload; also looked up in $MLSIM_TRACES.", metavar="LOG")
+    predictor: list[str] | None = option(
+        "As `mlsim list predictors` names it, or ./file.py:Class; may be repeated.",
+        "--predictor",
+        "-p",
+        metavar="NAME",
+        show_default="all",
+    )
+    lenient: Lenient = False
+    json_: Json = False
+
+
+def predict(options: _PredictOptions) -> None:
     """Compare predictors on the jobs of LOG as they were run: they learn when jobs ended there.
 
     No queue is simulated. `batch.predictor` of a scenario names the one that a dispatcher uses.
@@ -328,43 +269,40 @@ def predict(
     from mlsim._runtime.work_progress import followed
     from mlsim.analysis.job_metrics import accuracy
     from mlsim.batch.predictors.offline import predictions, read_history
-    from mlsim.cli.progress import working
 
-    names = _names(predictor)
+    log, names = options.log, _predictors(options.predictor)
     with working(f"{len(names)} predictors", len(names)) as work:
-        history = read_history(_found(log), lenient)
+        history = read_history(_found(log), options.lenient)
         run_time = history.jobs.run_time
         rows = {name: accuracy(predictions(history, name), run_time) for name in followed(names, work)}
-    if json_:
-        facts = {"log": str(log), "unknown_waits": history.unknown_waits, "predictors": rows}
-        print(json.dumps(facts, indent=2))
+    if options.json_:
+        print_json({"log": str(log), "unknown_waits": history.unknown_waits, "predictors": rows})
         return
     from rich.console import Console
+
+    from mlsim.analysis.terminal_tables import accuracy_table
 
     print(f"{log}: {len(run_time):,} jobs")
     if history.unknown_waits:
         print(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
-    Console().print(_table(rows))
+    Console().print(accuracy_table(rows))
 
 
-def _names(given: list[str] | None) -> list[str]:
+def _predictors(names: list[str] | None) -> list[str]:
     """Return the names of the predictors as the catalogue spells them."""
-    from mlsim.errors import InputError
     from mlsim.scenario import Predictor, installed_names
     from mlsim.scenario.plugin_names import PluginKind
 
-    if not given:
+    if not names:
         return [word.value for word in Predictor] + list(installed_names("mlsim.predictors"))
     try:
-        return [str(PluginKind(Predictor, "mlsim.predictors").parse(name)) for name in given]
+        return [str(PluginKind(Predictor, "mlsim.predictors").parse(name)) for name in names]
     except ValueError as error:
         raise InputError(f"--predictor: {error}") from error
 
 
 def _found(log: Path) -> Path:
     """Find the log where it is named, or in a directory of $MLSIM_TRACES."""
-    import os
-
     from mlsim._files import expanded, is_file
 
     directories = [Path(name) for name in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if name]
@@ -372,30 +310,18 @@ def _found(log: Path) -> Path:
     return next((place for place in places if is_file(place)), log)
 
 
-def _table(rows: dict[str, dict[str, Any]]) -> Table:
-    from mlsim.analysis.terminal_tables import accuracy_table
-
-    return accuracy_table(rows)
-
-
-workload = typer.Typer(
-    name="workload",
-    cls=Commands,
-    help="Generate, learn, resample, scale, convert and analyse workloads.",
-    no_args_is_help=True,
-)
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "profile": profile,
-    "esp": esp,
-    "generate": generate,
-    "fit": fit,
-    "resample": resample,
-    "scale": scale,
-    "eurora": eurora,
-    "kit": kit,
-    "predict": predict,
-    "convert": convert,
-    "describe": describe,
-}
-for _name, _command in _COMMANDS.items():
-    workload.command(_name)(_command)
+workload = given.CommandGroup("workload", "Generate, learn, resample, scale, convert and analyse workloads.")
+for command in (
+    profile,
+    workload_commands.esp,
+    workload_commands.generate,
+    workload_commands.fit,
+    workload_commands.resample,
+    workload_commands.scale,
+    workload_commands.eurora,
+    workload_commands.kit,
+    predict,
+    convert,
+    describe,
+):
+    workload.command()(command)

@@ -1,26 +1,35 @@
-"""The progress bar of a run: simulated time, jobs done, queue, time left; and a line for all other work."""
+"""Progress on the terminal: of a run here, of all other work, and ``mlsim watch``, of a run elsewhere."""
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlsim._runtime.work_progress import HowFar, Stage, how_far, stage
+from mlsim.cli.command_options import Options, argument, flag, option
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from mlsim.experiment import Progress
     from mlsim.scenario import Scenario
 
 
 _SHOWN_AFTER = 3.0
-"""Seconds of work after which it is said how far it is."""
+"""Seconds of work after which its progress is shown."""
 _BETWEEN = 0.5
+_MOST_CELLS = 1200
+"""Nodes with a cell each; of more nodes, one cell shows several."""
+_LOOKS = {".": ("·", "dim"), "#": ("■", "blue"), "x": ("x", "red")}
 
 
 @contextmanager
@@ -31,30 +40,28 @@ def watched(
 
     ``live``: jobs and nodes instead of a bar. ``shown``: False for nothing on the terminal.
     """
-    if status is None and not (live and shown):
-        with progress_bar(scenario.name, shown) as bar:
-            yield bar
+    view = _live(scenario) if live and shown else progress_bar(scenario.name, shown)
+    if status is None:
+        with view as show:
+            yield show
         return
     from mlsim.experiment.run_status import StatusFile
 
-    kept = None if status is None else StatusFile(status, scenario, at_once=True)
-    if kept is not None:
-        kept.begin()
+    kept = StatusFile(status, scenario, at_once=True)
+    kept.begin()
     try:
-        with _live(scenario) if live and shown else progress_bar(scenario.name, shown) as show:
-            listeners = [listener for listener in (kept, show) if listener is not None]
+        with view as show:
 
-            def tell(state: Progress) -> None:
-                for listener in listeners:
-                    listener(state)
+            def report(state: Progress) -> None:
+                kept(state)
+                if show is not None:
+                    show(state)
 
-            yield tell if listeners else None
+            yield report
     except BaseException:
-        if kept is not None:
-            kept.end("failed")
+        kept.end("failed")
         raise
-    if kept is not None:
-        kept.end("completed")
+    kept.end("completed")
 
 
 @contextmanager
@@ -63,7 +70,6 @@ def _live(scenario: Scenario) -> Iterator[Callable[[Progress], None] | None]:
     from rich.console import Console
     from rich.live import Live
 
-    from mlsim.cli.watch import state_view
     from mlsim.experiment.run_status import StateOf
 
     console = Console(stderr=True)
@@ -84,36 +90,28 @@ def _live(scenario: Scenario) -> Iterator[Callable[[Progress], None] | None]:
 @contextmanager
 def progress_bar(name: str, shown: bool) -> Iterator[Callable[[Progress], None] | None]:
     """Show a progress bar on standard error while the block runs, if that is a terminal; yield a listener."""
-    if not shown:
+    if not shown or not sys.stderr.isatty():
         yield None
         return
+    from rich import progress
     from rich.console import Console
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    with Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeRemainingColumn(),
-        console=console,
+    with progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TextColumn("{task.fields[state]}"),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
         transient=True,
     ) as bar:
         task = bar.add_task(name, total=None, state="reading the workload")
 
         def show(state: Progress) -> None:
-            bar.update(task, completed=state.done, total=state.total, state=_words(state))
+            words = f"{state.done:,}/{state.total:,} jobs, {state.waiting:,} waiting"
+            words += f", day {state.time / 86400.0:.1f}"
+            bar.update(task, completed=state.done, total=state.total, state=words)
 
         yield show
-
-
-def _words(state: Progress) -> str:
-    return f"{state.done:,}/{state.total:,} jobs, {state.waiting:,} waiting, day {state.time / 86400.0:.1f}"
 
 
 @contextmanager
@@ -131,6 +129,17 @@ def working(words: str, total: float | None = None) -> Iterator[Stage]:
         finally:
             ended.set()
             thread.join()
+
+
+@contextmanager
+def reporting(words: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of work that reports how many of its parts are done, and of how many."""
+    with working(words) as own:
+
+        def report(done: int, total: int) -> None:
+            own.done, own.total = done, total
+
+        yield report
 
 
 def _show_until(ended: threading.Event) -> None:
@@ -170,3 +179,125 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class _WatchOptions(Options):
+    target: Path = argument(
+        "The directory that a run or study writes, or the file of `mlsim run --status`.", metavar="RUN"
+    )
+    once: bool = flag("Print the state once, and end.", "--once")
+    json_: bool = flag("Print the state once as JSON, and end.", "--json")
+    interval: float = option("Seconds between updates.", default=1.0, min=0.1)
+
+
+def watch(options: _WatchOptions) -> None:
+    """Show the progress of a running simulation or study: time, jobs, queue, nodes, messages."""
+    from rich.console import Console
+
+    from mlsim.experiment.study.study_store import is_store
+
+    target = options.target
+    if is_store(target):
+        from mlsim.experiment.study.study_engine import status_of
+
+        def look() -> tuple[RenderableType, bool]:
+            lines = list(status_of(target))
+            return "\n".join(lines), any(" is running it" in line for line in lines)
+
+    elif options.json_:
+        print(json.dumps(_state(target) or {"state": "none"}))
+        return
+    else:
+
+        def look() -> tuple[RenderableType, bool]:
+            return _view_of_run(target)
+
+    console = Console()
+    view, goes_on = look()
+    if options.once or not console.is_terminal:
+        # A sentence is one line: broken at a width, it could not be searched for.
+        console.print(view, soft_wrap=True, highlight=False, markup=False)
+        return
+    from rich.live import Live
+
+    with Live(view, console=console, refresh_per_second=4) as live:
+        while goes_on:
+            time.sleep(options.interval)
+            view, goes_on = look()
+            live.update(view)
+
+
+def _state(target: Path) -> dict[str, Any] | None:
+    from mlsim.experiment.run_status import find_status, read_status
+
+    path = find_status(target)
+    return None if path is None else read_status(path)
+
+
+def _view_of_run(target: Path) -> tuple[RenderableType, bool]:
+    """Return the state of a run, laid out or as a sentence, and whether the run goes on."""
+    ended = (target / "summary.json").is_file()
+    state = _state(target)
+    if state is not None:
+        return state_view(state), not ended and state["state"] == "running"
+    if ended:
+        return f"{target}: completed; mlsim metrics and mlsim report read it", False
+    return f"{target}: running; its state file exists after a second, and not while it reads or writes", True
+
+
+def state_view(state: dict[str, Any]) -> RenderableType:
+    """Lay out the state of a run (:func:`mlsim.experiment.run_status.read_status`) for the terminal."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    from mlsim.analysis.formatting import duration
+
+    jobs = state.get("jobs")
+    title = Text.assemble((str(state["scenario"]), "bold"), f"  {state['state']}")
+    if jobs is None:
+        return title
+    title.append(
+        f", simulated {duration(state['time'])} in {duration(state['updated'] - state['began'])}", "dim"
+    )
+    total = max(jobs["total"], jobs["ended"] + jobs["running"] + jobs["waiting"], 1)
+    parts = (
+        f"{jobs['ended']:,} ended, {jobs['running']:,} running, {jobs['waiting']:,} waiting, "
+        f"{jobs['to_come']:,} to come; {state['free_units']:,} units free"
+    )
+    table = Table.grid(padding=(0, 2))
+    every = -(-sum(group["nodes"] for group in state["groups"]) // _MOST_CELLS) or 1
+    for group in state["groups"]:
+        used = group["held"] / max(group["nodes"], 1)
+        words = f"{group['held']} of {group['nodes']} held ({used * 100:.0f} %)"
+        if group["down"]:
+            words += f", {group['down']} out of use"
+        table.add_row(group["name"], words, _cells(group["cells"], every))
+    bar = ProgressBar(total=total, completed=jobs["ended"], width=60)
+    note = [Text(f"each cell shows the first of {every} nodes", "dim")] if every > 1 else []
+    return Group(title, bar, parts, table, *note, *map(_message_line, state.get("messages", ())))
+
+
+def _message_line(message: dict[str, Any]) -> RenderableType:
+    """Write a coordination message on a line."""
+    from rich.text import Text
+
+    from mlsim.analysis.formatting import duration
+
+    about = f"job {message['job']}"
+    if "for_job" in message:
+        about += f", {message['nodes_wanted']} nodes for job {message['for_job']}"
+    elif "nodes" in message:
+        about += f", node{'s' * (len(message['nodes']) > 1)} {' '.join(map(str, message['nodes']))}"
+    return Text(f"{duration(message['sent'])}  {message['message']}: {about}", "dim")
+
+
+def _cells(letters: str, every: int) -> RenderableType:
+    from rich.text import Text
+
+    text = Text(overflow="fold")
+    for letter, cells in groupby(letters[::every]):
+        cell, style = _LOOKS[letter]
+        text.append(cell * len(list(cells)), style)
+    return text

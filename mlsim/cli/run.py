@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING
 
 from mlsim.cli import terminal
-from mlsim.cli.command_options import Json, Overrides, Quiet, ScenarioFile
+from mlsim.cli.command_options import (
+    Json,
+    Options,
+    Overrides,
+    Quiet,
+    ScenarioFile,
+    flag,
+    option,
+    output,
+    settings,
+)
+from mlsim.cli.progress import progress_bar, watched
+from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mlsim.experiment import Result
-    from mlsim.experiment.result_directories import NextFree
+    from mlsim.experiment import Comparison, Result
     from mlsim.record import Rejections
-    from mlsim.scenario import Scenario
 
 
 class RcaChoice(StrEnum):
@@ -31,91 +38,70 @@ class RcaChoice(StrEnum):
     BOTH = "both"
 
 
-def run(
-    file: ScenarioFile,
-    set_: Overrides = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="Directory for the results; must not exist.",
-            show_default="runs/NAME-001 …",
-        ),
-    ] = None,
-    rca: Annotated[
-        RcaChoice | None,
-        typer.Option(
-            help="Run with RCA on, off, or both ways and explain the difference.", show_default=False
-        ),
-    ] = None,
-    json_: Json = False,
-    quiet: Quiet = False,
-    status: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep how far the run is in FILE, as JSON, for scripts."),
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show jobs and nodes while the run goes on (mlsim watch).")
-    ] = False,
-) -> None:
+class _RunOptions(Options):
+    file: ScenarioFile
+    set_: Overrides = None
+    out: Path | None = output(
+        "Directory for the results; must not exist.", "DIR", show_default="runs/NAME-001 …"
+    )
+    rca: RcaChoice | None = option("Run with RCA on, off, or both ways and explain the difference.")
+    json_: Json = False
+    quiet: Quiet = False
+    status: Path | None = option("Keep how far the run is in FILE, as JSON, for scripts.", metavar="FILE")
+    watch: bool = flag("Show jobs and nodes while the run goes on (mlsim watch).", "--watch")
+
+
+def run(options: _RunOptions) -> None:
     """Simulate FILE and write its results."""
     from mlsim._runtime.late import importing, load_for_good
     from mlsim._runtime.memory import keep_little
 
     keep_little()
     with importing():
-        from mlsim.cli.command_options import settings
-        from mlsim.cli.progress import watched
-        from mlsim.errors import InputError
-        from mlsim.experiment import run as run_scenario
+        from mlsim import experiment
         from mlsim.experiment.result_directories import NextFree
         from mlsim.scenario import load, parse_overrides, warnings_of
 
-    if quiet or json_:
+    quiet = options.quiet or options.json_
+    if quiet:
         terminal.quiet()
-    overrides = parse_overrides(settings(set_, file))
-    if rca in (RcaChoice.ON, RcaChoice.OFF):
-        overrides["coordination.rca"] = rca is RcaChoice.ON
-    scenario = load(file, overrides)
-    if not (quiet or json_):
+    overrides = parse_overrides(settings(options.set_, options.file))
+    if options.rca in (RcaChoice.ON, RcaChoice.OFF):
+        overrides["coordination.rca"] = options.rca is RcaChoice.ON
+    scenario = load(options.file, overrides)
+    if not quiet:
         for warning in warnings_of(scenario):
             print(f"mlsim: note: {warning}", file=sys.stderr)
     load_for_good("mlsim.cosim.simulation")
     from mlsim.cosim.simulation import modules_for
 
     load_for_good(*modules_for(scenario), "mlsim.analysis.run_summary")
-    target = out or NextFree(Path("runs"), scenario.name)
-    if rca is RcaChoice.BOTH:
-        if status is not None or watch:
+    target = options.out or NextFree(Path("runs"), scenario.name)
+    if options.rca is RcaChoice.BOTH:
+        if options.status is not None or options.watch:
             raise InputError("--status and --watch are of one run; leave --rca both out")
-        _run_both(scenario, target, json_, quiet)
+        with progress_bar(scenario.name, shown=not quiet) as progress:
+            comparison = experiment.run_both(scenario, out=target, progress=progress)
+        if options.json_:
+            terminal.print_json(comparison.gains)
+        elif not quiet:
+            _print_gains(scenario.name, comparison)
         return
-    with watched(scenario, status, watch, shown=not (quiet or json_)) as progress:
-        result = run_scenario(scenario, out=target, progress=progress)
-    if json_:
-        print(json.dumps(result.summary, indent=2, allow_nan=False))
+    with watched(scenario, options.status, options.watch, shown=not quiet) as progress:
+        result = experiment.run(scenario, out=target, progress=progress)
+    if options.json_:
+        terminal.print_json(result.summary)
     elif not quiet:
         _print_summary(result)
 
 
-def _run_both(scenario: Scenario, target: Path | NextFree, json_: bool, quiet: bool) -> None:
-    from mlsim.cli.progress import progress_bar
-    from mlsim.experiment import run_both
+def _print_gains(name: str, comparison: Comparison) -> None:
+    from rich.console import Console
 
-    with progress_bar(scenario.name, shown=not (quiet or json_)) as progress:
-        comparison = run_both(scenario, out=target, progress=progress)
-    if json_:
-        print(json.dumps(comparison.gains, indent=2, allow_nan=False))
-    elif not quiet:
-        from rich.console import Console
+    from mlsim.analysis.rca_gains import gains_table
 
-        from mlsim.analysis.rca_gains import gains_table
-
-        console = Console()
-        console.print(gains_table(scenario.name, comparison.gains))
-        console.print(_results(comparison.directory), highlight=False, soft_wrap=True)
+    Console().print(gains_table(name, comparison.gains))
+    _print_results(comparison.directory)
 
 
 def _print_summary(result: Result) -> None:
@@ -125,28 +111,30 @@ def _print_summary(result: Result) -> None:
 
     console = Console()
     console.print(summary_table(result.summary))
-    for line in _notes(result):
+    for line in (*_notes(result), *_rejections(result)):
         console.print(line, style="yellow", highlight=False)
-    for line in _rejections(result):
-        console.print(line, style="yellow", highlight=False)
-    console.print(_results(result.directory), highlight=False, soft_wrap=True)
+    _print_results(result.directory)
+
+
+def _print_results(directory: Path | None) -> None:
+    """Print the directory of results and its files."""
+    assert directory is not None, "written"
+    names = sorted(path.name + ("/" if path.is_dir() else "") for path in directory.iterdir())
+    print(f"Results: {directory}  ({', '.join(names)})")
 
 
 def _notes(result: Result) -> list[str]:
     """Return lines on irregularities of the log, and how cleaning handled them in the simulated jobs."""
     rules = result.scenario.workload.cleaning.model_dump()
-    workload = result.summary["workload"]
+    counts = result.summary["workload"]
     lines = []
-    if workload["log"]:
-        lines.append("In the whole log: " + ", ".join(f"{n} {count}" for n, count in workload["log"].items()))
-    if workload["simulated"]:
-        met = (f"{n} {count}{_word(rules, n)}" for n, count in workload["simulated"].items())
+    if counts["log"]:
+        lines.append("In the whole log: " + ", ".join(f"{name} {n}" for name, n in counts["log"].items()))
+    if counts["simulated"]:
+        words = {name: f" ({rule.value})" for name, rule in rules.items() if name in counts["simulated"]}
+        met = (f"{name} {n}{words.get(name, '')}" for name, n in counts["simulated"].items())
         lines.append("In the jobs simulated: " + ", ".join(met))
     return lines
-
-
-def _word(rules: dict[str, Any], name: str) -> str:
-    return f" ({rules[name].value})" if name in rules else ""
 
 
 def _rejections(result: Result, most: int = 5, reasons: int = 10) -> list[str]:
@@ -156,19 +144,12 @@ def _rejections(result: Result, most: int = 5, reasons: int = 10) -> list[str]:
     lines = []
     for code, reason in enumerate(rejections.reasons[:reasons]):
         first = _first_rows(rejections, code, most)
-        ids = ids_of(jobs.job_id[first].tolist(), counts[reason])
+        ids = terminal.ids_of(jobs.job_id[first].tolist(), counts[reason])
         lines.append(f"Rejected: {ids}: {reason} (state 'rejected' in jobs.parquet)")
     if others := rejections.reasons[reasons:]:
         total = sum(counts[reason] for reason in others)
         lines.append(f"Rejected: {total} more jobs, for {len(others)} more reasons; see jobs.parquet")
     return lines
-
-
-def ids_of(ids: list[int], count: int) -> str:
-    """Return jobs by their first identifiers: ``job 17``, or ``3 jobs (1, 2, ...)``."""
-    if count == 1:
-        return f"job {ids[0]}"
-    return f"{count} jobs ({', '.join(map(str, ids))}{', ...' if count > len(ids) else ''})"
 
 
 def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int64]:
@@ -185,10 +166,3 @@ def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int6
             break
         first += len(reasons)
     return rows
-
-
-def _results(directory: Path | None) -> str:
-    """Return the line that names the directory of results and its files."""
-    assert directory is not None, "written"
-    names = sorted(path.name + ("/" if path.is_dir() else "") for path in directory.iterdir())
-    return f"Results: {directory}  ({', '.join(names)})"

@@ -10,45 +10,43 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mlsim.cli.command_options import Json
-from mlsim.cli.usage_errors import Commands
+from mlsim.cli.command_options import REQUIRED, CommandGroup, Json, Options, listed, option, output, time_of
+from mlsim.cli.new_files import new_files
+from mlsim.cli.progress import working
+from mlsim.cli.terminal import print_json
+from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.traces import Survey
 
 
-trace = typer.Typer(
-    name="trace",
-    cls=Commands,
-    help="Inspect, check, convert and cut OTF2 traces, of mlsim or of others.",
-    no_args_is_help=True,
-)
+trace = CommandGroup("trace", "Inspect, check, convert and cut OTF2 traces, of mlsim or of others.")
 
 _Trace = Annotated[
-    Path,
-    typer.Argument(
-        metavar="TRACE", help="A run, the directory of a trace, or its anchor (*.otf2).", show_default=False
-    ),
+    Path, typer.Argument(metavar="TRACE", help="A run, the directory of a trace, or its anchor (*.otf2).")
 ]
 _MOST_PROBLEMS = 100
 
 
-@trace.command("info")
+@trace.command()
 def info(
     path: _Trace,
     json_: Json = False,
     regions: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N longest regions.")] = 10,
 ) -> None:
     """Show the content of TRACE: events by kind, regions with their times, messages, locations, bytes."""
-    import json
-
     from mlsim.traces import survey
 
     with _readable(path) as (anchor, opened):
         found = survey(opened, anchor)
     if json_:
-        print(json.dumps(_plain(found), indent=2))
-        return
+        times = {name: vars(times) for name, times in found.regions.items()}
+        print_json(vars(found) | {"events": dict(found.events), "regions": times})
+    else:
+        _print(anchor, found, regions)
+
+
+def _print(anchor: Path, found: Survey, most: int) -> None:
     each = found.bytes / found.total if found.total else 0.0
     rows = {
         "written by": found.creator or "-",
@@ -65,19 +63,14 @@ def info(
         print(f"  {name:<12}{text}")
     for kind, many in sorted(found.events.items(), key=lambda item: (-item[1], item[0])):
         print(f"  {many:>12,}  {kind}")
-    longest = sorted(found.regions.items(), key=lambda item: (-item[1].inclusive, item[0]))[:regions]
+    longest = sorted(found.regions.items(), key=lambda item: (-item[1].inclusive, item[0]))[:most]
     if longest:
         print(f"  {'visits':>12}  {'inclusive (s)':>15}  {'exclusive (s)':>15}  region")
         for name, times in longest:
             print(f"  {times.visits:>12,}  {times.inclusive:>15.6f}  {times.exclusive:>15.6f}  {name}")
 
 
-def _plain(found: Survey) -> dict[str, Any]:
-    regions = {name: vars(times) for name, times in found.regions.items()}
-    return vars(found) | {"events": dict(found.events), "regions": regions}
-
-
-@trace.command("check")
+@trace.command()
 def check(path: _Trace) -> None:
     """Check TRACE: times that go back, enters, leaves and messages that do not match.
 
@@ -98,7 +91,7 @@ def check(path: _Trace) -> None:
         raise typer.Exit(1)
 
 
-@trace.command("convert")
+@trace.command()
 def convert(
     path: _Trace,
     out: Annotated[
@@ -109,7 +102,6 @@ def convert(
             metavar="FILE",
             help="File to write: .json or .json.gz (Chrome's trace events; Perfetto opens it), .parquet "
             "(a row an event); with --for a directory. Must not exist.",
-            show_default=False,
         ),
     ],
     reader: Annotated[
@@ -118,19 +110,19 @@ def convert(
             "--for",
             help="Write an OTF2 trace for this reader: pipit sorts events by their times alone, so events of "
             "a row at the same time are moved apart, by 1 ns each.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
     """Write TRACE in another format, by the name of FILE, or for another reader."""
-    from mlsim.cli.new_files import new_files
     from mlsim.traces import FORMATS, move_apart
     from mlsim.traces import convert as converted
 
     if reader is not None:
         _write_trace(path, out, move_apart)
         return
-    _check_name(out, FORMATS)
+    if not out.name.endswith(tuple(FORMATS)):
+        allowed = ", ".join(f"{suffix} ({words})" for suffix, (words, _) in FORMATS.items())
+        raise InputError(f"--out {out}: no format for this name; allowed: {allowed}")
     with new_files([out]) as (partial,), _readable(path) as (_, opened):
         converted(opened, partial)
 
@@ -146,58 +138,34 @@ def _write_trace(path: Path, out: Path, write: Callable[[Any, Path], int]) -> No
     print(f"{out}: {events:,} events")
 
 
-def _check_name(out: Path, formats: Any) -> None:
-    from mlsim.errors import InputError
+class _CutOptions(Options):
+    path: _Trace
+    out: Path = output("Directory of the new trace; must not exist.", "DIR", default=REQUIRED)
+    begin: str | None = option("Where it begins, e.g. '2 h'.", "--from", metavar="TIME", show_default="0 s")
+    end: str | None = option("Where it ends.", "--to", metavar="TIME", show_default="the trace's end")
+    jobs: str | None = option("Only these jobs, by their numbers.", metavar="N,N...")
 
-    if not out.name.endswith(tuple(formats)):
-        allowed = ", ".join(f"{suffix} ({words})" for suffix, (words, _) in formats.items())
-        raise InputError(f"--out {out}: no format for this name; allowed: {allowed}")
 
-
-@trace.command("cut")
-def cut(
-    path: _Trace,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Directory of the new trace; must not exist.")
-    ],
-    begin: Annotated[
-        str | None,
-        typer.Option("--from", metavar="TIME", help="Where it begins, e.g. '2 h'.", show_default="0 s"),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TIME", help="Where it ends.", show_default="the trace's end"),
-    ] = None,
-    jobs: Annotated[
-        str | None, typer.Option(metavar="N,N...", help="Only these jobs, by their numbers.")
-    ] = None,
-) -> None:
+@trace.command()
+def cut(options: _CutOptions) -> None:
     """Write a part of TRACE as a trace: a span of time, some of the jobs."""
-    from mlsim.errors import InputError
     from mlsim.traces import cut as part_of
 
-    first = None if begin is None else _seconds("--from", begin)
-    last = None if end is None else _seconds("--to", end)
-    names = [] if jobs is None else [name.strip() for name in jobs.split(",") if name.strip()]
-    if begin is None and end is None and not names:
+    jobs = listed(options.jobs)
+    begin = time_of("--from", options.begin, positive=False)
+    end = time_of("--to", options.end, positive=False)
+    if begin is None and end is None and not jobs:
         raise InputError("nothing to cut; give --from, --to or --jobs")
-    _write_trace(path, out, lambda opened, place: part_of(opened, place, begin=first, end=last, jobs=names))
 
+    def write(opened: Any, place: Path) -> int:
+        return part_of(opened, place, begin=begin, end=end, jobs=jobs)
 
-def _seconds(option: str, text: str) -> float:
-    from mlsim.errors import InputError
-    from mlsim.scenario.unit_types import TIME, parse_value
-
-    try:
-        return parse_value(text, TIME)[0]
-    except ValueError as error:
-        raise InputError(f"{option} {text}: {error}") from error
+    _write_trace(options.path, options.out, write)
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[tuple[Path, Any]]:
     """Open a trace that is as the run wrote it, or that was read to its end by another process."""
-    from mlsim.cli.progress import working
     from mlsim.traces import anchor_of, opened
     from mlsim.traces.trace_reader import check_apart
 
@@ -211,7 +179,6 @@ def _readable(path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _vouched(anchor: Path) -> bool:
     """Whether a run's manifest has the checksums of the trace; InputError if one is wrong."""
-    from mlsim.errors import InputError
     from mlsim.experiment.manifest import MANIFEST, verify
 
     run, inside = anchor.resolve().parent.parent, f"{anchor.resolve().parent.name}/"

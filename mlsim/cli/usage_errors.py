@@ -6,16 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from mlsim.errors import InputError, user_code_error
-
-if TYPE_CHECKING:
-    pass
-
 
 _found: Any = import_module(typer.BadParameter.__module__)
 """The module of Typer's errors; until 0.25 it was one of Click, and Typer itself exports only a few."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from mlsim.cli.cp import replay
+from mlsim.cli.cp import ReplayOptions, replay
 from mlsim.errors import InputError
 
 RIGID = """\
@@ -62,7 +62,7 @@ def test_mistakes(mlsim, small: Path):
         ("bad.jsonl", ["hcp19"], ["time_limit=20"], "--set time_limit_max: missing, and 16 s with disp"),
     ):
         with pytest.raises(InputError, match=words):
-            replay(small / path, names, set_)
+            replay(ReplayOptions(file=small / path, dispatchers=names, set_=set_))
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from mlsim.cli.derived_commands import Application, Calibration
+from mlsim.cli.workload_commands import Application, Calibration
 from mlsim.workload.esp_workload import EspApplication, EspCalibration
 
 

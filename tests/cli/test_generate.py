@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mlsim.cli.generation_commands import Kinds
 from mlsim.cli.main import app
+from mlsim.cli.workload_commands import Kinds
 from mlsim.scenario import JobKinds as JobKinds
 
 

@@ -205,8 +205,8 @@ def test_addresses_that_are_none(text: str) -> None:
 
 
 def test_the_command_refuses_addresses_that_others_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.cli.cluster import listen
+    from mlsim.cli.cluster import ListenOptions, listen
 
     monkeypatch.setenv("MLSIM_RCA_SECRET", SECRET.decode())
     with pytest.raises(InputError, match="--any-host"):
-        listen(address="0.0.0.0:0", any_host=False, hook=None)
+        listen(ListenOptions(address="0.0.0.0:0"))

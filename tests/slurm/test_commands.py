@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsim.cli.cluster import build_plugin, down, give_back, status, up
+from mlsim.cli.cluster import ClusterOptions, build_plugin, down, give_back, status, up
 from mlsim.errors import InputError
 from mlsim.slurm import plugin_build, slurm_programs
 
@@ -29,7 +29,7 @@ def test_without_slurm_it_says_what_to_install(no_programs: Path) -> None:
     with pytest.raises(InputError, match=r"slurmctld: not found; .*apt-get install slurmctld"):
         build_plugin()
     with pytest.raises(InputError, match="slurmctld: not found"):
-        up(2, no_programs / "cluster")
+        up(ClusterOptions(nodes=2, place=no_programs / "cluster"))
     assert not (no_programs / "cluster").exists()
 
 
@@ -129,5 +129,5 @@ def test_scontrol_keeps_the_other_nodes(no_programs: Path, capsys: pytest.Captur
 def test_directories_whose_sockets_would_have_too_long_names_are_refused(tmp_path: Path) -> None:
     place = tmp_path / ("x" * 120)
     with pytest.raises(InputError, match=r"letters too long: slurmd makes sockets in it"):
-        up(2, place)
+        up(ClusterOptions(nodes=2, place=place))
     assert not place.exists()

@@ -1,0 +1,430 @@
+"""``mlsim workload``: commands that make a workload, from a model, of a log, or like that of a machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mlsim.cli.command_options import (
+    REQUIRED,
+    Lenient,
+    Log,
+    Options,
+    argument,
+    flag,
+    option,
+    output,
+    time_of,
+    value_of,
+)
+from mlsim.cli.new_files import new_files
+from mlsim.cli.progress import working
+from mlsim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlsim.workload.derived_logs import Scaled
+    from mlsim.workload.generated_jobs import Made
+    from mlsim.workload.workload_jobs import JobBlock
+
+
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="File to write (.swf, .csv or .parquet, also with .gz, .bz2, .xz or .zst behind it); "
+        "must not exist.",
+    ),
+]
+
+
+def _write_made(out: Path, made: Made) -> int:
+    """Write a workload to a file that is not there; return how many jobs it has."""
+    from mlsim.workload.log_formats import check_format
+
+    check_format(out)
+    with new_files([out]) as (partial,), working(f"writing {out.name}"):
+        return made.write(partial)
+
+
+def _factors(name: str, text: str, others: str = "") -> tuple[float, float]:
+    """Read FACTOR or LOW:HIGH; ``others``: allowed words, for the message."""
+    low, colon, high = text.partition(":")
+    try:
+        return float(low), float(high if colon else low)
+    except ValueError as error:
+        raise InputError(f"{name} {text}; allowed: FACTOR or LOW:HIGH, such as 1.5 or 1:3{others}") from error
+
+
+# As mlsim.scenario and mlsim.workload have them: importing these takes longer than printing a help text may.
+class Kinds(StrEnum):
+    """The kinds of jobs of a workload."""
+
+    BOTH = "both"
+    BATCH = "batch"
+    INTERACTIVE = "interactive"
+    TYPELESS = "typeless"
+
+
+class Application(StrEnum):
+    """The application of the jobs."""
+
+    PSIA = "psia"
+    MANDELBROT = "mandelbrot"
+
+
+class Calibration(StrEnum):
+    """The source of the run times."""
+
+    TARGET = "target"
+    NONE = "none"
+
+
+class _GenerateOptions(Options):
+    model: str = argument(
+        "lublin (Lublin and Feitelson 2003), poisson, weibull, model.json (made by mlsim workload "
+        "fit), ./file.py:Name, or an installed one; "
+        "mlsim list workloads shows them."
+    )
+    out: Out
+    jobs: int | None = option("How many jobs.", metavar="N")
+    days: float | None = option("Jobs of so many days; with --jobs: of the first of them.", metavar="D")
+    seed: int = option("Seed of all random numbers.", default=0, min=0)
+    processors: int | None = option(
+        "Of the machine; the sizes of jobs follow.", metavar="P", show_default="128, or as model.json says"
+    )
+    nodes: int | None = option("Of the machine, in place of --processors.", metavar="N", min=1)
+    cores: int = option("Processors of a node, with --nodes.", default=1, metavar="C", min=1)
+    load: float | None = option(
+        "Offered load, reached by one factor on all times between arrivals.",
+        metavar="L",
+        show_default="the model's",
+    )
+    kinds: Kinds = option(
+        "Which jobs of lublin; typeless: parameters of all jobs together.", default=Kinds.BOTH
+    )
+    estimates: str | None = option(
+        "Walltimes: run times; 20 popular values (Tsafrir et al. 2005); or run times by a "
+        "factor, or by one drawn between two.",
+        metavar="perfect|tsafrir|F[:G]",
+        show_default="perfect, or as a model of your own says",
+    )
+    max_estimate: str | None = option(
+        "Largest walltime, with --estimates tsafrir.",
+        metavar="TIME",
+        show_default="longest run time in whole hours",
+    )
+    set_: list[str] | None = option(
+        "Another value of a parameter, e.g. batch.aarr=7.", "--set", metavar="NAME=VALUE"
+    )
+
+
+def generate(options: _GenerateOptions) -> None:
+    """Write a workload that a model draws, as SWF, CSV or Parquet; its header says how it was made.
+
+    mlsim workload generate lublin --jobs 100000 --seed 1 --load 0.8 -o lublin.swf
+    """
+    from mlsim._runtime.work_progress import followed
+    from mlsim.workload.generated_jobs import generate as generated
+    from mlsim.workload.log_formats import check_format, write_blocks
+    from mlsim.workload.workload_jobs import log_of
+
+    model, out, days, processors = options.model, options.out, options.days, options.processors
+    if processors is not None and options.nodes is not None:
+        raise InputError("--processors and --nodes: given together; give one of them")
+    if options.nodes is None and options.cores != 1:
+        raise InputError("--cores: needs --nodes; give --nodes, or --processors alone")
+    if options.nodes is not None:
+        processors = options.nodes * options.cores
+    check_format(out)
+    made = generated(
+        model,
+        jobs=options.jobs,
+        days=days,
+        processors=processors,
+        nodes=options.nodes,
+        seed=options.seed,
+        load=options.load,
+        estimates=_estimates(options.estimates),
+        max_estimate=time_of("--max-estimate", options.max_estimate),
+        kinds=options.kinds,
+        parameters=_parameters(model, options.set_ or []),
+    )
+    jobs, area, end = 0, 0.0, 0.0
+
+    def counted() -> Iterator[JobBlock]:
+        nonlocal jobs, area, end
+        for block in made.blocks():
+            jobs += len(block)
+            area += float((block.run_time * block.processors).sum())
+            end = float(block.submit_time[-1])
+            yield block
+
+    with new_files([out]) as (partial,), working(f"writing {out.name}", options.jobs) as work:
+        write_blocks(partial, made.header, map(log_of, followed(counted(), work, len)))
+        if not jobs:
+            if days is None:
+                raise InputError(f"{model}: draws no job")
+            raise InputError(f"--days {days:g}: no job comes in this time; allowed: a longer one")
+    machine = made.plan.processors
+    load = area / (machine * end) if end else float("nan")
+    print(f"{out}: {jobs:,} jobs in {end / 86400:,.2f} days, load {load:.3f} of {machine} processors")
+    if made.plan.load is not None:
+        print(
+            f"  times between arrivals are the model's x {made.stretch:.4g}, and a day of its cycle lasts "
+            f"{24 * made.stretch:.4g} h; sizes, run times, walltimes and the order of jobs are the model's"
+        )
+
+
+def _estimates(text: str | None) -> str | tuple[float, float] | None:
+    from mlsim.scenario import EstimateModel
+
+    if text is None or text in list(EstimateModel):
+        return text and EstimateModel(text)
+    return _factors("--estimates", text, f", {' or '.join(EstimateModel)}")
+
+
+def _parameters(model: str, texts: list[str]) -> dict[str, Any]:
+    from mlsim.scenario import WorkloadModel
+
+    own = model not in list(WorkloadModel)
+    form = "KIND.NAME=VALUE, such as batch.aarr=7" if model == WorkloadModel.LUBLIN else "NAME=VALUE"
+    changed: dict[str, Any] = {}
+    for text in texts:
+        key, _, value = (part.strip() for part in text.partition("="))
+        try:
+            if not key or not value or ("." not in key and model == WorkloadModel.LUBLIN):
+                raise ValueError
+            changed[key] = value_of(value) if own else float(value)
+        except ValueError as error:
+            raise InputError(f"--set {text}; allowed: {form}") from error
+    return changed
+
+
+class _FitOptions(Options):
+    log: Log
+    out: Path = output("File to write; must not exist.", "MODEL.json", default=REQUIRED)
+    gflops: float = option(
+        "Speed of a processor in GFLOP/s: work is counted in FLOP.", default=1.0, metavar="G"
+    )
+    processors: int | None = option(
+        "Of the log's machine.", metavar="P", show_default="as its header says", min=1
+    )
+    lenient: Lenient = False
+
+
+def fit(options: _FitOptions) -> None:
+    """Learn from LOG when jobs come, how large they are and how much they compute (AccaSim's generator).
+
+    mlsim workload fit log.swf.gz -o model.json; mlsim workload generate model.json --jobs 500000 -o new.swf
+    """
+    from mlsim.workload import fit as learned
+    from mlsim.workload.models.accasim_generator import is_model_file
+
+    out = options.out
+    if not is_model_file(out.name):
+        raise InputError(
+            f"{out}: allowed: a name that ends in .json, by which mlsim workload generate knows it"
+        )
+    model = learned(
+        options.log, gflops=options.gflops, processors=options.processors, lenient=options.lenient
+    )
+    with new_files([out]) as (partial,):
+        partial.write_text(model.text())
+    print(
+        f"{out}: learned of {model.jobs:,} jobs: {model.serial:.1%} serial, "
+        f"{len(model.sizes)} sizes of parallel ones"
+    )
+
+
+class _ResampleOptions(Options):
+    log: Log
+    out: Out
+    weeks: int = option("How many weeks.", default=REQUIRED, metavar="N")
+    by: str = option(
+        "Whether every user has a week drawn, or all the same one.", default="user", metavar="user|week"
+    )
+    seed: int = option("Seed of the draws.", default=0, min=0)
+    lenient: Lenient = False
+
+
+def resample(options: _ResampleOptions) -> None:
+    """Make a workload of the weeks of LOG, drawn at random for each user (Zrigui 2021, Algorithm 2).
+
+    Kept are jobs, with weekday and hour, and the mean load of each user; not kept are dependencies.
+
+    mlsim workload resample log.swf.gz --weeks 52 --seed 1 -o another-year.swf
+    """
+    from mlsim.workload import resample as resampled
+
+    weeks = options.weeks
+    made = resampled(options.log, weeks=weeks, by=options.by, seed=options.seed, lenient=options.lenient)
+    jobs = _write_made(options.out, made)
+    drawn = f"drawn from {made.source_weeks:,} whole weeks by {made.by}"
+    print(f"{options.out}: {jobs:,} jobs in {weeks:,} weeks, {drawn}")
+
+
+class _ScaleOptions(Options):
+    log: Log
+    out: Out
+    by: str = option(
+        "What is multiplied: times between arrivals (sizes and run times are kept), run times and "
+        "walltimes (arrivals are), users (all jobs are, others are added), or the machine and the sizes "
+        "of jobs (the load is).",
+        default="arrivals",
+        metavar="arrivals|run-times|users|machine",
+    )
+    factor: float | None = option("Factor of the load, or of the machine.", metavar="F")
+    load: float | None = option("Offered load, in place of a factor.", metavar="L")
+    processors: int | None = option(
+        "Of the log's machine, for the load.", metavar="P", show_default="as its header says"
+    )
+    seed: int = option("Seed of the draws of users.", default=0, min=0)
+    lenient: Lenient = False
+
+
+def scale(options: _ScaleOptions) -> None:
+    """Scale LOG to another load, or to another machine.
+
+    mlsim workload scale log.swf.gz --load 0.9 -o busy.swf
+    """
+    from mlsim.workload import scale as scaled
+
+    given = dict(vars(options))
+    out: Path = given.pop("out")
+    made = scaled(given.pop("log"), **given)
+    jobs = _write_made(out, made)
+    print(f"{out}: {jobs:,} jobs, {made.by} scaled by {made.factor:.4g}{_loads(made)}")
+
+
+def _loads(made: Scaled) -> str:
+    """Return the offered load before and after as text; empty where the machine is unknown."""
+    from mlsim.workload.derived_logs import machine_scaled, offered_load
+
+    try:
+        before = made.processors
+    except InputError:
+        return ""
+    after = machine_scaled(before, made.factor) if made.by == "machine" else before
+    loads = [offered_load(each.blocks(), size) for each, size in ((made.log, before), (made, after))]
+    return f"; load {loads[0]:.3f} of {before:,} processors -> {loads[1]:.3f} of {after:,}"
+
+
+class _EspOptions(Options):
+    application: Application = option("What the jobs execute.", default=REQUIRED)
+    nodes: int = option("Nodes of the machine; the sizes of the jobs follow.", default=256, metavar="N")
+    out: Path | None = output("File to write; must not exist.", "FILE", show_default="standard output")
+    seed: int = option("Seed of the order of arrivals and of estimates.", default=0, min=0)
+    initial: int = option("Jobs that are there at time 0.", default=50, metavar="JOBS")
+    interval: float = option("Seconds between the arrivals of the others.", default=30.0, metavar="SECONDS")
+    calibrate: Calibration = option(
+        "Run times: target: ESP's own; none: those of the table's images or limits, at one cost.",
+        default=Calibration.TARGET,
+    )
+    fixed_g: bool = flag("Mandelbrot: a limit of 10 M for category G, printed as 1 M.", "--fixed-g")
+    estimate_factor: str = option(
+        "Estimate / run time; two of them: drawn between for each job.", default="1.0", metavar="F[:G]"
+    )
+
+
+def esp(options: _EspOptions) -> None:
+    """Write the ESP workload: 230 loops of PSIA or Mandelbrot (Wong et al. 2000; Eleliemy 2021, §6.3)."""
+    from mlsim.workload.csv_log import csv_text, write_csv
+    from mlsim.workload.esp_workload import EspApplication, EspCalibration
+    from mlsim.workload.esp_workload import esp as make
+
+    out, nodes = options.out, options.nodes
+    jobs, header = make(
+        EspApplication(options.application),
+        nodes,
+        seed=options.seed,
+        initial=options.initial,
+        interval=options.interval,
+        fixed_g=options.fixed_g,
+        calibrate=EspCalibration(options.calibrate),
+        estimate_factor=_factors("--estimate-factor", options.estimate_factor),
+    )
+    if out is None:
+        print(csv_text(jobs, header), end="")
+        return
+    with new_files([out]) as (partial,):
+        write_csv(partial, jobs, header)
+    work = float((jobs.run_time * jobs.processors).sum())
+    print(
+        f"{out}: {len(jobs)} jobs, ideally {work:,.0f} node-seconds, {work / nodes:,.0f} s on {nodes} nodes"
+    )
+
+
+class _MachineOptions(Options):
+    out: Path | None = output(
+        "CSV file to write; a scenario goes beside it, with .yaml. Neither may exist.",
+        "FILE",
+        show_default="the jobs to standard output",
+    )
+    jobs: int | None = option("Jobs; time in proportion.", metavar="N", show_default="as many as published")
+    seed: int = option("Seed of all random numbers.", default=0, min=0)
+    load: float = option("Factor of the arrival rate.", default=1.0, metavar="F")
+    calm: bool = flag("Jobs that hardly ever queue, not in the bursts of the thesis' queues.", "--calm")
+
+
+def eurora(options: _MachineOptions) -> None:
+    """Write jobs like Eurora's, 64 nodes with GPUs or MICs, and a scenario (Galleguillos 2020, §2.1.4)."""
+    _write_machine("eurora", options)
+
+
+def kit(options: _MachineOptions) -> None:
+    """Write jobs like those of KIT's ForHLR II, 1,173 nodes, and a scenario (Galleguillos 2020, §6.4)."""
+    _write_machine("forhlr2", options)
+
+
+_JOB_BYTES = 200
+_SCENARIO = """\
+name: {name}
+description: {description}
+{machine}workload:
+  path: {path}
+  mapping: core
+batch:
+  policy: FCFS
+  backfill: easy
+  on_overrun: extend
+"""
+
+
+def _write_machine(machine: str, options: _MachineOptions) -> None:
+    from mlsim.scenario.simulation_demand import Share, check_memory
+    from mlsim.workload.campaigns import machine_jobs
+    from mlsim.workload.csv_log import csv_text, write_csv
+    from mlsim.workload.job_mix import read_mix
+
+    out, jobs, load = options.out, options.jobs or 0, options.load
+    if out is not None and ".csv" not in out.suffixes[-2:]:
+        raise InputError(
+            f"--out {out}: allowed: a name that ends in .csv, or .csv.gz, .csv.bz2, .csv.xz, .csv.zst"
+        )
+    check_memory("--jobs", [Share("--jobs", f"{jobs:,} jobs", jobs * _JOB_BYTES)], "the workload")
+    block, header = machine_jobs(machine, options.jobs, seed=options.seed, load=load, calm=options.calm)
+    if out is None:
+        print(csv_text(block, header), end="")
+        return
+    scenario = out.with_name(out.name[: out.name.rindex(".csv")] + ".yaml")
+    how = f"seed {options.seed}, load {load:g}{', calm' if options.calm else ''}"
+    mix = read_mix(machine)
+    text = _SCENARIO.format(
+        name=scenario.stem,
+        description=f"{len(block)} jobs like those of {mix.title}, made with {how}.",
+        machine=mix.scenario,
+        path=json.dumps(out.name, ensure_ascii=False),  # YAML, whatever is in the name
+    )
+    with new_files([out, scenario]) as (csv, yaml):
+        write_csv(csv, block, header)
+        yaml.write_text(text, encoding="utf-8")
+    days = float(block.submit_time[-1]) / 86400.0
+    print(f"{out}: {len(block):,} jobs in {days:,.1f} days")
+    print(f"{scenario}: scenario")
