@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 __all__ = ["pages"]
 
@@ -138,6 +138,8 @@ def _parameters(command: Any) -> str:
 def _kind(annotation: Any) -> str:
     """Return what an option takes, in words."""
     inner = [part for part in get_args(annotation) if part is not type(None)]
+    if get_origin(annotation) is Literal:
+        return ", ".join(inner)
     if inner:
         return _kind(inner[0])
     if issubclass(annotation, Enum):
