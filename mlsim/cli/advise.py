@@ -8,19 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlsim.cli.command_options import (
-    Json,
-    Options,
-    Overrides,
-    argument,
-    listed,
-    option,
-    output,
-    settings,
-    time_of,
-)
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_options import Json, Options, Overrides, argument, option, output
 from mlsim.cli.progress import reporting
-from mlsim.cli.terminal import print_json, table_of
+from mlsim.cli.terminal import print_json, show, table_of
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +56,7 @@ def advise(options: AdviseOptions) -> None:
     from mlsim.techniques import TECHNIQUES
 
     source, out, run_time = options.source, options.out, options.run_time
-    overrides = parse_overrides(settings(options.set_, source))
+    overrides = parse_overrides(cli.settings(options.set_, source))
     record = recorded_loop(source, options.job) if source.is_dir() else None
     if record is None and options.job is not None:
         raise InputError(f"--job {options.job}: is of a run; {source} is a scenario")
@@ -81,11 +72,11 @@ def advise(options: AdviseOptions) -> None:
         with reporting("choices of a technique") as progress:
             found = advice.advise(
                 lambda changes: make({**overrides, **changes}),
-                listed(options.technique) or list(TECHNIQUES),
-                listed(options.model) or ["cca", "dca"],
+                cli.listed(options.technique) or list(TECHNIQUES),
+                cli.listed(options.model) or ["cca", "dca"],
                 named=options.technique is not None,
                 seeds=options.seeds,
-                run_time=time_of("--run-time", run_time),
+                run_time=cli.time_of("--run-time", run_time),
                 charge=_charge(options, lambda: make(overrides)),
                 tell=progress,
             )
@@ -121,14 +112,12 @@ def _charge(
     from mlsim.mpi.real_validation import keys_of, read_machine
 
     machine = read_machine(options.calibrated)
-    costs = loop_cost_sums(make(), time_of("--run-time", options.run_time))
+    costs = loop_cost_sums(make(), cli.time_of("--run-time", options.run_time))
     mean = costs.total / max(costs.n, 1)
     return lambda technique, model: keys_of(machine, technique, model, mean)
 
 
 def _print(advice: Advice, record: RecordedLoop | None) -> None:
-    from rich.console import Console
-
     from mlsim.analysis.terminal_tables import loop_seconds
 
     first = advice.choices[:_SHOWN]
@@ -145,12 +134,11 @@ def _print(advice: Advice, record: RecordedLoop | None) -> None:
         for choice in [*first, *(one for one in (advice.now, advice.static) if one not in first)]
     ]
     titles = ("technique", "model", "T_loop", "least", "largest", "/ STATIC", "/ now", "as good", "chunks")
-    console = Console(highlight=False)
-    console.print(table_of(titles, rows, left=("technique", "model"), box=None, pad_edge=False))
+    show(table_of(titles, rows, left=("technique", "model")))
     if len(advice.choices) > len(first):
-        console.print(f"... of {len(advice.choices)} choices; --json has all")
+        print(f"... of {len(advice.choices)} choices; --json has all")
     for line in _sentences(advice, record):
-        console.print(line)
+        print(line)
 
 
 def _sentences(advice: Advice, record: RecordedLoop | None) -> list[str]:

@@ -13,26 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.command_options import (
-    REQUIRED,
-    CommandGroup,
-    Json,
-    Options,
-    flag,
-    listed,
-    option,
-    output,
-    word_of,
-)
-from mlsim.cli.terminal import table_of
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_options import Json, Options, flag, option, output
+from mlsim.cli.terminal import show, table_of
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.slurm.esp_trial import Trial
 
 
-slurm = CommandGroup("slurm", "RCA on a real Slurm, and a Slurm on one machine.")
-_cluster = CommandGroup("cluster", "A trial cluster on this machine.")
+slurm = cli.CommandGroup("slurm", "RCA on a real Slurm, and a Slurm on one machine.")
+_cluster = cli.CommandGroup("cluster", "A trial cluster on this machine.")
 slurm.add_typer(_cluster)
 
 _Place = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Directory of the cluster.")]
@@ -77,7 +68,7 @@ def give_back(
 
 
 class _TrialOptions(Options):
-    out: Path = output("Results; what is there is kept.", "DIR", default=REQUIRED)
+    out: Path = output("Results; what is there is kept.", "DIR", default=cli.REQUIRED)
     nodes: int = option("Nodes of the cluster.", default=4, min=2, max=64)
     scale: float = option("Factor of ESP's run times and times of arrival.", default=0.02)
     jobs: int = option("Jobs: the first of the 230, in order of arrival.", default=50)
@@ -107,11 +98,11 @@ def esp(options: _TrialOptions) -> None:
         options.nodes,
         options.scale,
         options.jobs,
-        tuple(word_of(Technique, name, "--technique") for name in listed(options.techniques)),
-        word_of(ExecutionModel, options.model, "--model"),
+        tuple(cli.word_of(Technique, name, "--technique") for name in cli.listed(options.techniques)),
+        cli.word_of(ExecutionModel, options.model, "--model"),
         options.repetitions,
         options.size,
-        word_of(Work, options.work, "--work"),
+        cli.word_of(Work, options.work, "--work"),
         options.seed,
         options.half_width,
     )
@@ -135,14 +126,10 @@ _TRIAL = {
 
 
 def _print_trial(trial: Trial) -> None:
-    from rich.console import Console
-
     from mlsim.slurm.esp_trial import cells_of
 
     rows = [[_shown(cells[column]) for column in _TRIAL] for cells in cells_of(trial.rows)]
-    Console().print(
-        table_of(list(_TRIAL.values()), rows, left=("technique", "RCA"), box=None, pad_edge=False)
-    )
+    show(table_of(list(_TRIAL.values()), rows, left=("technique", "RCA")))
     before, after, between = (1e3 * seconds for seconds in trial.launch)
     print(
         f"A job takes {before:.0f} ms before its loop and {after:.0f} ms after it; "
@@ -222,7 +209,7 @@ def down(place: _Place = _PLACE) -> None:
     Cluster.at(place).down()
 
 
-rca = CommandGroup("rca", "The RCA agent for MPI runs.")
+rca = cli.CommandGroup("rca", "The RCA agent for MPI runs.")
 rca.callback()(lambda: None)
 
 

@@ -7,17 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsim._runtime.late import load_matplotlib
-from mlsim.cli.command_options import (
-    REQUIRED,
-    Json,
-    Options,
-    amount,
-    argument,
-    option,
-    option_problems,
-    output,
-    value_of,
-)
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_options import Json, Options, argument, option, output
 from mlsim.cli.new_files import new_files
 from mlsim.cli.terminal import print_json
 from mlsim.errors import InputError
@@ -34,7 +25,7 @@ _spin = partial(option, rich_help_panel="psia")
 
 class _ProfileOptions(Options):
     name: str = argument("As `mlsim list profiles` names it.", metavar="PROFILE")
-    out: Path = output("File of costs to write, .npy or .csv; must not exist.", "FILE", default=REQUIRED)
+    out: Path = output("File of costs to write, .npy or .csv; must not exist.", "FILE", default=cli.REQUIRED)
     iterations: str | None = option(
         "Iterations; all but mandelbrot and file need it.", "--iterations", "-n", metavar="N"
     )
@@ -92,7 +83,7 @@ def profile(options: _ProfileOptions) -> None:
         _jit.quiet()
     costs, unit = _read_costs(options)
     n = _length_of(costs, options.iterations)
-    speed = amount("--reference-speed", options.reference_speed, RATE, positive=True)
+    speed = cli.amount("--reference-speed", options.reference_speed, RATE, positive=True)
     if out.suffix.lower() not in (".npy", ".csv"):
         raise InputError(f"--out {out}: a file of type '{out.suffix}'; allowed: .npy, .csv")
     targets = [out, out.with_suffix(".png")] if options.picture else [out]
@@ -114,7 +105,9 @@ def _read_costs(options: _ProfileOptions) -> tuple[CostsConfig, str | None]:
 
     name, given = options.name, vars(options)
     texts = {key: text for key, text in given.items() if key not in _NOT_OF_COSTS and text is not None}
-    values: dict[str, Any] = {key: text if key == "path" else value_of(text) for key, text in texts.items()}
+    values: dict[str, Any] = {
+        key: text if key == "path" else cli.value_of(text) for key, text in texts.items()
+    }
     if options.window is not None:
         values["window"] = _window(options.window)
     unit = None
@@ -124,7 +117,7 @@ def _read_costs(options: _ProfileOptions) -> tuple[CostsConfig, str | None]:
     try:
         costs = CostsConfig.model_validate({"profile": name, **values})
     except ValidationError as error:
-        raise option_problems(error, {"profile": ""}, skipped="parameters") from error
+        raise cli.option_problems(error, {"profile": ""}, skipped="parameters") from error
     if costs.profile is CostProfile.JOB:
         allowed = ", ".join(profile for profile in CostProfile if profile is not CostProfile.JOB)
         raise InputError(f"{name}: its costs are made from a job's run time; allowed: {allowed}")
@@ -135,7 +128,7 @@ def _window(text: str) -> dict[str, Any]:
     parts = text.split(",")
     if len(parts) != 4 or not all(part.strip() for part in parts):
         raise InputError(f"--window {text}: allowed: four numbers X0,X1,Y0,Y1, e.g. --window=-2,2,-2,2")
-    return dict(zip(("x_min", "x_max", "y_min", "y_max"), map(value_of, parts), strict=True))
+    return dict(zip(("x_min", "x_max", "y_min", "y_max"), map(cli.value_of, parts), strict=True))
 
 
 def _length_of(costs: CostsConfig, iterations: str | None) -> int:
@@ -154,7 +147,7 @@ def _length_of(costs: CostsConfig, iterations: str | None) -> int:
     if iterations is None:
         raise InputError(f"--iterations: missing; {costs.profile} needs it, e.g. --iterations 100000")
     try:
-        return Whole(1, 1_000_000_000).parse(value_of(iterations))
+        return Whole(1, 1_000_000_000).parse(cli.value_of(iterations))
     except ValueError as error:
         raise InputError(f"--iterations: {error}") from error
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mlsim.cli import command_options as given
-from mlsim.cli.command_options import REQUIRED, Json, Options, Overrides, argument, option, output
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_options import Json, Options, Overrides, argument, option, output
 from mlsim.cli.new_files import new_files
 from mlsim.cli.progress import working
-from mlsim.cli.terminal import print_json
+from mlsim.cli.terminal import print_json, show
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mlsim.scenario import CpConfig, Dispatcher
 
 
-cp = given.CommandGroup("cp", "Save and re-solve instances of CP dispatchers.")
+cp = cli.CommandGroup("cp", "Save and re-solve instances of CP dispatchers.")
 
 
 class _DumpOptions(Options):
     file: Path = argument("Scenario file with such a dispatcher.")
-    out: Path = output("JSON lines to write, .gz too; must not exist.", "FILE", default=REQUIRED)
+    out: Path = output("JSON lines to write, .gz too; must not exist.", "FILE", default=cli.REQUIRED)
     set_: Overrides = None
     every: int = option("Save every N-th instance only.", default=1, min=1, metavar="N")
     most: int | None = option("Save at most N instances.", min=1, metavar="N")
@@ -41,7 +41,7 @@ def dump(options: _DumpOptions) -> None:
     from mlsim.batch.cp.planning_dispatcher import watching
     from mlsim.scenario import Dispatcher
 
-    scenario = given.scenario_of(options.file, options.set_)
+    scenario = cli.scenario_of(options.file, options.set_)
     name = scenario.batch.dispatcher
     if not (isinstance(name, Dispatcher) and name.solves):
         allowed = ", ".join(word for word in Dispatcher if word.solves)
@@ -68,7 +68,11 @@ class ReplayOptions(Options):
 
     file: Path = argument("What `mlsim cp dump` wrote.")
     dispatchers: list[str] = option(
-        "A dispatcher; the first is compared with.", "--dispatcher", "-d", default=REQUIRED, metavar="NAME"
+        "A dispatcher; the first is compared with.",
+        "--dispatcher",
+        "-d",
+        default=cli.REQUIRED,
+        metavar="NAME",
     )
     set_: list[str] | None = option(
         "Option of batch.cp, such as time_limit=100ms.", "--set", metavar="KEY=VALUE"
@@ -139,7 +143,7 @@ def _config(texts: list[str], names: list[Dispatcher]) -> CpConfig:
     try:
         config = CpConfig.model_validate(parse_overrides(texts))
     except ValidationError as error:
-        raise given.option_problems(error, {key: f"--set {key}" for key in CpConfig.model_fields}) from error
+        raise cli.option_problems(error, {key: f"--set {key}" for key in CpConfig.model_fields}) from error
     for key in sorted(config.model_fields_set):
         if wrong := _unread(key, config, names):
             raise InputError(f"--set {key}: {wrong}")
@@ -167,15 +171,13 @@ def _unread(key: str, config: CpConfig, names: list[Dispatcher]) -> str | None:
 
 
 def _print(table: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     # No wider than 80 characters, which is what there is where the output is no terminal.
     shown = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    titles = ("", "solved", "empty", "optimal", "variables", "ms", "variables x", "ms x")
-    for title in (*titles, "objective x", "G1", "G2", "G3"):
-        words = title.replace(" x", "\nx").replace("objective", "object.").replace("variables", "var.")
-        shown.add_column(words, justify="right" if title else "left", no_wrap=True)
+    ratios = ("var.\nx", "ms\nx", "object.\nx")
+    for title in ("", "solved", "empty", "optimal", "var.", "ms", *ratios, "G1", "G2", "G3"):
+        shown.add_column(title, justify="right" if title else "left", no_wrap=True)
     for row in table:
         numbers = [row[key] for key in ("variables", "time_ms", "variables_ratio", "time_ratio")]
         shown.add_row(
@@ -187,7 +189,7 @@ def _print(table: list[dict[str, Any]]) -> None:
             "-" if row["objective_ratio"] is None else f"{row['objective_ratio']:.4f}",
             *(str(row["groups"][group]) for group in ("G1", "G2", "G3")),
         )
-    Console().print(shown)
+    show(shown)
     print(
         f"{table[0]['instances']:,} instances; empty: no job could start, counted as solved; "
         f"x: ratio to {table[0]['dispatcher']}, median of instances (object., the sum of slowdowns: mean)"

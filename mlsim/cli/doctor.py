@@ -7,17 +7,13 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlsim._runtime.processes import call
 from mlsim.cli.command_options import Json
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
+from mlsim.cli.terminal import print_json
 
 PURPOSES = {
     "cp": "dispatchers that plan by constraint programming (batch.dispatcher: hcp19, pcp19 ...)",
@@ -33,21 +29,17 @@ PURPOSES = {
     "search": "searches by CMA-ES (search.method: cma-es)",
     "study": "Sobol samples and Student's intervals of studies",
 }
-"""What each extra of the package is needed for."""
-
-_SLURM = ("sbatch", "srun", "sacct", "slurmctld")
+"""Needs for each extra of the package."""
 
 
 def doctor(json_: Json = False) -> None:
     """Show what is installed: packages and extras, MPI, kernels, OTF2 tools, directories of logs."""
     found = findings()
     if json_:
-        import json
-
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return
     print(f"mlsim {found['mlsim']}, Python {found['python']}, {found['system']}")
-    for title, lines in _lines(found):
+    for title, lines in _lines(found).items():
         print(f"\n{title}")
         for mark, text in lines:
             print(f"  {mark:4} {text}")
@@ -56,6 +48,7 @@ def doctor(json_: Json = False) -> None:
 def findings() -> dict[str, Any]:
     """Return what is installed, as ``--json`` prints it."""
     from mlsim import __version__
+    from mlsim._files import memory_limit
 
     core, extras = _packages()
     return {
@@ -68,48 +61,38 @@ def findings() -> dict[str, Any]:
         "extras": extras,
         "mpi": _mpi(),
         "kernels": _kernels(),
-        "otf2": _otf2(),
-        "slurm": {name: shutil.which(name) for name in _SLURM},
+        "otf2": {"package": _version("otf2"), "tools": _programs("otf2-print", "otf2-config")},
+        "slurm": _programs("sbatch", "srun", "sacct", "slurmctld"),
         "logs": _logs(),
-        "memory_limit": _memory(),
+        "memory_limit": memory_limit(),
     }
 
 
 def _packages() -> tuple[dict[str, str | None], dict[str, dict[str, Any]]]:
     """Return the versions of what mlsim needs, and of what each extra does; None where one is missing."""
+    from packaging.requirements import Requirement
+
     core: dict[str, str | None] = {}
     extras: dict[str, dict[str, Any]] = {}
     try:
-        needed = requires("mlsim") or []
+        needed = [Requirement(line) for line in requires("mlsim") or []]
     except PackageNotFoundError:  # a checkout on the path that is not installed
         needed = []
-    for requirement, extra in _needed_here(needed):
-        name = requirement.name
-        if extra is None:
+    for name, marker in ((requirement.name, requirement.marker) for requirement in needed):
+        if marker is None or marker.evaluate({"extra": ""}):
             core[name] = _version(name)
             continue
-        entry = extras.setdefault(
-            extra,
-            {"for": PURPOSES.get(extra, ""), "packages": {}, "install": f"pip install 'mlsim[{extra}]'"},
-        )
-        entry["packages"][name] = _version(name)
+        for extra in PURPOSES:
+            if marker.evaluate({"extra": extra}):
+                entry: dict[str, Any] = {
+                    "for": PURPOSES[extra],
+                    "packages": {},
+                    "install": f"pip install 'mlsim[{extra}]'",
+                }
+                extras.setdefault(extra, entry)["packages"][name] = _version(name)
     for entry in extras.values():
         entry["installed"] = None not in entry["packages"].values()
     return core, dict(sorted(extras.items()))
-
-
-def _needed_here(lines: list[str]) -> Iterator[tuple[Requirement, str | None]]:
-    """Yield what this Python needs, each with the extra that needs it; None is the core."""
-    from packaging.requirements import Requirement
-
-    for line in lines:
-        requirement = Requirement(line)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield requirement, None
-            continue
-        for extra in PURPOSES:
-            if requirement.marker.evaluate({"extra": extra}):
-                yield requirement, extra
 
 
 def _version(name: str) -> str | None:
@@ -119,17 +102,31 @@ def _version(name: str) -> str | None:
         return None
 
 
+def _programs(*names: str) -> dict[str, str | None]:
+    return {name: shutil.which(name) for name in names}
+
+
 def _mpi() -> dict[str, Any]:
     from mlsim.mpi.launch import find_launchers
 
     return {
         name: {
             "command": " ".join(launcher.words),
-            "version": _first_line([launcher.words[0], "--version"]),
+            "version": _version_line([launcher.words[0], "--version"]),
             "srun": _srun_options(name, launcher.words[0]),
         }
         for name, launcher in find_launchers().items()
     }
+
+
+def _version_line(command: list[str]) -> str:
+    """Return the line of a program's output that contains its version."""
+    try:
+        done = call(command, 20.0)
+    except OSError as error:
+        return f"cannot be started: {error}"
+    lines = [" ".join(line.split()) for line in (done.out + done.err).splitlines() if line.strip()]
+    return next((line for line in lines if re.search(r"\d+\.\d+", line)), lines[0] if lines else "")
 
 
 def _srun_options(name: str, mpiexec: str) -> list[str]:
@@ -150,16 +147,6 @@ def pmi_of(printed: str) -> list[str]:
     return ["pmix"] * pmix + ["pmi2"] * ("s2" in found)
 
 
-def _first_line(command: list[str]) -> str:
-    """Return the line of a program's output that contains its version."""
-    try:
-        done = call(command, 20.0)
-    except OSError as error:
-        return f"cannot be started: {error}"
-    lines = [" ".join(line.split()) for line in (done.out + done.err).splitlines() if line.strip()]
-    return next((line for line in lines if re.search(r"\d+\.\d+", line)), lines[0] if lines else "")
-
-
 def _kernels() -> dict[str, Any]:
     from mlsim._jit.kernel_library import library_file
     from mlsim._jit.kernel_store import kept_kernels
@@ -174,81 +161,53 @@ def _kernels() -> dict[str, Any]:
     }
 
 
-def _otf2() -> dict[str, Any]:
-    tools = {name: shutil.which(name) for name in ("otf2-print", "otf2-config")}
-    return {"package": _version("otf2"), "tools": tools}
-
-
 def _logs() -> dict[str, int | None]:
     """Return how many files each directory of $MLSIM_TRACES holds; None where it is not there."""
-    places = [Path(place) for place in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if place]
+    names = [name for name in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if name]
+    places = {name: Path(name).expanduser() for name in names}
     return {
-        str(place): sum(1 for _ in place.expanduser().iterdir()) if place.expanduser().is_dir() else None
-        for place in places
+        str(Path(name)): sum(1 for _ in place.iterdir()) if place.is_dir() else None
+        for name, place in places.items()
     }
 
 
-def _memory() -> int:
-    from mlsim._files import memory_limit
-
-    return memory_limit()
-
-
-def _lines(found: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return titles, each with its lines of a mark and a text."""
-    extras = [_extra_line(name, entry) for name, entry in found["extras"].items()]
-    missing = [("NO", f"{name}: pip install {name}") for name, v in found["packages"].items() if v is None]
-    core = ", ".join(f"{name} {v}" for name, v in found["packages"].items() if v)
-    mpi = [
-        (
-            "yes",
-            f"{name}: {entry['version']} ({entry['command']}){_under_srun(entry['srun'], found['slurm'])}",
-        )
-        for name, entry in found["mpi"].items()
-    ]
-    kernels = found["kernels"]
-    kept = [("yes", f"{count} in {place}") for place, count in kernels["directories"].items() if count]
-    if kernels["library"]:
-        kept.insert(0, ("yes", f"built ahead of time: {kernels['library']}"))
-    tools = [
-        ("yes" if place else "no", f"{name}{f': {place}' if place else ''}")
-        for name, place in [*found["otf2"]["tools"].items(), *found["slurm"].items()]
-    ]
+def _lines(found: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """Return lines of a mark and a text, by their titles."""
+    packages, kernels, srun = found["packages"], found["kernels"], found["slurm"]["srun"]
+    core = ", ".join(f"{name} {v}" for name, v in packages.items() if v)
+    missing = [("NO", f"{name}: pip install {name}") for name, v in packages.items() if v is None]
+    mpi = [("yes", _mpi_line(name, entry, bool(srun))) for name, entry in found["mpi"].items()]
+    built = [("yes", f"built ahead of time: {kernels['library']}")] if kernels["library"] else []
+    built += [("yes", f"{count} in {place}") for place, count in kernels["directories"].items() if count]
+    if not built:
+        built = [("no", "none are kept yet; the first run compiles, for a minute or two")]
+    if not kernels["compiled"]:
+        built = [("no", "NUMBA_DISABLE_JIT is set: kernels run as Python, slowly"), *built]
+    tools = found["otf2"]["tools"] | found["slurm"]
     logs = [
-        (
-            "no" if count is None else "yes",
-            f"{place}: {'is not there' if count is None else f'{count} files'}",
-        )
+        ("no", f"{place}: is not there") if count is None else ("yes", f"{place}: {count} files")
         for place, count in found["logs"].items()
     ]
-    return [
-        ("Packages", [("yes", core), *missing]),
-        ("Extras", extras),
-        ("MPI", mpi or [("no", "no mpiexec; pip install 'mlsim[mpich]', or load the site's")]),
-        (
-            "Compiled kernels",
-            (
-                []
-                if kernels["compiled"]
-                else [("no", "NUMBA_DISABLE_JIT is set: kernels run as Python, slowly")]
-            )
-            + (kept or [("no", "none are kept yet; the first run compiles, for a minute or two")]),
-        ),
-        ("Tools of others", tools),
-        (
-            "Logs ($MLSIM_TRACES)",
-            logs or [("no", "not set; logs are looked up beside the scenario and in ./traces")],
-        ),
-        ("Memory", [("", f"{found['memory_limit'] / 1e9:.1f} GB may be used")]),
-    ]
+    return {
+        "Packages": [("yes", core), *missing],
+        "Extras": [_extra_line(name, entry) for name, entry in found["extras"].items()],
+        "MPI": mpi or [("no", "no mpiexec; pip install 'mlsim[mpich]', or load the site's")],
+        "Compiled kernels": built,
+        "Tools of others": [
+            ("yes", f"{name}: {place}") if place else ("no", name) for name, place in tools.items()
+        ],
+        "Logs ($MLSIM_TRACES)": logs
+        or [("no", "not set; logs are looked up beside the scenario and in ./traces")],
+        "Memory": [("", f"{found['memory_limit'] / 1e9:.1f} GB may be used")],
+    }
 
 
-def _under_srun(options: list[str], slurm: dict[str, str | None]) -> str:
-    """Return which option of srun an MPI needs, where there is a srun."""
-    if not slurm["srun"]:
-        return ""
-    words = " or ".join(f"--mpi={option}" for option in options)
-    return f"; ranks under srun: {words or 'not possible, it was built without PMI; use its mpiexec'}"
+def _mpi_line(name: str, entry: dict[str, Any], has_srun: bool) -> str:
+    """Return an MPI, and the option of srun that it needs, where there is a srun."""
+    line = f"{name}: {entry['version']} ({entry['command']})"
+    words = " or ".join(f"--mpi={option}" for option in entry["srun"])
+    words = words or "not possible, it was built without PMI; use its mpiexec"
+    return f"{line}; ranks under srun: {words}" if has_srun else line
 
 
 def _extra_line(name: str, entry: dict[str, Any]) -> tuple[str, str]:

@@ -2,69 +2,53 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mlsim.cli.new_files import new_files
+from mlsim.errors import InputError, OutputError
+
 _HOME = Path(__file__).parent / "templates"
-SCHEMAS = {"scenario": "scenario.schema.json", "loop": "loop.schema.json", "study": "study.schema.json"}
-"""Name of the file with the schema, by what a YAML file is for."""
+SCHEMAS = {kind: f"{kind}.schema.json" for kind in ("scenario", "loop", "study")}
+"""File with the schema, by what a YAML file is for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """An example: its YAML files with what each is for, and the files that they name."""
+    """An example: its YAML files with what each is for, other files, and the command to begin with."""
 
-    meaning: str
-    yaml: tuple[tuple[str, str], ...]
-    others: tuple[str, ...]
-    command: str
-    """What to do next with it."""
+    yaml: dict[str, str]
+    others: tuple[str, ...] = ()
+    command: str = "mlsim run {}"  # of the first file
 
 
 TEMPLATES = {
-    "quickstart": Template(
-        "two levels at once: 200 jobs, each a self-scheduled loop, on 16 nodes under EASY",
-        (("quickstart.yaml", "scenario"),),
-        ("quickstart.swf",),
-        "mlsim run quickstart.yaml",
-    ),
-    "maintenance": Template(
-        "rigid jobs of a log, and half of the machine drained for maintenance",
-        (("maintenance.yaml", "scenario"),),
-        ("quickstart.swf",),
-        "mlsim run maintenance.yaml",
-    ),
-    "generated": Template(
-        "a year of jobs drawn from a model: no log is needed",
-        (("generated.yaml", "scenario"),),
-        (),
-        "mlsim run generated.yaml",
-    ),
-    "policy": Template(
-        "a scheduling policy of your own, in Python",
-        (("policy.yaml", "scenario"),),
-        ("policy.py", "jobs.csv"),
-        "mlsim run policy.yaml",
-    ),
+    # Two levels at once: 200 jobs, each a self-scheduled loop, on 16 nodes under EASY.
+    "quickstart": Template({"quickstart.yaml": "scenario"}, ("quickstart.swf",)),
+    # Rigid jobs of a log, and half of the machine drained for maintenance.
+    "maintenance": Template({"maintenance.yaml": "scenario"}, ("quickstart.swf",)),
+    # A year of jobs drawn from a model.
+    "generated": Template({"generated.yaml": "scenario"}),
+    # A user-defined scheduling policy.
+    "policy": Template({"policy.yaml": "scenario"}, ("policy.py", "jobs.csv")),
+    # A loop alone, under a user-defined technique.
     "technique": Template(
-        "a loop alone, under a technique of your own, in Python",
-        (("technique.yaml", "loop"),),
+        {"technique.yaml": "loop"},
         ("technique.py",),
-        "mlsim loop technique.yaml --technique STATIC,FAC2,./technique.py:thirds",
+        "mlsim loop {} --technique STATIC,FAC2,./technique.py:thirds",
     ),
+    # Policies and techniques compared over seeds, with tables and a picture.
     "study": Template(
-        "a study: policies and techniques compared over seeds, with tables and a picture",
-        (("study.yaml", "study"), ("quickstart.yaml", "scenario")),
-        ("quickstart.swf",),
-        "mlsim study study.yaml",
+        {"study.yaml": "study", "quickstart.yaml": "scenario"}, ("quickstart.swf",), "mlsim study {}"
     ),
 }
-"""What ``mlsim init`` can write, the default first."""
+"""The examples of ``mlsim init``, the default first."""
 
 
 def init(
@@ -80,8 +64,6 @@ def init(
     Beside it goes the schema of its keys, which editors complete and check by. Nothing is overwritten;
     files that are there with the same content are left as they are.
     """
-    from mlsim.cli.new_files import new_files
-    from mlsim.errors import InputError, OutputError
     from mlsim.scenario.unit_types import nearest
 
     found = TEMPLATES.get(template.lower())
@@ -94,13 +76,12 @@ def init(
     except OSError as error:
         raise OutputError(f"{out}: cannot be made: {error.strerror}; give another directory") from error
     missing = {name: text for name, text in texts.items() if not _has(out / name, text)}
-    with ExitStack() as stack:
-        partial = stack.enter_context(new_files([out / name for name in missing])) if missing else []
+    with new_files([out / name for name in missing]) as partial:
         for path, text in zip(partial, missing.values(), strict=True):
             path.write_text(text, encoding="utf-8", newline="\n")
     print("\n".join(f"{out / name}{'' if name in missing else ' (already there)'}" for name in texts))
     place = "" if out == Path() else f"cd {out} && "
-    print(f"\nNext: {place}{found.command}")
+    print(f"\nNext: {place}{found.command.format(next(iter(found.yaml)))}")
 
 
 def _has(path: Path, text: str) -> bool:
@@ -115,20 +96,17 @@ def _has(path: Path, text: str) -> bool:
 
 def _texts(template: Template) -> Iterator[tuple[str, str]]:
     """Yield each file's name and text; workloads lie beside the scenario here, unlike in the repository."""
-    import json
-    from importlib.util import find_spec
-
     from mlsim._files import read_text
     from mlsim.experiment.result_schemas import schema_of
 
-    for name, kind in template.yaml:
+    for name, kind in template.yaml.items():
         text = read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")
-        if find_spec("otf2") is None:
+        if importlib.util.find_spec("otf2") is None:
             text = text.replace(
                 "trace: chunks\n", "trace: none   # chunks needs: pip install 'mlsim[otf2]'\n"
             )
         yield name, f"# yaml-language-server: $schema={SCHEMAS[kind]}\n{text}"
     for name in template.others:
         yield name, read_text(_HOME / name, "template")
-    for kind in dict.fromkeys(kind for _, kind in template.yaml):
+    for kind in dict.fromkeys(template.yaml.values()):
         yield SCHEMAS[kind], json.dumps(schema_of(kind), indent=2) + "\n"

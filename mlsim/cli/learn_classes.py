@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli.command_options import (
-    REQUIRED,
-    Options,
-    Overrides,
-    Processes,
-    argument,
-    option,
-    output,
-    scenario_of,
-)
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_options import Options, Overrides, Processes, argument, option, output
 from mlsim.cli.new_files import new_files
 from mlsim.cli.progress import working
-from mlsim.cli.terminal import print_whole, table_of
+from mlsim.cli.terminal import show_whole, table_of
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,7 +59,7 @@ def show_rows(title: str, rows: Rows) -> None:
     """Print rows of the same columns as a table; numbers with one decimal."""
     words = [name for name, value in rows[0].items() if isinstance(value, str)]
     cells = ([cell(value) for value in row.values()] for row in rows)
-    print_whole(table_of(list(rows[0]), cells, left=words, title=title))
+    show_whole(table_of(list(rows[0]), cells, left=words, title=title))
 
 
 def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -> dict[tuple[str, str], str]:
@@ -145,7 +137,7 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
     if options.known not in tuple(learning.Known):
         raise InputError(f"--known: {options.known!r}; allowed: {', '.join(learning.Known)}")
     what, out = learning.Known(options.known), options.out
-    scenarios = [scenario_of(file, options.overrides) for file in options.files]
+    scenarios = [cli.scenario_of(file, options.overrides) for file in options.files]
     for scenario in scenarios:
         learning.check_scenario(scenario, chosen)
     names = [scenario.name for scenario in scenarios]
@@ -403,7 +395,7 @@ def _write_classes(part: Path, found: Mapping[str, Profile]) -> None:
 
 
 class _ProfilesOptions(Options):
-    out: Path = output("The new file.", "FILE.csv", default=REQUIRED)
+    out: Path = output("The new file.", "FILE.csv", default=cli.REQUIRED)
     each: int = option("Jobs of each class.", default=100, min=1)
     shortest: float = option("Least time of a job (s).", default=1800.0, min=60.0, max=_YEAR)
     longest: float = option("Most time of a job (s).", default=86_400.0, min=60.0, max=_YEAR)

@@ -8,23 +8,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from mlsim.cli import command_options as cli
 from mlsim.cli import learn_classes
-from mlsim.cli.command_options import (
-    REQUIRED,
-    CommandGroup,
-    Options,
-    Overrides,
-    Processes,
-    argument,
-    flag,
-    option,
-    output,
-    scenario_of,
-)
+from mlsim.cli.command_options import Options, Overrides, Processes, argument, flag, option, output
 from mlsim.cli.learn_classes import Out, cell, check_read, published_results, show_rows
 from mlsim.cli.new_files import new_files
 from mlsim.cli.progress import reporting
-from mlsim.cli.terminal import print_whole, table_of
+from mlsim.cli.terminal import show_whole, table_of
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,8 +101,8 @@ def _draw(out: Path, samples: Samples, trim: int) -> None:
 
 class _MixedOptions(Options):
     file: Path = argument("The scenario.", metavar="FILE")
-    train: str = option("Weeks to learn.", default=REQUIRED, metavar="A-B")
-    test: str = option("Weeks to test.", default=REQUIRED, metavar="A-B")
+    train: str = option("Weeks to learn.", default=cli.REQUIRED, metavar="A-B")
+    test: str = option("Weeks to test.", default=cli.REQUIRED, metavar="A-B")
     features: str = option("Of q, p, wait, ratio, exp, area.", default="q,p,wait", metavar="NAME,...")
     method: str = option("How to search.", default="grid", metavar="grid|xnes|cma-es")
     points: int = option("Values of a dimension, of grid.", default=200, min=2)
@@ -151,7 +141,7 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
     from mlsim.learning.mixed_policies import learn_mixed
 
     phases, out = options.phases, options.out
-    scenario = scenario_of(options.file, options.overrides)
+    scenario = cli.scenario_of(options.file, options.overrides)
     searching = replace(_searching(options), factor=options.penalty, scaled=options.scaled)
     searching.check()
     band_points = (options.method == "grid" and phases > 0, "--phases and --method grid")
@@ -222,7 +212,7 @@ def _print_band(band: PhaseBand) -> None:
         rows.append((name, *cells, *compared))
     titles = ("policy", "train", "test", "test - SAF", "phases better than SAF")
     heading = f"The same over {len(band.phases)} phases of the cut: mean (least to most)"
-    print_whole(table_of(titles, rows, left=("policy",), title=heading))
+    show_whole(table_of(titles, rows, left=("policy",), title=heading))
 
 
 def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
@@ -243,7 +233,7 @@ def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
             sums += [f"{value:.2f}", *([source.get((name, part), "")] if source else [])]
         rows.append((name, *sums, *cells))
     titles = ("policy", *beside, "test - SAF a week", "95 %", "p")
-    print_whole(table_of(titles, rows, left=("policy",), title="Sums of weekly mean bounded slowdowns"))
+    show_whole(table_of(titles, rows, left=("policy",), title="Sums of weekly mean bounded slowdowns"))
     console = Console()
     weights = zip(FEATURES, found.learned.tolist(), strict=True)
     console.print("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
@@ -262,7 +252,7 @@ _WEEKS = "workload.select.weeks"
 
 class _FunctionOptions(Options):
     file: Path = argument("The scenario.", metavar="FILE")
-    out: Path = output("The new file of policies.", "FILE.py", default=REQUIRED)
+    out: Path = output("The new file of policies.", "FILE.py", default=cli.REQUIRED)
     train: str | None = option("Weeks to learn from.", metavar="A-B", show_default="all")
     sets: int = option("Sets of jobs.", default=100, min=1)
     tasks: int = option("Jobs of a set in random orders.", default=32, min=2)
@@ -299,7 +289,7 @@ def function(options: _FunctionOptions) -> None:
         if _WEEKS in parse_overrides(overrides):
             raise InputError(f"--train: {train}, and --set {_WEEKS}: both choose weeks; take one of them out")
         overrides.append(f"{_WEEKS}={train}")
-    scenario = scenario_of(options.file, overrides)
+    scenario = cli.scenario_of(options.file, overrides)
     tried = Trials(sets, options.tasks, options.initial, trials, options.seed)
     weeks = f", weeks {train}" if train else ""
     of = f"{scenario.name}{weeks}: {sets} sets, {trials} orders each, seed {options.seed}"
@@ -347,7 +337,7 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
     from mlsim.learning.learning_parts import parts_in
 
     phases, out = options.phases, options.out
-    scenarios = [scenario_of(file, options.overrides) for file in options.files]
+    scenarios = [cli.scenario_of(file, options.overrides) for file in options.files]
     names = [scenario.name for scenario in scenarios]
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: two or more scenarios are needed, each with a name of its own")
@@ -402,10 +392,10 @@ def _print_matrix(title: str, logs: list[str], rows: list[list[str]]) -> None:
     """Print a row for each log that was learned on, and below a line for each other policy."""
     table = table_of(["learned on", *logs], rows, left=("learned on",), title=title)
     table.rows[len(logs) - 1].end_section = True
-    print_whole(table)
+    show_whole(table)
 
 
-learn = CommandGroup("learn", "Learn policies from a log.")
+learn = cli.CommandGroup("learn", "Learn policies from a log.")
 learn.callback()(lambda: None)
 for command in (
     mixed,

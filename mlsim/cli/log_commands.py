@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlsim.cli import command_options as given
+from mlsim.cli import command_options as cli
 from mlsim.cli import workload_commands
 from mlsim.cli.command_options import Json, Lenient, Options, argument, flag, option
 from mlsim.cli.cost_commands import profile
 from mlsim.cli.new_files import new_files
 from mlsim.cli.progress import working
-from mlsim.cli.terminal import print_json
+from mlsim.cli.terminal import print_json, show
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def convert(options: _ConvertOptions) -> None:
         config = WorkloadConfig.model_validate(values)
     except ValidationError as error:
         names = {"format": "--from", "week_crossers": "--drop-week-crossers"}
-        raise given.option_problems(error, names, skipped="select") from error
+        raise cli.option_problems(error, names, skipped="select") from error
     wanted = _format(options.to, target)
     rates = _rates(options)
     as_simulated = options.clean or bool(select)
@@ -87,13 +87,13 @@ def convert(options: _ConvertOptions) -> None:
 
 def _selection(options: _ConvertOptions) -> dict[str, Any]:
     """Return the options as a scenario's section workload.select."""
-    select = {key: given.value_of(text) for key, text in options.keys().items()}
+    select = {key: cli.value_of(text) for key, text in options.keys().items()}
     if options.window is not None:
         select["window"] = _pair("window", options.window, ":")
     if options.dates is not None:
         select["dates"] = {key: part for key, part in _pair("dates", options.dates, "/").items() if part}
     if options.user:
-        select["user"] = [given.value_of(name) for name in options.user]
+        select["user"] = [cli.value_of(name) for name in options.user]
     if options.drop_week_crossers:
         select["week_crossers"] = "drop"
     return select
@@ -137,7 +137,7 @@ def _rates(options: _ConvertOptions) -> Rates | None:
     for name, text, unit in (("--speed", options.speed, RATE), ("--bandwidth", options.bandwidth, BANDWIDTH)):
         if text is None:
             raise InputError(f"{name}: missing; --speed and --bandwidth go together")
-        rates.append(given.amount(name, text, unit, positive=True))
+        rates.append(cli.amount(name, text, unit, positive=True))
     return Rates(*rates)
 
 
@@ -196,7 +196,6 @@ def describe(options: _DescribeOptions) -> None:
 
 def _print(logs: Sequence[Description]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
@@ -205,7 +204,7 @@ def _print(logs: Sequence[Description]) -> None:
         table.add_column(each.facts["log"], justify="right", overflow="fold")
     for title, cells in _rows([each.facts for each in logs]):
         table.add_row(title, *cells)
-    Console().print(table)
+    show(table)
 
 
 _PLAIN = {
@@ -278,14 +277,12 @@ def predict(options: _PredictOptions) -> None:
     if options.json_:
         print_json({"log": str(log), "unknown_waits": history.unknown_waits, "predictors": rows})
         return
-    from rich.console import Console
-
     from mlsim.analysis.terminal_tables import accuracy_table
 
     print(f"{log}: {len(run_time):,} jobs")
     if history.unknown_waits:
         print(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
-    Console().print(accuracy_table(rows))
+    show(accuracy_table(rows))
 
 
 def _predictors(names: list[str] | None) -> list[str]:
@@ -310,7 +307,7 @@ def _found(log: Path) -> Path:
     return next((place for place in places if is_file(place)), log)
 
 
-workload = given.CommandGroup("workload", "Generate, learn, resample, scale, convert and analyse workloads.")
+workload = cli.CommandGroup("workload", "Generate, learn, resample, scale, convert and analyse workloads.")
 for command in (
     profile,
     workload_commands.esp,

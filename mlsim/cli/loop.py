@@ -7,18 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlsim.cli import command_options as cli
 from mlsim.cli import terminal
-from mlsim.cli.command_options import (
-    Options,
-    Overrides,
-    argument,
-    code_from_here,
-    flag,
-    listed,
-    option,
-    settings,
-    time_of,
-)
+from mlsim.cli.command_options import Options, Overrides, argument, flag, option
 from mlsim.cli.progress import working
 from mlsim.errors import InputError
 
@@ -113,10 +104,10 @@ def loop(options: LoopOptions) -> None:
     texts = [f"{key}={value}" for key, value in options.keys().items()]
     texts += ["output.trace=chunks"] * options.otf2
     overrides = with_typical_mean(
-        _machine(options) | parse_overrides(texts) | parse_overrides(settings(options.set_, file))
+        _machine(options) | parse_overrides(texts) | parse_overrides(cli.settings(options.set_, file))
     )
     techniques, models = (
-        listed(code_from_here(text or "", file)) for text in (options.technique, options.model)
+        cli.listed(cli.code_from_here(text or "", file)) for text in (options.technique, options.model)
     )
     scenarios = [_scenario(file, overrides | pair) for pair in choices(techniques, models)]
     if options.json_:
@@ -125,7 +116,7 @@ def loop(options: LoopOptions) -> None:
         if given and out is None:
             raise InputError(f"{name}: nothing is written without --out; give --out DIR, or leave it out")
     _print_unread(scenarios)
-    run_time = time_of("--run-time", options.run_time)
+    run_time = cli.time_of("--run-time", options.run_time)
     load_for_good("mlsim.cosim.single_loop", *(["polars"] if out else []))
     many = len(scenarios)
     with working("loop" if many == 1 else f"{many:,} loops", many) as work:

@@ -10,19 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlsim.cli import command_options as given
-from mlsim.cli.command_options import (
-    Json,
-    Options,
-    Overrides,
-    argument,
-    flag,
-    listed,
-    option,
-    output,
-    settings,
-)
-from mlsim.cli.terminal import print_json, table_of
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_options import Json, Options, Overrides, argument, flag, option, output
+from mlsim.cli.terminal import print_json, show, table_of
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +20,7 @@ if TYPE_CHECKING:
     from mlsim.scenario import Scenario
 
 
-mpi = given.CommandGroup("mpi", "Run loops for real, on MPI.")
+mpi = cli.CommandGroup("mpi", "Run loops for real, on MPI.")
 Launcher = Annotated[
     list[str] | None,
     typer.Argument(
@@ -74,7 +64,7 @@ def run(options: _RunOptions) -> None:
     if work not in ("compute", "sleep", "spin"):
         raise InputError(f"--work {work}; allowed: compute, sleep, spin")
     _check_ranks(options.launcher, options.ranks)
-    texts = settings(options.set_, scenario)
+    texts = cli.settings(options.set_, scenario)
     overrides = parse_overrides(texts)
     loop = load_loop(scenario, overrides)
     check_scenario(loop)
@@ -156,8 +146,6 @@ _MEASURED = {
 
 def _print_machine(measured: dict[str, float | int | str]) -> None:
     """Print what ``mlsim mpi calibrate`` has measured."""
-    from rich.console import Console
-
     from mlsim.analysis.terminal_tables import loop_seconds
 
     machines = measured["machines"]
@@ -168,8 +156,7 @@ def _print_machine(measured: dict[str, float | int | str]) -> None:
     rows = [(text, loop_seconds(float(measured[key]))) for key, text in _MEASURED.items() if key in measured]
     if "bandwidth" in measured:
         rows.append(("bandwidth", f"{float(measured['bandwidth']) / 1e9:.2f} GB/s"))
-    table = table_of(("what", "time"), rows, left=("what", "time"), box=None, pad_edge=False)
-    Console().print(table)
+    show(table_of(("what", "time"), rows, left=("what", "time")))
     if "spins" in measured:
         print("iterations compute" if measured["spins"] else "iterations sleep")
 
@@ -231,7 +218,7 @@ def validate(options: _ValidateOptions) -> None:
     from mlsim.scenario import parse_overrides
 
     file, out, ranks = options.scenario, options.out, options.ranks
-    overrides = parse_overrides(settings(options.set_, file))
+    overrides = parse_overrides(cli.settings(options.set_, file))
     check_set(overrides, VALIDATE_KEYS, "mlsim mpi validate")
     loop = load_loop(file, overrides) if file else loop_from_mapping(_DEFAULT, overrides)
     others = parse_overrides(options.others or [])
@@ -266,7 +253,7 @@ def _pairs(options: _ValidateOptions, loop: Scenario) -> list[Pair]:
     from mlsim.scenario import TWO_LEVELS
     from mlsim.scenario.unit_types import TIME
 
-    models = listed(options.models)
+    models = cli.listed(options.models)
     if options.ranks_per_node is not None and not any(MODELS.get(model) in TWO_LEVELS for model in models):
         raise InputError(
             f"--ranks-per-node {options.ranks_per_node}: only models of two levels read it, and --model is "
@@ -274,10 +261,10 @@ def _pairs(options: _ValidateOptions, loop: Scenario) -> list[Pair]:
         )
     delays = [loop.application.execution.injected_delay]
     if options.delays is not None:
-        delays = [given.amount("--delay", text, TIME) for text in listed(options.delays)]
+        delays = [cli.amount("--delay", text, TIME) for text in cli.listed(options.delays)]
     return [
         Pair(technique, model, delay)
-        for technique in listed(options.techniques)
+        for technique in cli.listed(options.techniques)
         for model in models
         for delay in delays
     ]
@@ -285,8 +272,6 @@ def _pairs(options: _ValidateOptions, loop: Scenario) -> list[Pair]:
 
 def _print_rows(rows: list[Row]) -> None:
     """Print loops side by side, executed and simulated."""
-    from rich.console import Console
-
     cells = (
         (
             row.pair.technique,
@@ -301,6 +286,6 @@ def _print_rows(rows: list[Row]) -> None:
         for row in rows
     )
     titles = ("technique", "model", "delay", "T_loop", "simulated", "error", "chunks", "simulated")
-    Console().print(table_of(titles, cells, left=("technique", "model"), box=None, pad_edge=False))
+    show(table_of(titles, cells, left=("technique", "model")))
     worst = max(rows, key=lambda row: abs(row.error))
     print(f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}")

@@ -24,20 +24,23 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     from mlsim.experiment.manifest import Owner
 
     token = Owner.this_process().token
-    for path in paths:
+    places = [path.parent.resolve() / path.name for path in paths]
+    for path, place in zip(paths, places, strict=True):
         _check(path)
+        if places.count(place) > 1:
+            raise InputError(f"{path}: is asked for twice; give each file a name of its own")
         _clear(path)
-    _check_apart(paths)
-    partial = [_hidden(path, token) for path in paths]
+    names = [(path, *_split(path)) for path in paths]
+    partial = [path.with_name(f".{stem}.{token}.partial{suffix}") for path, stem, suffix in names]
     try:
         with unfinished(*partial):
             yield partial
         kept = next(names for names in _names(paths) if _rename(partial, names))
     except OutputError as error:
-        said = str(error)
+        text = str(error)
         for hidden, path in zip(partial, paths, strict=True):
-            said = said.replace(str(hidden), str(path))
-        raise OutputError(said) from error
+            text = text.replace(str(hidden), str(path))
+        raise OutputError(text) from error
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"{paths[0]}: cannot be written: {reason}. Nothing was kept.") from error
@@ -49,11 +52,6 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
             f"{', '.join(map(str, paths))}: appeared meanwhile, and is left as it is. What was written is in "
             f"{', '.join(map(str, kept))}"
         )
-
-
-def _hidden(path: Path, token: str) -> Path:
-    stem, suffix = _split(path)
-    return path.with_name(f".{stem}.{token}.partial{suffix}")
 
 
 def _split(path: Path) -> tuple[str, str]:
@@ -113,14 +111,6 @@ def _check(path: Path) -> None:
         raise InputError(f"{str(path)[:200]!r}: {reason}. Give another name.") from error
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InputError(f"{path}: no permission to write in {path.parent}; give another name")
-
-
-def _check_apart(paths: Sequence[Path]) -> None:
-    """Check that no two files are the same one."""
-    places = [path.parent.resolve() / path.name for path in paths]
-    for path, place in zip(paths, places, strict=True):
-        if places.count(place) > 1:
-            raise InputError(f"{path}: is asked for twice; give each file a name of its own")
 
 
 def _clear(path: Path) -> None:

@@ -7,18 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlsim.cli import command_options as cli
 from mlsim.cli import terminal
-from mlsim.cli.command_options import (
-    Json,
-    Options,
-    Overrides,
-    Quiet,
-    ScenarioFile,
-    flag,
-    option,
-    output,
-    settings,
-)
+from mlsim.cli.command_options import Json, Options, Overrides, Quiet, ScenarioFile, flag, option, output
 from mlsim.cli.progress import progress_bar, watched
 from mlsim.errors import InputError
 
@@ -26,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mlsim.experiment import Comparison, Result
+    from mlsim.experiment import Result
     from mlsim.record import Rejections
 
 
@@ -65,7 +56,7 @@ def run(options: _RunOptions) -> None:
     quiet = options.quiet or options.json_
     if quiet:
         terminal.quiet()
-    overrides = parse_overrides(settings(options.set_, options.file))
+    overrides = parse_overrides(cli.settings(options.set_, options.file))
     if options.rca in (RcaChoice.ON, RcaChoice.OFF):
         overrides["coordination.rca"] = options.rca is RcaChoice.ON
     scenario = load(options.file, overrides)
@@ -85,7 +76,10 @@ def run(options: _RunOptions) -> None:
         if options.json_:
             terminal.print_json(comparison.gains)
         elif not quiet:
-            _print_gains(scenario.name, comparison)
+            from mlsim.analysis.rca_gains import gains_table
+
+            terminal.show(gains_table(scenario.name, comparison.gains))
+            _print_results(comparison.directory)
         return
     with watched(scenario, options.status, options.watch, shown=not quiet) as progress:
         result = experiment.run(scenario, out=target, progress=progress)
@@ -93,15 +87,6 @@ def run(options: _RunOptions) -> None:
         terminal.print_json(result.summary)
     elif not quiet:
         _print_summary(result)
-
-
-def _print_gains(name: str, comparison: Comparison) -> None:
-    from rich.console import Console
-
-    from mlsim.analysis.rca_gains import gains_table
-
-    Console().print(gains_table(name, comparison.gains))
-    _print_results(comparison.directory)
 
 
 def _print_summary(result: Result) -> None:

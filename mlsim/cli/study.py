@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli import command_options as cli
 from mlsim.cli import terminal
-from mlsim.cli.command_options import (
-    CommandGroup,
-    Json,
-    Options,
-    Processes,
-    Quiet,
-    argument,
-    flag,
-    option,
-    output,
-)
+from mlsim.cli.command_options import Json, Options, Processes, Quiet, argument, flag, option, output
 from mlsim.cli.usage_errors import Commands
 from mlsim.errors import InputError, printable
 
@@ -41,7 +32,7 @@ class _Study(Commands):
         return super().parse_args(ctx, args)
 
 
-study = CommandGroup(
+study = cli.CommandGroup(
     "study",
     "Run a parameter study: simulate all combinations, store and compare them.\n\n"
     "mlsim study DIR is short for mlsim study run DIR.",
@@ -165,7 +156,6 @@ def _print_plan(chosen: Study, target: Path, options: _RunOptions) -> None:
 def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None:
     from rich import box
     from rich import table as rich_table
-    from rich.console import Console
     from rich.text import Text
 
     if chosen.search is None:
@@ -173,14 +163,13 @@ def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None
     else:
         from mlsim.experiment.study.search_results import search_tables as tables_of
 
-    console = Console()
     for title, (titles, lines) in tables_of(chosen, rows).items():
         shown = rich_table.Table(
             *titles, box=box.SIMPLE_HEAD, title=f"{chosen.name}: {title}", title_justify="left"
         )
         for line in lines:
             shown.add_row(*map(Text, line))
-        console.print(shown)
+        terminal.show(shown)
     print(f"Results: {target}")
 
 

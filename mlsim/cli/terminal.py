@@ -12,11 +12,12 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from mlsim.errors import printable
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 _NARROWEST, _WIDEST = 80, 1000
@@ -168,20 +169,29 @@ def print_json(value: object, *, ensure_ascii: bool = True) -> None:
 
 
 def table_of(
-    titles: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str], **style: Any
+    titles: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str], title: str = ""
 ) -> Table:
-    """Lay rows out as a table whose columns are aligned right, but for those named in ``left``."""
+    """Lay rows out, with lines if there is a title; columns are aligned right, but for those in ``left``."""
     from rich.table import Table
 
-    table = Table(**style)
-    for title in titles:
-        table.add_column(title, justify="left" if title in left else "right")
+    table = Table(title=title) if title else Table(box=None, pad_edge=False)
+    for heading in titles:
+        table.add_column(heading, justify="left" if heading in left else "right")
     for row in rows:
         table.add_row(*row)
     return table
 
 
-def print_whole(table: Table) -> None:
+def show(*parts: RenderableType) -> None:
+    """Print tables and the like, none wider than the terminal."""
+    from rich.console import Console
+
+    console = Console()
+    for part in parts:
+        console.print(part)
+
+
+def show_whole(table: Table) -> None:
     """Print a table; whole where the output is no terminal, whose width would cut its cells."""
     from rich.console import Console
 

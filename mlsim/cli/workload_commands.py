@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlsim.cli.command_options import (
-    REQUIRED,
-    Lenient,
-    Log,
-    Options,
-    argument,
-    flag,
-    option,
-    output,
-    time_of,
-    value_of,
-)
+from mlsim.cli import command_options as cli
+from mlsim.cli.command_options import Lenient, Log, Options, argument, flag, option, output
 from mlsim.cli.new_files import new_files
 from mlsim.cli.progress import working
 from mlsim.errors import InputError
@@ -152,7 +142,7 @@ def generate(options: _GenerateOptions) -> None:
         seed=options.seed,
         load=options.load,
         estimates=_estimates(options.estimates),
-        max_estimate=time_of("--max-estimate", options.max_estimate),
+        max_estimate=cli.time_of("--max-estimate", options.max_estimate),
         kinds=options.kinds,
         parameters=_parameters(model, options.set_ or []),
     )
@@ -201,7 +191,7 @@ def _parameters(model: str, texts: list[str]) -> dict[str, Any]:
         try:
             if not key or not value or ("." not in key and model == WorkloadModel.LUBLIN):
                 raise ValueError
-            changed[key] = value_of(value) if own else float(value)
+            changed[key] = cli.value_of(value) if own else float(value)
         except ValueError as error:
             raise InputError(f"--set {text}; allowed: {form}") from error
     return changed
@@ -209,7 +199,7 @@ def _parameters(model: str, texts: list[str]) -> dict[str, Any]:
 
 class _FitOptions(Options):
     log: Log
-    out: Path = output("File to write; must not exist.", "MODEL.json", default=REQUIRED)
+    out: Path = output("File to write; must not exist.", "MODEL.json", default=cli.REQUIRED)
     gflops: float = option(
         "Speed of a processor in GFLOP/s: work is counted in FLOP.", default=1.0, metavar="G"
     )
@@ -246,7 +236,7 @@ def fit(options: _FitOptions) -> None:
 class _ResampleOptions(Options):
     log: Log
     out: Out
-    weeks: int = option("How many weeks.", default=REQUIRED, metavar="N")
+    weeks: int = option("How many weeks.", default=cli.REQUIRED, metavar="N")
     by: str = option(
         "Whether every user has a week drawn, or all the same one.", default="user", metavar="user|week"
     )
@@ -317,7 +307,7 @@ def _loads(made: Scaled) -> str:
 
 
 class _EspOptions(Options):
-    application: Application = option("What the jobs execute.", default=REQUIRED)
+    application: Application = option("What the jobs execute.", default=cli.REQUIRED)
     nodes: int = option("Nodes of the machine; the sizes of the jobs follow.", default=256, metavar="N")
     out: Path | None = output("File to write; must not exist.", "FILE", show_default="standard output")
     seed: int = option("Seed of the order of arrivals and of estimates.", default=0, min=0)

@@ -30,7 +30,7 @@ EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["
 def test_templates_are_valid_where_they_are_written(template: str, tmp_path: Path) -> None:
     out = tmp_path / "new" / template
     init.init(template, out)
-    for name, kind in init.TEMPLATES[template].yaml:
+    for name, kind in init.TEMPLATES[template].yaml.items():
         text = (out / name).read_text()
         first, _, rest = text.partition("\n")
         assert first == f"# yaml-language-server: $schema={init.SCHEMAS[kind]}"
@@ -46,7 +46,7 @@ def test_templates_are_valid_where_they_are_written(template: str, tmp_path: Pat
         (out / name).unlink()
         init.init(template, out)
         assert (out / name).is_file()
-    changed = out / init.TEMPLATES[template].yaml[0][0]
+    changed = out / next(iter(init.TEMPLATES[template].yaml))
     changed.write_text(f"{changed.read_text()}# mine\n")
     with pytest.raises(InputError, match="already exists; nothing is overwritten"):
         init.init(template, out)
