@@ -43,7 +43,7 @@ docs-full: docs
 bench: $(VENV)/.installed-dev
 	$(BIN)/python tools/bench/startup.py --apart
 	$(BIN)/python tools/bench/against_release.py
-	$(BIN)/python tools/bench/run_hpc2n.py
+	$(BIN)/python tools/bench/run_many.py
 	$(BIN)/python tools/bench/read_swf.py
 	$(BIN)/python tools/bench/passes.py
 	$(BIN)/python tools/bench/replay.py

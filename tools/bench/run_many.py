@@ -1,8 +1,8 @@
 """Time and peak memory of whole runs on one core: all of HPC2N, and millions of jobs, rejected or not.
 
-Usage: python tools/bench/run_many.py BIG_LOG
+Usage: python tools/bench/run_many.py [BIG_LOG]
 
-BIG_LOG is a log of very many jobs, such as `python tools/bench/big_log.py HPC2N-2002-2.2-cln.swf.gz BIG_LOG`
+BIG_LOG, if given, is a log of very many jobs, such as `python tools/bench/big_log.py HPC2N-2002-2.2-cln.swf.gz BIG_LOG`
 makes. HPC2N itself is looked for in the directories of MLSIM_TRACES. Seconds are from the start of the
 command to the results written; the peak is that of the process (`ru_maxrss`), everything included.
 """
@@ -41,8 +41,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("big", type=Path, metavar="BIG_LOG")
-    big = str(parser.parse_args().big.resolve())
+    parser.add_argument("big", type=Path, nargs="?", metavar="BIG_LOG")
+    big: Path | None = parser.parse_args().big
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     runs = {
@@ -50,9 +50,11 @@ def main() -> None:
         "FCFS simpy": {"batch.backfill": "none", "batch.engine": "simpy"},
         "EASY": {"batch.backfill": "easy"},
         "EASY simpy": {"batch.backfill": "easy", "batch.engine": "simpy"},
-        "reject": {"workload.path": big, "batch.dispatcher": "reject"},
-        "many EASY": {"workload.path": big, "batch.backfill": "easy", "output.pictures": "off"},
     }
+    if big is not None:
+        path = str(big.resolve())
+        runs["reject"] = {"workload.path": path, "batch.dispatcher": "reject"}
+        runs["many EASY"] = {"workload.path": path, "batch.backfill": "easy", "output.pictures": "off"}
     print(f"{'run':10} {'jobs':>9} {'wall s':>7} {'CPU s':>7} {'write s':>8} {'peak MB':>8}")
     with tempfile.TemporaryDirectory() as directory:
         for name in runs:
