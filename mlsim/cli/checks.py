@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from mlsim.cli.command_options import Json, Options, Overrides, ScenarioFile, flag, option, scenario_of
 from mlsim.cli.terminal import ids_of, print_json
 from mlsim.errors import InputError
-
-
-class Promise(StrEnum):
-    """Promises of backfilling; see ``mlsim.verify``."""
-
-    EASY = "easy"
-    CONSERVATIVE = "conservative"
 
 
 class CheckOptions(Options):
@@ -36,7 +28,7 @@ class CheckOptions(Options):
         "licences, arrivals, walltimes, the promise of its backfilling.",
         "--laws",
     )
-    promise: Promise | None = option(
+    promise: Literal["easy", "conservative"] | None = option(
         "With --laws: judge this promise whatever dispatcher made the schedule, as one of your own."
     )
 
@@ -186,12 +178,7 @@ def _judge(directory: Path, promise: str | None) -> int:
     return broken
 
 
-class FileKind(StrEnum):
-    """The kind of a YAML file."""
-
-    SCENARIO = "scenario"
-    LOOP = "loop"
-    STUDY = "study"
+FileKind = Literal["scenario", "loop", "study"]
 
 
 def schema(
@@ -209,4 +196,4 @@ def schema(
 
     if kind is not None and for_ is not None and kind != for_:
         raise InputError(f"mlsim schema {kind} --for {for_}: give one of them")
-    print_json(schema_of((kind or for_ or FileKind.SCENARIO).value))
+    print_json(schema_of(kind or for_ or "scenario"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -18,28 +17,26 @@ if TYPE_CHECKING:
     from mlsim.plugins import Family
 
 
-class Listing(StrEnum):
-    """The subjects of ``mlsim list``."""
-
-    POLICIES = "policies"
-    BACKFILLING = "backfilling"
-    ALLOCATORS = "allocators"
-    DISPATCHERS = "dispatchers"
-    PREDICTORS = "predictors"
-    FORMATS = "formats"
-    WORKLOADS = "workloads"
-    WRITERS = "writers"
-    TECHNIQUES = "techniques"
-    MODELS = "models"
-    PROFILES = "profiles"
-    TOPOLOGIES = "topologies"
-    OPTIONS = "options"
-    PARAMETERS = "parameters"
-    ALIASES = "aliases"
-    COLUMNS = "columns"
-    METRICS = "metrics"
-
-
+Listing = Literal[
+    "policies",
+    "backfilling",
+    "allocators",
+    "dispatchers",
+    "predictors",
+    "formats",
+    "workloads",
+    "writers",
+    "techniques",
+    "models",
+    "profiles",
+    "topologies",
+    "options",
+    "parameters",
+    "aliases",
+    "columns",
+    "metrics",
+]
+"""The subjects of ``mlsim list``."""
 Lists = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """The titles of a list's columns, and its rows."""
 
@@ -56,7 +53,7 @@ def list_(
 ) -> None:
     """List available policies, techniques, models, options ..."""
     if what is None:
-        names = [listing.value for listing in Listing]
+        names = list(get_args(Listing))
         if json_:
             terminal.print_json(names)
         else:
@@ -138,26 +135,26 @@ def _of_batch(what: Listing) -> Lists:
     from mlsim.scenario import Allocator, Backfill, Dispatcher, Policy, Predictor
 
     match what:
-        case Listing.POLICIES:
+        case "policies":
             return ("policy", "key (smaller first)", "meaning"), [
                 *((word.value, word.formula, word.meaning) for word in Policy),
                 *((name, "", meaning) for name, meaning in _plugins("policy")),
             ]
-        case Listing.BACKFILLING:
+        case "backfilling":
             return ("backfill", "meaning"), [(word.value, word.meaning) for word in Backfill]
-        case Listing.PREDICTORS:
+        case "predictors":
             return ("predictor", "predicts", "source"), [
                 *((word.value, word.meaning, word.source) for word in Predictor),
                 *((name, meaning, "") for name, meaning in _plugins("predictor")),
             ]
-    words = Allocator if what is Listing.ALLOCATORS else Dispatcher
+    words = Allocator if what == "allocators" else Dispatcher
     family = what.removesuffix("s")
     return (family, "meaning"), [*((word.value, word.meaning) for word in words), *_plugins(family)]
 
 
 def _of_files(what: Listing) -> Lists:
     """List formats of logs, models of workloads, and writers."""
-    if what is Listing.FORMATS:
+    if what == "formats":
         from mlsim.scenario import WorkloadFormat
         from mlsim.workload.log_formats import FORMATS
         from mlsim.workload.user_reader import READERS
@@ -167,7 +164,7 @@ def _of_files(what: Listing) -> Lists:
             *((word.value, FORMATS[word].meaning) for word in WorkloadFormat if word in FORMATS),
             *_functions(READERS),
         ]
-    if what is Listing.WORKLOADS:
+    if what == "workloads":
         from mlsim.scenario import WorkloadModel
         from mlsim.workload.models.model_base import model_record
         from mlsim.workload.models.user_models import GENERATORS
@@ -194,21 +191,21 @@ def _short(keys: Iterable[str]) -> str:
 def _of_loops(what: Listing) -> Lists:
     """List the choices of loops, and topologies."""
     match what:
-        case Listing.TECHNIQUES:
+        case "techniques":
             from mlsim.techniques import TECHNIQUES
 
             return _TECHNIQUE, [
                 (t.name, t.title, t.recursive, t.straightforward or "none", _short(t.options), t.reference)
                 for t in TECHNIQUES.values()
             ]
-        case Listing.MODELS:
+        case "models":
             from mlsim.application.execution_models import BUILT_IN_MODELS, MODELS
 
             return ("model", "meaning", "source"), [
                 *((m.name, m.meaning, m.reference) for m in BUILT_IN_MODELS),
                 *((name, meaning, "") for name, meaning in _functions(MODELS)),
             ]
-        case Listing.PROFILES:
+        case "profiles":
             from mlsim.application.profiles.profile_requests import PROFILES
 
             return ("profile", "cost of an iteration", "parameters", "source"), [
@@ -226,19 +223,19 @@ def _of_keys(what: Listing) -> Lists:
     from mlsim.scenario import model_parameters, options
     from mlsim.scenario.key_aliases import key_aliases
 
-    if what is Listing.ALIASES:
+    if what == "aliases":
         return ("other name", "key", "use"), [
             (alias.name, alias.key, "earlier name" if alias.old else "another word")
             for alias in key_aliases()
         ]
-    is_key = what is Listing.OPTIONS
+    is_key = what == "options"
     titles = ("key" if is_key else "parameter", "allowed", "default", "meaning")
     return titles, [tuple(row[:4]) for row in (options() if is_key else model_parameters())]
 
 
 def _of_results(what: Listing) -> Lists:
     """List metrics, or columns of tables."""
-    if what is Listing.METRICS:
+    if what == "metrics":
         from mlsim.analysis.metric_definitions import LOOP, SUMMARY
 
         every = [("", m) for m in SUMMARY] + [("of a loop alone: ", m) for m in LOOP]
@@ -257,13 +254,13 @@ def _of_results(what: Listing) -> Lists:
 def rows_of(what: Listing) -> Lists:
     """Return the titles of a list's columns, and its rows."""
     match what:
-        case Listing.OPTIONS | Listing.PARAMETERS | Listing.ALIASES:
+        case "options" | "parameters" | "aliases":
             return _of_keys(what)
-        case Listing.METRICS | Listing.COLUMNS:
+        case "metrics" | "columns":
             return _of_results(what)
-        case Listing.TECHNIQUES | Listing.MODELS | Listing.PROFILES | Listing.TOPOLOGIES:
+        case "techniques" | "models" | "profiles" | "topologies":
             return _of_loops(what)
-        case Listing.FORMATS | Listing.WORKLOADS | Listing.WRITERS:
+        case "formats" | "workloads" | "writers":
             return _of_files(what)
         case _:
             return _of_batch(what)

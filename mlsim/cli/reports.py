@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mlsim.analysis.figure_kinds import KINDS
 from mlsim.cli.command_options import Json, Labels, Options, Runs, Tau, Tolerance, argument, option, output
@@ -81,18 +81,7 @@ def _print(comparison: RunComparison) -> None:
         console.print("\nPass times by queue length need runs with --set output.passes=on.", style="dim")
 
 
-class Grouping(StrEnum):
-    """The column by which jobs are grouped."""
-
-    CLASS = "class"
-    SIZE = "size"
-    USER = "user"
-    GROUP = "group"
-    EXECUTABLE = "executable"
-    QUEUE = "queue"
-    PARTITION = "partition"
-    QOS = "qos"
-    WEEK = "week"
+Grouping = Literal["class", "size", "user", "group", "executable", "queue", "partition", "qos", "week"]
 
 
 class _MetricsOptions(Options):
@@ -119,7 +108,7 @@ def metrics(options: _MetricsOptions) -> None:
             stored = read_run(directory, label)
             if stored.note:
                 print(f"mlsim: note: {stored.note}", file=sys.stderr)
-            result = measure_run(stored, None if by is None else by.value, options.tau)
+            result = measure_run(stored, by, options.tau)
             rows.append(result.rows())
             if options.json_:
                 measured.append(result.to_dict())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mlsim.cli import command_options as cli
 from mlsim.cli import terminal
@@ -21,21 +20,15 @@ if TYPE_CHECKING:
     from mlsim.record import Rejections
 
 
-class RcaChoice(StrEnum):
-    """With coordination, without, or both."""
-
-    ON = "on"
-    OFF = "off"
-    BOTH = "both"
-
-
 class _RunOptions(Options):
     file: ScenarioFile
     set_: Overrides = None
     out: Path | None = output(
         "Directory for the results; must not exist.", "DIR", show_default="runs/NAME-001 …"
     )
-    rca: RcaChoice | None = option("Run with RCA on, off, or both ways and explain the difference.")
+    rca: Literal["on", "off", "both"] | None = option(
+        "Run with RCA on, off, or both ways and explain the difference."
+    )
     json_: Json = False
     quiet: Quiet = False
     status: Path | None = option("Keep how far the run is in FILE, as JSON, for scripts.", metavar="FILE")
@@ -57,8 +50,8 @@ def run(options: _RunOptions) -> None:
     if quiet:
         terminal.quiet()
     overrides = parse_overrides(cli.settings(options.set_, options.file))
-    if options.rca in (RcaChoice.ON, RcaChoice.OFF):
-        overrides["coordination.rca"] = options.rca is RcaChoice.ON
+    if options.rca in ("on", "off"):
+        overrides["coordination.rca"] = options.rca == "on"
     scenario = load(options.file, overrides)
     if not quiet:
         for warning in warnings_of(scenario):
@@ -68,7 +61,7 @@ def run(options: _RunOptions) -> None:
 
     load_for_good(*modules_for(scenario), "mlsim.analysis.run_summary")
     target = options.out or NextFree(Path("runs"), scenario.name)
-    if options.rca is RcaChoice.BOTH:
+    if options.rca == "both":
         if options.status is not None or options.watch:
             raise InputError("--status and --watch are of one run; leave --rca both out")
         with progress_bar(scenario.name, shown=not quiet) as progress:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -40,22 +39,14 @@ study = cli.CommandGroup(
 )
 
 
-class ExecutorKind(StrEnum):
-    """The executor of the runs."""
-
-    PROCESSES = "processes"
-    MPI = "mpi"
-    DASK = "dask"
-
-
 class _RunOptions(Options):
     path: Path = argument("Directory with study.yaml, or such a file.")
     out: Path | None = output(
         "Directory for results and store; an existing one is continued.", "DIR", show_default="runs/NAME"
     )
     jobs: Processes = None
-    executor: ExecutorKind = option(
-        "Where runs execute: local processes, MPI ranks, or Dask workers.", default=ExecutorKind.PROCESSES
+    executor: Literal["processes", "mpi", "dask"] = option(
+        "Where runs execute: local processes, MPI ranks, or Dask workers.", default="processes"
     )
     scheduler: str | None = option("With --executor dask: its scheduler, or slurm.", metavar="ADDRESS|slurm")
     force: bool = flag("Repeat stored runs.", "--force")
@@ -76,7 +67,7 @@ def run(options: _RunOptions) -> None:
     quiet = options.quiet or options.json_
     if quiet:
         terminal.quiet()
-    if (options.scheduler is None) == (options.executor is ExecutorKind.DASK):
+    if (options.scheduler is None) == (options.executor == "dask"):
         raise InputError("--scheduler: needed with --executor dask, and with no other: its address, or slurm")
     with _executor(options) as executor:
         if executor is None:  # another rank than the first
@@ -109,12 +100,12 @@ def run(options: _RunOptions) -> None:
 @contextmanager
 def _executor(options: _RunOptions) -> Iterator[Executor | None]:
     """Yield the executor of runs; None where this process only does the runs of the first rank."""
-    if options.executor is ExecutorKind.MPI:
+    if options.executor == "mpi":
         from mlsim.experiment.study.cluster_executors import over_ranks
 
         with over_ranks() as ranks:
             yield ranks
-    elif options.executor is ExecutorKind.DASK:
+    elif options.executor == "dask":
         from mlsim.experiment.study.cluster_executors import on_cluster
 
         with on_cluster(options.scheduler or "", options.jobs) as cluster:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -53,27 +52,9 @@ def _factors(name: str, text: str, others: str = "") -> tuple[float, float]:
 
 
 # As mlsim.scenario and mlsim.workload have them: importing these takes longer than printing a help text may.
-class Kinds(StrEnum):
-    """The kinds of jobs of a workload."""
-
-    BOTH = "both"
-    BATCH = "batch"
-    INTERACTIVE = "interactive"
-    TYPELESS = "typeless"
-
-
-class Application(StrEnum):
-    """The application of the jobs."""
-
-    PSIA = "psia"
-    MANDELBROT = "mandelbrot"
-
-
-class Calibration(StrEnum):
-    """The source of the run times."""
-
-    TARGET = "target"
-    NONE = "none"
+Kinds = Literal["both", "batch", "interactive", "typeless"]
+Application = Literal["psia", "mandelbrot"]
+Calibration = Literal["target", "none"]
 
 
 class _GenerateOptions(Options):
@@ -96,9 +77,7 @@ class _GenerateOptions(Options):
         metavar="L",
         show_default="the model's",
     )
-    kinds: Kinds = option(
-        "Which jobs of lublin; typeless: parameters of all jobs together.", default=Kinds.BOTH
-    )
+    kinds: Kinds = option("Which jobs of lublin; typeless: parameters of all jobs together.", default="both")
     estimates: str | None = option(
         "Walltimes: run times; 20 popular values (Tsafrir et al. 2005); or run times by a "
         "factor, or by one drawn between two.",
@@ -315,7 +294,7 @@ class _EspOptions(Options):
     interval: float = option("Seconds between the arrivals of the others.", default=30.0, metavar="SECONDS")
     calibrate: Calibration = option(
         "Run times: target: ESP's own; none: those of the table's images or limits, at one cost.",
-        default=Calibration.TARGET,
+        default="target",
     )
     fixed_g: bool = flag("Mandelbrot: a limit of 10 M for category G, printed as 1 M.", "--fixed-g")
     estimate_factor: str = option(

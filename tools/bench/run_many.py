@@ -2,9 +2,10 @@
 
 Usage: python tools/bench/run_many.py [BIG_LOG]
 
-BIG_LOG, if given, is a log of very many jobs, such as `python tools/bench/big_log.py HPC2N-2002-2.2-cln.swf.gz BIG_LOG`
-makes. HPC2N itself is looked for in the directories of MLSIM_TRACES. Seconds are from the start of the
-command to the results written; the peak is that of the process (`ru_maxrss`), everything included.
+BIG_LOG, if given, is a log of very many jobs, such as one that
+`python tools/bench/big_log.py HPC2N-2002-2.2-cln.swf.gz BIG_LOG` makes. HPC2N itself is looked for in the
+directories of MLSIM_TRACES. Seconds are from the start of the command to the results written; the peak is
+that of the process (`ru_maxrss`), everything included.
 """
 
 from __future__ import annotations

@@ -174,13 +174,13 @@ min(max(K, `min_chunk`), R). For their execution in loops, and user-defined tech
 
 
 def _choices() -> str:
-    from mlsim.cli.listing import Listing, rows_of
+    from mlsim.cli.listing import rows_of
 
     parts = [
         "# Names in a scenario\n\n`mlsim list` prints the same. Techniques have [a separate page](techniques.md).\n"
     ]
     for word, title, meaning in _FAMILIES:
-        titles, rows = rows_of(Listing(word))
+        titles, rows = rows_of(word)
         kept = [row for row in rows if not row[0].startswith("./")]
         parts.append(f"## {title}\n\n{meaning}\n")
         parts.append(_table(titles, ((f"`{row[0]}`", *map(_cell, row[1:])) for row in kept)))
