@@ -35,7 +35,7 @@ class AdviseOptions(Options):
     calibrated: Path | None = option(
         "What handing out chunks costs: what mlsim mpi calibrate --json has printed. Default: what "
         "the scenario says, or the record shows.",
-        metavar="FILE",
+        "FILE",
     )
     set_: Overrides = None
     out: Path | None = output("Write advice.json, .csv and .png; must not exist.", "DIR")

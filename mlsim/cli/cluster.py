@@ -149,8 +149,7 @@ class ClusterOptions(Options):
     plugin: bool = option("With the RCA plugin.", "--plugin/--no-plugin", default=True)
     ask: bool = option("Running applications are asked for nodes.", "--ask/--no-ask", default=False)
     munge_socket: Path | None = option(
-        "Socket of a munge daemon by which the plugin knows users. Default: secrets of the jobs.",
-        metavar="FILE",
+        "Socket of a munge daemon by which the plugin knows users. Default: secrets of the jobs.", "FILE"
     )
 
 
@@ -217,15 +216,14 @@ class ListenOptions(Options):
     """Options of ``mlsim rca listen``."""
 
     address: str = option(
-        "Where to listen; port 0: any free one.", "--address", default="127.0.0.1:7410", metavar="HOST:PORT"
+        "Where to listen; port 0: any free one.", "--address", "HOST:PORT", default="127.0.0.1:7410"
     )
     secret_file: Path | None = option(
-        "File with the shared secret. Default: MLSIM_RCA_SECRET_FILE, or MLSIM_RCA_SECRET.", metavar="FILE"
+        "File with the shared secret. Default: MLSIM_RCA_SECRET_FILE, or MLSIM_RCA_SECRET.", "FILE"
     )
-    records: Path | None = option("Append every message, one JSON object a line.", metavar="FILE")
+    records: Path | None = option("Append every message, one JSON object a line.", "FILE")
     hook: str | None = option(
-        "Called for every idle node, without a shell, with job and node as further arguments.",
-        metavar="COMMAND",
+        "Called for every idle node, without a shell, with job and node as further arguments.", "COMMAND"
     )
     hook_timeout: float = option(
         "Longest time that one hook may take, in s; then it is ended.", default=60.0, min=0.001

@@ -28,15 +28,22 @@ REQUIRED: Any = MISSING
 """Default of an option without which a command is refused."""
 
 
-def option(text: str, *names: str, default: Any = None, key: str = "", **more: Any) -> Any:
-    """Declare an option as a field of :class:`Options`, with its help text and the ``key`` that it sets."""
-    declared = typer.Option(... if default is REQUIRED else default, *names, help=text, **more)
+def option(text: str, *words: str, default: Any = None, key: str = "", **more: Any) -> Any:
+    """Declare an option as a field of :class:`Options`, with its help text and the ``key`` that it sets.
+
+    ``words``: its names, if the field's name is not enough, and the placeholder of its value in the help.
+    """
+    names = [word for word in words if word.startswith("-")]
+    placeholder = next((word for word in words if word not in names), None)
+    declared = typer.Option(
+        ... if default is REQUIRED else default, *names, help=text, metavar=placeholder, **more
+    )
     return field(default=default, metadata={"typer": declared, "key": key})
 
 
-def argument(text: str, *, default: Any = REQUIRED, **more: Any) -> Any:
+def argument(text: str, placeholder: str | None = None, *, default: Any = REQUIRED) -> Any:
     """Declare an argument as a field of :class:`Options`, with its help text."""
-    declared = typer.Argument(... if default is REQUIRED else default, help=text, **more)
+    declared = typer.Argument(... if default is REQUIRED else default, help=text, metavar=placeholder)
     return field(default=default, metadata={"typer": declared})
 
 
@@ -45,9 +52,9 @@ def flag(text: str, name: str, **more: Any) -> Any:
     return option(text, name, default=False, **more)
 
 
-def output(text: str, metavar: str, **more: Any) -> Any:
+def output(text: str, placeholder: str, **more: Any) -> Any:
     """Declare the option ``--out``."""
-    return option(text, "--out", "-o", metavar=metavar, **more)
+    return option(text, "--out", "-o", placeholder, **more)
 
 
 @dataclass_transform(

@@ -24,38 +24,32 @@ _spin = partial(option, rich_help_panel="psia")
 
 
 class _ProfileOptions(Options):
-    name: str = argument("As `mlsim list profiles` names it.", metavar="PROFILE")
+    name: str = argument("As `mlsim list profiles` names it.", "PROFILE")
     out: Path = output("File of costs to write, .npy or .csv; must not exist.", "FILE", default=cli.REQUIRED)
     iterations: str | None = option(
-        "Iterations; all but mandelbrot and file need it.", "--iterations", "-n", metavar="N"
+        "Iterations; all but mandelbrot and file need it.", "--iterations", "-n", "N"
     )
-    mean: str | None = option("Mean cost, e.g. '20 ms'; scales mandelbrot, psia, file.", metavar="TIME")
-    std: str | None = _distribution("normal, gamma, lognormal, bimodal: standard deviation.", metavar="TIME")
-    low: str | None = _distribution(
-        "uniform, increasing, decreasing: least cost; bimodal: one mode.", metavar="TIME"
-    )
+    mean: str | None = option("Mean cost, e.g. '20 ms'; scales mandelbrot, psia, file.", "TIME")
+    std: str | None = _distribution("normal, gamma, lognormal, bimodal: standard deviation.", "TIME")
+    low: str | None = _distribution("uniform, increasing, decreasing: least cost; bimodal: one mode.", "TIME")
     high: str | None = _distribution(
-        "uniform, increasing, decreasing: largest cost; bimodal: the other mode.", metavar="TIME"
+        "uniform, increasing, decreasing: largest cost; bimodal: the other mode.", "TIME"
     )
-    share: str | None = _distribution("bimodal: share of iterations that cost high.", metavar="0..1")
-    path: str | None = _distribution("file: the costs to read.", metavar="FILE")
-    seed: int = _distribution(
-        "Seed of the random numbers; default 0.", default=0, metavar="N", show_default=False
-    )
-    size: str | None = _image("Width and height; default 1152.", metavar="PIXELS")
-    limit: str | None = _image("Most steps of z; default 1000.", metavar="STEPS")
-    exponent: str | None = _image("Of z^E + c; default 4.", metavar="E")
-    window: str | None = _image("Real and imaginary parts of c; default -2,2,-2,2.", metavar="X0,X1,Y0,Y1")
-    points: str | None = _spin("Points of the cloud; default 800000.", metavar="N")
-    image_width: str | None = _spin("Of a spin image; default 5.", metavar="BINS")
-    bin_size: str | None = _spin("Of the cloud's largest extent; default 0.01.", metavar="SHARE")
-    support_angle: str | None = _spin("Largest angle between normals; default 2.", metavar="RAD")
-    cloud_seed: str | None = _spin("Seed of the cloud; default 0.", metavar="N")
-    scan_cost: str | None = _spin(
-        "Of looking at a point, in costs of counting one; default 0.", metavar="SHARE"
-    )
-    unit_cost: str | None = option("mandelbrot, psia: of one step or point, not mean.", metavar="TIME")
-    reference_speed: str = option("That costs in FLOP are divided by.", default="1 GFLOP/s", metavar="SPEED")
+    share: str | None = _distribution("bimodal: share of iterations that cost high.", "0..1")
+    path: str | None = _distribution("file: the costs to read.", "FILE")
+    seed: int = _distribution("Seed of the random numbers; default 0.", "N", default=0, show_default=False)
+    size: str | None = _image("Width and height; default 1152.", "PIXELS")
+    limit: str | None = _image("Most steps of z; default 1000.", "STEPS")
+    exponent: str | None = _image("Of z^E + c; default 4.", "E")
+    window: str | None = _image("Real and imaginary parts of c; default -2,2,-2,2.", "X0,X1,Y0,Y1")
+    points: str | None = _spin("Points of the cloud; default 800000.", "N")
+    image_width: str | None = _spin("Of a spin image; default 5.", "BINS")
+    bin_size: str | None = _spin("Of the cloud's largest extent; default 0.01.", "SHARE")
+    support_angle: str | None = _spin("Largest angle between normals; default 2.", "RAD")
+    cloud_seed: str | None = _spin("Seed of the cloud; default 0.", "N")
+    scan_cost: str | None = _spin("Of looking at a point, in costs of counting one; default 0.", "SHARE")
+    unit_cost: str | None = option("mandelbrot, psia: of one step or point, not mean.", "TIME")
+    reference_speed: str = option("That costs in FLOP are divided by.", "SPEED", default="1 GFLOP/s")
     picture: bool = option(
         "Whether to draw the costs, into FILE's name with .png.", "--picture/--no-picture", default=True
     )

@@ -28,8 +28,8 @@ class _DumpOptions(Options):
     file: Path = argument("Scenario file with such a dispatcher.")
     out: Path = output("JSON lines to write, .gz too; must not exist.", "FILE", default=cli.REQUIRED)
     set_: Overrides = None
-    every: int = option("Save every N-th instance only.", default=1, min=1, metavar="N")
-    most: int | None = option("Save at most N instances.", min=1, metavar="N")
+    every: int = option("Save every N-th instance only.", "N", default=1, min=1)
+    most: int | None = option("Save at most N instances.", "N", min=1)
     queued: int = option("Save instances with this many waiting jobs.", default=1, min=1)
 
 
@@ -68,15 +68,9 @@ class ReplayOptions(Options):
 
     file: Path = argument("What `mlsim cp dump` wrote.")
     dispatchers: list[str] = option(
-        "A dispatcher; the first is compared with.",
-        "--dispatcher",
-        "-d",
-        default=cli.REQUIRED,
-        metavar="NAME",
+        "A dispatcher; the first is compared with.", "--dispatcher", "-d", "NAME", default=cli.REQUIRED
     )
-    set_: list[str] | None = option(
-        "Option of batch.cp, such as time_limit=100ms.", "--set", metavar="KEY=VALUE"
-    )
+    set_: list[str] | None = option("Option of batch.cp, such as time_limit=100ms.", "--set", "KEY=VALUE")
     out: Path | None = output("CSV of every solve; must not exist.", "FILE")
     jobs: int | None = option(
         "Processes that solve at a time; 1: nothing disturbs times.",
@@ -85,9 +79,7 @@ class ReplayOptions(Options):
         min=1,
         show_default="as many as cores",
     )
-    store: Path | None = option(
-        "Directory that keeps each solve; what it has is not done again.", metavar="DIR"
-    )
+    store: Path | None = option("Directory that keeps each solve; what it has is not done again.", "DIR")
     json_: Json = False
 
 

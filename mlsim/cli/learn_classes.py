@@ -96,19 +96,18 @@ def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -
 
 
 class _ClassesOptions(Options):
-    files: list[Path] = argument("Scenarios, each with its log.", metavar="FILE ...")
-    policies: str = option("Policies to simulate.", default="FCFS,WFP,SAF,SPF", metavar="NAME,...")
+    files: list[Path] = argument("Scenarios, each with its log.", "FILE ...")
+    policies: str = option("Policies to simulate.", "NAME,...", default="FCFS,WFP,SAF,SPF")
     trees: int = option("Trees of each week's forest.", default=100, min=1)
     seed: int = option("Of the forests.", default=0, min=0, max=2**32 - 1)
     known: str = option(
         "What is known of other jobs: what had ended when the week began; what was submitted before "
         "it; what was submitted before the job. The last two know run times that nobody could.",
+        "ended|submitted|at-once",
         default="ended",
-        metavar="ended|submitted|at-once",
     )
     reference: Path | None = option(
-        "Gains that others found, to show beside: log, dispatcher (EASY++, FCFS-CI), a value.",
-        metavar="FILE.csv",
+        "Gains that others found, to show beside: log, dispatcher (EASY++, FCFS-CI), a value.", "FILE.csv"
     )
     overrides: Overrides = None
     jobs: Processes = None
@@ -309,7 +308,7 @@ _YEAR = 366 * 86_400.0
 
 
 class _EnergyOptions(Options):
-    file: Path = argument("CSV, Parquet, HDF5: job_id, time (s), power (W).", metavar="FILE")
+    file: Path = argument("CSV, Parquet, HDF5: job_id, time (s), power (W).", "FILE")
     group: int = option("Samples that become one mean.", default=12, min=1, max=_MOST)
     head: int = option("Means cut from the beginning of a job.", default=5, min=0, max=_MOST)
     tail: int = option("Means cut from its end.", default=5, min=0, max=_MOST)
@@ -321,7 +320,7 @@ class _EnergyOptions(Options):
     csv: Path | None = option("Write a row a job into this new file.", "--csv")
     steps: Path | None = option(
         "Write the jobs' power over time into this new file, for workload.power of a run.",
-        metavar="FILE.csv|.parquet",
+        "FILE.csv|.parquet",
     )
 
 

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 
 class _PoliciesOptions(Options):
-    path: Path = argument("Directory with study.yaml, or such a file, of runs.", metavar="STUDY")
+    path: Path = argument("Directory with study.yaml, or such a file, of runs.", "STUDY")
     reference: Path | None = option(
-        "Results of others to show beside: log, policy, a ratio; policy premature for shares.",
-        metavar="FILE.csv",
+        "Results of others to show beside: log, policy, a ratio; policy premature for shares.", "FILE.csv"
     )
     jobs: Processes = None
     out: Out = None
@@ -100,25 +99,22 @@ def _draw(out: Path, samples: Samples, trim: int) -> None:
 
 
 class _MixedOptions(Options):
-    file: Path = argument("The scenario.", metavar="FILE")
-    train: str = option("Weeks to learn.", default=cli.REQUIRED, metavar="A-B")
-    test: str = option("Weeks to test.", default=cli.REQUIRED, metavar="A-B")
-    features: str = option("Of q, p, wait, ratio, exp, area.", default="q,p,wait", metavar="NAME,...")
-    method: str = option("How to search.", default="grid", metavar="grid|xnes|cma-es")
+    file: Path = argument("The scenario.", "FILE")
+    train: str = option("Weeks to learn.", "A-B", default=cli.REQUIRED)
+    test: str = option("Weeks to test.", "A-B", default=cli.REQUIRED)
+    features: str = option("Of q, p, wait, ratio, exp, area.", "NAME,...", default="q,p,wait")
+    method: str = option("How to search.", "grid|xnes|cma-es", default="grid")
     points: int = option("Values of a dimension, of grid.", default=200, min=2)
     evaluations: int = option("Vectors a week, of xnes, cma-es.", default=2000, min=10)
     penalty: float = option("λ of the norm, of xnes and cma-es.", default=1.0, min=0.0, max=1e9)
     seed: int = option("Of xnes and cma-es.", default=0, min=0)
     scaled: bool = flag("Divide each feature by its deviation in the training weeks.", "--scaled")
     phases: int = option(
-        "Show the band over N phases of the cut into weeks, each searched anew.",
-        default=0,
-        metavar="N",
-        min=0,
+        "Show the band over N phases of the cut into weeks, each searched anew.", "N", default=0, min=0
     )
     phase_points: int = option("Values of a dimension, of the grid of each phase.", default=20, min=2)
     reference: Path | None = option(
-        "Results of others to show beside: policy, part (train, test), a value.", metavar="FILE.csv"
+        "Results of others to show beside: policy, part (train, test), a value.", "FILE.csv"
     )
     overrides: Overrides = None
     jobs: Processes = None
@@ -251,9 +247,9 @@ _WEEKS = "workload.select.weeks"
 
 
 class _FunctionOptions(Options):
-    file: Path = argument("The scenario.", metavar="FILE")
+    file: Path = argument("The scenario.", "FILE")
     out: Path = output("The new file of policies.", "FILE.py", default=cli.REQUIRED)
-    train: str | None = option("Weeks to learn from.", metavar="A-B", show_default="all")
+    train: str | None = option("Weeks to learn from.", "A-B", show_default="all")
     sets: int = option("Sets of jobs.", default=100, min=1)
     tasks: int = option("Jobs of a set in random orders.", default=32, min=2)
     initial: int = option("Jobs before them.", default=16, min=0)
@@ -306,18 +302,18 @@ _REFERENCE = "SAF"
 
 
 class _TransferOptions(Options):
-    files: list[Path] = argument("Scenarios, each with its log.", metavar="FILE ...")
+    files: list[Path] = argument("Scenarios, each with its log.", "FILE ...")
     share: float = option(
         "Share of the weeks of a log, the first ones, to learn.", default=0.5, min=0.01, max=0.99
     )
-    features: str = option("Of q, p, wait, ratio, exp, area.", default="q,p,wait", metavar="NAME,...")
-    method: str = option("How to search.", default="grid", metavar="grid|xnes|cma-es")
+    features: str = option("Of q, p, wait, ratio, exp, area.", "NAME,...", default="q,p,wait")
+    method: str = option("How to search.", "grid|xnes|cma-es", default="grid")
     points: int = option("Values of a dimension, of grid.", default=40, min=2)
     evaluations: int = option("Vectors, of xnes and cma-es.", default=2000, min=10)
     seed: int = option("Of xnes and cma-es.", default=0, min=0)
     overrides: Overrides = None
     phases: int = option(
-        "Show the band over N phases of the cut into weeks, each learned anew.", default=0, metavar="N", min=0
+        "Show the band over N phases of the cut into weeks, each learned anew.", "N", default=0, min=0
     )
     jobs: Processes = None
     out: Out = None

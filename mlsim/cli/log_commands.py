@@ -28,33 +28,25 @@ _part = partial(option, rich_help_panel="Selection, as workload.select in a scen
 
 
 class _ConvertOptions(Options):
-    source: Path = argument("The workload to read.", metavar="IN")
-    target: Path = argument("The file to write; must not exist.", metavar="OUT")
-    to: str | None = option(
-        "swf, csv, parquet or batsim.", metavar="FORMAT", show_default="by the suffix of OUT"
-    )
-    from_: str = option(
-        "Format of IN; auto: detected by content.", "--from", default="auto", metavar="FORMAT"
-    )
+    source: Path = argument("The workload to read.", "IN")
+    target: Path = argument("The file to write; must not exist.", "OUT")
+    to: str | None = option("swf, csv, parquet or batsim.", "FORMAT", show_default="by the suffix of OUT")
+    from_: str = option("Format of IN; auto: detected by content.", "--from", "FORMAT", default="auto")
     lenient: Lenient = False
     clean: bool = flag("Write what a simulation gets: cleaned, in arrival order, from time 0 on.", "--clean")
-    speed: str | None = option("Of a processor, for Batsim profiles that count operations.", metavar="SPEED")
-    bandwidth: str | None = option("Of a link, for Batsim profiles that count bytes.", metavar="BANDWIDTH")
-    warm_up: str | None = _part("Leave out the first jobs.", key="warm_up", metavar="TIME")
-    window: str | None = _part("Times after the first job, such as 0:7d.", metavar="START:END")
-    weeks: str | None = _part("Weeks, counted from 1.", key="weeks", metavar="K[-L]")
-    dates: str | None = _part("Calendar dates; either may be missing.", metavar="START/END")
-    most_intensive: str | None = _part(
-        "The interval with the most arrivals.", key="most_intensive", metavar="TIME"
-    )
+    speed: str | None = option("Of a processor, for Batsim profiles that count operations.", "SPEED")
+    bandwidth: str | None = option("Of a link, for Batsim profiles that count bytes.", "BANDWIDTH")
+    warm_up: str | None = _part("Leave out the first jobs.", "TIME", key="warm_up")
+    window: str | None = _part("Times after the first job, such as 0:7d.", "START:END")
+    weeks: str | None = _part("Weeks, counted from 1.", "K[-L]", key="weeks")
+    dates: str | None = _part("Calendar dates; either may be missing.", "START/END")
+    most_intensive: str | None = _part("The interval with the most arrivals.", "TIME", key="most_intensive")
     drop_week_crossers: bool = _part(
         "Without jobs that cross a week's edge.", "--drop-week-crossers", default=False
     )
-    user: list[str] | None = _part("Jobs of this user; may be repeated.", metavar="USER")
-    first: str | None = _part("The first so many jobs.", key="first", metavar="N")
-    scale_load: str | None = _part(
-        "Divide the times between arrivals by this.", key="scale_load", metavar="F"
-    )
+    user: list[str] | None = _part("Jobs of this user; may be repeated.", "USER")
+    first: str | None = _part("The first so many jobs.", "N", key="first")
+    scale_load: str | None = _part("Divide the times between arrivals by this.", "F", key="scale_load")
     json_: Json = False
 
 
@@ -156,16 +148,12 @@ _FORMS = (".png", ".pdf", ".svg")
 
 
 class _DescribeOptions(Options):
-    log: Path = argument("The workload.", metavar="LOG")
-    other: Path | None = argument("Another, beside it.", default=None, metavar="[LOG2]")
-    from_: str = option(
-        "Format of the logs; auto: detected by content.", "--from", default="auto", metavar="FORMAT"
-    )
+    log: Path = argument("The workload.", "LOG")
+    other: Path | None = argument("Another, beside it.", "[LOG2]", default=None)
+    from_: str = option("Format of the logs; auto: detected by content.", "--from", "FORMAT", default="auto")
     lenient: Lenient = False
     json_: Json = False
-    picture: Path | None = option(
-        "Draw a page of pictures (.png, .pdf, .svg); must not exist.", metavar="FILE"
-    )
+    picture: Path | None = option("Draw a page of pictures (.png, .pdf, .svg); must not exist.", "FILE")
 
 
 def describe(options: _DescribeOptions) -> None:
@@ -248,12 +236,12 @@ def _rows(logs: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
 
 
 class _PredictOptions(Options):
-    log: Path = argument("Workload; also looked up in $MLSIM_TRACES.", metavar="LOG")
+    log: Path = argument("Workload; also looked up in $MLSIM_TRACES.", "LOG")
     predictor: list[str] | None = option(
         "As `mlsim list predictors` names it, or ./file.py:Class; may be repeated.",
         "--predictor",
         "-p",
-        metavar="NAME",
+        "NAME",
         show_default="all",
     )
     lenient: Lenient = False

@@ -22,10 +22,10 @@ _LOOP, _COSTS, _RESULTS = "The loop", "Costs of scheduling", "Results"
 _WIDEST = 1000
 
 
-def _flag(key: str, metavar: str, text: str, panel: str = _LOOP, *, is_read: bool = True) -> Any:
+def _flag(key: str, placeholder: str, text: str, panel: str = _LOOP, *, is_read: bool = True) -> Any:
     """Declare an option that sets a key of the scenario; ``is_read`` as it is, without further rules."""
     text = f"{text} Sets {key}."
-    return option(text, metavar=metavar, rich_help_panel=panel, key=key if is_read else "")
+    return option(text, placeholder, rich_help_panel=panel, key=key if is_read else "")
 
 
 _cost = partial(_flag, panel=_COSTS)
@@ -56,7 +56,7 @@ class LoopOptions(Options):
     costs: str | None = _flag("application.costs.path", "PATH", "Their file, for --profile file.")
     run_time: str | None = option(
         "The job's run time that costs are made from, for profile job and for calibrate: run-time.",
-        metavar="TIME",
+        "TIME",
         rich_help_panel=_LOOP,
     )
     min_chunk: str | None = _flag("application.min_chunk", "N", "Smallest chunk.")
@@ -78,7 +78,7 @@ class LoopOptions(Options):
     intra_node_latency: str | None = _cost("platform.network.intra_node_latency", "TIME", "Within a node.")
     set_: Overrides = None
     out: Path | None = option(
-        "Write tables and pictures into DIR, which must not exist.", metavar="DIR", rich_help_panel=_RESULTS
+        "Write tables and pictures into DIR, which must not exist.", "DIR", rich_help_panel=_RESULTS
     )
     chunks: bool = option(
         "Whether DIR holds every chunk.", "--chunks/--no-chunks", default=True, rich_help_panel=_RESULTS

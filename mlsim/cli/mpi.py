@@ -198,7 +198,7 @@ class _ValidateOptions(Options):
         "Iterations compute, or sleep. Default: they compute if each rank has a core.", "--spin/--sleep"
     )
     others: list[str] | None = option(
-        "Another option of the loops, such as pieces=0.", "--option", metavar="NAME=VALUE"
+        "Another option of the loops, such as pieces=0.", "--option", "NAME=VALUE"
     )
     out: Path | None = output("Write table.md, loops.json, loops.png; must not exist.", "DIR")
     set_: Overrides = None

@@ -183,7 +183,7 @@ def _clock(seconds: float) -> str:
 
 class _WatchOptions(Options):
     target: Path = argument(
-        "The directory that a run or study writes, or the file of `mlsim run --status`.", metavar="RUN"
+        "The directory that a run or study writes, or the file of `mlsim run --status`.", "RUN"
     )
     once: bool = flag("Print the state once, and end.", "--once")
     json_: bool = flag("Print the state once as JSON, and end.", "--json")

@@ -22,13 +22,10 @@ if TYPE_CHECKING:
 
 class _CompareOptions(Options):
     runs: list[Path] = argument(
-        "Directories of runs (`mlsim run --out`); the first is what others are compared with.",
-        metavar="RUN RUN...",
+        "Directories of runs (`mlsim run --out`); the first is what others are compared with.", "RUN RUN..."
     )
     labels: Labels = None
-    pictures: Path | None = option(
-        "Draw pictures (PNG and PDF) into DIR, which must not exist.", metavar="DIR"
-    )
+    pictures: Path | None = option("Draw pictures (PNG and PDF) into DIR, which must not exist.", "DIR")
     out: Path | None = output(
         "Write tables, pairs of jobs and pictures into DIR, which must not exist.", "DIR"
     )
@@ -89,7 +86,7 @@ class _MetricsOptions(Options):
     by: Grouping | None = option("Break jobs down by this, instead of the overview.")
     json_: Json = False
     csv: Path | None = option(
-        "Also write CSV: one row a run, or one a group with --by; must not exist.", metavar="FILE"
+        "Also write CSV: one row a run, or one a group with --by; must not exist.", "FILE"
     )
     tau: Tau = 10.0
 
@@ -150,17 +147,17 @@ def _write_csv(path: Path, rows: list[pl.DataFrame]) -> None:
 
 class _ReportOptions(Options):
     runs: list[Path] = argument(
-        "Directories of runs, loops or studies; further runs are compared with the first.", metavar="RUN..."
+        "Directories of runs, loops or studies; further runs are compared with the first.", "RUN..."
     )
     out: Path = output("The page; must not exist.", "FILE", default=Path("report.html"))
     labels: Labels = None
     most_runs: int = option(
-        "So many runs are shown in full, others compared.", "--runs", default=12, metavar="N", min=1
+        "So many runs are shown in full, others compared.", "--runs", "N", default=12, min=1
     )
     chunks: int = option(
         "So many chunks of a run go into the page: those of the jobs whose PEs lost most time.",
+        "N",
         default=300_000,
-        metavar="N",
         min=0,
     )
     tolerance: Tolerance = 0.01
@@ -190,7 +187,7 @@ else:
 
 class _PlotOptions(Options):
     kind: PlotKind = argument("What to draw.")
-    runs: list[Path] = argument("Directories of runs or loops.", metavar="RUN...")
+    runs: list[Path] = argument("Directories of runs or loops.", "RUN...")
     out: Path | None = output(
         "The figure: .png, .svg or .pdf; must not exist.", "FILE", show_default="KIND.pdf"
     )

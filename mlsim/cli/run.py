@@ -31,7 +31,7 @@ class _RunOptions(Options):
     )
     json_: Json = False
     quiet: Quiet = False
-    status: Path | None = option("Keep how far the run is in FILE, as JSON, for scripts.", metavar="FILE")
+    status: Path | None = option("Keep how far the run is in FILE, as JSON, for scripts.", "FILE")
     watch: bool = flag("Show jobs and nodes while the run goes on (mlsim watch).", "--watch")
 
 

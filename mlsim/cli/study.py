@@ -48,7 +48,7 @@ class _RunOptions(Options):
     executor: Literal["processes", "mpi", "dask"] = option(
         "Where runs execute: local processes, MPI ranks, or Dask workers.", default="processes"
     )
-    scheduler: str | None = option("With --executor dask: its scheduler, or slurm.", metavar="ADDRESS|slurm")
+    scheduler: str | None = option("With --executor dask: its scheduler, or slurm.", "ADDRESS|slurm")
     force: bool = flag("Repeat stored runs.", "--force")
     retry_failed: bool = flag("Repeat failed runs.", "--retry-failed")
     dry_run: bool = flag("Print the runs to do and a time estimate.", "--dry-run")

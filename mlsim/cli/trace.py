@@ -141,9 +141,9 @@ def _write_trace(path: Path, out: Path, write: Callable[[Any, Path], int]) -> No
 class _CutOptions(Options):
     path: _Trace
     out: Path = output("Directory of the new trace; must not exist.", "DIR", default=REQUIRED)
-    begin: str | None = option("Where it begins, e.g. '2 h'.", "--from", metavar="TIME", show_default="0 s")
-    end: str | None = option("Where it ends.", "--to", metavar="TIME", show_default="the trace's end")
-    jobs: str | None = option("Only these jobs, by their numbers.", metavar="N,N...")
+    begin: str | None = option("Where it begins, e.g. '2 h'.", "--from", "TIME", show_default="0 s")
+    end: str | None = option("Where it ends.", "--to", "TIME", show_default="the trace's end")
+    jobs: str | None = option("Only these jobs, by their numbers.", "N,N...")
 
 
 @trace.command()

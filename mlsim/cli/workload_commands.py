@@ -64,34 +64,28 @@ class _GenerateOptions(Options):
         "mlsim list workloads shows them."
     )
     out: Out
-    jobs: int | None = option("How many jobs.", metavar="N")
-    days: float | None = option("Jobs of so many days; with --jobs: of the first of them.", metavar="D")
+    jobs: int | None = option("How many jobs.", "N")
+    days: float | None = option("Jobs of so many days; with --jobs: of the first of them.", "D")
     seed: int = option("Seed of all random numbers.", default=0, min=0)
     processors: int | None = option(
-        "Of the machine; the sizes of jobs follow.", metavar="P", show_default="128, or as model.json says"
+        "Of the machine; the sizes of jobs follow.", "P", show_default="128, or as model.json says"
     )
-    nodes: int | None = option("Of the machine, in place of --processors.", metavar="N", min=1)
-    cores: int = option("Processors of a node, with --nodes.", default=1, metavar="C", min=1)
+    nodes: int | None = option("Of the machine, in place of --processors.", "N", min=1)
+    cores: int = option("Processors of a node, with --nodes.", "C", default=1, min=1)
     load: float | None = option(
-        "Offered load, reached by one factor on all times between arrivals.",
-        metavar="L",
-        show_default="the model's",
+        "Offered load, reached by one factor on all times between arrivals.", "L", show_default="the model's"
     )
     kinds: Kinds = option("Which jobs of lublin; typeless: parameters of all jobs together.", default="both")
     estimates: str | None = option(
         "Walltimes: run times; 20 popular values (Tsafrir et al. 2005); or run times by a "
         "factor, or by one drawn between two.",
-        metavar="perfect|tsafrir|F[:G]",
+        "perfect|tsafrir|F[:G]",
         show_default="perfect, or as a model of your own says",
     )
     max_estimate: str | None = option(
-        "Largest walltime, with --estimates tsafrir.",
-        metavar="TIME",
-        show_default="longest run time in whole hours",
+        "Largest walltime, with --estimates tsafrir.", "TIME", show_default="longest run time in whole hours"
     )
-    set_: list[str] | None = option(
-        "Another value of a parameter, e.g. batch.aarr=7.", "--set", metavar="NAME=VALUE"
-    )
+    set_: list[str] | None = option("Another value of a parameter, e.g. batch.aarr=7.", "--set", "NAME=VALUE")
 
 
 def generate(options: _GenerateOptions) -> None:
@@ -179,12 +173,8 @@ def _parameters(model: str, texts: list[str]) -> dict[str, Any]:
 class _FitOptions(Options):
     log: Log
     out: Path = output("File to write; must not exist.", "MODEL.json", default=cli.REQUIRED)
-    gflops: float = option(
-        "Speed of a processor in GFLOP/s: work is counted in FLOP.", default=1.0, metavar="G"
-    )
-    processors: int | None = option(
-        "Of the log's machine.", metavar="P", show_default="as its header says", min=1
-    )
+    gflops: float = option("Speed of a processor in GFLOP/s: work is counted in FLOP.", "G", default=1.0)
+    processors: int | None = option("Of the log's machine.", "P", show_default="as its header says", min=1)
     lenient: Lenient = False
 
 
@@ -215,10 +205,8 @@ def fit(options: _FitOptions) -> None:
 class _ResampleOptions(Options):
     log: Log
     out: Out
-    weeks: int = option("How many weeks.", default=cli.REQUIRED, metavar="N")
-    by: str = option(
-        "Whether every user has a week drawn, or all the same one.", default="user", metavar="user|week"
-    )
+    weeks: int = option("How many weeks.", "N", default=cli.REQUIRED)
+    by: str = option("Whether every user has a week drawn, or all the same one.", "user|week", default="user")
     seed: int = option("Seed of the draws.", default=0, min=0)
     lenient: Lenient = False
 
@@ -246,13 +234,13 @@ class _ScaleOptions(Options):
         "What is multiplied: times between arrivals (sizes and run times are kept), run times and "
         "walltimes (arrivals are), users (all jobs are, others are added), or the machine and the sizes "
         "of jobs (the load is).",
+        "arrivals|run-times|users|machine",
         default="arrivals",
-        metavar="arrivals|run-times|users|machine",
     )
-    factor: float | None = option("Factor of the load, or of the machine.", metavar="F")
-    load: float | None = option("Offered load, in place of a factor.", metavar="L")
+    factor: float | None = option("Factor of the load, or of the machine.", "F")
+    load: float | None = option("Offered load, in place of a factor.", "L")
     processors: int | None = option(
-        "Of the log's machine, for the load.", metavar="P", show_default="as its header says"
+        "Of the log's machine, for the load.", "P", show_default="as its header says"
     )
     seed: int = option("Seed of the draws of users.", default=0, min=0)
     lenient: Lenient = False
@@ -287,18 +275,18 @@ def _loads(made: Scaled) -> str:
 
 class _EspOptions(Options):
     application: Application = option("What the jobs execute.", default=cli.REQUIRED)
-    nodes: int = option("Nodes of the machine; the sizes of the jobs follow.", default=256, metavar="N")
+    nodes: int = option("Nodes of the machine; the sizes of the jobs follow.", "N", default=256)
     out: Path | None = output("File to write; must not exist.", "FILE", show_default="standard output")
     seed: int = option("Seed of the order of arrivals and of estimates.", default=0, min=0)
-    initial: int = option("Jobs that are there at time 0.", default=50, metavar="JOBS")
-    interval: float = option("Seconds between the arrivals of the others.", default=30.0, metavar="SECONDS")
+    initial: int = option("Jobs that are there at time 0.", "JOBS", default=50)
+    interval: float = option("Seconds between the arrivals of the others.", "SECONDS", default=30.0)
     calibrate: Calibration = option(
         "Run times: target: ESP's own; none: those of the table's images or limits, at one cost.",
         default="target",
     )
     fixed_g: bool = flag("Mandelbrot: a limit of 10 M for category G, printed as 1 M.", "--fixed-g")
     estimate_factor: str = option(
-        "Estimate / run time; two of them: drawn between for each job.", default="1.0", metavar="F[:G]"
+        "Estimate / run time; two of them: drawn between for each job.", "F[:G]", default="1.0"
     )
 
 
@@ -336,9 +324,9 @@ class _MachineOptions(Options):
         "FILE",
         show_default="the jobs to standard output",
     )
-    jobs: int | None = option("Jobs; time in proportion.", metavar="N", show_default="as many as published")
+    jobs: int | None = option("Jobs; time in proportion.", "N", show_default="as many as published")
     seed: int = option("Seed of all random numbers.", default=0, min=0)
-    load: float = option("Factor of the arrival rate.", default=1.0, metavar="F")
+    load: float = option("Factor of the arrival rate.", "F", default=1.0)
     calm: bool = flag("Jobs that hardly ever queue, not in the bursts of the thesis' queues.", "--calm")
 
 

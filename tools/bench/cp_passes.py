@@ -18,8 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlsim.batch.cp.instance import Instance, Queued, Running
-from mlsim.batch.cp.instance import PowerPart
+from mlsim.batch.cp.instance import Instance, PowerPart, Queued, Running
 from mlsim.batch.cp.planning_dispatcher import make_planner
 from mlsim.scenario import CpConfig, Dispatcher
 
