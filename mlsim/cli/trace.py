@@ -152,8 +152,8 @@ def cut(options: _CutOptions) -> None:
     from mlsim.traces import cut as part_of
 
     jobs = listed(options.jobs)
-    begin = time_of("--from", options.begin, positive=False)
-    end = time_of("--to", options.end, positive=False)
+    begin = time_of(f"--from {options.begin}", options.begin, positive=False)
+    end = time_of(f"--to {options.end}", options.end, positive=False)
     if begin is None and end is None and not jobs:
         raise InputError("nothing to cut; give --from, --to or --jobs")
 
