@@ -165,7 +165,7 @@ def _replay(
     """Simulate; ``divider`` is infinite for jobs that may run to their end."""
     columns, pool = columns_at(columns_address), pool_at(pool_address)
     floats, ints, n = columns.floats, columns.ints, len(submit)
-    ends, order, ended = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    ends, order = np.empty(n, np.int64), np.empty(n, np.int64)
     arrivals, again = np.empty(n, np.int64), np.empty(n, np.int64)
     progress = np.zeros(N_PROGRESS, np.int64)
     fitting, first = 0, 0
@@ -192,11 +192,11 @@ def _replay(
         while _next_withdrawal(progress, withdrawals, killed, columns) <= now:
             withdraw(withdrawals[progress[NEXT_WITHDRAWAL]], columns)
             progress[NEXT_WITHDRAWAL] += 1
-        n_ended = pop_ends(now, progress, ends, order, ended, columns)
-        arrive(now, n_ended, ended, 0, 0, arrivals, columns, pool)
+        n_ended = pop_ends(now, progress, ends, order, columns)
+        arrive(now, n_ended, 0, 0, arrivals, columns, pool)
         n_again = 0
         for k in range(n_ended):
-            slot = ended[k]
+            slot = columns.ended[k]
             if divider[slot] < np.inf:  # nothing else ends it
                 killed[slot], lost[slot] = floats[START, slot], processors[slot] * divider[slot]
                 divider[slot], floats[RUN, slot] = np.inf, run[slot]

@@ -37,7 +37,6 @@ from mlsim.batch.columns.running_jobs import leave_time
 from mlsim.batch.dispatch.passes import Reserving, enter_queue, process_timestamp, reserving
 from mlsim.batch.job_recorder import JobRecorder, RejectionLog
 from mlsim.batch.order.queue import next_withdrawal, skip_started, withdraw
-from mlsim.batch.room.pool import pool_at
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.state.state_choice import state_on_pool
@@ -90,11 +89,11 @@ def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
 
 
 @leaf_kernel
-def pop_ends(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, columns: Columns) -> int:
-    """Pop all jobs that end now from the heap; return their number."""
+def pop_ends(now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> int:
+    """Pop all jobs that end now from the heap, to the column of ended jobs; return their number."""
     n_ended = 0
     while progress[ENDS] > 0 and columns.floats[PLANNED, ends[0]] == now:
-        ended[n_ended] = _pop(progress[ENDS], ends, order, columns.floats)
+        columns.ended[n_ended] = _pop(progress[ENDS], ends, order, columns.floats)
         progress[ENDS] -= 1
         n_ended += 1
     return n_ended
@@ -168,7 +167,7 @@ def replay(
     jobs, ``withdrawals`` are slots in order of withdrawal time. The state at the two addresses
     (:func:`mlsim.batch.columns.job_columns.pack_pointers`) is changed.
     """
-    columns, pool, n = columns_at(columns_address), pool_at(pool_address), len(arrivals)
+    columns, n = columns_at(columns_address), len(arrivals)
     nothing = np.empty(0, np.int64)
     arrivals, clock, progress = borrowed(arrivals), borrowed(clock), borrowed(progress)
     ends, order, finished = borrowed(ends), borrowed(order), borrowed(finished)
@@ -213,18 +212,19 @@ def replay(
         if progress[NEXT_WITHDRAWAL] < len(withdrawals):
             others = last > first or ends_now
             _withdraw_due(now, others, progress, withdrawals, finished, columns)
-        ended = finished[progress[FINISHED] :]
         if not columns.rules[PER_EVENT]:
-            n_ended = pop_ends(now, progress, ends, order, ended, columns)
+            n_ended = pop_ends(now, progress, ends, order, columns)
         elif last == first and ends_now:
-            ended[0] = _pop(progress[ENDS], ends, order, columns.floats)
+            columns.ended[0] = _pop(progress[ENDS], ends, order, columns.floats)
             progress[ENDS] -= 1
             n_ended = 1
         progress[OWED] = 0
         progress[NEXT_ARRIVAL] = last
         n_started = process_timestamp(
-            now, n_ended, ended, first, last, arrivals, nothing, columns, pool, reserving
+            now, n_ended, first, last, arrivals, nothing, columns_address, pool_address, reserving
         )
+        for k in range(n_ended):
+            finished[progress[FINISHED] + k] = columns.ended[k]
         progress[FINISHED] += n_ended
         progress[PASSES] += 1
         plan_ends(n_started, now, progress, ends, order, columns)

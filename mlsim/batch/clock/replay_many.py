@@ -203,7 +203,7 @@ class ReplayMemory:
             shares=np.empty((N_SHARES, 0)),
             **profile_arrays(rules, longest),
             started=np.empty(longest, np.int64),
-            ended=np.empty(0, np.int64),
+            ended=np.empty(longest, np.int64),
         )
         no_nodes, no_starts = np.empty(0, np.int64), np.empty((0, 0), np.int64)
         counts = np.zeros(N_POOL_COUNTS, np.int64)

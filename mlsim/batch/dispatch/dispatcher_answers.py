@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._jit import borrowed, kernel
 from mlsim._runtime.arrays import Ints
+from mlsim.batch.allocators import node_arrays, node_fit
 from mlsim.batch.allocators.node_arrays import (
     CAPPED,
     DRAINS,
@@ -17,38 +19,102 @@ from mlsim.batch.allocators.node_arrays import (
     MICRO,
     POWER_LEFT,
     REFUSED,
+    RETURNED,
     Nodes,
     free_of_each,
+    nodes_at,
 )
-from mlsim.batch.columns.job_columns import EXCLUSIVE, Columns
+from mlsim.batch.columns.job_columns import EXCLUSIVE, Columns, IntColumn, columns_at
 from mlsim.batch.columns.job_table import (
     ESTIMATE,
+    FIRST_ROW,
     HELD,
     JOB_ID,
     NODE_SET,
     NUMBER,
     PROCESSORS,
+    ROWS,
     START,
     SUBMIT,
     UNITS,
     JobTable,
 )
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, run_of
 from mlsim.batch.columns.running_jobs import OVERDUE_GRACE, running_slots
-from mlsim.batch.dispatch.compiled_calls import (
-    begin_job,
-    drained_from,
-    held_by,
-    place_units,
-    start_if_fits,
-    units_on,
-)
-from mlsim.batch.matrix.node_allocation import NOW
+from mlsim.batch.matrix import node_future
+from mlsim.batch.matrix.node_allocation import NOW, units_in_row
+from mlsim.batch.room import room as steps
 from mlsim.batch.user_dispatch import OwnAllocator, OwnPolicy
 from mlsim.batch.view import Drains, FurtherColumns, Reject, RunningJobs, Start, StateView, WaitingJobs, Wake
 from mlsim.errors import InputError, user_code_error
 from mlsim.platform import Machine
 from mlsim.plugins import shielded
 from mlsim.workload.workload_jobs import OwnColumns, joined_own
+
+
+@kernel
+def begin_job(slot: int, now: float, backfilled: bool, columns: int, nodes: int) -> None:
+    """Start a job on the units that are placed for it."""
+    steps.begin(slot, now, backfilled, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def start_if_fits(slot: int, now: float, backfilled: bool, columns: int, nodes: int) -> bool:
+    """Start a job if there is room for it now."""
+    s, room = columns_at(columns), nodes_at(nodes)
+    if not steps.find_room(slot, now, s, room):
+        return False
+    steps.begin(slot, now, backfilled, s, room)
+    return True
+
+
+@kernel
+def units_on(slot: int, node: int, most: int, columns: int, nodes: int) -> int:
+    """Return how many units of a job fit on a node now, at most ``most``."""
+    room = nodes_at(nodes)
+    return node_fit.units_on(slot, run_of(node, room.starts), most, room.free, columns_at(columns), room)
+
+
+@kernel
+def place_units(units: IntColumn, nodes: int) -> None:
+    """Place units of a job on each node."""
+    node_arrays.place_on_each(borrowed(units), nodes_at(nodes))
+
+
+@kernel
+def drained_from(node: int, end: float, nodes: int) -> float:
+    """Return when the first announced drain of a node begins, if that is before ``end``; else infinity."""
+    return node_future.drained_from(node, end, nodes_at(nodes))
+
+
+@kernel
+def held_by(slots: IntColumn, columns: int, nodes: int) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """List the units of running jobs: place in ``slots``, node, units.
+
+    Nodes out of use are left out: they do not return when their jobs end.
+    """
+    s, room = columns_at(columns), nodes_at(nodes)
+    most = 0
+    for k in range(len(slots)):
+        most += s.ints[HELD, slots[k]]
+    job, node, units = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    n = 0
+    for k in range(len(slots)):
+        slot = slots[k]
+        first = s.ints[FIRST_ROW, slot]
+        for row in range(first, first + s.ints[ROWS, slot]):
+            if np.isnan(s.times[FINISH, row]):
+                for held in range(s.rows[NODE, row], s.rows[NODE, row] + s.rows[COUNT, row]):
+                    if room.capacity[held, 0] == 0:
+                        continue
+                    job[n], node[n], units[n] = k, held, units_in_row(slot, row, s, room)
+                    n += 1
+        if room.settings[RETURNED] > 0:
+            for held in range(len(room.owner)):
+                if room.owner[held] == slot + 1 and room.capacity[held, 0] > 0:
+                    job[n], node[n], units[n] = k, held, 1
+                    n += 1
+    return job[:n].copy(), node[:n].copy(), units[:n].copy()
 
 
 def keys_of(title: str, policy: OwnPolicy, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:

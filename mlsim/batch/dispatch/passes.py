@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from mlsim._jit import apart_kernel, by_last_type, kernel, leaf_kernel
+from mlsim._jit import borrowed, by_last_type, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import backfill_conservative
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation, start_short_jobs
 from mlsim.batch.backfill.reservations import backfill_several
@@ -32,7 +32,7 @@ from mlsim.batch.columns.job_table import PLANNED
 from mlsim.batch.columns.running_jobs import first_after, next_running, running_at
 from mlsim.batch.order.queue import enqueue, find_head, find_next_head, leave, order_queue, sort_by_keys, tidy
 from mlsim.batch.room import room as steps
-from mlsim.batch.room.pool import Pool
+from mlsim.batch.room.pool import pool_at
 from mlsim.batch.room.room import Room, begin_pass, find_room, in_room
 
 _HEADS_FOUND_SINGLY: Final = 8
@@ -97,18 +97,11 @@ def _end_due_jobs(now: float, columns: Columns, room: Room) -> None:
 
 @kernel(inline="always")
 def arrive(
-    now: float,
-    n_ended: int,
-    ended: IntColumn,
-    first: int,
-    last: int,
-    arrivals: IntColumn,
-    columns: Columns,
-    room: Room,
+    now: float, n_ended: int, first: int, last: int, arrivals: IntColumn, columns: Columns, room: Room
 ) -> None:
-    """End jobs, and enqueue those that arrive."""
+    """End the first jobs in the column of ended jobs, and enqueue the jobs ``arrivals[first:last]``."""
     for k in range(n_ended):
-        steps.end(ended[k], now, columns, room)
+        steps.end(columns.ended[k], now, columns, room)
     if columns.rules[PER_EVENT] and not columns.rules[ENDS_FIRST]:
         _end_due_jobs(now, columns, room)
     enter_queue(now, first, last, arrivals, columns)
@@ -193,28 +186,27 @@ def begin(now: float, ordered: bool, columns: Columns, room: Room) -> None:
         order_queue(now, reserves(columns), columns)
 
 
-@apart_kernel
+@kernel
 def process_timestamp(
     now: float,
     n_ended: int,
-    ended: IntColumn,
     first: int,
     last: int,
     arrivals: IntColumn,
     released: IntColumn,
-    columns: Columns,
-    pool: Pool,
+    columns: int,
+    pool: int,
     reserving: Reserving,
 ) -> int:
-    """Handle all events of the batch level at one time, then make a pass; return the number of starts.
+    """Handle all events on a pool at one time, then make a pass; return the number of starts.
 
-    ``ended[:n_ended]`` are slots of jobs that end now, ``arrivals[first:last]`` of jobs submitted now.
-    ``released`` has the cores of each node released since the last pass, which short jobs get first; it is
-    empty if there are none, or if they count like any others.
+    The first ``n_ended`` jobs in the column of ended jobs end; the jobs ``arrivals[first:last]`` arrive.
+    ``released``: cores of each node released since the last pass, for short jobs first; empty: none.
     """
-    arrive(now, n_ended, ended, first, last, arrivals, columns, pool)
-    if not has_work(columns):
+    s, room = columns_at(columns), pool_at(pool)
+    arrive(now, n_ended, first, last, borrowed(arrivals), s, room)
+    if not has_work(s):
         return 0
-    begin(now, False, columns, pool)
-    n_started = start_short_jobs(released, now, columns, pool) if len(released) > 0 else 0
-    return make_pass(n_started, now, columns, pool, reserving)
+    begin(now, False, s, room)
+    n_started = start_short_jobs(borrowed(released), now, s, room) if len(released) > 0 else 0
+    return make_pass(n_started, now, s, room, reserving)

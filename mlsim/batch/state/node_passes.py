@@ -7,11 +7,15 @@ import math
 
 import numpy as np
 
+from mlsim._jit import borrowed, kernel
 from mlsim._runtime.arrays import Ints
+from mlsim.batch.allocators import node_fit
+from mlsim.batch.allocators.node_arrays import nodes_at
 from mlsim.batch.allocators.node_choice import called_in_kernels
-from mlsim.batch.columns.job_columns import QUEUED, RUNNING
+from mlsim.batch.backfill.easy import start_short_jobs
+from mlsim.batch.columns.job_columns import QUEUED, RUNNING, IntColumn, IntColumns, columns_at
 from mlsim.batch.columns.job_table import KEY, NUMBER, START, SUBMIT
-from mlsim.batch.dispatch.compiled_calls import arrive_at_nodes, make_pass, start_short
+from mlsim.batch.dispatch import passes
 from mlsim.batch.dispatch.dispatcher_answers import (
     Answers,
     AskedAllocator,
@@ -21,7 +25,7 @@ from mlsim.batch.dispatch.dispatcher_answers import (
     view_of,
     waiting_jobs,
 )
-from mlsim.batch.dispatch.passes import ManyReservations, reserving
+from mlsim.batch.dispatch.passes import ManyReservations, Reserving, reserving
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.node_state import NodesRoom
@@ -34,6 +38,45 @@ from mlsim.scenario import Allocator, Backfill, BatchConfig, Dispatcher, Policy
 from mlsim.workload import JobBlock
 
 _MOST_IDLE_WAKES = 1_000_000
+
+
+@kernel
+def arrive_at_nodes(
+    now: float, n_ended: int, first: int, last: int, arrivals: IntColumn, columns: int, nodes: int
+) -> None:
+    """End the jobs in the column of ended jobs, and enqueue arriving ones; see :func:`.arrive`."""
+    s, room = columns_at(columns), nodes_at(nodes)
+    node_fit.learn_arrivals(first, last, borrowed(arrivals), s, room)
+    passes.arrive(now, n_ended, first, last, borrowed(arrivals), s, room)
+
+
+@kernel
+def start_short(now: float, part: IntColumns, ordered: bool, columns: int, nodes: int) -> int:
+    """Start short jobs on units released since the last pass; return their number.
+
+    ``part`` (nodes, R) has the free ones of these units. The other parameters are those of :func:`make_pass`,
+    which follows.
+    """
+    s, room = columns_at(columns), nodes_at(nodes)
+    if s.counts[QUEUED] == 0:
+        return 0
+    passes.begin(now, ordered, s, room)
+    return start_short_jobs(borrowed(part), now, s, room)
+
+
+@kernel
+def make_pass(
+    now: float, n_started: int, ordered: bool, columns: int, nodes: int, reserving: Reserving
+) -> int:
+    """Start the jobs that can start, after ``n_started`` earlier ones in this pass; return the new count.
+
+    ``ordered``: the queue is in order already. ``reserving`` is that of :func:`.reserving`.
+    """
+    s, room = columns_at(columns), nodes_at(nodes)
+    if not passes.has_work(s):
+        return n_started
+    passes.begin(now, ordered, s, room)
+    return passes.make_pass(n_started, now, s, room, reserving)
 
 
 def expanded(config: BatchConfig) -> BatchConfig:

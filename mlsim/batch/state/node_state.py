@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._jit import borrowed, kernel
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators import node_fit
 from mlsim.batch.allocators.node_arrays import (
     ALLOCATOR,
     CAPPED,
@@ -17,7 +18,6 @@ from mlsim.batch.allocators.node_arrays import (
     EVEN,
     LEARNS,
     MICRO,
-    MOST_REFUSED,
     N_SETTINGS,
     POOLED,
     POWER_LEFT,
@@ -27,28 +27,100 @@ from mlsim.batch.allocators.node_arrays import (
     Nodes,
     free_of_each,
     kept_words,
+    nodes_at,
 )
 from mlsim.batch.allocators.node_choice import answer_address
-from mlsim.batch.allocators.node_fit import sorts_of
-from mlsim.batch.columns.job_columns import EARLY, FREE, QUEUED, RUNNING, pack_pointers
+from mlsim.batch.backfill.easy import find_reservation
+from mlsim.batch.columns.job_columns import (
+    EARLY,
+    FREE,
+    FRONT,
+    PLACES,
+    QUEUED,
+    RUNNING,
+    IntColumn,
+    columns_at,
+    pack_pointers,
+)
 from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, HELD, NODE_SET, START, UNITS
-from mlsim.batch.columns.occupancy import runs_of
-from mlsim.batch.dispatch import compiled_calls
+from mlsim.batch.columns.occupancy import run_of, runs_of
+from mlsim.batch.dispatch.dispatcher_answers import drained_from
+from mlsim.batch.matrix import node_future
 from mlsim.batch.matrix.node_allocation import N_SHARED_ROWS, NOW
+from mlsim.batch.order.queue_blocks import GONE
+from mlsim.batch.room import room as steps
 from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Misfits, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.node_setup import demand_arrays, drain_arrays, kinds_by, scratch
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, EasyRule
 from mlsim.workload.resource_requests import NodeSets
 from mlsim.workload.workload_jobs import JobBlock
 
-_MOST_NODES_IN_PAIRS = 4096
 _SEGMENTS_BESIDE = 4
 """Segments of the profile beside those of jobs and drains: after the last, from now on, overdue ends."""
 _MOST_POWER = 2.0**62
+
+
+@kernel
+def end_job_on_nodes(slot: int, now: float, columns: int, nodes: int) -> None:
+    """End a job: free what it still holds."""
+    steps.end(slot, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def release_row_on_nodes(slot: int, row: int, now: float, columns: int, nodes: int) -> None:
+    """Free the nodes of an occupancy row of a job that continues."""
+    steps.release_row(slot, row, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def return_node_on_nodes(slot: int, node: int, now: float, columns: int, nodes: int) -> int:
+    """Return a free node to a job that had released it; return the new occupancy row."""
+    return steps.return_node(slot, node, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def reserve_on_nodes(head: int, now: float, columns: int, nodes: int) -> float:
+    """Return the time at which a waiting job could start, by estimates (s)."""
+    return find_reservation(head, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def lift_reserves(columns: int, nodes: int) -> None:
+    """Lift reserves for waiting jobs that would not fit on the other nodes in use."""
+    s, room = columns_at(columns), nodes_at(nodes)
+    for place in range(s.counts[FRONT], s.counts[PLACES] if room.kept.shape[1] > 0 else s.counts[FRONT]):
+        if s.queue[place] != GONE:
+            node_fit.lift_reserve(s.queue[place], s, room)
+
+
+@kernel
+def room_now(slot: int, need: int, now: float, columns: int, nodes: int) -> int:
+    """Return how many units of a job could start now, at most ``need``."""
+    return node_future.room_now(slot, need, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def power_wanted(slot: int, columns: int, nodes: int) -> int:
+    """Return the power of a job on the empty machine, in microwatts; -1: it does not fit."""
+    return node_future.power_wanted(slot, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def row_of(node: int, nodes: int) -> int:
+    """Return the node whose row has the free resources of a node."""
+    return run_of(node, nodes_at(nodes).starts)
+
+
+@kernel
+def renew_node(node: int, free: IntColumn, kind: int, nodes: int) -> None:
+    """Change the kind and the free resources of a node."""
+    room = nodes_at(nodes)
+    node_fit.set_node(node, borrowed(free), kind, room.free, room.starts, room.kind)
 
 
 class NodesRoom:
@@ -88,7 +160,7 @@ class NodesRoom:
         self._shared_profile = np.zeros((0, n_shared), np.int64)
         self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
         distinct = [machine.capacity] if cap is None else [machine.capacity, cap.of_each, cap.of_waking]
-        demand = _demand_arrays(machine, config)
+        demand = demand_arrays(machine, config)
         most_kept = (config.reserve * demand["sort_size"]).astype(np.int64)
         if len(most_kept):
             # The last nodes of a sort are kept from some jobs, each by itself.
@@ -100,9 +172,9 @@ class NodesRoom:
         self._kept = np.zeros((0, len(most_kept)), np.int64)
         self._kinds: dict[tuple[int, ...], int] = {}  # of nodes that announced drains are for
         self._drains_of: dict[int, tuple[int, ...]] = {}
-        self._scratch = _scratch(machine, config.allocator, self._static, len(most_kept)) | demand
+        self._scratch = scratch(machine, config.allocator, self._static, len(most_kept)) | demand
         self._drains: tuple[AnnouncedDrain, ...] = ()
-        self._drain_arrays = _drain_arrays(())
+        self._drain_arrays = drain_arrays(())
         self._down = np.zeros(n_nodes, np.int64)
         # For how many announced drains a node is out of use, and when they will be over.
         self._drained = np.zeros(n_nodes, np.int64)
@@ -144,19 +216,19 @@ class NodesRoom:
 
     def end(self, slot: int, now: float) -> None:
         """End a job: free what it still holds."""
-        compiled_calls.end_job_on_nodes(slot, now, self._jobs.address, self.address)
+        end_job_on_nodes(slot, now, self._jobs.address, self.address)
 
     def release_row(self, slot: int, row: int, now: float) -> None:
         """Free the nodes of an occupancy row of a job that continues."""
-        compiled_calls.release_row_on_nodes(slot, row, now, self._jobs.address, self.address)
+        release_row_on_nodes(slot, row, now, self._jobs.address, self.address)
 
     def return_node(self, slot: int, node: int, now: float) -> int:
         """Return a free node to a job that had released it; return the new occupancy row."""
-        return compiled_calls.return_node_on_nodes(slot, node, now, self._jobs.address, self.address)
+        return return_node_on_nodes(slot, node, now, self._jobs.address, self.address)
 
     def reservation(self, slot: int, now: float) -> float:
         """Return when a waiting job could start, by estimates (s)."""
-        return compiled_calls.reserve_on_nodes(slot, now, self._jobs.address, self.address)
+        return reserve_on_nodes(slot, now, self._jobs.address, self.address)
 
     # Jobs that come
 
@@ -203,7 +275,7 @@ class NodesRoom:
             wanted = (
                 self._least_power(slot)
                 if self._names_nodes
-                else compiled_calls.power_wanted(slot, self._jobs.address, self.address)
+                else power_wanted(slot, self._jobs.address, self.address)
             )
             if wanted > highest and found.any():
                 there = f"the power cap leaves {self._cap.highest:,.10g} W"
@@ -251,7 +323,7 @@ class NodesRoom:
         ends = now + self._jobs.table.floats[ESTIMATE, slot]
         if not np.isnan(self._jobs.table.floats[START, slot]):
             ends = self._jobs.table.floats[EXPECTED, slot]
-        return not compiled_calls.drained_from(node, ends, self.address) < np.inf
+        return not drained_from(node, ends, self.address) < np.inf
 
     def lacks_shared(self, slot: int) -> bool:
         """Whether an amount of the whole machine blocks a job, whatever nodes are free."""
@@ -279,12 +351,12 @@ class NodesRoom:
 
     def _free_of(self, node: int) -> Ints:
         """Return what is free of each resource of a node."""
-        free: Ints = self._available[compiled_calls.row_of(node, self.address)].copy()
+        free: Ints = self._available[row_of(node, self.address)].copy()
         return free
 
     def _renew(self, node: int, free: Ints) -> None:
         """Set the free resources of a node, which may have become of another kind."""
-        compiled_calls.renew_node(node, free, self._kind_of(node), self.address)
+        renew_node(node, free, self._kind_of(node), self.address)
 
     def _kind_of(self, node: int) -> int:
         """Return the number of a node's kind; one out of use is alike to no other."""
@@ -306,7 +378,7 @@ class NodesRoom:
             self.arrays.capacity[node] = 0
             self._down[node] = 1
             self._renew(node, np.zeros_like(free))
-            compiled_calls.lift_reserves(self._jobs.address, self.address)
+            lift_reserves(self._jobs.address, self.address)
         else:
             self._down[node] += 1
         self._expect_back(node)
@@ -340,7 +412,7 @@ class NodesRoom:
             self._expect_back(node)
         self._settings[DRAINS] = len(self._drains)
         self.arrays.shut[:] = 0  # it goes with drain_shuts, which begin anew
-        self._drain_arrays = _drain_arrays(self._drains)
+        self._drain_arrays = drain_arrays(self._drains)
         self._renew_kinds()
         self.ensure_capacity()
 
@@ -374,7 +446,7 @@ class NodesRoom:
     def room_for(self, slot: int, now: float) -> int:
         """Units of a job that could start now, at most all of them."""
         units = int(self._jobs.table.ints[UNITS, slot])
-        return compiled_calls.room_now(slot, units, now, self._jobs.address, self.address)
+        return room_now(slot, units, now, self._jobs.address, self.address)
 
     def ensure_capacity(self) -> None:
         """Make every array large enough for the next pass, and note where they are."""
@@ -447,100 +519,7 @@ def _check_cap(config: BatchConfig) -> None:
     if several or own or config.backfill is Backfill.CONSERVATIVE:
         raise InputError(
             "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
-            "than first-fit, announced drains, and jobs that may use only some nodes go with dispatcher "
-            "queue and backfill none, greedy, or easy with one reservation only, and not with easy: cqsim; "
-            "or with dispatchers that plan and those of your own; change that, or take the cap out"
+            "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
+            "easy with one reservation only, and not with easy: cqsim; or with dispatchers that plan and "
+            "those of your own; change that, or take the cap out"
         )
-
-
-def kinds_by(*columns: NDArray[Any]) -> Ints:
-    """Return the kind of each node: neighbours with equal values in all columns have the same."""
-    table = np.column_stack(columns)
-    return np.cumsum([False, *(table[1:] != table[:-1]).any(axis=1)], dtype=np.int64)
-
-
-def _demand_arrays(machine: Machine, config: BatchConfig) -> dict[str, Any]:
-    """Sort nodes by scarce types, with the known demand; no sorts unless the allocator is demand-aware."""
-    n_nodes, n_resources = machine.capacity.shape
-    sort, scarce = np.full(n_nodes, -1), np.zeros((0, n_resources), np.int64)
-    if config.allocator == Allocator.DEMAND_AWARE:
-        sort, scarce = sorts_of(machine.capacity)
-    place = np.full(n_nodes, n_nodes + 1)
-    for number in range(len(scarce)):
-        nodes = np.flatnonzero(sort == number)
-        place[nodes] = np.arange(len(nodes), 0, -1)
-    asked = np.zeros(n_resources + 1)
-    if config.demand is not None:
-        given = [config.demand.get(name, 0.0) for name in machine.resources]
-        asked[:] = [*given, 1.0]
-    return {
-        "sort": sort,
-        "place_in_sort": place,
-        "scarce": scarce,
-        "sort_size": np.bincount(sort[sort >= 0], minlength=len(scarce)).astype(np.int64),
-        "asked": asked,
-        "reserve": np.array([config.reserve]),
-    }
-
-
-def _scratch(machine: Machine, allocator: str, kinds: Ints, n_sorts: int) -> dict[str, Any]:
-    """Make the arrays that do not grow, and those that no pass changes."""
-    n_nodes, n_resources = machine.capacity.shape
-    having = (machine.capacity > 0).sum(axis=0)
-    near, links = _distances(machine, n_nodes if allocator == Allocator.TOPOLOGY_AWARE else 0)
-    starts = runs_of(kinds)
-    return {
-        "kind": kinds.copy(),
-        "starts": starts.copy(),
-        "full_starts": starts,
-        "no_starts": starts[:, :0].copy(),
-        "future_starts": starts.copy(),
-        "placed_starts": np.zeros_like(starts),
-        "capacity": machine.capacity.copy(),
-        "placed": np.zeros(n_nodes, np.int64),
-        "placed_end": np.zeros(n_nodes, np.int64),
-        "room": np.zeros(n_nodes, np.int64),
-        "run_end": np.zeros(n_nodes, np.int64),
-        "heap_nodes": np.zeros(n_nodes, np.int64),
-        "heap_keys": np.zeros((2, n_nodes)),
-        "future": np.zeros((n_nodes, n_resources), np.int64),
-        "future_total": np.zeros(n_resources, np.int64),
-        "refused": np.zeros((MOST_REFUSED, n_resources + n_sorts + 3), np.int64),
-        "owner": np.zeros(n_nodes, np.int64),
-        "window": np.zeros((n_nodes, n_resources), np.int64),
-        "near": near,
-        "links": links,
-        "power": np.zeros(n_nodes, np.int64),
-        "used": np.zeros(n_nodes, np.int64),
-        "aside": np.zeros(kept_words(n_nodes), np.int64),
-        "full": machine.capacity.copy(),
-        "back": np.full(n_nodes, -np.inf),
-        "shut": np.zeros(n_nodes, np.int64),
-        "masked": np.zeros((n_nodes, n_resources), np.int64),
-        "wakes": np.zeros(n_nodes, np.int64),
-        "scarcity": n_nodes / np.maximum(having, 1) - 1.0,
-    }
-
-
-def _drain_arrays(drains: Sequence[AnnouncedDrain]) -> dict[str, Any]:
-    """Write drains down as the kernels see them."""
-    counts = [len(drain.nodes) for drain in drains]
-    return {
-        "drain_times": np.array([[drain.start for drain in drains], [drain.end for drain in drains]]),
-        "drain_first": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        "drain_nodes": np.array([node for drain in drains for node in drain.nodes], np.int64),
-        "drain_shuts": np.zeros(len(drains), np.int64),
-    }
-
-
-def _distances(machine: Machine, n_nodes: int) -> tuple[Ints, Ints]:
-    """Return all nodes by their distance from each, and links between any two."""
-    if n_nodes > _MOST_NODES_IN_PAIRS:
-        raise InputError(
-            f"batch.allocator: topology-aware looks at every pair of nodes, and there are {n_nodes} nodes; "
-            f"allowed: at most {_MOST_NODES_IN_PAIRS}; try contiguous"
-        )
-    links = np.array(
-        [machine.network.links_from(node, n_nodes) for node in range(n_nodes)], np.int64
-    ).reshape(n_nodes, n_nodes)
-    return np.argsort(links, axis=1, kind="stable").astype(np.int64), links

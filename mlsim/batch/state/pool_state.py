@@ -8,20 +8,59 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._jit import kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.columns.job_columns import EARLY, ENDS_FIRST, FREE, PER_EVENT, pack_pointers
+from mlsim.batch.backfill.easy import find_reservation
+from mlsim.batch.columns.job_columns import EARLY, ENDS_FIRST, FREE, PER_EVENT, columns_at, pack_pointers
 from mlsim.batch.columns.job_table import EXPECTED, HELD, PLANNED, UNITS
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES, runs_of
-from mlsim.batch.dispatch import compiled_calls
-from mlsim.batch.dispatch.compiled_calls import process_timestamp
-from mlsim.batch.dispatch.passes import reserving
-from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, AnnouncedDrain, Pool
+from mlsim.batch.dispatch.passes import process_timestamp, reserving
+from mlsim.batch.room import room as steps
+from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, AnnouncedDrain, Pool, add_free, free_of, pool_at
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Misfits, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.platform import Machine
 from mlsim.record import Solves
 from mlsim.workload.workload_jobs import JobBlock
+
+
+@kernel
+def end_job_on_pool(slot: int, now: float, columns: int, pool: int) -> None:
+    """End a job: free what it still holds."""
+    steps.end(slot, now, columns_at(columns), pool_at(pool))
+
+
+@kernel
+def release_row_on_pool(slot: int, row: int, now: float, columns: int, pool: int) -> None:
+    """Free the nodes of an occupancy row of a job that continues."""
+    steps.release_row(slot, row, now, columns_at(columns), pool_at(pool))
+
+
+@kernel
+def return_node_on_pool(slot: int, node: int, now: float, columns: int, pool: int) -> int:
+    """Return a free node to a job that had released it; return the new occupancy row."""
+    return steps.return_node(slot, node, now, columns_at(columns), pool_at(pool))
+
+
+@kernel
+def reserve_on_pool(head: int, now: float, columns: int, pool: int) -> float:
+    """Return the time at which a waiting job could start, by estimates (s)."""
+    return find_reservation(head, now, columns_at(columns), pool_at(pool))
+
+
+@kernel
+def free_cores(node: int, pool: int) -> int:
+    """Return the free cores of a node."""
+    room = pool_at(pool)
+    return free_of(node, room.free, room.starts)
+
+
+@kernel
+def add_cores(node: int, more: int, pool: int) -> None:
+    """Change the free cores of a node by ``more``; free units are not counted."""
+    room = pool_at(pool)
+    add_free(node, 1, more, room.free, room.cores, room.starts)
 
 
 class PoolRoom:
@@ -62,19 +101,19 @@ class PoolRoom:
 
     def end(self, slot: int, now: float) -> None:
         """End a job: free what it still holds."""
-        compiled_calls.end_job_on_pool(slot, now, self._jobs.address, self.address)
+        end_job_on_pool(slot, now, self._jobs.address, self.address)
 
     def release_row(self, slot: int, row: int, now: float) -> None:
         """Free the nodes of an occupancy row of a job that continues."""
-        compiled_calls.release_row_on_pool(slot, row, now, self._jobs.address, self.address)
+        release_row_on_pool(slot, row, now, self._jobs.address, self.address)
 
     def return_node(self, slot: int, node: int, now: float) -> int:
         """Return a free node to a job that had released it; return the new occupancy row."""
-        return compiled_calls.return_node_on_pool(slot, node, now, self._jobs.address, self.address)
+        return return_node_on_pool(slot, node, now, self._jobs.address, self.address)
 
     def reservation(self, slot: int, now: float) -> float:
         """Return when a waiting job could start, by estimates (s)."""
-        return compiled_calls.reserve_on_pool(slot, now, self._jobs.address, self.address)
+        return reserve_on_pool(slot, now, self._jobs.address, self.address)
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
         """Return which of the jobs that come no set of nodes could hold, by reason."""
@@ -190,11 +229,11 @@ class PoolRoom:
 
     def _free(self, node: int) -> int:
         """Return the free cores of a node."""
-        return int(compiled_calls.free_cores(node, self.address))
+        return int(free_cores(node, self.address))
 
     def _set_free(self, node: int, cores: int) -> None:
         """Set the free cores of a node, without counting free units."""
-        compiled_calls.add_cores(node, cores - self._free(node), self.address)
+        add_cores(node, cores - self._free(node), self.address)
 
     def _withhold(self) -> None:
         """Limit the counted free units to those that the power cap allows; below 0 if jobs hold more."""
