@@ -284,7 +284,7 @@ def kept_words(n_nodes: int) -> int:
 
 
 @inner_kernel
-def keep_placed(kept: IntColumn, nodes: Nodes) -> None:
+def store_placed(kept: IntColumn, nodes: Nodes) -> None:
     """Store the answer of the allocator as a list: its length, then two numbers for each stretch."""
     n, node = 0, first_placed(nodes)
     while node < len(nodes.placed):

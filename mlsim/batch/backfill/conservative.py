@@ -50,17 +50,18 @@ from mlsim.batch.order.queue_blocks import GONE
 from mlsim.batch.room.room import (
     Room,
     begin,
-    bring_plan,
+    clear_found,
     counts_only_units,
     counts_units,
-    forget_found,
     in_room,
     is_free_now,
     is_sound,
-    keep_plan,
     keeps_profile,
+    load_plan,
+    nodes_answer,
     place_reserved,
     plan_holds,
+    store_plan,
 )
 
 
@@ -90,7 +91,7 @@ def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
         return
     columns.ints[SIZE, slot] = size_of(columns.ints[UNITS, slot])
     reserve_from(slot, first, columns, room)
-    keep_plan(slot, room)
+    store_plan(slot, room)
 
 
 @inner_kernel
@@ -130,13 +131,13 @@ def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
     segment = columns.counts[FIRST]
     for k in range(n):
         slot = columns.spare[k]
-        bring_plan(slot, room)
+        load_plan(slot, room)
         if not plan_holds(room):
-            forget_found(room)
+            clear_found(room)
             return False
         segment = begin_at(columns.floats[RESERVED, slot], segment, columns, room)
         reserve_from(slot, segment, columns, room)
-        forget_found(room)
+        clear_found(room)
     return n == 0 or _is_sound(columns.ints[BEGIN_SEGMENT, columns.spare[0]], columns, room)
 
 
@@ -204,6 +205,11 @@ def _compress_counted(columns: Columns, room: Room) -> None:
     close_gaps(closed, columns.counts[GAPS], columns)
 
 
+@nodes_answer(compress_on_nodes)
+def _compress_by_node(_columns: Columns, _room: Room) -> None:
+    """Compress reservations of certain nodes; a pool has none."""
+
+
 @inner_kernel
 def _compress(columns: Columns, room: Room) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves.
@@ -213,7 +219,7 @@ def _compress(columns: Columns, room: Room) -> None:
     event.
     """
     if not counts_units(room):
-        compress_on_nodes(columns, room)
+        _compress_by_node(columns, room)
         return
     scattered = columns.counts[MOVED] > columns.counts[QUEUED]
     if scattered and is_profile_kept(columns) and counts_only_units(room):
@@ -264,7 +270,7 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
             continue
         place_reserved(slot, columns, room)
         if columns.counts[PENDING] and not is_free_now(slot, columns, room):
-            forget_found(room)
+            clear_found(room)
             overtakes = True  # it waits for an end of this very time
             continue
         begin(slot, now, overtakes, columns, room)

@@ -39,22 +39,21 @@ from mlsim.batch.order.queue import compute_walk_keys, find_next_head, leave, so
 from mlsim.batch.order.queue_blocks import GONE, next_fitting
 from mlsim.batch.room.room import (
     Room,
+    add_ended,
+    advance_future,
     begin,
     begin_future,
     begin_on_part,
+    clear_found,
     could_start,
+    extra_units,
     find_room,
     find_room_in_part,
-    fits_beside,
-    forget_found,
-    go_to,
+    fits_with_reservation,
     head_fits,
     in_room,
-    let_go,
     measure_part,
-    most_beside,
     next_change,
-    take_beside,
 )
 
 _CHOSEN_SINGLY: Final = 8
@@ -85,9 +84,9 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
             _release_late(False, late, head, now, columns, room)
             overdue = False
         while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
-            let_go(running_at(k, columns), head, columns, room)
+            add_ended(running_at(k, columns), head, columns, room)
             k = next_running(k, columns)
-        go_to(time, head, now, columns, room)
+        advance_future(time, head, now, columns, room)
     return float(time)
 
 
@@ -101,7 +100,7 @@ def _release_late(due: bool, late: int, head: int, now: float, columns: Columns,
     while place < late:
         slot = running_at(place, columns)
         if is_due(slot, now, columns) == due:
-            let_go(slot, head, columns, room)
+            add_ended(slot, head, columns, room)
         else:
             stay = True
         place = next_running(place, columns)
@@ -163,7 +162,7 @@ def _candidates(place: int, now: float, time: float, is_kept: bool, columns: Col
 
     What is free only shrinks on the way, so jobs that do not qualify now need not be sorted.
     """
-    n, beside = 0, -1 if is_kept else most_beside(room)
+    n, beside = 0, -1 if is_kept else extra_units(room)
     place = next_behind(place, beside, now, time, columns)
     while place < columns.counts[PLACES]:
         slot = columns.queue[place]
@@ -183,8 +182,8 @@ def _start_behind(
     in_time = now + columns.floats[ESTIMATE, slot] <= time
     if (is_kept and not in_time) or not find_room(slot, now, columns, room):
         return False
-    if not in_time and not take_beside(slot, head, columns, room):
-        forget_found(room)
+    if not in_time and not fits_with_reservation(slot, head, True, columns, room):
+        clear_found(room)
         return False
     begin(slot, now, True, columns, room)
     return True
@@ -197,7 +196,7 @@ def _start_by_place(
     """Start jobs in the order of the queue, from a place on; return the new count of starts."""
     head = columns.queue[columns.counts[HEAD]]
     while columns.counts[FREE] != 0:
-        place = next_behind(place, -1 if is_kept else most_beside(room), now, time, columns)
+        place = next_behind(place, -1 if is_kept else extra_units(room), now, time, columns)
         if place >= columns.counts[PLACES]:
             break
         slot = columns.queue[place]
@@ -243,7 +242,7 @@ def _start_by_key(
         compute_walk_keys(n, now, columns.spare, columns)
     while columns.counts[FREE] != 0:
         if k < _CHOSEN_SINGLY:
-            beside = -1 if is_kept else most_beside(room)
+            beside = -1 if is_kept else extra_units(room)
             n = _select_min(k, n, column, beside, now, time, columns)
         elif k == _CHOSEN_SINGLY:
             rest, scratch = columns.spare[k:], columns.spare[len(columns.queue) :]
@@ -293,9 +292,9 @@ def _shortest(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
         if not find_room_in_part(slot, part, now, columns, room):
             continue
         in_time = slot == head or now + columns.floats[ESTIMATE, slot] <= time
-        if in_time or fits_beside(slot, head, columns, room):
+        if in_time or fits_with_reservation(slot, head, False, columns, room):
             best = k
-        forget_found(room)
+        clear_found(room)
     return best
 
 

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._jit import leaf_kernel
+from mlsim._jit import apart_kernel, leaf_kernel
+from mlsim.batch.allocators.node_arrays import DRAINS, Nodes
 from mlsim.batch.columns.job_columns import EARLY, FIRST, PENDING, QUEUED, SEGMENTS, UNUSED, Columns
 from mlsim.batch.columns.job_table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED
 from mlsim.batch.columns.running_jobs import (
@@ -19,25 +20,21 @@ from mlsim.batch.columns.running_jobs import (
     running_at,
     stay_end,
 )
+from mlsim.batch.matrix.node_profile import close_segment
 from mlsim.batch.room.room import (
     Room,
-    asked,
     change_segments,
     copy_segment,
     counts_units,
-    drain_begin,
-    drain_end,
     expect_held,
+    extend_window,
     fits_segment,
-    fits_window,
     in_room,
-    n_drains,
-    narrow_window,
+    nodes_answer,
     open_profile,
     open_window,
-    place_at_once,
     place_in_window,
-    shut_segment,
+    requested,
 )
 
 END: Final = 0
@@ -108,8 +105,7 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
             columns.profile_uses[segment] += 1
             k = next_running(k, columns)
         last = segment
-    for drain in range(n_drains(room)):
-        _cut_out(drain, now, columns, room)
+    _cut_out_drains(now, columns, room)
 
 
 @in_room
@@ -143,22 +139,6 @@ def _begin_profile(now: float, columns: Columns) -> int:
 
 
 @in_room
-def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
-    """Make the nodes of an announced drain unavailable while it lasts."""
-    end = drain_end(drain, now, room)
-    if end <= now:
-        columns.counts[PENDING] += 1
-        return
-    segment = begin_at(drain_begin(drain, now, room), columns.counts[FIRST], columns, room)
-    last = begin_at(end, segment, columns, room) if end < np.inf else END
-    columns.profile_uses[segment] += 1
-    columns.profile_uses[last] += 1
-    while segment != last:
-        shut_segment(drain, segment, columns, room)
-        segment = columns.profile_next[segment]
-
-
-@in_room
 def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
     """Begin a segment at ``time``, in the given one or later; return it."""
     after = columns.profile_next[segment]
@@ -170,6 +150,27 @@ def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
     new = _put_after(segment, time, columns)
     copy_segment(new, segment, columns, room)
     return new
+
+
+@apart_kernel
+def _cut_out_on_nodes(now: float, columns: Columns, nodes: Nodes) -> None:
+    for drain in range(nodes.settings[DRAINS]):
+        begin, end = max(nodes.drain_times[0, drain], now), nodes.drain_times[1, drain]
+        if end <= now:
+            columns.counts[PENDING] += 1  # its end has only not been handled yet
+            continue
+        segment = begin_at(begin, columns.counts[FIRST], columns, nodes)
+        last = begin_at(end, segment, columns, nodes) if end < np.inf else END
+        columns.profile_uses[segment] += 1
+        columns.profile_uses[last] += 1
+        while segment != last:
+            close_segment(drain, segment, columns, nodes)
+            segment = columns.profile_next[segment]
+
+
+@nodes_answer(_cut_out_on_nodes)
+def _cut_out_drains(_now: float, _columns: Columns, _room: Room) -> None:
+    """Make the nodes of announced drains unavailable while these last; a pool has none."""
 
 
 @in_room
@@ -257,15 +258,14 @@ def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Ro
     """Return the first segment that lacks room for a job that begins with ``first``; END if there is none."""
     end = stay_end(columns.profile_times[first], duration)
     if not counts_units(room):
-        short = short_of(asked(slot, columns, room), first, end, columns)
+        short = short_of(requested(slot, columns, room), first, end, columns)
         if short != END:
             return short
-    open_window(first, room)
-    if not fits_window(slot, first, columns, room):
+    if not open_window(slot, first, columns, room):
         return first
     k = columns.profile_next[first]
     while columns.profile_times[k] < end:
-        if narrow_window(k, room) and not fits_window(slot, k, columns, room):
+        if not extend_window(slot, k, columns, room):
             return int(k)
         k = columns.profile_next[k]
     return END
@@ -281,7 +281,7 @@ def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Roo
     while columns.profile_times[first] < until:
         blocked = _blocking(slot, first, duration, columns, room)
         if blocked == END:
-            if place_in_window(slot, columns, room):
+            if place_in_window(slot, False, columns, room):
                 return int(first)
         elif blocked != first and not fits_segment(slot, blocked, columns, room):
             first = blocked
@@ -293,7 +293,7 @@ def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Roo
 def fits_now(slot: int, columns: Columns, room: Room) -> bool:
     """Whether a job fits from now on for its duration; the room notes the units."""
     blocked = _blocking(slot, columns.counts[FIRST], reserved_time(slot, columns), columns, room)
-    return blocked == END and place_at_once(slot, columns, room)
+    return blocked == END and place_in_window(slot, True, columns, room)
 
 
 @in_room

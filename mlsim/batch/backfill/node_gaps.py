@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel
+from mlsim.batch.allocators.node_arrays import Nodes, clear_placed
 from mlsim.batch.backfill.free_profile import END, earliest_in, reserve_from, stop_using
 from mlsim.batch.backfill.gaps import length_of_run
 from mlsim.batch.backfill.recheck import ANYWHERE, NONE, begin_recheck, make_due, next_due, recheck_all
@@ -45,16 +46,13 @@ from mlsim.batch.columns.job_table import (
     SIZE,
 )
 from mlsim.batch.columns.running_jobs import reserved_time, stay_end
-from mlsim.batch.room.room import (
-    Room,
-    asked,
-    bring_plan,
+from mlsim.batch.matrix.node_profile import (
     change_segments,
     fits_less_in_less,
-    forget_found,
-    in_room,
-    is_planned,
-    keep_plan,
+    is_stored_plan,
+    load_plan,
+    requested,
+    store_plan,
 )
 
 # Rows of the reach of gaps, of which there is one at a time here: for each class of size, how long (s) runs
@@ -63,20 +61,20 @@ _REACH, _UNTIL, _LONGEST = range(3)
 
 
 @apart_kernel
-def compress_on_nodes(columns: Columns, room: Room) -> None:
+def compress_on_nodes(columns: Columns, nodes: Nodes) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves or for one round.
 
     Where the earliest start is the old one, a job keeps its nodes.
     """
-    _begin(columns, room)
+    _begin(columns, nodes)
     moved = True
     while moved:
         moved = False
-        if not fits_less_in_less(room):
+        if not fits_less_in_less(nodes):
             recheck_all(columns)
         k = next_due(0, columns)
         while k != NONE:
-            moved = _move(columns.queue[k], columns, room) or moved
+            moved = _move(columns.queue[k], columns, nodes) or moved
             k = next_due(k + 1, columns)
         moved = moved and not columns.rules[ONE_ROUND]
     for k in range(columns.counts[QUEUED] if columns.rules[ONE_ROUND] else 0):
@@ -84,14 +82,14 @@ def compress_on_nodes(columns: Columns, room: Room) -> None:
 
 
 @apart_kernel
-def _begin(columns: Columns, room: Room) -> None:
+def _begin(columns: Columns, nodes: Nodes) -> None:
     """Recheck the jobs that may move because of early releases, or all."""
     begin_recheck(columns)
     columns.gap_reach[_LONGEST] = -1.0
     least, greatest = columns.gap_reach.shape[1], 0
     for k in range(columns.counts[QUEUED]):
         slot = columns.queue[k]
-        units = asked(slot, columns, room)
+        units = requested(slot, columns, nodes)
         size, duration = size_of(units), reserved_time(slot, columns)
         columns.ints[ASKED, slot], columns.ints[SIZE, slot] = units, size
         columns.gap_reach[_LONGEST, size] = max(columns.gap_reach[_LONGEST, size], duration)
@@ -229,8 +227,8 @@ def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int
     return int(found)
 
 
-@in_room
-def _move(slot: int, columns: Columns, room: Room) -> bool:
+@apart_kernel
+def _move(slot: int, columns: Columns, nodes: Nodes) -> bool:
     """Move a reservation to its earliest start, if gaps may have made an earlier one; whether it moved."""
     first, until = columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot]
     if columns.ints[DUE, slot] == ANYWHERE:
@@ -244,20 +242,20 @@ def _move(slot: int, columns: Columns, room: Room) -> bool:
     _forget_gaps(slot, columns)
     if first == END:
         return False
-    bring_plan(slot, room)
-    change_segments(slot, old_first, old_last, 1, columns, room)
-    forget_found(room)
-    first = earliest_in(slot, first, until, columns, room)
+    load_plan(slot, nodes)
+    change_segments(slot, old_first, old_last, 1, columns, nodes)
+    clear_placed(nodes)
+    first = earliest_in(slot, first, until, columns, nodes)
     if first == END:
-        bring_plan(slot, room)
-        change_segments(slot, old_first, old_last, -1, columns, room)
-        forget_found(room)
+        load_plan(slot, nodes)
+        change_segments(slot, old_first, old_last, -1, columns, nodes)
+        clear_placed(nodes)
         return False
-    stays = is_planned(slot, room)
-    keep_plan(slot, room)
-    bring_plan(slot, room)
-    reserve_from(slot, first, columns, room)
-    forget_found(room)
+    stays = is_stored_plan(slot, nodes)
+    store_plan(slot, nodes)
+    load_plan(slot, nodes)
+    reserve_from(slot, first, columns, nodes)
+    clear_placed(nodes)
     left, last = old_first, columns.ints[END_SEGMENT, slot]
     if stays and columns.profile_times[last] > columns.profile_times[old_first]:
         left = last  # until then it has the same nodes

@@ -34,7 +34,7 @@ from mlsim.batch.columns.job_table import PLACE
 from mlsim.batch.columns.running_jobs import reserved_time, stay_end
 from mlsim.batch.order.queue import leave, order_walk
 from mlsim.batch.order.queue_blocks import GONE
-from mlsim.batch.room.room import Room, asked, begin, could_start, counts_units, forget_found, in_room
+from mlsim.batch.room.room import Room, begin, clear_found, could_start, counts_units, in_room, requested
 
 _FINE: Final = 2
 """Classes of sizes in which numbers of units double."""
@@ -106,7 +106,7 @@ def earliest(slot: int, columns: Columns, room: Room) -> int:
 
     The room notes the units.
     """
-    first = _least_place(asked(slot, columns, room), reserved_time(slot, columns), columns)
+    first = _least_place(requested(slot, columns, room), reserved_time(slot, columns), columns)
     return earliest_in(slot, first, np.inf, columns, room)
 
 
@@ -129,7 +129,7 @@ def _reserve_unkept(slot: int, columns: Columns, room: Room) -> int:
     first = earliest(slot, columns, room)
     if first != END:
         take(slot, first, columns, room)
-    forget_found(room)
+    clear_found(room)
     return int(first)
 
 
@@ -157,7 +157,7 @@ def _stays_free(slot: int, columns: Columns, room: Room) -> bool:
     """Whether enough units for a job are counted as free from now on for its duration."""
     first = columns.counts[FIRST]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
-    return bool(short_of(asked(slot, columns, room), first, end, columns) == END)
+    return bool(short_of(requested(slot, columns, room), first, end, columns) == END)
 
 
 @in_room

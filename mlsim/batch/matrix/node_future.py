@@ -20,9 +20,9 @@ from mlsim.batch.allocators.node_arrays import (
     Nodes,
     clear_placed,
     first_placed,
-    keep_placed,
     load_placed,
     next_placed,
+    store_placed,
 )
 from mlsim.batch.allocators.node_choice import has_window, place
 from mlsim.batch.allocators.node_fit import (
@@ -210,7 +210,7 @@ def _change_run(
 
 
 @inner_kernel
-def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
+def add_ended(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
     """Add to the future all that a running job holds."""
     node_allocation.change(slot, node_allocation.LATER, 1, nodes.shares, nodes.shared)
     first = columns.ints[FIRST_ROW, slot]
@@ -245,7 +245,7 @@ def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
     if nodes.settings[EVEN]:
         needed = columns.ints[UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
         return bool(needed <= nodes.settings[POWER_LATER])
-    keep_placed(nodes.aside, nodes)  # another job may be placed
+    store_placed(nodes.aside, nodes)  # another job may be placed
     clear_placed(nodes)
     fits = (
         place(head, open_future(nodes), nodes.future_starts, columns, nodes)
@@ -295,7 +295,7 @@ def _sum_future(nodes: Nodes) -> None:
 
 
 @inner_kernel
-def go_to(time: float, head: int, now: float, columns: Columns, nodes: Nodes) -> None:
+def advance_future(time: float, head: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Move the future to a time: nodes open or close to the head, and returning nodes take power."""
     if nodes.settings[DRAINS] == 0:
         return
@@ -312,7 +312,7 @@ def go_to(time: float, head: int, now: float, columns: Columns, nodes: Nodes) ->
 
 
 @leaf_kernel
-def most_beside(_nodes: Nodes) -> int:
+def extra_units(_nodes: Nodes) -> int:
     """Return the most units of a job that may fit beside the head: no limit, as it depends on nodes."""
     return MOST_UNITS
 
@@ -328,26 +328,17 @@ def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: 
 
 
 @inner_kernel
-def take_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Remove the units placed for a job from the future, if the head still fits."""
+def fits_with_reservation(slot: int, head: int, keeps: bool, columns: Columns, nodes: Nodes) -> bool:
+    """Whether the head still fits if a job gets the units placed for it; it ``keeps`` them then."""
     for r in range(len(nodes.future_total)):
         left = nodes.future_total[r] - columns.ints[UNITS, slot] * nodes.request[slot, r]
         if left < columns.ints[UNITS, head] * nodes.request[head, r]:
             return False
     _change_by_placed(slot, -1, head, columns, nodes)
-    if head_fits(head, columns, nodes):
-        return True
-    _change_by_placed(slot, 1, head, columns, nodes)
-    return False
-
-
-@inner_kernel
-def fits_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Whether the head still fits if a job gets the units placed for it."""
-    if not take_beside(slot, head, columns, nodes):
-        return False
-    _change_by_placed(slot, 1, head, columns, nodes)
-    return True
+    fits = head_fits(head, columns, nodes)
+    if not (fits and keeps):
+        _change_by_placed(slot, 1, head, columns, nodes)
+    return fits
 
 
 @inner_kernel

@@ -15,9 +15,9 @@ from mlsim.batch.allocators.node_arrays import (
     clear_placed,
     first_placed,
     is_kept,
-    keep_placed,
     load_placed,
     next_placed,
+    store_placed,
 )
 from mlsim.batch.allocators.node_choice import place
 from mlsim.batch.allocators.node_fit import room_for, spread, units_on
@@ -87,7 +87,7 @@ def _counted_for(slot: int, units: int, columns: Columns, nodes: Nodes) -> int:
 
 
 @inner_kernel
-def asked(slot: int, columns: Columns, nodes: Nodes) -> int:
+def requested(slot: int, columns: Columns, nodes: Nodes) -> int:
     """Return how much a job asks for of what is counted as free in a segment."""
     units = columns.ints[UNITS, slot]
     return int(units) if nodes.settings[POOLED] else _counted_for(slot, units, columns, nodes)
@@ -109,25 +109,7 @@ def _expect_on_nodes(slot: int, segment: int, columns: Columns, nodes: Nodes) ->
 
 
 @inner_kernel
-def n_drains(nodes: Nodes) -> int:
-    """Return how many announced drains there are."""
-    return int(nodes.settings[DRAINS])
-
-
-@inner_kernel
-def drain_begin(drain: int, now: float, nodes: Nodes) -> float:
-    """Return when a drain begins, not before now (s)."""
-    return float(max(nodes.drain_times[0, drain], now))
-
-
-@inner_kernel
-def drain_end(drain: int, _now: float, nodes: Nodes) -> float:
-    """Return when a drain ends (s); now, if its end has only not been handled yet."""
-    return float(nodes.drain_times[1, drain])
-
-
-@inner_kernel
-def shut_segment(drain: int, segment: int, columns: Columns, nodes: Nodes) -> None:
+def close_segment(drain: int, segment: int, columns: Columns, nodes: Nodes) -> None:
     """Free nothing of a drain's nodes in a segment."""
     for k in range(nodes.drain_first[drain], nodes.drain_first[drain + 1]):
         columns.profile_free[segment] -= _counted(segment, nodes.drain_nodes[k], columns, nodes)
@@ -135,31 +117,31 @@ def shut_segment(drain: int, segment: int, columns: Columns, nodes: Nodes) -> No
 
 
 @inner_kernel
-def open_window(segment: int, nodes: Nodes) -> None:
-    """Begin a stretch of the profile; what is free throughout is kept in the window."""
+def open_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
+    """Begin a window with all that is free in a segment; return whether a job fits in it."""
     node_allocation.copy(node_allocation.WINDOW, nodes.shared, segment, nodes.shared_profile)
     if not nodes.settings[POOLED]:
         copy_columns(nodes.window, nodes.profile[segment])
+    return _fits_window(slot, segment, columns, nodes)
 
 
 @inner_kernel
-def narrow_window(segment: int, nodes: Nodes) -> bool:
-    """Add a segment to the stretch; return whether less may be free throughout than before."""
+def extend_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
+    """Limit the window to what is free in the next segment too; return whether a job still fits."""
     node_allocation.narrow(node_allocation.WINDOW, nodes.shared, segment, nodes.shared_profile)
     if nodes.settings[POOLED]:
-        return True
+        return _fits_window(slot, segment, columns, nodes)
     # As numbers one after the other they are compared several at a time.
     window, free, lost = nodes.window.ravel(), nodes.profile[segment].ravel(), 0
     for k in range(len(window)):
         narrowed = min(window[k], free[k])
         lost += window[k] - narrowed
         window[k] = narrowed
-    return bool(lost > 0 or nodes.shares.shape[1] > 0)
+    return (lost == 0 and nodes.shares.shape[1] == 0) or _fits_window(slot, segment, columns, nodes)
 
 
 @inner_kernel
-def fits_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
-    """Whether a job fits throughout the stretch, the last segment of which is given."""
+def _fits_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
     if not node_allocation.suffices(slot, node_allocation.WINDOW, nodes.shares, nodes.shared):
         return False
     if nodes.settings[POOLED]:
@@ -175,24 +157,18 @@ def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> boo
         return False
     if nodes.settings[POOLED]:
         return running_jobs.fits_segment(slot, segment, columns)
-    if asked(slot, columns, nodes) > columns.profile_free[segment]:
+    if requested(slot, columns, nodes) > columns.profile_free[segment]:
         return False
     units = columns.ints[UNITS, slot]
     return bool(room_for(slot, units, nodes.profile[segment], nodes.no_starts, columns, nodes) == units)
 
 
 @inner_kernel
-def place_in_window(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Place a job with the allocator on nodes free throughout the window, if nodes matter now."""
-    return bool(nodes.settings[POOLED]) or place(slot, nodes.window, nodes.no_starts, columns, nodes)
-
-
-@inner_kernel
-def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Place a job with the allocator; it starts now and runs throughout the window."""
+def place_in_window(slot: int, starts: bool, columns: Columns, nodes: Nodes) -> bool:
+    """Place a job with the allocator on nodes free throughout the window, and now if it ``starts``."""
     if nodes.settings[POOLED]:
-        return place(slot, nodes.free, nodes.starts, columns, nodes)
-    if columns.counts[PENDING]:
+        return not starts or place(slot, nodes.free, nodes.starts, columns, nodes)
+    if starts and columns.counts[PENDING]:
         _narrow_to_now(nodes)
     return place(slot, nodes.window, nodes.no_starts, columns, nodes)
 
@@ -268,21 +244,21 @@ def fits_less_in_less(nodes: Nodes) -> bool:
 
 
 @inner_kernel
-def keep_plan(slot: int, nodes: Nodes) -> None:
+def store_plan(slot: int, nodes: Nodes) -> None:
     """Store what is placed as the job's reservation."""
     if not nodes.settings[POOLED]:
-        keep_placed(nodes.plan[slot], nodes)
+        store_placed(nodes.plan[slot], nodes)
         clear_placed(nodes)
 
 
 @inner_kernel
-def is_planned(slot: int, nodes: Nodes) -> bool:
+def is_stored_plan(slot: int, nodes: Nodes) -> bool:
     """Whether what is placed is the job's reservation."""
     return bool(nodes.settings[POOLED]) or bool(is_kept(nodes.plan[slot], nodes))
 
 
 @inner_kernel
-def bring_plan(slot: int, nodes: Nodes) -> None:
+def load_plan(slot: int, nodes: Nodes) -> None:
     """Place a job as its reservation has it."""
     if not nodes.settings[POOLED]:
         load_placed(nodes.plan[slot], nodes)
@@ -306,7 +282,7 @@ def place_reserved(slot: int, columns: Columns, nodes: Nodes) -> None:
     if nodes.settings[POOLED]:
         place(slot, nodes.free, nodes.starts, columns, nodes)
     else:
-        bring_plan(slot, nodes)
+        load_plan(slot, nodes)
 
 
 @inner_kernel

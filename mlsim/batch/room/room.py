@@ -90,7 +90,7 @@ def find_room(slot: int, _now: float, columns: Columns, _room: Room) -> bool:
 
 
 @nodes_answer(node_arrays.clear_placed)
-def forget_found(_room: Room) -> None:
+def clear_found(_room: Room) -> None:
     """Forget the units found for a job."""
 
 
@@ -147,8 +147,8 @@ def head_fits(_head: int, _columns: Columns, room: Any) -> bool:
     return bool(room.counts[EXTRA] >= 0)
 
 
-@nodes_answer(node_future.let_go)
-def let_go(slot: int, _head: int, columns: Columns, room: Any) -> None:
+@nodes_answer(node_future.add_ended)
+def add_ended(slot: int, _head: int, columns: Columns, room: Any) -> None:
     """Add to the future the units of a running job: not again those that it has released early."""
     room.counts[EXTRA] += columns.ints[HELD, slot]
 
@@ -159,30 +159,24 @@ def next_change(_time: float, _now: float, _room: Room) -> float:
     return np.inf
 
 
-@nodes_answer(node_future.go_to)
-def go_to(_time: float, _head: int, _now: float, _columns: Columns, _room: Room) -> None:
+@nodes_answer(node_future.advance_future)
+def advance_future(_time: float, _head: int, _now: float, _columns: Columns, _room: Room) -> None:
     """Move the future to a later time."""
 
 
-@nodes_answer(node_future.most_beside)
-def most_beside(room: Any) -> int:
-    """Return the most units with which :func:`take_beside` may succeed."""
+@nodes_answer(node_future.extra_units)
+def extra_units(room: Any) -> int:
+    """Return the most units that a job may get without delaying the head."""
     return int(room.counts[EXTRA])
 
 
-@nodes_answer(node_future.take_beside)
-def take_beside(slot: int, _head: int, columns: Columns, room: Any) -> bool:
-    """Remove the units found for a job from the future if the head still fits; return whether it does."""
+@nodes_answer(node_future.fits_with_reservation)
+def fits_with_reservation(slot: int, _head: int, keeps: bool, columns: Columns, room: Any) -> bool:
+    """Whether the head still fits in the future if a job gets the units found; it ``keeps`` them then."""
     fits = columns.ints[UNITS, slot] <= room.counts[EXTRA]
-    if fits:
+    if fits and keeps:
         room.counts[EXTRA] -= columns.ints[UNITS, slot]
     return bool(fits)
-
-
-@nodes_answer(node_future.fits_beside)
-def fits_beside(slot: int, _head: int, columns: Columns, room: Any) -> bool:
-    """Whether the head still fits in the future if a job gets the units found for it."""
-    return bool(columns.ints[UNITS, slot] <= room.counts[EXTRA])
 
 
 # The profile: in each segment of time a pool counts free units
@@ -206,46 +200,18 @@ def expect_held(slot: int, segment: int, columns: Columns, _room: Room) -> None:
     running_jobs.expect_held(slot, segment, columns)
 
 
-@nodes_answer(node_profile.n_drains)
-def n_drains(_room: Room) -> int:
-    """Return the number of announced drains; a pool cannot plan around any."""
-    return 0
-
-
-@nodes_answer(node_profile.drain_begin)
-def drain_begin(_drain: int, now: float, _room: Room) -> float:
-    """Return when a drain begins, not before now (s)."""
-    return now
-
-
-@nodes_answer(node_profile.drain_end)
-def drain_end(_drain: int, now: float, _room: Room) -> float:
-    """Return when a drain ends (s); now, if its end has only not been handled yet."""
-    return now
-
-
-@nodes_answer(node_profile.shut_segment)
-def shut_segment(_drain: int, _segment: int, _columns: Columns, _room: Room) -> None:
-    """Remove the nodes of a drain from the free ones of a segment."""
-
-
 # A window is a stretch of segments with all that is free throughout; of a pool each segment stands alone
 
 
 @nodes_answer(node_profile.open_window)
-def open_window(_segment: int, _room: Room) -> None:
-    """Begin a window with a segment."""
+def open_window(slot: int, segment: int, columns: Columns, _room: Room) -> bool:
+    """Begin a window with a segment; return whether a job fits in it."""
+    return running_jobs.fits_segment(slot, segment, columns)
 
 
-@nodes_answer(node_profile.narrow_window)
-def narrow_window(_segment: int, _room: Room) -> bool:
-    """Add the next segment to the window; return whether less may be free throughout than before."""
-    return True
-
-
-@nodes_answer(node_profile.fits_window)
-def fits_window(slot: int, segment: int, columns: Columns, _room: Room) -> bool:
-    """Whether a job fits throughout the window, the last segment of which is given."""
+@nodes_answer(node_profile.extend_window)
+def extend_window(slot: int, segment: int, columns: Columns, _room: Room) -> bool:
+    """Add the next segment to the window; return whether a job that fitted fits throughout."""
     return running_jobs.fits_segment(slot, segment, columns)
 
 
@@ -256,14 +222,8 @@ def fits_segment(slot: int, segment: int, columns: Columns, _room: Room) -> bool
 
 
 @nodes_answer(node_profile.place_in_window)
-def place_in_window(_slot: int, _columns: Columns, _room: Room) -> bool:
-    """Whether the allocator finds units for a job throughout the window; nodes are left placed."""
-    return True
-
-
-@nodes_answer(node_profile.place_at_once)
-def place_at_once(_slot: int, _columns: Columns, _room: Room) -> bool:
-    """Whether the allocator finds units throughout the window, which begins now; they are left placed."""
+def place_in_window(_slot: int, _starts: bool, _columns: Columns, _room: Room) -> bool:
+    """Whether the allocator finds units for a job, which may start now, throughout the window."""
     return True
 
 
@@ -291,8 +251,8 @@ def counts_only_units(_room: Room) -> bool:
     return True
 
 
-@nodes_answer(node_profile.asked)
-def asked(slot: int, columns: Columns, _room: Room) -> int:
+@nodes_answer(node_profile.requested)
+def requested(slot: int, columns: Columns, _room: Room) -> int:
     """Return how much a job asks for of what ``profile_free`` counts; it does not fit where there is less."""
     return int(columns.ints[UNITS, slot])
 
@@ -303,28 +263,16 @@ def keeps_profile(_room: Room) -> bool:
     return True
 
 
-@nodes_answer(node_profile.fits_less_in_less)
-def fits_less_in_less(_room: Room) -> bool:
-    """Whether a job that does not fit does not fit in less either: not sure with a user-defined allocator."""
-    return True
-
-
 # Kept reservations; any units of a pool will do
 
 
-@nodes_answer(node_profile.keep_plan)
-def keep_plan(_slot: int, _room: Room) -> None:
+@nodes_answer(node_profile.store_plan)
+def store_plan(_slot: int, _room: Room) -> None:
     """Store the units found for a job as its reservation."""
 
 
-@nodes_answer(node_profile.is_planned)
-def is_planned(_slot: int, _room: Room) -> bool:
-    """Whether the units found are those that a job has reserved."""
-    return True
-
-
-@nodes_answer(node_profile.bring_plan)
-def bring_plan(_slot: int, _room: Room) -> None:
+@nodes_answer(node_profile.load_plan)
+def load_plan(_slot: int, _room: Room) -> None:
     """Load the units that a job has reserved."""
 
 
