@@ -1,4 +1,1 @@
-"""Nodes x resources: what fits, and on which nodes units go.
-
-They use the columns.
-"""
+"""Nodes x resources: what fits, and on which nodes units go."""

@@ -30,176 +30,93 @@ DEMAND = CODES["demand-aware"]
 OWN = 100
 """A user-defined allocator, or a dispatcher that chooses nodes."""
 
-# Places in the array of settings: the first four are fixed, the others change.
-ALLOCATOR, STRICT, POOLED, SEED, HAVE, REFUSED, RETURNED = range(7)
-# Of a power cap, in microwatts: whether there is one, whether all nodes add the same, and what is left of it
-# now and at the head's reservation.
-CAPPED, EVEN, POWER_LEFT, POWER_LATER = range(7, 11)
+# Places in the array of settings. The first four are fixed: allocator (code), whether jobs wait for
+# neighbouring nodes, whether reservations count units and not nodes, seed of random choices.
+ALLOCATOR, STRICT, POOLED, SEED = range(4)
+# Units of the head that fit at its reservation; requests remembered not to fit; nodes that went back to jobs
+# that had released them.
+HAVE, REFUSED, RETURNED = range(4, 7)
+# Of a power cap, in microwatts: whether there is one, whether all nodes add the same, what is left of it now
+# and at the head's reservation, and the idle power that nodes which return from drains by then take again.
+CAPPED, EVEN, POWER_LEFT, POWER_LATER, POWER_BACK = range(7, 12)
+# Announced drains that are known and not over; whether the demand for scarce resources is learned from
+# arrivals; address of the C function that asks a user-defined allocator; whether some jobs may not use some
+# nodes, which are kept for others or not in their sets.
+DRAINS, LEARNS, ASKED, RESTRICTS = range(12, 16)
+N_SETTINGS: Final = 16
 MICRO: Final = 1e6
 """Microwatts in a watt."""
-# How many announced drains are known and not over, and the idle power (microwatts) that nodes which come back
-# from them by the head's reservation take again.
-DRAINS, POWER_BACK = range(11, 13)
-# Whether the demand for scarce resources is learned from arrivals.
-LEARNS: Final = 13
-# Address of the C function that asks an allocator of the user's own.
-ASKED: Final = 14
-# Whether some jobs may not use some nodes: those that are kept for others, or that are not in their sets.
-RESTRICTS: Final = 15
-N_SETTINGS: Final = 16
 
 MOST_REFUSED: Final = 16
 """Requests that a pass remembers not to fit."""
 
 
 class Nodes(NamedTuple):
-    """Nodes by resources, R of them, cores first.
+    """Nodes by resources, R of them, cores first; it goes with :class:`.job_columns.Columns`.
 
-    It goes with :class:`~mlsim.batch.columns.job_columns.Columns`.
-
-    There, ``counts[FREE]`` are free nodes if these are given whole, else free cores.
-
-    Attributes
-    ----------
-    settings : int64
-        Allocator; whether jobs wait for neighbouring nodes; whether reservations count units and not nodes;
-        seed of random choices. Then, as kernels need them: units of the head that fit at its reservation,
-        requests remembered not to fit, nodes that went back to jobs that had released them.
-    request : int64, shape (slots, R)
-        Resources requested per unit of the job in each slot.
-    kind : int64, shape (nodes,)
-        Neighbours with the same number have as much of everything when they are in use, add as much power,
-        are in use or not, are in the same sets of nodes, and are promised to the same announced drains.
-    free : int64, shape (nodes, R)
-        Unallocated resources, 0 on nodes out of use. Whole nodes are held whole. The value is at the first
-        node of each run; :mod:`mlsim.batch.allocators.node_fit`.
-    starts, full_starts, no_starts : int64, shapes (3, any), (3, any), (3, 0)
-        Where runs of nodes begin that are of the same kind and have as much free, or have as much when they
-        are in use; and each node by itself.
-    capacity : int64, shape (nodes, R)
-        What there is, 0 on nodes out of use.
-    total : int64, shape (R,)
-        Sums of what is free.
-    placed, placed_end, placed_starts : int64, shapes (nodes,), (nodes,), (3, any)
-        Units on each node, as the allocator last answered; 0 when it is unused.
-        :mod:`mlsim.batch.allocators.node_arrays`.
-    room, run_end, heap_nodes : int64, heap_keys : float64, shapes (nodes,), (2, nodes)
-        Scratch of the allocators: units that fit on a node of each run, and where it ends, at its first node;
-        and a heap of runs.
-    future, future_starts, future_total : int64, shapes (nodes, R), (3, any), (R,)
-        What is expected to be free at the head's reservation, at the first node of each run; where these
-        begin; and the sums.
-    refused : int64, shape (16, R + J + 3)
-        Requests that did not fit before in this pass: units, announced drains that the job would have run
-        into, its set of nodes, a unit's request, and the nodes kept from the job.
-    owner : int64, shape (nodes,)
-        1 + slot of the job that a node went back to; else 0.
-    window : int64, shape (nodes, R)
-        What is free throughout a stretch of the profile.
-    profile : int64, shape (segments, nodes, R)
-        Expected to be free from each of ``profile_times`` on; empty where no reservations need it.
-    plan : int64, shape (slots, 2 nodes + 1)
-        Where jobs with a reservation have their units; empty where there are none to keep.
-    near, links : int64, shape (nodes, nodes)
-        All nodes by their distance from each node, and links between any two; empty unless the allocator is
-        topology-aware.
-    scarcity : float64, shape (R,)
-        Weight of each resource for the heterogeneity-aware allocator.
-    sort, place_in_sort : int64, shape (nodes,)
-        Of the J sorts of nodes with scarce types, that of each node (-1: none), and its place in it from the
-        end, 1 for the last node. :mod:`mlsim.batch.allocators.node_fit`.
-    scarce, sort_size : int64, shapes (J, R), (J,)
-        1 for the scarce types that each sort has, and how many nodes it has.
-    kept : int64, shape (slots, J)
-        How many of the last nodes of each sort the job in each slot stays off. J is 0 unless the allocator is
-        demand-aware.
-    node_sets : int64, shape (sets + 1, nodes)
-        1 for the nodes that jobs of each set may use, all in row 0; no rows where there are no sets.
-        ``ints[NODE_SET]`` has the set of each job.
-    asked, reserve : float64, shapes (R + 1,), (1,)
-        How many arrivals have asked for each type, and how many there were; and the share of its demand that
-        is kept of a sort.
-    power : int64, shape (nodes,)
-        What a node, or each of its cores where these are given singly, adds when it is held, in microwatts;
-        0 without a power cap.
-    used : int64, shape (nodes,)
-        How many of these are held, also on nodes out of use; under a power cap.
-    aside : int64, shape (2 nodes + 1,)
-        Where what is placed is kept while the head is placed.
-    full : int64, shape (nodes, R)
-        What nodes have when they are in use.
-    back : float64, shape (nodes,)
-        When nodes are expected to be in use (s): minus infinity for those that are; for those out of use the
-        end of announced drains where these are the only reason, else infinity.
-    drain_times : float64, shape (2, D)
-        Begin and end of the announced drains that are known and not over, in order of begin.
-    drain_first, drain_nodes : int64, shapes (D + 1,), (any,)
-        Where the nodes of each drain begin in the list of the nodes of all.
-    drain_shuts, shut : int64, shapes (D,), (nodes,)
-        1 for the drains that the head, started at its reservation, would meet, and for their nodes.
-    masked : int64, shape (nodes, R)
-        What is free of nodes that are open to a job, in runs as those that are not.
-    wakes : int64, shape (nodes,)
-        Idle power less that of a node out of use, in microwatts; 0 without a power cap.
-    shares : int64, shape (slots, S)
-        What the job in each slot asks for of each of the S amounts that the machine has as a whole.
-    shared : int64, shape (3, S)
-        How much of each is free now, expected to be free at the head's reservation, and free throughout a
-        stretch of the profile.
-    shared_profile : int64, shape (segments, S)
-        Expected to be free from each of ``profile_times`` on.
+    There, ``counts[FREE]`` are free nodes if these are allocated whole, else free cores. Arrays of *starts*
+    have the begins of runs of nodes (:mod:`.occupancy`): amounts are at the first node of each run.
     """
 
     settings: IntColumn
-    request: IntColumns
+    request: IntColumns  # (slots, R): of a unit of each job
+    # Neighbours with the same number have as much of everything when they are in use, add as much power, are
+    # in use or not, are in the same sets of nodes, and are promised to the same announced drains.
     kind: IntColumn
-    free: IntColumns
-    starts: IntColumns
-    full_starts: IntColumns
-    no_starts: IntColumns
-    capacity: IntColumns
-    total: IntColumn
+    free: IntColumns  # (nodes, R): unallocated; 0 on nodes out of use
+    starts: IntColumns  # (3, any): runs of nodes of one kind with as much free
+    full_starts: IntColumns  # (3, any): runs of one kind if all nodes are in use
+    no_starts: IntColumns  # (3, 0): each node by itself
+    capacity: IntColumns  # (nodes, R): 0 on nodes out of use
+    total: IntColumn  # (R,): sums of what is free
+    # The allocator's last answer: units on each node of a stretch, and the stretch's end, at its first node.
     placed: IntColumn
     placed_end: IntColumn
     placed_starts: IntColumns
+    # Scratch of allocators: units that fit on a node of each run, where the run ends, and a heap of runs.
     room: IntColumn
     run_end: IntColumn
     heap_nodes: IntColumn
-    heap_keys: FloatColumns
-    future: IntColumns
+    heap_keys: FloatColumns  # (2, nodes)
+    # Expected to be free at the head's reservation.
+    future: IntColumns  # (nodes, R)
     future_starts: IntColumns
-    future_total: IntColumn
-    refused: IntColumns
-    owner: IntColumn
-    window: IntColumns
-    profile: IntBlocks
-    plan: IntColumns
-    near: IntColumns
-    links: IntColumns
-    scarcity: FloatColumn
-    sort: IntColumn
-    place_in_sort: IntColumn
-    scarce: IntColumns
-    sort_size: IntColumn
-    kept: IntColumns
-    node_sets: IntColumns
-    asked: FloatColumn
-    reserve: FloatColumn
-    power: IntColumn
-    used: IntColumn
-    aside: IntColumn
-    full: IntColumns
-    back: FloatColumn
-    drain_times: FloatColumns
-    drain_first: IntColumn
+    future_total: IntColumn  # (R,)
+    refused: IntColumns  # (16, 3 + R + J): requests that did not fit in this pass; node_fit.refuse
+    owner: IntColumn  # 1 + slot of the job that a node went back to; else 0
+    window: IntColumns  # (nodes, R): free throughout a stretch of the profile
+    profile: IntBlocks  # (segments, nodes, R): expected to be free from each of profile_times on
+    plan: IntColumns  # (slots, 2 nodes + 1): kept reservations of jobs; store_placed
+    near: IntColumns  # (nodes, nodes): all nodes by distance from each; topology-aware only
+    links: IntColumns  # (nodes, nodes): links between two nodes; topology-aware only
+    scarcity: FloatColumn  # (R,): weights of the heterogeneity-aware allocator
+    # Nodes with scarce types are of J sorts (node_fit.sorts_of); J is 0 unless the allocator is demand-aware.
+    sort: IntColumn  # -1: none
+    place_in_sort: IntColumn  # 1 for the last node of its sort
+    scarce: IntColumns  # (J, R): 1 for the scarce types of a sort
+    sort_size: IntColumn  # (J,)
+    kept: IntColumns  # (slots, J): how many of the last nodes of each sort a job stays off
+    # 1 for the nodes that jobs of each set may use (ints[NODE_SET]), all in row 0; no rows where there are
+    # none.
+    node_sets: IntColumns  # (sets + 1, nodes)
+    asked: FloatColumn  # (R + 1,): arrivals that asked for each type, and all arrivals
+    reserve: FloatColumn  # (1,): share of its demand that is kept of a sort
+    power: IntColumn  # what a node, or a core of it, adds when it is held [microwatts]; 0 without a cap
+    used: IntColumn  # how many of these are held, also on nodes out of use; under a power cap
+    aside: IntColumn  # what is placed, while the head is placed
+    full: IntColumns  # (nodes, R): what nodes have when they are in use
+    back: FloatColumn  # when a node is expected to be in use [s]: -infinity: it is; infinity: not known
+    drain_times: FloatColumns  # (2, D): begin and end of the announced drains that are not over, by begin
+    drain_first: IntColumn  # (D + 1,): where the nodes of each drain begin in drain_nodes
     drain_nodes: IntColumn
-    drain_shuts: IntColumn
-    shut: IntColumn
-    masked: IntColumns
-    wakes: IntColumn
-    shares: IntColumns
-    shared: IntColumns
-    shared_profile: IntColumns
+    drain_shuts: IntColumn  # (D,): 1 for drains that the head, started at its reservation, would meet
+    shut: IntColumn  # 1 for their nodes
+    masked: IntColumns  # (nodes, R): free on nodes that are open to a job, in runs as those that are not
+    wakes: IntColumn  # idle power less that of a node out of use [microwatts]; 0 without a cap
+    # Of the S amounts that the machine has as a whole.
+    shares: IntColumns  # (slots, S): what jobs ask for
+    shared: IntColumns  # (3, S): free now, at the head's reservation, and throughout a window
+    shared_profile: IntColumns  # (segments, S): expected to be free
 
 
 nodes_at = by_address(Nodes)

@@ -12,26 +12,8 @@ import numpy as np
 
 from mlsim._jit import c_function, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.batch.allocators.node_arrays import (
-    ALLOCATOR,
-    ASKED,
-    BEST_FIT,
-    CONTIGUOUS,
-    DEMAND,
-    DRAINS,
-    FIRST_FIT,
-    HETEROGENEITY,
-    OWN,
-    RANDOM,
-    SEED,
-    STRICT,
-    TOPOLOGY,
-    Nodes,
-    clear_placed,
-    fill,
-    place_on_each,
-    put,
-)
+from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators.node_arrays import Nodes, clear_placed, fill, put
 from mlsim.batch.allocators.node_fit import dislike, end_of_run, fill_room, may_use, row_of, spread, units_on
 from mlsim.batch.columns.job_columns import Columns, copy_columns, copy_ints
 from mlsim.batch.columns.job_table import NUMBER, UNITS
@@ -129,20 +111,20 @@ _CLASSES: Final = 256
 @inner_kernel
 def place(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Ask the scenario's allocator for the nodes of a job."""
-    allocator = nodes.settings[ALLOCATOR]
-    if allocator == FIRST_FIT:
+    allocator = nodes.settings[at.ALLOCATOR]
+    if allocator == at.FIRST_FIT:
         return _first_fit(slot, free, starts, columns, nodes)
-    if allocator == OWN:
+    if allocator == at.OWN:
         return _own(slot, free, starts, columns, nodes)
     if fill_room(slot, free, starts, columns, nodes) < columns.ints[UNITS, slot]:
         return False
-    if allocator == CONTIGUOUS:
+    if allocator == at.CONTIGUOUS:
         return _contiguous(slot, free, starts, columns, nodes)
-    if allocator == TOPOLOGY:
+    if allocator == at.TOPOLOGY:
         _topology_aware(slot, columns, nodes)
-    elif allocator == RANDOM:
+    elif allocator == at.RANDOM:
         _random(slot, columns, nodes)
-    elif allocator in (BEST_FIT, HETEROGENEITY, DEMAND):
+    elif allocator in (at.BEST_FIT, at.HETEROGENEITY, at.DEMAND):
         _in_order_of_keys(slot, free, columns, nodes)
     else:
         _worst_fit(slot, free, starts, columns, nodes)
@@ -216,13 +198,13 @@ def _in_order_of_keys(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> 
 
     Nodes of a run have the same keys, so that they follow each other.
     """
-    allocator, n, run = nodes.settings[ALLOCATOR], 0, 0
+    allocator, n, run = nodes.settings[at.ALLOCATOR], 0, 0
     while run < free.shape[0]:
         if nodes.room[run] > 0:
             first = 0.0
-            if allocator == HETEROGENEITY:
+            if allocator == at.HETEROGENEITY:
                 first = _waste(slot, run, free, nodes)
-            elif allocator == DEMAND:
+            elif allocator == at.DEMAND:
                 first = dislike(nodes.request[slot], nodes.full[run], nodes.asked)
             second = -score(slot, run, 0, free, nodes)
             push(n, first, second, run, nodes.heap_keys, nodes.heap_nodes)
@@ -253,7 +235,7 @@ def _random(slot: int, columns: Columns, nodes: Nodes) -> None:
         units, end = nodes.room[run], nodes.run_end[run]
         if units > 0:
             for node in range(run, end):
-                key = _draw(nodes.settings[SEED], columns.ints[NUMBER, slot], node)
+                key = _draw(nodes.settings[at.SEED], columns.ints[NUMBER, slot], node)
                 nodes.heap_keys[0, node] = key
                 room[_class_of(key)] += units
         run = end
@@ -370,7 +352,7 @@ def _window(need: int, nodes: Nodes) -> tuple[int, int]:
 @inner_kernel
 def has_window(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Whether a job that waits for neighbouring nodes has them in ``free``; true if it does not wait."""
-    if not nodes.settings[STRICT]:
+    if not nodes.settings[at.STRICT]:
         return True
     fill_room(slot, free, starts, columns, nodes)
     return _window(columns.ints[UNITS, slot], nodes)[0] >= 0
@@ -385,7 +367,7 @@ def _contiguous(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: No
     left = columns.ints[UNITS, slot]
     first, run = _window(left, nodes)
     if first < 0:
-        return False if nodes.settings[STRICT] else _first_fit(slot, free, starts, columns, nodes)
+        return False if nodes.settings[at.STRICT] else _first_fit(slot, free, starts, columns, nodes)
     while left > 0:
         left -= fill(first, nodes.run_end[run], nodes.room[run], left, nodes)
         first = run = nodes.run_end[run]
@@ -430,7 +412,7 @@ def _topology_aware(slot: int, columns: Columns, nodes: Nodes) -> None:
 @inner_kernel
 def _capacity_then(free: Ints, nodes: Nodes) -> Ints:
     """Return the capacity of nodes, with those that are known to have come back when ``free`` is free."""
-    if nodes.settings[DRAINS] == 0:
+    if nodes.settings[at.DRAINS] == 0:
         return nodes.capacity
     capacity = nodes.capacity.copy()
     for node in range(len(capacity)):
@@ -460,7 +442,7 @@ def _own(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) ->
     free = _free_to(slot, free, starts, columns, nodes)
     request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.room
     found = _call_answer(
-        nodes.settings[ASKED],
+        nodes.settings[at.ASKED],
         number,
         units,
         free.shape[0],
@@ -471,5 +453,5 @@ def _own(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) ->
         placed.ctypes.data,
     )
     if found:
-        place_on_each(placed, nodes)
+        at.place_on_each(placed, nodes)
     return found != 0

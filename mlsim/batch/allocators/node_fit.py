@@ -9,16 +9,9 @@ from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.allocators.node_arrays import (
-    ALLOCATOR,
-    DRAINS,
-    LEARNS,
-    MOST_REFUSED,
-    OWN,
-    REFUSED,
-    RESTRICTS,
-    Nodes,
-)
+from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators.node_arrays import Nodes
+from mlsim.batch.columns import job_columns
 from mlsim.batch.columns.job_columns import (
     EXCLUSIVE,
     FREE,
@@ -27,7 +20,6 @@ from mlsim.batch.columns.job_columns import (
     FloatColumns,
     IntColumn,
     IntColumns,
-    copy_columns,
 )
 from mlsim.batch.columns.job_table import ESTIMATE, NODE_SET, UNITS
 from mlsim.batch.columns.occupancy import begin_run, join_run, next_run, run_of
@@ -99,7 +91,7 @@ def set_node(
 def copy_alike(target: IntColumns, source: IntColumns, starts: IntColumns) -> None:
     """Copy amounts; those in ``target`` are then in the same runs."""
     if starts.shape[1] == 0:
-        copy_columns(target, source)
+        job_columns.copy_columns(target, source)
         return
     run = 0
     while run < source.shape[0]:
@@ -126,10 +118,10 @@ def reach(slot: int, now: float, columns: Columns, nodes: Nodes) -> int:
 
     They are the first ones, so a job with a larger reach has fewer nodes to choose from.
     """
-    if nodes.settings[DRAINS] == 0:
+    if nodes.settings[at.DRAINS] == 0:
         return 0
     end, n = stay_end(now, columns.floats[ESTIMATE, slot]), 0
-    while n < nodes.settings[DRAINS] and nodes.drain_times[0, n] < end:
+    while n < nodes.settings[at.DRAINS] and nodes.drain_times[0, n] < end:
         n += 1
     return n
 
@@ -224,7 +216,7 @@ def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, node
 
     None fit on a node that is not in the job's set, or that is kept for others.
     """
-    if nodes.settings[RESTRICTS] and _is_kept_from(slot, node, columns, nodes):
+    if nodes.settings[at.RESTRICTS] and _is_kept_from(slot, node, columns, nodes):
         return 0
     n = min(most, 1) if columns.rules[EXCLUSIVE] else most
     for r in range(free.shape[1]):
@@ -284,8 +276,8 @@ def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 
     This excludes jobs that would run into fewer announced drains, or may use other nodes.
     """
-    n = nodes.settings[REFUSED]
-    if n == MOST_REFUSED or nodes.settings[ALLOCATOR] == OWN:
+    n = nodes.settings[at.REFUSED]
+    if n == at.MOST_REFUSED or nodes.settings[at.ALLOCATOR] == at.OWN:
         return
     nodes.refused[n, _UNITS] = columns.ints[UNITS, slot]
     nodes.refused[n, _REACH] = reach(slot, now, columns, nodes)
@@ -294,7 +286,7 @@ def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
         nodes.refused[n, _REQUEST + r] = nodes.request[slot, r]
     for sort in range(nodes.kept.shape[1]):
         nodes.refused[n, _REQUEST + nodes.request.shape[1] + sort] = nodes.kept[slot, sort]
-    nodes.settings[REFUSED] = n + 1
+    nodes.settings[at.REFUSED] = n + 1
 
 
 @leaf_kernel
@@ -310,7 +302,7 @@ def _could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     if not sums_suffice(slot, nodes.total, columns, nodes):
         return False
     reached, node_set = reach(slot, now, columns, nodes), columns.ints[NODE_SET, slot]
-    for k in range(nodes.settings[REFUSED]):
+    for k in range(nodes.settings[at.REFUSED]):
         larger = units >= nodes.refused[k, _UNITS] and reached >= nodes.refused[k, _REACH]
         # A set that is part of another one is not known as such, but every set is part of all nodes.
         larger = larger and (nodes.refused[k, _SET] == node_set or nodes.refused[k, _SET] == 0)
@@ -332,7 +324,7 @@ def learn_arrivals(first: int, last: int, arrivals: Ints, columns: Columns, node
     """Learn what the jobs ``arrivals[first:last]`` ask for, then decide which nodes are kept from them."""
     if nodes.kept.shape[1] == 0:
         return
-    for k in range(first, last if nodes.settings[LEARNS] else first):
+    for k in range(first, last if nodes.settings[at.LEARNS] else first):
         note_request(nodes.request[arrivals[k]], nodes.asked)
     for k in range(first, last):
         _keep_off(arrivals[k], nodes)

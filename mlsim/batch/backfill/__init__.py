@@ -1,4 +1,1 @@
-"""Backfilling: greedy, EASY, reservations, the profile; the same code for every room.
-
-It uses the order and the room.
-"""
+"""Backfilling: greedy, EASY, reservations, the profile; the same code for every room."""

@@ -24,18 +24,8 @@ from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
 from mlsim.batch.backfill.node_gaps import compress_on_nodes
 from mlsim.batch.backfill.recheck import NONE, begin_recheck, list_jobs, next_due, recheck_all
 from mlsim.batch.backfill.reservations import begin_searches, earliest, size_of
+from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns.job_columns import (
-    EARLY,
-    FIRST,
-    FREE,
-    GAPS,
-    GROUPED,
-    MOVED,
-    ONE_ROUND,
-    PENDING,
-    QUEUED,
-    RUNNING,
-    UNSEEN,
     Columns,
     FloatColumns,
     IntColumn,
@@ -47,22 +37,8 @@ from mlsim.batch.columns.job_table import BEGIN_SEGMENT, EXPECTED, RESERVED, SIZ
 from mlsim.batch.columns.running_jobs import running_at
 from mlsim.batch.order.queue import drop_started, sort_slots
 from mlsim.batch.order.queue_blocks import GONE
-from mlsim.batch.room.room import (
-    Room,
-    begin,
-    clear_found,
-    counts_only_units,
-    counts_units,
-    in_room,
-    is_free_now,
-    is_sound,
-    keeps_profile,
-    load_plan,
-    nodes_answer,
-    place_reserved,
-    plan_holds,
-    store_plan,
-)
+from mlsim.batch.room import room as machine
+from mlsim.batch.room.room import Room, in_room, nodes_answer
 
 
 @kernel(forceinline=True)
@@ -84,20 +60,20 @@ def next_reservation(now: float, n: int, queue: IntColumn, floats: FloatColumns)
 @in_room
 def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
     """Reserve a job's earliest place in the profile; at infinity if there is none."""
-    columns.counts[GROUPED] = 0
+    columns.counts[at.GROUPED] = 0
     first = earliest(slot, columns, room)
     if first == END:
         columns.floats[RESERVED, slot] = np.inf
         return
     columns.ints[SIZE, slot] = size_of(columns.ints[UNITS, slot])
     reserve_from(slot, first, columns, room)
-    store_plan(slot, room)
+    machine.store_plan(slot, room)
 
 
 @inner_kernel
 def _is_missed(now: float, columns: Columns) -> bool:
     """Whether the time of a reservation has passed."""
-    for k in range(columns.counts[QUEUED]):  # noqa: SIM110  # a kernel knows no generators
+    for k in range(columns.counts[at.QUEUED]):  # noqa: SIM110  # a kernel knows no generators
         if columns.floats[RESERVED, columns.queue[k]] < now:
             return True
     return False
@@ -110,7 +86,7 @@ def _is_sound(segment: int, columns: Columns, room: Room) -> bool:
     Before the first reservation it may be negative, where a power cap has fallen below what runs.
     """
     while segment != END:
-        if not is_sound(segment, columns, room):
+        if not machine.is_sound(segment, columns, room):
             return False
         segment = columns.profile_next[segment]
     return True
@@ -121,37 +97,37 @@ def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
     """Build the profile with the existing reservations; return whether they still hold."""
     make_profile(now, columns, room)
     n = 0
-    for k in range(columns.counts[QUEUED]):
+    for k in range(columns.counts[at.QUEUED]):
         slot = columns.queue[k]
         columns.ints[BEGIN_SEGMENT, slot] = END
         if columns.floats[RESERVED, slot] < np.inf:
             columns.spare[n] = slot
             n += 1
     sort_slots(n, columns.spare, columns.spare[len(columns.queue) :], RESERVED, columns.ints, columns.floats)
-    segment = columns.counts[FIRST]
+    segment = columns.counts[at.FIRST]
     for k in range(n):
         slot = columns.spare[k]
-        load_plan(slot, room)
-        if not plan_holds(room):
-            clear_found(room)
+        machine.load_plan(slot, room)
+        if not machine.plan_holds(room):
+            machine.clear_found(room)
             return False
         segment = begin_at(columns.floats[RESERVED, slot], segment, columns, room)
         reserve_from(slot, segment, columns, room)
-        clear_found(room)
+        machine.clear_found(room)
     return n == 0 or _is_sound(columns.ints[BEGIN_SEGMENT, columns.spare[0]], columns, room)
 
 
 @inner_kernel
 def _has_overdue(now: float, columns: Columns) -> bool:
     """Whether a running job has outlived its estimate: its expected end moves in every pass."""
-    return bool(columns.counts[RUNNING] > 0 and columns.floats[EXPECTED, running_at(0, columns)] <= now)
+    return bool(columns.counts[at.RUNNING] > 0 and columns.floats[EXPECTED, running_at(0, columns)] <= now)
 
 
 @inner_kernel
 def _advance_profile(now: float, columns: Columns) -> bool:
     """Advance the profile of the last pass to now; return whether it agrees with what is free now."""
     forget_past(now, columns)
-    return bool(columns.profile_free[columns.counts[FIRST]] == columns.counts[FREE])
+    return bool(columns.profile_free[columns.counts[at.FIRST]] == columns.counts[at.FREE])
 
 
 @inner_kernel
@@ -162,7 +138,7 @@ def _advance_reservations(now: float, columns: Columns, room: Room) -> bool:
     if is_profile_kept(columns) and not _has_overdue(now, columns) and _advance_profile(now, columns):
         return True
     forget_profile(columns)
-    columns.counts[GROUPED], columns.counts[UNSEEN] = 0, 1
+    columns.counts[at.GROUPED], columns.counts[at.UNSEEN] = 0, 1
     return _make_with_reservations(now, columns, room)
 
 
@@ -172,14 +148,14 @@ def _advance_reservations(now: float, columns: Columns, room: Room) -> bool:
 @in_room
 def _note_early_releases(columns: Columns, room: Room) -> None:
     """Note early releases as one gap, up to the last time at which they were expected."""
-    first = last = columns.counts[FIRST]
+    first = last = columns.counts[at.FIRST]
     units = 0
-    for k in range(columns.counts[EARLY]):
+    for k in range(columns.counts[at.EARLY]):
         units += columns.back_units[k]
         if columns.profile_times[columns.back_until[k]] > columns.profile_times[last]:
             last = columns.back_until[k]
     note_gap(first, last, units, columns, room)
-    for k in range(columns.counts[EARLY]):
+    for k in range(columns.counts[at.EARLY]):
         if columns.profile_times[columns.back_until[k]] > columns.profile_times[first]:
             stop_using(columns.back_until[k], columns)
 
@@ -191,7 +167,7 @@ def _compress_counted(columns: Columns, room: Room) -> None:
     while moved:
         moved = False
         close_gaps(closed, since, columns)
-        closed, this_round = since, columns.counts[GAPS]
+        closed, this_round = since, columns.counts[at.GAPS]
         k = next_due(0, columns)
         while k != NONE:
             slot = columns.queue[k]
@@ -201,8 +177,8 @@ def _compress_counted(columns: Columns, room: Room) -> None:
                 moved = True
             k = next_due(k + 1, columns)
         since = this_round
-        moved = moved and not columns.rules[ONE_ROUND]
-    close_gaps(closed, columns.counts[GAPS], columns)
+        moved = moved and not columns.rules[at.ONE_ROUND]
+    close_gaps(closed, columns.counts[at.GAPS], columns)
 
 
 @nodes_answer(compress_on_nodes)
@@ -218,24 +194,24 @@ def _compress(columns: Columns, room: Room) -> None:
     one keeps its nodes. In one round, each job has one try; it may then start at a time without another
     event.
     """
-    if not counts_units(room):
+    if not machine.counts_units(room):
         _compress_by_node(columns, room)
         return
-    scattered = columns.counts[MOVED] > columns.counts[QUEUED]
-    if scattered and is_profile_kept(columns) and counts_only_units(room):
+    scattered = columns.counts[at.MOVED] > columns.counts[at.QUEUED]
+    if scattered and is_profile_kept(columns) and machine.counts_only_units(room):
         sort_segments(columns)
-    if scattered or not columns.counts[GROUPED]:
+    if scattered or not columns.counts[at.GROUPED]:
         list_jobs(columns)
-        columns.counts[GROUPED], columns.counts[MOVED] = 1, 0
+        columns.counts[at.GROUPED], columns.counts[at.MOVED] = 1, 0
     begin_recheck(columns)
-    columns.counts[GAPS] = 0
-    if columns.counts[UNSEEN]:
+    columns.counts[at.GAPS] = 0
+    if columns.counts[at.UNSEEN]:
         recheck_all(columns)
     if is_profile_kept(columns):
         _note_early_releases(columns, room)
     _compress_counted(columns, room)
-    columns.counts[MOVED] += columns.counts[GAPS]
-    columns.counts[UNSEEN] = columns.rules[ONE_ROUND]
+    columns.counts[at.MOVED] += columns.counts[at.GAPS]
+    columns.counts[at.UNSEEN] = columns.rules[at.ONE_ROUND]
 
 
 # The pass
@@ -249,16 +225,16 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
     queue's order. If one does not hold any more, because a job outlives its estimate or nodes are out of use,
     all are made anew. Returns the new count of starts.
     """
-    n = columns.counts[QUEUED]
+    n = columns.counts[at.QUEUED]
     if not _advance_reservations(now, columns, room):
         for k in range(n):
             columns.floats[RESERVED, columns.queue[k]] = np.nan
             columns.ints[BEGIN_SEGMENT, columns.queue[k]] = END
         make_profile(now, columns, room)
-        columns.counts[UNSEEN] = 0
-    elif columns.counts[EARLY]:
+        columns.counts[at.UNSEEN] = 0
+    elif columns.counts[at.EARLY]:
         _compress(columns, room)
-    columns.counts[EARLY] = 0
+    columns.counts[at.EARLY] = 0
     begin_searches(columns)
     before, overtakes = n_started, False
     for k in range(n):
@@ -268,20 +244,20 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
         if columns.floats[RESERVED, slot] > now:
             overtakes = True
             continue
-        place_reserved(slot, columns, room)
-        if columns.counts[PENDING] and not is_free_now(slot, columns, room):
-            clear_found(room)
+        machine.place_reserved(slot, columns, room)
+        if columns.counts[at.PENDING] and not machine.is_free_now(slot, columns, room):
+            machine.clear_found(room)
             overtakes = True  # it waits for an end of this very time
             continue
-        begin(slot, now, overtakes, columns, room)
+        machine.begin(slot, now, overtakes, columns, room)
         columns.ints[BEGIN_SEGMENT, slot] = END
         columns.started[n_started] = slot
         n_started += 1
-    if keeps_profile(room) and not _has_overdue(now, columns):
+    if machine.keeps_profile(room) and not _has_overdue(now, columns):
         keep_profile(columns)
     else:
         forget_profile(columns)
     if n_started > before:
-        columns.profile_begins[columns.counts[FIRST]] = NONE
+        columns.profile_begins[columns.counts[at.FIRST]] = NONE
         drop_started(columns)
     return n_started

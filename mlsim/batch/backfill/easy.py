@@ -7,25 +7,8 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel
-from mlsim.batch.columns.job_columns import (
-    ACCASIM,
-    BACKFILL,
-    BATSCHED,
-    EASY,
-    EASY_AS,
-    FREE,
-    FRONT,
-    HEAD,
-    MOST_UNITS,
-    ORDER,
-    PLACES,
-    POLICY,
-    QUEUED,
-    UNSORTED,
-    Columns,
-    IntColumn,
-    goes_before,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import Columns, IntColumn, goes_before
 from mlsim.batch.columns.job_table import ESTIMATE, EXPECTED, KEY, PLACE, RESERVED, UNITS, WALK_KEY
 from mlsim.batch.columns.running_jobs import (
     end_of_running,
@@ -37,24 +20,8 @@ from mlsim.batch.columns.running_jobs import (
 )
 from mlsim.batch.order.queue import compute_walk_keys, find_next_head, leave, sort_slots
 from mlsim.batch.order.queue_blocks import GONE, next_fitting
-from mlsim.batch.room.room import (
-    Room,
-    add_ended,
-    advance_future,
-    begin,
-    begin_future,
-    begin_on_part,
-    clear_found,
-    could_start,
-    extra_units,
-    find_room,
-    find_room_in_part,
-    fits_with_reservation,
-    head_fits,
-    in_room,
-    measure_part,
-    next_change,
-)
+from mlsim.batch.room import room as machine
+from mlsim.batch.room.room import Room, in_room
 
 _CHOSEN_SINGLY: Final = 8
 """Candidates that are found one by one in the order of backfilling, before all others are sorted."""
@@ -70,13 +37,13 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
     count like ends of jobs. The result is now if the head fits already, and infinity if it never will because
     nodes are out of use.
     """
-    begin_future(head, now, columns, room)
+    machine.begin_future(head, now, columns, room)
     late, n = first_after(now, columns), end_of_running(columns)
     overdue = late > 0 and _release_late(True, late, head, now, columns, room)
     k, time, overdue_time = late, now, overdue_end(now, columns)
-    while not head_fits(head, columns, room):
+    while not machine.head_fits(head, columns, room):
         upcoming = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
-        upcoming = min(upcoming, next_change(time, now, room))
+        upcoming = min(upcoming, machine.next_change(time, now, room))
         time = min(upcoming, overdue_time) if overdue else upcoming
         if time == np.inf:
             break
@@ -84,9 +51,9 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
             _release_late(False, late, head, now, columns, room)
             overdue = False
         while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
-            add_ended(running_at(k, columns), head, columns, room)
+            machine.add_ended(running_at(k, columns), head, columns, room)
             k = next_running(k, columns)
-        advance_future(time, head, now, columns, room)
+        machine.advance_future(time, head, now, columns, room)
     return float(time)
 
 
@@ -100,7 +67,7 @@ def _release_late(due: bool, late: int, head: int, now: float, columns: Columns,
     while place < late:
         slot = running_at(place, columns)
         if is_due(slot, now, columns) == due:
-            add_ended(slot, head, columns, room)
+            machine.add_ended(slot, head, columns, room)
         else:
             stay = True
         place = next_running(place, columns)
@@ -110,15 +77,15 @@ def _release_late(due: bool, late: int, head: int, now: float, columns: Columns,
 @apart_kernel
 def is_put_off(now: float, columns: Columns) -> bool:
     """Whether the head has to wait for its reservation, even if it fits (accasim)."""
-    if columns.rules[EASY_AS] != ACCASIM or columns.counts[QUEUED] == 0:
+    if columns.rules[at.EASY_AS] != at.ACCASIM or columns.counts[at.QUEUED] == 0:
         return False
-    return bool(columns.floats[RESERVED, columns.queue[columns.counts[HEAD]]] > now)
+    return bool(columns.floats[RESERVED, columns.queue[columns.counts[at.HEAD]]] > now)
 
 
 @in_room
 def keep_reservation(now: float, columns: Columns, room: Room) -> None:
     """Reserve for a head without a reservation, once and for all."""
-    head = columns.queue[columns.counts[HEAD]]
+    head = columns.queue[columns.counts[at.HEAD]]
     if np.isnan(columns.floats[RESERVED, head]):
         time = find_reservation(head, now, columns, room)
         if time < np.inf:
@@ -131,16 +98,18 @@ def _kept_reservation(columns: Columns) -> float:
 
     accasim never vetoes; batsched does, where the head has a reservation.
     """
-    time = columns.floats[RESERVED, columns.queue[columns.counts[HEAD]]]
-    return np.inf if columns.rules[EASY_AS] == ACCASIM or np.isnan(time) else float(time)
+    time = columns.floats[RESERVED, columns.queue[columns.counts[at.HEAD]]]
+    return np.inf if columns.rules[at.EASY_AS] == at.ACCASIM or np.isnan(time) else float(time)
 
 
 @in_room
 def _first_candidate(now: float, columns: Columns, room: Room) -> int:
     """Return the place of the first job behind the head that could start; beyond all places if none could."""
-    place = next_behind(columns.counts[FRONT], MOST_UNITS, now, np.inf, columns)
-    while place < columns.counts[PLACES] and not could_start(columns.queue[place], now, columns, room):
-        place = next_behind(place + 1, MOST_UNITS, now, np.inf, columns)
+    place = next_behind(columns.counts[at.FRONT], at.MOST_UNITS, now, np.inf, columns)
+    while place < columns.counts[at.PLACES]:
+        if machine.could_start(columns.queue[place], now, columns, room):
+            break
+        place = next_behind(place + 1, at.MOST_UNITS, now, np.inf, columns)
     return place
 
 
@@ -150,9 +119,9 @@ def next_behind(place: int, beside: int, now: float, time: float, columns: Colum
 
     It must end by ``time``, or ask for no more units than the head leaves (``beside``).
     """
-    place = next_fitting(place, columns.counts[FREE], beside, now, time, columns)
-    if place == columns.counts[HEAD]:
-        place = next_fitting(place + 1, columns.counts[FREE], beside, now, time, columns)
+    place = next_fitting(place, columns.counts[at.FREE], beside, now, time, columns)
+    if place == columns.counts[at.HEAD]:
+        place = next_fitting(place + 1, columns.counts[at.FREE], beside, now, time, columns)
     return place
 
 
@@ -162,11 +131,11 @@ def _candidates(place: int, now: float, time: float, is_kept: bool, columns: Col
 
     What is free only shrinks on the way, so jobs that do not qualify now need not be sorted.
     """
-    n, beside = 0, -1 if is_kept else extra_units(room)
+    n, beside = 0, -1 if is_kept else machine.extra_units(room)
     place = next_behind(place, beside, now, time, columns)
-    while place < columns.counts[PLACES]:
+    while place < columns.counts[at.PLACES]:
         slot = columns.queue[place]
-        if could_start(slot, now, columns, room):
+        if machine.could_start(slot, now, columns, room):
             columns.ints[PLACE, slot] = place
             columns.spare[n] = slot
             n += 1
@@ -180,12 +149,12 @@ def _start_behind(
 ) -> bool:
     """Start a job behind the head if it does not delay the head's reservation."""
     in_time = now + columns.floats[ESTIMATE, slot] <= time
-    if (is_kept and not in_time) or not find_room(slot, now, columns, room):
+    if (is_kept and not in_time) or not machine.find_room(slot, now, columns, room):
         return False
-    if not in_time and not fits_with_reservation(slot, head, True, columns, room):
-        clear_found(room)
+    if not in_time and not machine.fits_with_reservation(slot, head, True, columns, room):
+        machine.clear_found(room)
         return False
-    begin(slot, now, True, columns, room)
+    machine.begin(slot, now, True, columns, room)
     return True
 
 
@@ -194,10 +163,10 @@ def _start_by_place(
     n_started: int, place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> int:
     """Start jobs in the order of the queue, from a place on; return the new count of starts."""
-    head = columns.queue[columns.counts[HEAD]]
-    while columns.counts[FREE] != 0:
-        place = next_behind(place, -1 if is_kept else extra_units(room), now, time, columns)
-        if place >= columns.counts[PLACES]:
+    head = columns.queue[columns.counts[at.HEAD]]
+    while columns.counts[at.FREE] != 0:
+        place = next_behind(place, -1 if is_kept else machine.extra_units(room), now, time, columns)
+        if place >= columns.counts[at.PLACES]:
             break
         slot = columns.queue[place]
         if _start_behind(slot, head, now, time, is_kept, columns, room):
@@ -214,7 +183,7 @@ def _select_min(k: int, n: int, column: int, beside: int, now: float, time: floa
 
     Returns the remaining number of candidates.
     """
-    best, this, free = -1, k, columns.counts[FREE]
+    best, this, free = -1, k, columns.counts[at.FREE]
     while this < n:
         slot = columns.spare[this]
         units = columns.ints[UNITS, slot]
@@ -235,14 +204,14 @@ def _start_by_key(
     n_started: int, place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> int:
     """Start jobs from a place on, in the order of backfilling; return the new count of starts."""
-    head, column = columns.queue[columns.counts[HEAD]], KEY
+    head, column = columns.queue[columns.counts[at.HEAD]], KEY
     n, k = _candidates(place, now, time, is_kept, columns, room), 0
-    if columns.rules[ORDER] != columns.rules[POLICY]:
+    if columns.rules[at.ORDER] != columns.rules[at.POLICY]:
         column = WALK_KEY
         compute_walk_keys(n, now, columns.spare, columns)
-    while columns.counts[FREE] != 0:
+    while columns.counts[at.FREE] != 0:
         if k < _CHOSEN_SINGLY:
-            beside = -1 if is_kept else extra_units(room)
+            beside = -1 if is_kept else machine.extra_units(room)
             n = _select_min(k, n, column, beside, now, time, columns)
         elif k == _CHOSEN_SINGLY:
             rest, scratch = columns.spare[k:], columns.spare[len(columns.queue) :]
@@ -265,14 +234,14 @@ def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
     Returns the new count of starts.
     """
     place = _first_candidate(now, columns, room)
-    if place >= columns.counts[PLACES]:
+    if place >= columns.counts[at.PLACES]:
         return n_started
-    time, is_kept = np.inf, columns.rules[EASY_AS] == ACCASIM or columns.rules[EASY_AS] == BATSCHED
+    time, is_kept = np.inf, columns.rules[at.EASY_AS] in (at.ACCASIM, at.BATSCHED)
     if is_kept:
         time = _kept_reservation(columns)
-    elif columns.rules[BACKFILL] == EASY:
-        time = find_reservation(columns.queue[columns.counts[HEAD]], now, columns, room)
-    if columns.counts[UNSORTED] or columns.rules[ORDER] != columns.rules[POLICY]:
+    elif columns.rules[at.BACKFILL] == at.EASY:
+        time = find_reservation(columns.queue[columns.counts[at.HEAD]], now, columns, room)
+    if columns.counts[at.UNSORTED] or columns.rules[at.ORDER] != columns.rules[at.POLICY]:
         return _start_by_key(n_started, place, now, time, is_kept, columns, room)
     return _start_by_place(n_started, place, now, time, is_kept, columns, room)
 
@@ -280,21 +249,21 @@ def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
 @apart_kernel
 def _shortest(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
     """Return the place of the shortest job that may start on a part of the free units; -1 if none."""
-    head, best, time = columns.queue[columns.counts[HEAD]], -1, np.inf
-    if columns.rules[BACKFILL] == EASY:
+    head, best, time = columns.queue[columns.counts[at.HEAD]], -1, np.inf
+    if columns.rules[at.BACKFILL] == at.EASY:
         time = find_reservation(head, now, columns, room)
-    for k in range(columns.counts[FRONT], columns.counts[PLACES]):
+    for k in range(columns.counts[at.FRONT], columns.counts[at.PLACES]):
         slot = columns.queue[k]
         if slot == GONE:
             continue
         if best >= 0 and not goes_before(slot, columns.queue[best], ESTIMATE, columns.ints, columns.floats):
             continue
-        if not find_room_in_part(slot, part, now, columns, room):
+        if not machine.find_room_in_part(slot, part, now, columns, room):
             continue
         in_time = slot == head or now + columns.floats[ESTIMATE, slot] <= time
-        if in_time or fits_with_reservation(slot, head, False, columns, room):
+        if in_time or machine.fits_with_reservation(slot, head, False, columns, room):
             best = k
-        clear_found(room)
+        machine.clear_found(room)
     return best
 
 
@@ -304,18 +273,18 @@ def start_short_jobs(part: IntColumn, now: float, columns: Columns, room: Room) 
 
     ``part`` has the free ones of these units, as the room counts; it is updated.
     """
-    measure_part(part, columns, room)
+    machine.measure_part(part, columns, room)
     n_started = 0
-    while columns.counts[QUEUED] > 0:
+    while columns.counts[at.QUEUED] > 0:
         k = _shortest(part, now, columns, room)
         if k < 0:
             break
-        slot, overtakes = columns.queue[k], k != columns.counts[HEAD]
+        slot, overtakes = columns.queue[k], k != columns.counts[at.HEAD]
         leave(k, columns)
-        if not overtakes and columns.counts[UNSORTED]:
+        if not overtakes and columns.counts[at.UNSORTED]:
             find_next_head(columns)
-        find_room_in_part(slot, part, now, columns, room)
-        begin_on_part(slot, part, now, overtakes, columns, room)
+        machine.find_room_in_part(slot, part, now, columns, room)
+        machine.begin_on_part(slot, part, now, overtakes, columns, room)
         columns.started[n_started] = slot
         n_started += 1
     return n_started

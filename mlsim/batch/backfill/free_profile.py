@@ -8,34 +8,12 @@ import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.allocators.node_arrays import DRAINS, Nodes
+from mlsim.batch.columns import running_jobs
 from mlsim.batch.columns.job_columns import EARLY, FIRST, PENDING, QUEUED, SEGMENTS, UNUSED, Columns
 from mlsim.batch.columns.job_table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED
-from mlsim.batch.columns.running_jobs import (
-    end_of_running,
-    first_after,
-    is_due,
-    next_running,
-    overdue_end,
-    reserved_time,
-    running_at,
-    stay_end,
-)
 from mlsim.batch.matrix.node_profile import close_segment
-from mlsim.batch.room.room import (
-    Room,
-    change_segments,
-    copy_segment,
-    counts_units,
-    expect_held,
-    extend_window,
-    fits_segment,
-    in_room,
-    nodes_answer,
-    open_profile,
-    open_window,
-    place_in_window,
-    requested,
-)
+from mlsim.batch.room import room as machine
+from mlsim.batch.room.room import Room, in_room, nodes_answer
 
 END: Final = 0
 """Successor of the last segment."""
@@ -79,31 +57,31 @@ def stop_using(segment: int, columns: Columns) -> None:
 @in_room
 def make_profile(now: float, columns: Columns, room: Room) -> None:
     """Build the profile from running jobs, each until its expected end."""
-    late, n = first_after(now, columns), end_of_running(columns)
-    k, overdue_time = late, overdue_end(now, columns)
+    late, n = running_jobs.first_after(now, columns), running_jobs.end_of_running(columns)
+    k, overdue_time = late, running_jobs.overdue_end(now, columns)
     last = _begin_profile(now, columns)
-    open_profile(last, columns, room)
+    machine.open_profile(last, columns, room)
     overdue = _expect_due(late, last, now, columns, room)
     while k < n or overdue:
-        time = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
+        time = columns.floats[EXPECTED, running_jobs.running_at(k, columns)] if k < n else np.inf
         if overdue and overdue_time <= time:
             time = overdue_time
         segment = _put_after(last, time, columns)
-        copy_segment(segment, last, columns, room)
+        machine.copy_segment(segment, last, columns, room)
         if overdue and overdue_time <= time:
             overdue = False
             j = 0
             while j < late:
-                if not is_due(running_at(j, columns), now, columns):
-                    expect_held(running_at(j, columns), segment, columns, room)
-                j = next_running(j, columns)
+                if not running_jobs.is_due(running_jobs.running_at(j, columns), now, columns):
+                    machine.expect_held(running_jobs.running_at(j, columns), segment, columns, room)
+                j = running_jobs.next_running(j, columns)
             columns.profile_uses[segment] = 1
-        while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
-            slot = running_at(k, columns)
-            expect_held(slot, segment, columns, room)
+        while k < n and columns.floats[EXPECTED, running_jobs.running_at(k, columns)] <= time:
+            slot = running_jobs.running_at(k, columns)
+            machine.expect_held(slot, segment, columns, room)
             columns.ints[END_SEGMENT, slot] = segment
             columns.profile_uses[segment] += 1
-            k = next_running(k, columns)
+            k = running_jobs.next_running(k, columns)
         last = segment
     _cut_out_drains(now, columns, room)
 
@@ -117,13 +95,13 @@ def _expect_due(late: int, first: int, now: float, columns: Columns, room: Room)
     overdue, place = False, 0
     columns.counts[PENDING] = 0
     while place < late:
-        slot = running_at(place, columns)
-        if is_due(slot, now, columns):
-            expect_held(slot, first, columns, room)
+        slot = running_jobs.running_at(place, columns)
+        if running_jobs.is_due(slot, now, columns):
+            machine.expect_held(slot, first, columns, room)
             columns.counts[PENDING] += 1
         else:
             overdue = True
-        place = next_running(place, columns)
+        place = running_jobs.next_running(place, columns)
     return overdue
 
 
@@ -148,7 +126,7 @@ def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
     if columns.profile_times[segment] == time:
         return int(segment)
     new = _put_after(segment, time, columns)
-    copy_segment(new, segment, columns, room)
+    machine.copy_segment(new, segment, columns, room)
     return new
 
 
@@ -226,10 +204,10 @@ def sort_segments(columns: Columns) -> None:
             columns.ints[BEGIN_SEGMENT, slot] = numbers[columns.ints[BEGIN_SEGMENT, slot]]
             columns.ints[END_SEGMENT, slot] = numbers[columns.ints[END_SEGMENT, slot]]
     k = 0
-    while k < end_of_running(columns):
-        slot = running_at(k, columns)
+    while k < running_jobs.end_of_running(columns):
+        slot = running_jobs.running_at(k, columns)
         columns.ints[END_SEGMENT, slot] = numbers[columns.ints[END_SEGMENT, slot]]
-        k = next_running(k, columns)
+        k = running_jobs.next_running(k, columns)
 
 
 @leaf_kernel
@@ -246,7 +224,7 @@ def short_of(units: int, segment: int, end: float, columns: Columns) -> int:
 def earliest_counted(units: int, duration: float, first: int, columns: Columns) -> int:
     """Return the first segment from which these units are free for ``duration``; END if never."""
     while first != END:
-        short = short_of(units, first, stay_end(columns.profile_times[first], duration), columns)
+        short = short_of(units, first, running_jobs.stay_end(columns.profile_times[first], duration), columns)
         if short == END:
             return int(first)
         first = columns.profile_next[short]
@@ -256,16 +234,16 @@ def earliest_counted(units: int, duration: float, first: int, columns: Columns) 
 @in_room
 def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Room) -> int:
     """Return the first segment that lacks room for a job that begins with ``first``; END if there is none."""
-    end = stay_end(columns.profile_times[first], duration)
-    if not counts_units(room):
-        short = short_of(requested(slot, columns, room), first, end, columns)
+    end = running_jobs.stay_end(columns.profile_times[first], duration)
+    if not machine.counts_units(room):
+        short = short_of(machine.requested(slot, columns, room), first, end, columns)
         if short != END:
             return short
-    if not open_window(slot, first, columns, room):
+    if not machine.open_window(slot, first, columns, room):
         return first
     k = columns.profile_next[first]
     while columns.profile_times[k] < end:
-        if not extend_window(slot, k, columns, room):
+        if not machine.extend_window(slot, k, columns, room):
             return int(k)
         k = columns.profile_next[k]
     return END
@@ -277,13 +255,13 @@ def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Roo
 
     END if there is none. The room notes the units.
     """
-    duration = reserved_time(slot, columns)
+    duration = running_jobs.reserved_time(slot, columns)
     while columns.profile_times[first] < until:
         blocked = _blocking(slot, first, duration, columns, room)
         if blocked == END:
-            if place_in_window(slot, False, columns, room):
+            if machine.place_in_window(slot, False, columns, room):
                 return int(first)
-        elif blocked != first and not fits_segment(slot, blocked, columns, room):
+        elif blocked != first and not machine.fits_segment(slot, blocked, columns, room):
             first = blocked
         first = columns.profile_next[first]
     return END
@@ -292,8 +270,8 @@ def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Roo
 @in_room
 def fits_now(slot: int, columns: Columns, room: Room) -> bool:
     """Whether a job fits from now on for its duration; the room notes the units."""
-    blocked = _blocking(slot, columns.counts[FIRST], reserved_time(slot, columns), columns, room)
-    return blocked == END and place_in_window(slot, True, columns, room)
+    blocked = _blocking(slot, columns.counts[FIRST], running_jobs.reserved_time(slot, columns), columns, room)
+    return blocked == END and machine.place_in_window(slot, True, columns, room)
 
 
 @in_room
@@ -302,9 +280,9 @@ def take(slot: int, first: int, columns: Columns, room: Room) -> int:
 
     Returns the segment at which they are free again.
     """
-    end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
+    end = running_jobs.stay_end(columns.profile_times[first], running_jobs.reserved_time(slot, columns))
     last = begin_at(end, first, columns, room)
-    change_segments(slot, first, last, -1, columns, room)
+    machine.change_segments(slot, first, last, -1, columns, room)
     return last
 
 

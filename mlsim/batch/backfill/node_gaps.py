@@ -24,36 +24,11 @@ from mlsim.batch.backfill.free_profile import END, earliest_in, reserve_from, st
 from mlsim.batch.backfill.gaps import length_of_run
 from mlsim.batch.backfill.recheck import ANYWHERE, NONE, begin_recheck, make_due, next_due, recheck_all
 from mlsim.batch.backfill.reservations import least_of, size_of
-from mlsim.batch.columns.job_columns import (
-    EARLY,
-    FIRST,
-    GREATEST_SIZE,
-    LEAST_SIZE,
-    ONE_ROUND,
-    QUEUED,
-    UNSEEN,
-    Columns,
-    is_profile_kept,
-)
-from mlsim.batch.columns.job_table import (
-    ASKED,
-    BEGIN_SEGMENT,
-    DUE,
-    END_SEGMENT,
-    LOOK_SEGMENT,
-    LOOK_UNTIL,
-    RESERVED,
-    SIZE,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns import job_table as job
+from mlsim.batch.columns.job_columns import Columns, is_profile_kept
 from mlsim.batch.columns.running_jobs import reserved_time, stay_end
-from mlsim.batch.matrix.node_profile import (
-    change_segments,
-    fits_less_in_less,
-    is_stored_plan,
-    load_plan,
-    requested,
-    store_plan,
-)
+from mlsim.batch.matrix import node_profile
 
 # Rows of the reach of gaps, of which there is one at a time here: for each class of size, how long (s) runs
 # around the gap are at most, when the last one ends, and for how long jobs of the class ask at most.
@@ -70,14 +45,14 @@ def compress_on_nodes(columns: Columns, nodes: Nodes) -> None:
     moved = True
     while moved:
         moved = False
-        if not fits_less_in_less(nodes):
+        if not node_profile.fits_less_in_less(nodes):
             recheck_all(columns)
         k = next_due(0, columns)
         while k != NONE:
             moved = _move(columns.queue[k], columns, nodes) or moved
             k = next_due(k + 1, columns)
-        moved = moved and not columns.rules[ONE_ROUND]
-    for k in range(columns.counts[QUEUED] if columns.rules[ONE_ROUND] else 0):
+        moved = moved and not columns.rules[at.ONE_ROUND]
+    for k in range(columns.counts[at.QUEUED] if columns.rules[at.ONE_ROUND] else 0):
         _forget_gaps(columns.queue[k], columns)
 
 
@@ -87,47 +62,47 @@ def _begin(columns: Columns, nodes: Nodes) -> None:
     begin_recheck(columns)
     columns.gap_reach[_LONGEST] = -1.0
     least, greatest = columns.gap_reach.shape[1], 0
-    for k in range(columns.counts[QUEUED]):
+    for k in range(columns.counts[at.QUEUED]):
         slot = columns.queue[k]
-        units = requested(slot, columns, nodes)
+        units = node_profile.requested(slot, columns, nodes)
         size, duration = size_of(units), reserved_time(slot, columns)
-        columns.ints[ASKED, slot], columns.ints[SIZE, slot] = units, size
+        columns.ints[job.ASKED, slot], columns.ints[job.SIZE, slot] = units, size
         columns.gap_reach[_LONGEST, size] = max(columns.gap_reach[_LONGEST, size], duration)
         least, greatest = min(least, size), max(greatest, size)
-        columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot] = END, -np.inf
-    columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] = least, greatest
-    if columns.counts[UNSEEN]:
+        columns.ints[job.LOOK_SEGMENT, slot], columns.floats[job.LOOK_UNTIL, slot] = END, -np.inf
+    columns.counts[at.LEAST_SIZE], columns.counts[at.GREATEST_SIZE] = least, greatest
+    if columns.counts[at.UNSEEN]:
         recheck_all(columns)
     if is_profile_kept(columns):
-        first, last = columns.counts[FIRST], columns.counts[FIRST]
-        for k in range(columns.counts[EARLY]):
+        first, last = columns.counts[at.FIRST], columns.counts[at.FIRST]
+        for k in range(columns.counts[at.EARLY]):
             if columns.profile_times[columns.back_until[k]] > columns.profile_times[last]:
                 last = columns.back_until[k]
         _note_gap(NONE, first, last, columns)
-        for k in range(columns.counts[EARLY]):
+        for k in range(columns.counts[at.EARLY]):
             if columns.profile_times[columns.back_until[k]] > columns.profile_times[first]:
                 stop_using(columns.back_until[k], columns)
-    columns.counts[UNSEEN] = columns.rules[ONE_ROUND]
+    columns.counts[at.UNSEEN] = columns.rules[at.ONE_ROUND]
 
 
 @leaf_kernel
 def _forget_gaps(slot: int, columns: Columns) -> None:
     """Clear the gaps of a job."""
-    if columns.ints[LOOK_SEGMENT, slot] != END:
-        stop_using(columns.ints[LOOK_SEGMENT, slot], columns)
-    columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot] = END, -np.inf
+    if columns.ints[job.LOOK_SEGMENT, slot] != END:
+        stop_using(columns.ints[job.LOOK_SEGMENT, slot], columns)
+    columns.ints[job.LOOK_SEGMENT, slot], columns.floats[job.LOOK_UNTIL, slot] = END, -np.inf
 
 
 @leaf_kernel
 def _look_from(slot: int, first: int, columns: Columns) -> None:
     """Recheck a job from a gap on that begins with a segment."""
-    old = columns.ints[LOOK_SEGMENT, slot]
+    old = columns.ints[job.LOOK_SEGMENT, slot]
     if old != END:
         if columns.profile_times[old] <= columns.profile_times[first]:
             return
         stop_using(old, columns)
     columns.profile_uses[first] += 1
-    columns.ints[LOOK_SEGMENT, slot] = first
+    columns.ints[job.LOOK_SEGMENT, slot] = first
 
 
 @apart_kernel
@@ -139,13 +114,13 @@ def _note_gap(of: int, first: int, last: int, columns: Columns) -> None:
         most = max(most, columns.profile_free[segment])
         segment = columns.profile_next[segment]
     _measure_runs(first, last, most, columns)
-    for k in range(columns.counts[QUEUED] if begin < end else 0):
+    for k in range(columns.counts[at.QUEUED] if begin < end else 0):
         slot = columns.queue[k]
-        reserved, size = columns.floats[RESERVED, slot], columns.ints[SIZE, slot]
+        reserved, size = columns.floats[job.RESERVED, slot], columns.ints[job.SIZE, slot]
         may_move = (
             reserved > begin
-            and columns.ints[ASKED, slot] <= most
-            and columns.ints[BEGIN_SEGMENT, slot] != END
+            and columns.ints[job.ASKED, slot] <= most
+            and columns.ints[job.BEGIN_SEGMENT, slot] != END
             and (
                 reserved <= columns.gap_reach[_UNTIL, size]
                 or reserved_time(slot, columns) <= columns.gap_reach[_REACH, size]
@@ -155,14 +130,14 @@ def _note_gap(of: int, first: int, last: int, columns: Columns) -> None:
             may_move = _is_overlapped(slot, begin, columns)
         if may_move and slot != of:
             _look_from(slot, first, columns)
-            columns.floats[LOOK_UNTIL, slot] = max(columns.floats[LOOK_UNTIL, slot], end)
+            columns.floats[job.LOOK_UNTIL, slot] = max(columns.floats[job.LOOK_UNTIL, slot], end)
             make_due(slot, columns)
 
 
 @apart_kernel
 def _measure_runs(first: int, last: int, most: int, columns: Columns) -> None:
     """Measure the runs around a gap in which jobs of each class of size fit, by what is counted."""
-    for size in range(columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] + 1):
+    for size in range(columns.counts[at.LEAST_SIZE], columns.counts[at.GREATEST_SIZE] + 1):
         columns.gap_reach[_REACH, size], columns.gap_reach[_UNTIL, size] = -1.0, -np.inf
         if size <= size_of(most) and columns.gap_reach[_LONGEST, size] >= 0:
             _measure_runs_of(size, first, last, columns)
@@ -193,11 +168,11 @@ def _measure_runs_of(size: int, first: int, last: int, columns: Columns) -> None
 @leaf_kernel
 def _is_overlapped(slot: int, begin: float, columns: Columns) -> bool:
     """Whether a reservation ends after a gap has begun, with enough free right before the reservation."""
-    old = columns.ints[BEGIN_SEGMENT, slot]
+    old = columns.ints[job.BEGIN_SEGMENT, slot]
     return bool(
         old != END
-        and columns.profile_times[columns.ints[END_SEGMENT, slot]] > begin
-        and columns.ints[ASKED, slot] <= columns.profile_free[columns.profile_before[old]]
+        and columns.profile_times[columns.ints[job.END_SEGMENT, slot]] > begin
+        and columns.ints[job.ASKED, slot] <= columns.profile_free[columns.profile_before[old]]
     )
 
 
@@ -207,8 +182,8 @@ def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int
 
     It begins before ``until``, and the job would end after the given segment begins.
     """
-    units, duration = columns.ints[ASKED, slot], reserved_time(slot, columns)
-    since, own = columns.profile_times[segment], columns.profile_times[columns.ints[BEGIN_SEGMENT, slot]]
+    units, duration = columns.ints[job.ASKED, slot], reserved_time(slot, columns)
+    since, own = columns.profile_times[segment], columns.profile_times[columns.ints[job.BEGIN_SEGMENT, slot]]
     before = columns.profile_before[segment]
     while before != END and stay_end(columns.profile_times[before], duration) > since:
         segment = before
@@ -230,11 +205,11 @@ def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int
 @apart_kernel
 def _move(slot: int, columns: Columns, nodes: Nodes) -> bool:
     """Move a reservation to its earliest start, if gaps may have made an earlier one; whether it moved."""
-    first, until = columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot]
-    if columns.ints[DUE, slot] == ANYWHERE:
-        first, until = columns.counts[FIRST], np.inf
-        columns.ints[DUE, slot] = NONE
-    old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
+    first, until = columns.ints[job.LOOK_SEGMENT, slot], columns.floats[job.LOOK_UNTIL, slot]
+    if columns.ints[job.DUE, slot] == ANYWHERE:
+        first, until = columns.counts[at.FIRST], np.inf
+        columns.ints[job.DUE, slot] = NONE
+    old_first, old_last = columns.ints[job.BEGIN_SEGMENT, slot], columns.ints[job.END_SEGMENT, slot]
     if old_first == END:
         return False
     until = min(until, columns.profile_times[old_first])
@@ -242,21 +217,21 @@ def _move(slot: int, columns: Columns, nodes: Nodes) -> bool:
     _forget_gaps(slot, columns)
     if first == END:
         return False
-    load_plan(slot, nodes)
-    change_segments(slot, old_first, old_last, 1, columns, nodes)
+    node_profile.load_plan(slot, nodes)
+    node_profile.change_segments(slot, old_first, old_last, 1, columns, nodes)
     clear_placed(nodes)
     first = earliest_in(slot, first, until, columns, nodes)
     if first == END:
-        load_plan(slot, nodes)
-        change_segments(slot, old_first, old_last, -1, columns, nodes)
+        node_profile.load_plan(slot, nodes)
+        node_profile.change_segments(slot, old_first, old_last, -1, columns, nodes)
         clear_placed(nodes)
         return False
-    stays = is_stored_plan(slot, nodes)
-    store_plan(slot, nodes)
-    load_plan(slot, nodes)
+    stays = node_profile.is_stored_plan(slot, nodes)
+    node_profile.store_plan(slot, nodes)
+    node_profile.load_plan(slot, nodes)
     reserve_from(slot, first, columns, nodes)
     clear_placed(nodes)
-    left, last = old_first, columns.ints[END_SEGMENT, slot]
+    left, last = old_first, columns.ints[job.END_SEGMENT, slot]
     if stays and columns.profile_times[last] > columns.profile_times[old_first]:
         left = last  # until then it has the same nodes
     _note_gap(slot, left, old_last, columns)

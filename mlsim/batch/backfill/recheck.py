@@ -9,15 +9,8 @@ import numpy as np
 from mlsim._jit import inner_kernel, leaf_kernel, next_bit
 from mlsim.batch.backfill.free_profile import END
 from mlsim.batch.backfill.reservations import N_SIZES, duration_class
-from mlsim.batch.columns.job_columns import (
-    FIRST,
-    GREATEST_SIZE,
-    LEAST_SIZE,
-    LISTED,
-    QUEUED,
-    UNLISTED,
-    Columns,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import Columns
 from mlsim.batch.columns.job_table import BEGIN_SEGMENT, DUE, NEXT_BESIDE, PLACE, RESERVED, SIZE, UNITS
 from mlsim.batch.columns.running_jobs import reserved_time
 
@@ -48,9 +41,9 @@ def lowest_bit(word: int) -> int:
 @leaf_kernel
 def begin_recheck(columns: Columns) -> None:
     """Begin with no job due."""
-    columns.due[: (columns.counts[QUEUED] + 63) >> 6] = 0
-    columns.counts[LISTED], columns.counts[UNLISTED] = 0, NONE
-    for k in range(columns.counts[QUEUED]):
+    columns.due[: (columns.counts[at.QUEUED] + 63) >> 6] = 0
+    columns.counts[at.LISTED], columns.counts[at.UNLISTED] = 0, NONE
+    for k in range(columns.counts[at.QUEUED]):
         slot = columns.queue[k]
         columns.ints[PLACE, slot], columns.ints[DUE, slot] = k, NONE
 
@@ -58,15 +51,15 @@ def begin_recheck(columns: Columns) -> None:
 @leaf_kernel
 def list_jobs(columns: Columns) -> None:
     """List the jobs with reservations; the lists are valid until others get one."""
-    segment = columns.counts[FIRST]
+    segment = columns.counts[at.FIRST]
     while segment != END:
         columns.profile_begins[segment] = NONE
         segment = columns.profile_next[segment]
-    for k in range(columns.counts[QUEUED]):
+    for k in range(columns.counts[at.QUEUED]):
         slot = columns.queue[k]
         if columns.ints[BEGIN_SEGMENT, slot] != END:
             add_beginner(slot, columns.ints[BEGIN_SEGMENT, slot], columns)
-    begin = columns.profile_times[columns.counts[FIRST]]
+    begin = columns.profile_times[columns.counts[at.FIRST]]
     whole = columns.profile_times[columns.profile_before[END]] - begin
     columns.parts[_BEGIN], columns.parts[_RATE] = begin, N_PARTS / max(whole, 1.0)
     _sort_alike(columns)
@@ -83,7 +76,7 @@ def _sort_alike(columns: Columns) -> None:
     """List waiting jobs with reservations in classes of size and duration, the latest first."""
     columns.durations[:] = 0
     columns.shortest_later[:] = np.inf
-    least, greatest, segment = N_SIZES - 1, 0, columns.counts[FIRST]
+    least, greatest, segment = N_SIZES - 1, 0, columns.counts[at.FIRST]
     while segment != END:
         part = _part_of(columns.profile_times[segment], columns)
         slot = columns.profile_begins[segment]
@@ -94,7 +87,7 @@ def _sort_alike(columns: Columns) -> None:
             columns.shortest_later[part, size] = min(columns.shortest_later[part, size], duration)
             slot = columns.ints[NEXT_BESIDE, slot]
         segment = columns.profile_next[segment]
-    columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] = least, greatest
+    columns.counts[at.LEAST_SIZE], columns.counts[at.GREATEST_SIZE] = least, greatest
     for part in range(N_PARTS - 2, -1, -1):
         for size in range(least, greatest + 1):
             columns.shortest_later[part, size] = min(
@@ -155,7 +148,7 @@ def make_due(slot: int, columns: Columns) -> None:
 @leaf_kernel
 def next_due(place: int, columns: Columns) -> int:
     """Return the first place of the queue, from one on, whose job is due, and clear it; NONE if none is."""
-    n_words, word = (columns.counts[QUEUED] + 63) >> 6, place >> 6
+    n_words, word = (columns.counts[at.QUEUED] + 63) >> 6, place >> 6
     if word >= n_words:
         return NONE
     left = columns.due[word] & (np.int64(-1) << np.int64(place & 63))
@@ -172,7 +165,7 @@ def next_due(place: int, columns: Columns) -> int:
 @leaf_kernel
 def recheck_all(columns: Columns) -> None:
     """Recheck every job, anywhere."""
-    for k in range(columns.counts[QUEUED]):
+    for k in range(columns.counts[at.QUEUED]):
         columns.ints[DUE, columns.queue[k]] = ANYWHERE
         make_due(columns.queue[k], columns)
 
@@ -220,12 +213,12 @@ def _list_gap(slot: int, gap: int, columns: Columns) -> None:
     """Add a gap to a job's list; if the list is full, recheck the job anywhere."""
     if columns.ints[DUE, slot] == ANYWHERE:
         return
-    entry = columns.counts[UNLISTED]
+    entry = columns.counts[at.UNLISTED]
     if entry != NONE:
-        columns.counts[UNLISTED] = columns.due_gaps[_NEXT, entry]
-    elif columns.counts[LISTED] < columns.due_gaps.shape[1]:
-        entry = columns.counts[LISTED]
-        columns.counts[LISTED] += 1
+        columns.counts[at.UNLISTED] = columns.due_gaps[_NEXT, entry]
+    elif columns.counts[at.LISTED] < columns.due_gaps.shape[1]:
+        entry = columns.counts[at.LISTED]
+        columns.counts[at.LISTED] += 1
     else:
         while columns.ints[DUE, slot] != NONE:
             take_gap(slot, columns)
@@ -240,5 +233,5 @@ def take_gap(slot: int, columns: Columns) -> int:
     """Remove a gap from a job's list, which is not empty; return it."""
     entry = columns.ints[DUE, slot]
     columns.ints[DUE, slot] = columns.due_gaps[_NEXT, entry]
-    columns.due_gaps[_NEXT, entry], columns.counts[UNLISTED] = columns.counts[UNLISTED], entry
+    columns.due_gaps[_NEXT, entry], columns.counts[at.UNLISTED] = columns.counts[at.UNLISTED], entry
     return int(columns.due_gaps[_GAP, entry])

@@ -18,18 +18,8 @@ from mlsim.batch.backfill.free_profile import (
     short_of,
     take,
 )
-from mlsim.batch.columns.job_columns import (
-    CQSIM,
-    EASY_AS,
-    FIRST,
-    HEAD,
-    MOST_UNITS,
-    ORDER,
-    PLACES,
-    POLICY,
-    RESERVATIONS,
-    Columns,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import Columns
 from mlsim.batch.columns.job_table import PLACE
 from mlsim.batch.columns.running_jobs import reserved_time, stay_end
 from mlsim.batch.order.queue import leave, order_walk
@@ -91,7 +81,7 @@ def _least_place(units: int, duration: float, columns: Columns) -> int:
     """Return the first segment at which the smallest job of the class of such a job fits."""
     size, lasts = size_of(units), duration_class(duration)
     bit = np.int64(1) << np.int64(lasts)
-    first = columns.counts[FIRST]
+    first = columns.counts[at.FIRST]
     if columns.searched_classes[size] & bit:
         first = columns.searched[size, lasts]
     columns.searched_classes[size] |= bit
@@ -116,7 +106,7 @@ def _start_in_profile(place: int, n_started: int, now: float, columns: Columns, 
     slot = columns.queue[place]
     if not could_start(slot, now, columns, room) or not fits_now(slot, columns, room):
         return n_started
-    take(slot, columns.counts[FIRST], columns, room)
+    take(slot, columns.counts[at.FIRST], columns, room)
     begin(slot, now, True, columns, room)
     columns.started[n_started] = slot
     leave(place, columns)
@@ -140,10 +130,10 @@ def _list_candidates(reserved: int, now: float, columns: Columns, room: Room) ->
     They end by the segment at which the head is ``reserved``, or fit in what is free then.
     """
     time, beside, n = columns.profile_times[reserved], columns.profile_free[reserved], 0
-    if not counts_units(room) or columns.rules[EASY_AS] == CQSIM:
+    if not counts_units(room) or columns.rules[at.EASY_AS] == at.CQSIM:
         time = np.inf  # not only units and estimates matter
-    place = next_behind(columns.counts[HEAD] + 1, beside, now, time, columns)
-    while place < columns.counts[PLACES]:
+    place = next_behind(columns.counts[at.HEAD] + 1, beside, now, time, columns)
+    while place < columns.counts[at.PLACES]:
         slot = columns.queue[place]
         if could_start(slot, now, columns, room):
             columns.spare[n] = place
@@ -155,7 +145,7 @@ def _list_candidates(reserved: int, now: float, columns: Columns, room: Room) ->
 @in_room
 def _stays_free(slot: int, columns: Columns, room: Room) -> bool:
     """Whether enough units for a job are counted as free from now on for its duration."""
-    first = columns.counts[FIRST]
+    first = columns.counts[at.FIRST]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
     return bool(short_of(requested(slot, columns, room), first, end, columns) == END)
 
@@ -176,7 +166,7 @@ def _start_rest(k: int, n: int, n_started: int, now: float, columns: Columns, ro
         place = columns.spare[this]
         rest[this - k] = columns.queue[place]
         columns.ints[PLACE, columns.queue[place]] = place
-    if columns.rules[ORDER] != columns.rules[POLICY]:
+    if columns.rules[at.ORDER] != columns.rules[at.POLICY]:
         order_walk(n - k, now, rest, columns.spare[len(columns.queue) :], columns)
     for this in range(n - k):
         place = columns.ints[PLACE, rest[this]]
@@ -187,11 +177,11 @@ def _start_rest(k: int, n: int, n_started: int, now: float, columns: Columns, ro
 @in_room
 def _reserve(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Reserve for k jobs in order, start candidates between and after; return the count of starts."""
-    place = columns.counts[HEAD]
+    place = columns.counts[at.HEAD]
     first = _reserve_unkept(columns.queue[place], columns, room)
     n, reserved = _list_candidates(first, now, columns, room), 1
     k = _first_candidate(0, n, columns, room)
-    while k < n and reserved < columns.rules[RESERVATIONS]:
+    while k < n and reserved < columns.rules[at.RESERVATIONS]:
         place += 1
         slot, so_far = columns.queue[place], n_started
         if slot == GONE:
@@ -213,7 +203,8 @@ def backfill_several(n_started: int, now: float, columns: Columns, room: Room) -
     The queue is walked in its own order until k jobs have a reservation, the rest in the order of
     backfilling. With k = 1 this is EASY. Returns the new count of starts.
     """
-    if next_behind(columns.counts[HEAD] + 1, MOST_UNITS, now, np.inf, columns) == columns.counts[PLACES]:
+    behind = columns.counts[at.HEAD] + 1
+    if next_behind(behind, at.MOST_UNITS, now, np.inf, columns) == columns.counts[at.PLACES]:
         return n_started
     make_profile(now, columns, room)
     begin_searches(columns)

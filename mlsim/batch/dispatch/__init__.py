@@ -1,4 +1,1 @@
-"""One pass over the queue, compiled; the views and answers of user-defined dispatchers.
-
-It uses backfilling and the view.
-"""
+"""One pass over the queue, compiled; the views and answers of user-defined dispatchers."""

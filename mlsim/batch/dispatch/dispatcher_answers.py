@@ -12,18 +12,8 @@ from numpy.typing import NDArray
 from mlsim._jit import borrowed, kernel
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.allocators import node_arrays, node_fit
-from mlsim.batch.allocators.node_arrays import (
-    CAPPED,
-    DRAINS,
-    EVEN,
-    MICRO,
-    POWER_LEFT,
-    REFUSED,
-    RETURNED,
-    Nodes,
-    free_of_each,
-    nodes_at,
-)
+from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators.node_arrays import Nodes, free_of_each, nodes_at
 from mlsim.batch.columns.job_columns import EXCLUSIVE, Columns, IntColumn, columns_at
 from mlsim.batch.columns.job_table import (
     ESTIMATE,
@@ -109,7 +99,7 @@ def held_by(slots: IntColumn, columns: int, nodes: int) -> tuple[IntColumn, IntC
                         continue
                     job[n], node[n], units[n] = k, held, units_in_row(slot, row, s, room)
                     n += 1
-        if room.settings[RETURNED] > 0:
+        if room.settings[at.RETURNED] > 0:
             for held in range(len(room.owner)):
                 if room.owner[held] == slot + 1 and room.capacity[held, 0] > 0:
                     job[n], node[n], units[n] = k, held, 1
@@ -226,7 +216,7 @@ class Answers:
         self.started: list[int] = []
         self.rejected: list[tuple[int, str]] = []
         self.wakes: list[float] = []
-        nodes.settings[REFUSED] = 0
+        nodes.settings[at.REFUSED] = 0
 
     def carry_out(self, answers: Iterable[Start | Reject | Wake]) -> None:
         """Execute answers in their order.
@@ -296,7 +286,7 @@ class Answers:
         if answer.nodes is None:
             if not start_if_fits(slot, self._now, backfilled, *self._places):
                 kept_off = ", on nodes without an announced drain before it is expected to end"
-                where = kept_off if self._nodes.settings[DRAINS] else ""
+                where = kept_off if self._nodes.settings[at.DRAINS] else ""
                 raise InputError(f"{self._place(slot)}: does not fit on what is free{where}")
             return
         units, nodes = int(self._columns.ints[UNITS, slot]), self._nodes
@@ -331,14 +321,14 @@ class Answers:
     def _check_power(self, slot: int, placement: Ints) -> None:
         """Refuse nodes that would exceed the power cap."""
         nodes = self._nodes
-        if not nodes.settings[CAPPED]:
+        if not nodes.settings[at.CAPPED]:
             return
         each = 1 if self._columns.rules[EXCLUSIVE] else int(nodes.request[slot, 0])
         added = each * int(placement @ nodes.power)
-        if added > nodes.settings[POWER_LEFT]:
+        if added > nodes.settings[at.POWER_LEFT]:
             raise InputError(
-                f"{self._place(slot)}: adds {added / MICRO:g} W, and the power cap leaves "
-                f"{round(max(nodes.settings[POWER_LEFT], 0) / MICRO, 3):g} W; see view.power_units"
+                f"{self._place(slot)}: adds {added / at.MICRO:g} W, and the power cap leaves "
+                f"{round(max(nodes.settings[at.POWER_LEFT], 0) / at.MICRO, 3):g} W; see view.power_units"
             )
 
     def _check_drains(self, slot: int, placement: Ints) -> None:
@@ -461,16 +451,16 @@ def view_of(
         shared_capacity=frozen(machine.shared.capacity.copy()),
         shared_free=frozen(nodes.shared[NOW].copy()),
         power_units=_power_units(nodes, len(nodes.capacity) if exclusive else machine.n_cores),
-        power_left=int(nodes.settings[POWER_LEFT]) if nodes.settings[CAPPED] else None,
-        power_added=frozen(nodes.power.copy() if nodes.settings[CAPPED] else nodes.power[:0].copy()),
+        power_left=int(nodes.settings[at.POWER_LEFT]) if nodes.settings[at.CAPPED] else None,
+        power_added=frozen(nodes.power.copy() if nodes.settings[at.CAPPED] else nodes.power[:0].copy()),
     )
 
 
 def _power_units(nodes: Nodes, most: int) -> int | None:
     """Return how many units of equal power the cap leaves, at most ``most``."""
-    if not (nodes.settings[CAPPED] and nodes.settings[EVEN]):
+    if not (nodes.settings[at.CAPPED] and nodes.settings[at.EVEN]):
         return None
-    left, each = int(nodes.settings[POWER_LEFT]), int(nodes.power[0])
+    left, each = int(nodes.settings[at.POWER_LEFT]), int(nodes.power[0])
     if each == 0:  # what jobs hold makes no difference
         return most if left >= 0 else -most
     return min(left // each, most)

@@ -11,29 +11,15 @@ from mlsim._jit import borrowed, by_last_type, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import backfill_conservative
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation, start_short_jobs
 from mlsim.batch.backfill.reservations import backfill_several
-from mlsim.batch.columns.job_columns import (
-    ALLOW_BACKFILL,
-    BACKFILL,
-    CONSERVATIVE,
-    ENDS_FIRST,
-    FREE,
-    HEAD,
-    KEEPS,
-    NONE,
-    PER_EVENT,
-    QUEUED,
-    RESERVATIONS,
-    UNSORTED,
-    Columns,
-    IntColumn,
-    columns_at,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import Columns, IntColumn, columns_at
 from mlsim.batch.columns.job_table import PLANNED
 from mlsim.batch.columns.running_jobs import first_after, next_running, running_at
 from mlsim.batch.order.queue import enqueue, find_head, find_next_head, leave, order_queue, sort_by_keys, tidy
+from mlsim.batch.room import room as machine
 from mlsim.batch.room import room as steps
 from mlsim.batch.room.pool import pool_at
-from mlsim.batch.room.room import Room, begin_pass, find_room, in_room
+from mlsim.batch.room.room import Room, in_room
 
 _HEADS_FOUND_SINGLY: Final = 8
 """Starts from the head after which a queue that is not in the order of its keys is sorted."""
@@ -56,24 +42,24 @@ def queue_arrivals(now: float, first: int, last: int, arrivals: IntColumn, colum
 def head_slot(now: float, columns: int) -> int:
     """Return the slot of the head now, for Python; the queue is not empty."""
     s = columns_at(columns)
-    if s.counts[UNSORTED]:
+    if s.counts[at.UNSORTED]:
         find_head(now, s)
-    return int(s.queue[s.counts[HEAD]])
+    return int(s.queue[s.counts[at.HEAD]])
 
 
 @in_room
 def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start jobs from the queue's head up to the first that does not fit; return the new count of starts."""
     before = n_started
-    while columns.counts[QUEUED] > 0:
-        slot = columns.queue[columns.counts[HEAD]]
-        if not find_room(slot, now, columns, room):
+    while columns.counts[at.QUEUED] > 0:
+        slot = columns.queue[columns.counts[at.HEAD]]
+        if not machine.find_room(slot, now, columns, room):
             break
         steps.begin(slot, now, False, columns, room)
         columns.started[n_started] = slot
         n_started += 1
-        leave(columns.counts[HEAD], columns)
-        if columns.counts[UNSORTED]:
+        leave(columns.counts[at.HEAD], columns)
+        if columns.counts[at.UNSORTED]:
             if n_started - before == _HEADS_FOUND_SINGLY:
                 sort_by_keys(columns)
             else:
@@ -102,7 +88,7 @@ def arrive(
     """End the first jobs in the column of ended jobs, and enqueue the jobs ``arrivals[first:last]``."""
     for k in range(n_ended):
         steps.end(columns.ended[k], now, columns, room)
-    if columns.rules[PER_EVENT] and not columns.rules[ENDS_FIRST]:
+    if columns.rules[at.PER_EVENT] and not columns.rules[at.ENDS_FIRST]:
         _end_due_jobs(now, columns, room)
     enter_queue(now, first, last, arrivals, columns)
 
@@ -110,7 +96,8 @@ def arrive(
 @kernel(inline="always")
 def _may_backfill(columns: Columns) -> bool:
     """Whether jobs behind the head may start in this pass, and could."""
-    return bool(columns.rules[ALLOW_BACKFILL] and columns.counts[QUEUED] > 1 and columns.counts[FREE] != 0)
+    counts = columns.counts
+    return bool(columns.rules[at.ALLOW_BACKFILL] and counts[at.QUEUED] > 1 and counts[at.FREE] != 0)
 
 
 class OneReservation(NamedTuple):
@@ -133,17 +120,17 @@ Reserving = OneReservation | ManyReservations
 
 def reserving(rules: IntColumn) -> Reserving:
     """Return the kind of passes that these rules need."""
-    many = rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1
-    return (ManyReservations if many else OneReservation)(int(rules[RESERVATIONS]))
+    many = rules[at.BACKFILL] == at.CONSERVATIVE or rules[at.RESERVATIONS] != 1
+    return (ManyReservations if many else OneReservation)(int(rules[at.RESERVATIONS]))
 
 
 @leaf_kernel
 def _make_pass(n_started: int, now: float, columns: Columns, room: Room, _reserving: Reserving) -> int:
     if not is_put_off(now, columns):
         n_started = _start_in_order(n_started, now, columns, room)
-    if columns.rules[KEEPS] and columns.counts[QUEUED] > 0:
+    if columns.rules[at.KEEPS] and columns.counts[at.QUEUED] > 0:
         keep_reservation(now, columns, room)
-    if columns.rules[BACKFILL] == NONE or not _may_backfill(columns):
+    if columns.rules[at.BACKFILL] == at.NONE or not _may_backfill(columns):
         return n_started
     return backfill(n_started, now, columns, room)
 
@@ -152,7 +139,7 @@ def _make_pass(n_started: int, now: float, columns: Columns, room: Room, _reserv
 def _make_reserving_pass(
     n_started: int, now: float, columns: Columns, room: Room, _reserving: Reserving
 ) -> int:
-    if columns.rules[BACKFILL] == CONSERVATIVE:
+    if columns.rules[at.BACKFILL] == at.CONSERVATIVE:
         tidy(columns)
         return backfill_conservative(n_started, now, columns, room)
     n_started = _start_in_order(n_started, now, columns, room)
@@ -169,19 +156,19 @@ def make_pass(n_started: int, now: float, columns: Columns, room: Room, reservin
 @kernel(inline="always")
 def reserves(columns: Columns) -> bool:
     """Whether jobs besides the head have reservations."""
-    return bool(columns.rules[BACKFILL] == CONSERVATIVE or columns.rules[RESERVATIONS] != 1)
+    return bool(columns.rules[at.BACKFILL] == at.CONSERVATIVE or columns.rules[at.RESERVATIONS] != 1)
 
 
 @kernel(inline="always")
 def has_work(columns: Columns) -> bool:
     """Whether a pass could change anything."""
-    return bool(columns.counts[QUEUED] > 0 and (columns.counts[FREE] != 0 or columns.rules[KEEPS]))
+    return bool(columns.counts[at.QUEUED] > 0 and (columns.counts[at.FREE] != 0 or columns.rules[at.KEEPS]))
 
 
 @kernel(inline="always")
 def begin(now: float, ordered: bool, columns: Columns, room: Room) -> None:
     """Begin a pass over the queue, which is sorted unless it is ``ordered`` already."""
-    begin_pass(room)
+    machine.begin_pass(room)
     if not ordered:
         order_queue(now, reserves(columns), columns)
 

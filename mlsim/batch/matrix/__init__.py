@@ -1,4 +1,1 @@
-"""Nodes x resources as a room: allocation, and expected free resources over time.
-
-It uses the columns and the allocators.
-"""
+"""Nodes x resources as a room: allocation, and expected free resources over time."""

@@ -8,15 +8,8 @@ import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.allocators.node_arrays import (
-    CAPPED,
-    POWER_LEFT,
-    RETURNED,
-    Nodes,
-    first_placed,
-    next_placed,
-    take_placed,
-)
+from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators.node_arrays import Nodes, first_placed, next_placed
 from mlsim.batch.allocators.node_fit import join, split
 from mlsim.batch.columns.job_columns import EXCLUSIVE, FREE, MERGE, USED_ROWS, Columns, IntColumns
 from mlsim.batch.columns.job_table import CORES, FIRST_ROW, NUMBER, ROWS
@@ -91,7 +84,8 @@ def power_placed(slot: int, columns: Columns, nodes: Nodes) -> int:
 @inner_kernel
 def has_power(slot: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether the power cap allows a job to start on the units placed for it."""
-    return not nodes.settings[CAPPED] or power_placed(slot, columns, nodes) <= nodes.settings[POWER_LEFT]
+    left = nodes.settings[at.POWER_LEFT]
+    return not nodes.settings[at.CAPPED] or power_placed(slot, columns, nodes) <= left
 
 
 @inner_kernel
@@ -107,7 +101,7 @@ def _change_free(
     in_use, run = 0, first
     while run < end:
         after = next_run(run, len(nodes.placed), nodes.starts)
-        if nodes.settings[CAPPED]:
+        if nodes.settings[at.CAPPED]:
             _change_power(slot, run, after, units, sign, columns, nodes)
         if nodes.capacity[run, 0] > 0:
             _change_run(slot, run, after - run, units, sign, columns, nodes)
@@ -125,7 +119,7 @@ def _change_power(
     change = sign * powered_by(slot, units, columns, nodes)
     for node in range(first, end):
         nodes.used[node] -= change
-    nodes.settings[POWER_LEFT] += change * nodes.power[first] * (end - first)
+    nodes.settings[at.POWER_LEFT] += change * nodes.power[first] * (end - first)
 
 
 @inner_kernel
@@ -153,7 +147,7 @@ def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
         taken += cores * (end - node)
         merge, number = columns.rules[MERGE] != 0, columns.ints[NUMBER, slot]
         row = write_rows(row, first, merge, number, node, end - node, cores, now, columns.rows, columns.times)
-        take_placed(node, nodes)
+        at.take_placed(node, nodes)
         node = next_placed(node, nodes)
     columns.counts[USED_ROWS] = row
     columns.ints[CORES, slot] = taken
@@ -182,11 +176,11 @@ def free_row(slot: int, row: int, now: float, columns: Columns, nodes: Nodes) ->
     first = columns.rows[NODE, row]
     end = first + columns.rows[COUNT, row]
     in_use = _change_free(slot, first, end, units, 1, columns, nodes)
-    if nodes.settings[RETURNED] > 0:
+    if nodes.settings[at.RETURNED] > 0:
         for node in range(first, end):
             if nodes.owner[node] > 0:
                 nodes.owner[node] = 0
-                nodes.settings[RETURNED] -= 1
+                nodes.settings[at.RETURNED] -= 1
     return int(units * in_use)
 
 
@@ -205,5 +199,5 @@ def take_node(slot: int, node: int, columns: Columns, nodes: Nodes) -> int:
     """Allocate a whole free node; return its cores."""
     _change_free(slot, node, node + 1, 1, -1, columns, nodes)
     nodes.owner[node] = slot + 1
-    nodes.settings[RETURNED] += 1
+    nodes.settings[at.RETURNED] += 1
     return int(nodes.capacity[node, 0])

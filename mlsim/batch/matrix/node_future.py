@@ -6,35 +6,11 @@ import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.allocators.node_arrays import (
-    CAPPED,
-    DRAINS,
-    EVEN,
-    HAVE,
-    POWER_BACK,
-    POWER_LATER,
-    POWER_LEFT,
-    REFUSED,
-    RETURNED,
-    STRICT,
-    Nodes,
-    clear_placed,
-    first_placed,
-    load_placed,
-    next_placed,
-    store_placed,
-)
+from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators import node_fit
+from mlsim.batch.allocators.node_arrays import Nodes, clear_placed, first_placed, next_placed
 from mlsim.batch.allocators.node_choice import has_window, place
-from mlsim.batch.allocators.node_fit import (
-    copy_alike,
-    could_fit,
-    join,
-    reach,
-    refuse,
-    room_for,
-    split,
-    units_on,
-)
+from mlsim.batch.allocators.node_fit import copy_alike, join, split, units_on
 from mlsim.batch.columns.job_columns import EXCLUSIVE, MOST_UNITS, Columns, IntColumn, copy_ints
 from mlsim.batch.columns.job_table import ESTIMATE, FIRST_ROW, ROWS, UNITS
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, copy_runs, next_run
@@ -53,7 +29,7 @@ def end_of(drain: int, now: float, nodes: Nodes) -> float:
 def next_change(time: float, now: float, nodes: Nodes) -> float:
     """Return the first time after ``time`` at which a drain ends; infinity if there is none."""
     found = np.inf
-    for drain in range(nodes.settings[DRAINS]):
+    for drain in range(nodes.settings[at.DRAINS]):
         end = end_of(drain, now, nodes)
         if time < end < found:
             found = end
@@ -66,7 +42,7 @@ def _open_now(slot: int, free: Ints, starts: Ints, now: float, columns: Columns,
 
     Nodes of a run are of one kind, and so promised to the same drains.
     """
-    n = reach(slot, now, columns, nodes)
+    n = node_fit.reach(slot, now, columns, nodes)
     if n == 0:
         return free
     copy_alike(nodes.masked, free, starts)
@@ -85,13 +61,13 @@ def place_now(slot: int, free: Ints, starts: Ints, now: float, columns: Columns,
 def room_now(slot: int, need: int, now: float, columns: Columns, nodes: Nodes) -> int:
     """Return how many units of a job could start now, at most ``need``."""
     free = _open_now(slot, nodes.free, nodes.starts, now, columns, nodes)
-    return int(room_for(slot, need, free, nodes.starts, columns, nodes))
+    return int(node_fit.room_for(slot, need, free, nodes.starts, columns, nodes))
 
 
 @inner_kernel
 def drained_from(node: int, end: float, nodes: Nodes) -> float:
     """Return when the first announced drain of a node begins, if that is before ``end``; else infinity."""
-    for drain in range(nodes.settings[DRAINS]):
+    for drain in range(nodes.settings[at.DRAINS]):
         if nodes.drain_times[0, drain] >= end:
             break
         for k in range(nodes.drain_first[drain], nodes.drain_first[drain + 1]):
@@ -106,7 +82,7 @@ def expect_back(target: Ints, columns: Columns, nodes: Nodes) -> None:
 
     A node that is out of use is alike to no other.
     """
-    if nodes.settings[DRAINS] == 0:
+    if nodes.settings[at.DRAINS] == 0:
         return
     away = False
     for node in range(len(nodes.back)):
@@ -130,7 +106,7 @@ def _take_what_is_held(slot: int, target: Ints, columns: Columns, nodes: Nodes) 
             units = units_in_row(slot, row, columns, nodes)
             for node in range(columns.rows[NODE, row], columns.rows[NODE, row] + columns.rows[COUNT, row]):
                 _take_units(slot, node, units, target, columns, nodes)
-    if nodes.settings[RETURNED] > 0:
+    if nodes.settings[at.RETURNED] > 0:
         for node in range(len(nodes.owner)):
             if nodes.owner[node] == slot + 1:
                 _take_units(slot, node, 1, target, columns, nodes)
@@ -151,14 +127,14 @@ def shut(slot: int, time: float, now: float, columns: Columns, nodes: Nodes) -> 
     They are marked in ``nodes.shut``; the drains in ``nodes.drain_shuts``.
     """
     changed, end = False, stay_end(time, columns.floats[ESTIMATE, slot])
-    for drain in range(nodes.settings[DRAINS]):
+    for drain in range(nodes.settings[at.DRAINS]):
         meets = nodes.drain_times[0, drain] < end and time < end_of(drain, now, nodes)
         if meets != (nodes.drain_shuts[drain] == 1):
             nodes.drain_shuts[drain] = 1 if meets else 0
             changed = True
     if changed:
         nodes.shut[:] = 0
-        for drain in range(nodes.settings[DRAINS]):
+        for drain in range(nodes.settings[at.DRAINS]):
             if nodes.drain_shuts[drain] == 1:
                 for k in range(nodes.drain_first[drain], nodes.drain_first[drain + 1]):
                     nodes.shut[nodes.drain_nodes[k]] = 1
@@ -168,7 +144,7 @@ def shut(slot: int, time: float, now: float, columns: Columns, nodes: Nodes) -> 
 @inner_kernel
 def open_future(nodes: Nodes) -> Ints:
     """Return what is expected to be free at the head's reservation, of nodes that are open to it."""
-    if nodes.settings[DRAINS] == 0:
+    if nodes.settings[at.DRAINS] == 0:
         return nodes.future
     copy_alike(nodes.masked, nodes.future, nodes.future_starts)
     for node in range(len(nodes.shut)):
@@ -199,14 +175,14 @@ def _change_run(
     slot: int, run: int, count: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
 ) -> None:
     power = powered_by(slot, units, columns, nodes) * nodes.power[run]
-    nodes.settings[POWER_LATER] += sign * power * count
+    nodes.settings[at.POWER_LATER] += sign * power * count
     most = 0 if nodes.shut[run] == 1 else columns.ints[UNITS, head]
-    nodes.settings[HAVE] -= units_on(head, run, most, nodes.future, columns, nodes) * count
+    nodes.settings[at.HAVE] -= units_on(head, run, most, nodes.future, columns, nodes) * count
     for r in range(len(nodes.future_total)):
         amount = nodes.full[run, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
         nodes.future[run, r] += sign * amount
         nodes.future_total[r] += sign * amount * count
-    nodes.settings[HAVE] += units_on(head, run, most, nodes.future, columns, nodes) * count
+    nodes.settings[at.HAVE] += units_on(head, run, most, nodes.future, columns, nodes) * count
 
 
 @inner_kernel
@@ -219,7 +195,7 @@ def add_ended(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
             units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
             end = node + columns.rows[COUNT, row]
             _change_future(slot, node, end, units, 1, head, columns, nodes)
-    if nodes.settings[RETURNED] > 0:
+    if nodes.settings[at.RETURNED] > 0:
         for node in range(len(nodes.owner)):
             if nodes.owner[node] == slot + 1:
                 _change_future(slot, node, node + 1, 1, 1, head, columns, nodes)
@@ -228,30 +204,30 @@ def add_ended(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
 @inner_kernel
 def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether the head fits in the future."""
-    if nodes.settings[HAVE] < columns.ints[UNITS, head]:
+    if nodes.settings[at.HAVE] < columns.ints[UNITS, head]:
         return False
     if not node_allocation.suffices(head, node_allocation.LATER, nodes.shares, nodes.shared):
         return False
-    if nodes.settings[STRICT] and not has_window(
+    if nodes.settings[at.STRICT] and not has_window(
         head, open_future(nodes), nodes.future_starts, columns, nodes
     ):
         return False
-    return not nodes.settings[CAPPED] or _power_suffices(head, columns, nodes)
+    return not nodes.settings[at.CAPPED] or _power_suffices(head, columns, nodes)
 
 
 @inner_kernel
 def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether the power cap allows the head to start in the future, where the allocator would place it."""
-    if nodes.settings[EVEN]:
+    if nodes.settings[at.EVEN]:
         needed = columns.ints[UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
-        return bool(needed <= nodes.settings[POWER_LATER])
-    store_placed(nodes.aside, nodes)  # another job may be placed
+        return bool(needed <= nodes.settings[at.POWER_LATER])
+    at.store_placed(nodes.aside, nodes)  # another job may be placed
     clear_placed(nodes)
     fits = (
         place(head, open_future(nodes), nodes.future_starts, columns, nodes)
-        and power_placed(head, columns, nodes) <= nodes.settings[POWER_LATER]
+        and power_placed(head, columns, nodes) <= nodes.settings[at.POWER_LATER]
     )
-    load_placed(nodes.aside, nodes)
+    at.load_placed(nodes.aside, nodes)
     return fits
 
 
@@ -264,19 +240,19 @@ def _count_head(head: int, columns: Columns, nodes: Nodes) -> None:
         if nodes.shut[run] == 0:
             have += units_on(head, run, most, nodes.future, columns, nodes) * (after - run)
         run = after
-    nodes.settings[HAVE] = have
+    nodes.settings[at.HAVE] = have
 
 
 @inner_kernel
 def begin_future(head: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Begin the future with what is free now, and what drained nodes that come back will have."""
-    nodes.settings[POWER_LATER], nodes.settings[POWER_BACK] = nodes.settings[POWER_LEFT], 0
+    nodes.settings[at.POWER_LATER], nodes.settings[at.POWER_BACK] = nodes.settings[at.POWER_LEFT], 0
     node_allocation.copy(node_allocation.LATER, nodes.shared, node_allocation.NOW, nodes.shared)
     copy_runs(nodes.future_starts, nodes.starts)
     copy_alike(nodes.future, nodes.free, nodes.starts)
     expect_back(nodes.future, columns, nodes)
     copy_ints(nodes.future_total, nodes.total, len(nodes.total))
-    if nodes.settings[DRAINS] > 0:
+    if nodes.settings[at.DRAINS] > 0:
         _sum_future(nodes)
         shut(head, now, now, columns, nodes)
     _count_head(head, columns, nodes)
@@ -297,18 +273,18 @@ def _sum_future(nodes: Nodes) -> None:
 @inner_kernel
 def advance_future(time: float, head: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Move the future to a time: nodes open or close to the head, and returning nodes take power."""
-    if nodes.settings[DRAINS] == 0:
+    if nodes.settings[at.DRAINS] == 0:
         return
     if shut(head, time, now, columns, nodes):
         _count_head(head, columns, nodes)
-    if not nodes.settings[CAPPED]:
+    if not nodes.settings[at.CAPPED]:
         return
-    nodes.settings[POWER_LATER] += nodes.settings[POWER_BACK]
-    nodes.settings[POWER_BACK] = 0
+    nodes.settings[at.POWER_LATER] += nodes.settings[at.POWER_BACK]
+    nodes.settings[at.POWER_BACK] = 0
     for node in range(len(nodes.back)):
         if nodes.capacity[node, 0] == 0 and nodes.back[node] <= time and nodes.used[node] == 0:
-            nodes.settings[POWER_BACK] += nodes.wakes[node]
-    nodes.settings[POWER_LATER] -= nodes.settings[POWER_BACK]
+            nodes.settings[at.POWER_BACK] += nodes.wakes[node]
+    nodes.settings[at.POWER_LATER] -= nodes.settings[at.POWER_BACK]
 
 
 @leaf_kernel
@@ -354,14 +330,14 @@ def power_wanted(slot: int, columns: Columns, nodes: Nodes) -> int:
 @inner_kernel
 def begin_pass(nodes: Nodes) -> None:
     """Forget the requests that did not fit in an earlier pass."""
-    nodes.settings[REFUSED] = 0
+    nodes.settings[at.REFUSED] = 0
 
 
 @inner_kernel
 def could_start(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether a job may fit now: quick, and never false for a job that fits."""
     enough = node_allocation.suffices(slot, node_allocation.NOW, nodes.shares, nodes.shared)
-    return enough and could_fit(slot, now, columns, nodes)
+    return enough and node_fit.could_fit(slot, now, columns, nodes)
 
 
 @inner_kernel
@@ -370,7 +346,7 @@ def find_room(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     if not could_start(slot, now, columns, nodes):
         return False
     if not place_now(slot, nodes.free, nodes.starts, now, columns, nodes):
-        refuse(slot, now, columns, nodes)
+        node_fit.refuse(slot, now, columns, nodes)
         return False
     if not has_power(slot, columns, nodes):
         clear_placed(nodes)

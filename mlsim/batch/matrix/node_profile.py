@@ -5,20 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel
-from mlsim.batch.allocators.node_arrays import (
-    ALLOCATOR,
-    DRAINS,
-    OWN,
-    POOLED,
-    RETURNED,
-    Nodes,
-    clear_placed,
-    first_placed,
-    is_kept,
-    load_placed,
-    next_placed,
-    store_placed,
-)
+from mlsim.batch.allocators import node_arrays as at
+from mlsim.batch.allocators.node_arrays import Nodes, first_placed, next_placed
 from mlsim.batch.allocators.node_choice import place
 from mlsim.batch.allocators.node_fit import room_for, spread, units_on
 from mlsim.batch.columns import running_jobs
@@ -34,7 +22,7 @@ from mlsim.batch.matrix.node_future import expect_back
 def open_profile(segment: int, columns: Columns, nodes: Nodes) -> None:
     """Begin with what is free now, and on nodes that come back from drains."""
     node_allocation.copy(segment, nodes.shared_profile, node_allocation.NOW, nodes.shared)
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         running_jobs.open_profile(segment, columns)
     else:
         spread(nodes.profile[segment], nodes.free, nodes.starts)
@@ -49,7 +37,7 @@ def copy_segment(segment: int, source: int, columns: Columns, nodes: Nodes) -> N
     """Copy the free resources of a segment."""
     node_allocation.copy(segment, nodes.shared_profile, source, nodes.shared_profile)
     running_jobs.copy_segment(segment, source, columns)
-    if not nodes.settings[POOLED]:
+    if not nodes.settings[at.POOLED]:
         copy_columns(nodes.profile[segment], nodes.profile[source])
 
 
@@ -57,7 +45,7 @@ def copy_segment(segment: int, source: int, columns: Columns, nodes: Nodes) -> N
 def expect_held(slot: int, segment: int, columns: Columns, nodes: Nodes) -> None:
     """Expect back in a segment what a job still holds."""
     node_allocation.change(slot, segment, 1, nodes.shares, nodes.shared_profile)
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         running_jobs.expect_held(slot, segment, columns)
     else:
         _expect_on_nodes(slot, segment, columns, nodes)
@@ -90,7 +78,7 @@ def _counted_for(slot: int, units: int, columns: Columns, nodes: Nodes) -> int:
 def requested(slot: int, columns: Columns, nodes: Nodes) -> int:
     """Return how much a job asks for of what is counted as free in a segment."""
     units = columns.ints[UNITS, slot]
-    return int(units) if nodes.settings[POOLED] else _counted_for(slot, units, columns, nodes)
+    return int(units) if nodes.settings[at.POOLED] else _counted_for(slot, units, columns, nodes)
 
 
 @inner_kernel
@@ -102,7 +90,7 @@ def _expect_on_nodes(slot: int, segment: int, columns: Columns, nodes: Nodes) ->
             units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
             for held in range(node, node + columns.rows[COUNT, row]):
                 _add(slot, held, units, 1, segment, columns, nodes)
-    if nodes.settings[RETURNED] > 0:
+    if nodes.settings[at.RETURNED] > 0:
         for node in range(len(nodes.owner)):
             if nodes.owner[node] == slot + 1:
                 _add(slot, node, 1, 1, segment, columns, nodes)
@@ -120,7 +108,7 @@ def close_segment(drain: int, segment: int, columns: Columns, nodes: Nodes) -> N
 def open_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
     """Begin a window with all that is free in a segment; return whether a job fits in it."""
     node_allocation.copy(node_allocation.WINDOW, nodes.shared, segment, nodes.shared_profile)
-    if not nodes.settings[POOLED]:
+    if not nodes.settings[at.POOLED]:
         copy_columns(nodes.window, nodes.profile[segment])
     return _fits_window(slot, segment, columns, nodes)
 
@@ -129,7 +117,7 @@ def open_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool
 def extend_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
     """Limit the window to what is free in the next segment too; return whether a job still fits."""
     node_allocation.narrow(node_allocation.WINDOW, nodes.shared, segment, nodes.shared_profile)
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         return _fits_window(slot, segment, columns, nodes)
     # As numbers one after the other they are compared several at a time.
     window, free, lost = nodes.window.ravel(), nodes.profile[segment].ravel(), 0
@@ -144,7 +132,7 @@ def extend_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bo
 def _fits_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
     if not node_allocation.suffices(slot, node_allocation.WINDOW, nodes.shares, nodes.shared):
         return False
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         return running_jobs.fits_segment(slot, segment, columns)
     units = columns.ints[UNITS, slot]
     return bool(room_for(slot, units, nodes.window, nodes.no_starts, columns, nodes) == units)
@@ -155,7 +143,7 @@ def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> boo
     """Whether a job fits in a segment."""
     if not node_allocation.suffices(slot, segment, nodes.shares, nodes.shared_profile):
         return False
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         return running_jobs.fits_segment(slot, segment, columns)
     if requested(slot, columns, nodes) > columns.profile_free[segment]:
         return False
@@ -166,7 +154,7 @@ def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> boo
 @inner_kernel
 def place_in_window(slot: int, starts: bool, columns: Columns, nodes: Nodes) -> bool:
     """Place a job with the allocator on nodes free throughout the window, and now if it ``starts``."""
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         return not starts or place(slot, nodes.free, nodes.starts, columns, nodes)
     if starts and columns.counts[PENDING]:
         _narrow_to_now(nodes)
@@ -189,7 +177,7 @@ def change_segments(slot: int, first: int, last: int, sign: int, columns: Column
     while nodes.shares.shape[1] > 0 and segment != last:
         node_allocation.change(slot, segment, sign, nodes.shares, nodes.shared_profile)
         segment = columns.profile_next[segment]
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         running_jobs.change_segments(slot, first, last, sign, columns)
         return
     stretch = first_placed(nodes)
@@ -207,7 +195,7 @@ def is_sound(segment: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether a segment is non-negative."""
     if not node_allocation.is_sound(segment, nodes.shared_profile):
         return False
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         return running_jobs.is_sound(segment, columns)
     for node in range(nodes.profile.shape[1]):
         for r in range(nodes.profile.shape[2]):
@@ -219,49 +207,49 @@ def is_sound(segment: int, columns: Columns, nodes: Nodes) -> bool:
 @inner_kernel
 def counts_units(nodes: Nodes) -> bool:
     """Whether reservations count units and not nodes."""
-    return bool(nodes.settings[POOLED])
+    return bool(nodes.settings[at.POOLED])
 
 
 @inner_kernel
 def counts_only_units(nodes: Nodes) -> bool:
     """Whether units are all that jobs ask for: nothing is shared."""
-    return bool(nodes.settings[POOLED]) and nodes.shares.shape[1] == 0
+    return bool(nodes.settings[at.POOLED]) and nodes.shares.shape[1] == 0
 
 
 @inner_kernel
 def keeps_profile(nodes: Nodes) -> bool:
     """Whether the profile may be kept: nothing is in it but what jobs hold, or have reserved."""
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         return bool(nodes.shares.shape[1] == 0)
-    is_plain = nodes.settings[DRAINS] == 0 and nodes.settings[RETURNED] == 0
+    is_plain = nodes.settings[at.DRAINS] == 0 and nodes.settings[at.RETURNED] == 0
     return bool(is_plain and fits_less_in_less(nodes))
 
 
 @inner_kernel
 def fits_less_in_less(nodes: Nodes) -> bool:
     """Whether a job that does not fit does not fit in less either; a user's allocator may think otherwise."""
-    return bool(nodes.settings[ALLOCATOR] != OWN)
+    return bool(nodes.settings[at.ALLOCATOR] != at.OWN)
 
 
 @inner_kernel
 def store_plan(slot: int, nodes: Nodes) -> None:
     """Store what is placed as the job's reservation."""
-    if not nodes.settings[POOLED]:
-        store_placed(nodes.plan[slot], nodes)
-        clear_placed(nodes)
+    if not nodes.settings[at.POOLED]:
+        at.store_placed(nodes.plan[slot], nodes)
+        at.clear_placed(nodes)
 
 
 @inner_kernel
 def is_stored_plan(slot: int, nodes: Nodes) -> bool:
     """Whether what is placed is the job's reservation."""
-    return bool(nodes.settings[POOLED]) or bool(is_kept(nodes.plan[slot], nodes))
+    return bool(nodes.settings[at.POOLED]) or bool(at.is_kept(nodes.plan[slot], nodes))
 
 
 @inner_kernel
 def load_plan(slot: int, nodes: Nodes) -> None:
     """Place a job as its reservation has it."""
-    if not nodes.settings[POOLED]:
-        load_placed(nodes.plan[slot], nodes)
+    if not nodes.settings[at.POOLED]:
+        at.load_placed(nodes.plan[slot], nodes)
 
 
 @inner_kernel
@@ -279,7 +267,7 @@ def plan_holds(nodes: Nodes) -> bool:
 @inner_kernel
 def place_reserved(slot: int, columns: Columns, nodes: Nodes) -> None:
     """Place a job that starts as its reservation has it."""
-    if nodes.settings[POOLED]:
+    if nodes.settings[at.POOLED]:
         place(slot, nodes.free, nodes.starts, columns, nodes)
     else:
         load_plan(slot, nodes)

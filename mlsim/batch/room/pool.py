@@ -10,17 +10,8 @@ from numpy.typing import NDArray
 
 from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.columns.job_columns import (
-    EXCLUSIVE,
-    FREE,
-    MERGE,
-    NODES,
-    USED_ROWS,
-    Columns,
-    IntColumn,
-    IntColumns,
-    by_address,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns.job_columns import Columns, IntColumn, IntColumns, by_address
 from mlsim.batch.columns.job_table import CORES, FIRST_ROW, HELD, NUMBER, ROWS, UNITS
 from mlsim.batch.columns.occupancy import (
     COUNT,
@@ -184,9 +175,9 @@ def end_row(
 @leaf_kernel
 def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     """Allocate the first free units to a job."""
-    if columns.rules[NODES]:
+    if columns.rules[at.NODES]:
         pool.counts[HINT] = _take_nodes(slot, now, pool.counts[HINT], pool.free, pool.starts, columns, pool)
-    columns.counts[FREE] -= columns.ints[UNITS, slot]
+    columns.counts[at.FREE] -= columns.ints[UNITS, slot]
 
 
 @leaf_kernel
@@ -200,12 +191,12 @@ def _take_nodes(
     pool: Pool,
 ) -> int:
     """Allocate the first free cores to a job, none of them before the node ``hint``; return the new hint."""
-    first = columns.counts[USED_ROWS]
+    first = columns.counts[at.USED_ROWS]
     row, taken, hint = first_fit(
         columns.ints[NUMBER, slot],
         columns.ints[UNITS, slot],
-        columns.rules[EXCLUSIVE] != 0,
-        columns.rules[MERGE] != 0,
+        columns.rules[at.EXCLUSIVE] != 0,
+        columns.rules[at.MERGE] != 0,
         now,
         first,
         hint,
@@ -215,7 +206,7 @@ def _take_nodes(
         columns.rows,
         columns.times,
     )
-    columns.counts[USED_ROWS] = row
+    columns.counts[at.USED_ROWS] = row
     columns.ints[CORES, slot] = taken
     columns.ints[FIRST_ROW, slot], columns.ints[ROWS, slot] = first, row - first
     return int(hint)
@@ -224,21 +215,21 @@ def _take_nodes(
 @leaf_kernel
 def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     """Free all that a job still holds."""
-    if columns.rules[NODES]:
+    if columns.rules[at.NODES]:
         first = columns.ints[FIRST_ROW, slot]
         for row in range(first, first + columns.ints[ROWS, slot]):
             if np.isnan(columns.times[FINISH, row]):
                 end_row(row, now, pool.free, pool.cores, pool.starts, columns.rows, columns.times)
                 pool.counts[HINT] = min(pool.counts[HINT], columns.rows[NODE, row])
-    columns.counts[FREE] += columns.ints[HELD, slot]
+    columns.counts[at.FREE] += columns.ints[HELD, slot]
 
 
 @leaf_kernel
 def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> int:
     """Free the nodes of one occupancy row; return the units."""
     cores = end_row(row, now, pool.free, pool.cores, pool.starts, columns.rows, columns.times)
-    units = columns.rows[COUNT, row] if columns.rules[EXCLUSIVE] else cores
-    columns.counts[FREE] += units
+    units = columns.rows[COUNT, row] if columns.rules[at.EXCLUSIVE] else cores
+    columns.counts[at.FREE] += units
     pool.counts[HINT] = min(pool.counts[HINT], columns.rows[NODE, row])
     return int(units)
 
@@ -248,7 +239,7 @@ def take_node(_slot: int, node: int, columns: Columns, pool: Pool) -> int:
     """Allocate a free node; return its cores."""
     cores = free_of(node, pool.free, pool.starts)
     add_free(node, 1, -cores, pool.free, pool.cores, pool.starts)
-    columns.counts[FREE] -= 1
+    columns.counts[at.FREE] -= 1
     return int(cores)
 
 
@@ -262,25 +253,25 @@ def measure_part(part: NDArray[np.int64], columns: Columns, pool: Pool) -> None:
     for node in range(len(part)):
         if part[node] > 0:
             part[node] = min(part[node], free_of(node, pool.free, pool.starts))
-        units += int(part[node] > 0) if columns.rules[EXCLUSIVE] else part[node]
+        units += int(part[node] > 0) if columns.rules[at.EXCLUSIVE] else part[node]
     pool.counts[PART] = units
 
 
 @leaf_kernel
 def find_room_in_part(slot: int, _part: NDArray[np.int64], _now: float, columns: Columns, pool: Pool) -> bool:
     """Whether a job fits on what was released."""
-    return bool(columns.ints[UNITS, slot] <= min(pool.counts[PART], columns.counts[FREE]))
+    return bool(columns.ints[UNITS, slot] <= min(pool.counts[PART], columns.counts[at.FREE]))
 
 
 @apart_kernel
 def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, pool: Pool) -> None:
     """Allocate to a job the first units of what was released, which is updated too."""
-    first = columns.counts[USED_ROWS]
+    first = columns.counts[at.USED_ROWS]
     _take_nodes(slot, now, 0, part, pool.no_starts, columns, pool)
-    for row in range(first, columns.counts[USED_ROWS]):
+    for row in range(first, columns.counts[at.USED_ROWS]):
         node, count = columns.rows[NODE, row], columns.rows[COUNT, row]
         add_free(node, count, -columns.rows[NODE_CORES, row], pool.free, pool.cores, pool.starts)
-    columns.counts[FREE] -= columns.ints[UNITS, slot]
+    columns.counts[at.FREE] -= columns.ints[UNITS, slot]
     pool.counts[PART] -= columns.ints[UNITS, slot]
 
 

@@ -12,31 +12,8 @@ from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.backfill.conservative import next_reservation
-from mlsim.batch.columns.job_columns import (
-    ALLOW_BACKFILL,
-    FREE,
-    ONE_ROUND,
-    PLACES,
-    QUEUED,
-    RUNNING,
-    USED_ROWS,
-)
-from mlsim.batch.columns.job_table import (
-    BACKFILLED,
-    BEGIN_SEGMENT,
-    CORES,
-    END,
-    EXPECTED,
-    FIRST_ROW,
-    HELD,
-    NUMBER,
-    PLANNED,
-    RESERVED,
-    ROWS,
-    START,
-    STATE,
-    UNITS,
-)
+from mlsim.batch.columns import job_columns as at
+from mlsim.batch.columns import job_table as job
 from mlsim.batch.columns.occupancy import NODE, RELEASED, find_holders
 from mlsim.batch.columns.running_jobs import running_slots
 from mlsim.batch.dispatch.passes import head_slot, queue_arrivals
@@ -51,8 +28,6 @@ from mlsim.workload.workload_jobs import JobBlock
 
 Attempt = tuple[int, int]
 """Number of a job, and how often it has started again: requests and answers are of one attempt."""
-
-_WITHDRAWN = int(JobState.WITHDRAWN)
 
 
 class Applications(Protocol):
@@ -271,22 +246,22 @@ class BatchState(BatchColumns):
     @property
     def n_waiting(self) -> int:
         """Jobs in the queue."""
-        return int(self.counts[QUEUED])
+        return int(self.counts[at.QUEUED])
 
     @property
     def n_running(self) -> int:
         """Jobs that run."""
-        return int(self.counts[RUNNING])
+        return int(self.counts[at.RUNNING])
 
     @property
     def n_free(self) -> int:
         """Units that no job holds."""
-        return int(self.counts[FREE])
+        return int(self.counts[at.FREE])
 
     @property
     def n_rows(self) -> int:
         """Occupancy rows written so far."""
-        return int(self.counts[USED_ROWS])
+        return int(self.counts[at.USED_ROWS])
 
     @property
     def jobs_to_come(self) -> bool:
@@ -299,7 +274,7 @@ class BatchState(BatchColumns):
 
     def number(self, slot: int) -> int:
         """Return the place in the log of the job in a slot."""
-        return int(self.table.ints[NUMBER, slot])
+        return int(self.table.ints[job.NUMBER, slot])
 
     def attempt(self, slot: int) -> Attempt:
         """Return the current attempt of the job in a slot."""
@@ -307,21 +282,22 @@ class BatchState(BatchColumns):
 
     def is_waiting(self, slot: int, number: int) -> bool:
         """Whether that job is in that slot and has not started."""
-        waits = math.isnan(self.table.floats[START, slot]) and self.table.ints[STATE, slot] != _WITHDRAWN
+        withdrawn = self.table.ints[job.STATE, slot] == JobState.WITHDRAWN
+        waits = math.isnan(self.table.floats[job.START, slot]) and not withdrawn
         return self.number(slot) == number and waits
 
     def units(self, slot: int) -> int:
         """Return the units that a job asks for."""
-        return int(self.table.ints[UNITS, slot])
+        return int(self.table.ints[job.UNITS, slot])
 
     def held(self, slot: int) -> int:
         """Return the units that a job holds."""
-        return int(self.table.ints[HELD, slot])
+        return int(self.table.ints[job.HELD, slot])
 
     def rows_of(self, slot: int) -> range:
         """Return the occupancy rows that a job got at its start."""
-        first = int(self.table.ints[FIRST_ROW, slot])
-        return range(first, first + int(self.table.ints[ROWS, slot]))
+        first = int(self.table.ints[job.FIRST_ROW, slot])
+        return range(first, first + int(self.table.ints[job.ROWS, slot]))
 
     def holders(self, node: int) -> dict[int, int]:
         """Return the slots of the running jobs that hold part of a node, and the units of each there."""
@@ -385,7 +361,7 @@ class BatchState(BatchColumns):
 
     def allow_backfill(self, allows: bool) -> None:
         """Make the next passes backfill, or only start jobs from the queue's head."""
-        self.rules[ALLOW_BACKFILL] = allows
+        self.rules[at.ALLOW_BACKFILL] = allows
 
     def enter_queue(self, now: float, arrivals: Ints, first: int, last: int) -> None:
         """Queue ``arrivals[first:last]`` without a pass."""
@@ -417,13 +393,13 @@ class BatchState(BatchColumns):
 
     def next_reservation(self, now: float) -> float:
         """Return the first time after now that a waiting job has reserved, or a dispatcher has asked for."""
-        promised = float(next_reservation(now, int(self.counts[PLACES]), self.queue, self.table.floats))
+        promised = float(next_reservation(now, int(self.counts[at.PLACES]), self.queue, self.table.floats))
         return min(promised, self.passes.next_wake(now))
 
     @property
     def wakes(self) -> bool:
         """Whether passes may be due at times without events."""
-        return bool(self.rules[ONE_ROUND]) or self.passes.next_wake(-math.inf) < math.inf
+        return bool(self.rules[at.ONE_ROUND]) or self.passes.next_wake(-math.inf) < math.inf
 
     # Steps between passes
 
@@ -435,8 +411,8 @@ class BatchState(BatchColumns):
     def requeue(self, slot: int, now: float) -> None:
         """Requeue a job that has ended."""
         table = self.table
-        table.ints[[CORES, FIRST_ROW, ROWS, BACKFILLED, BEGIN_SEGMENT], slot] = 0
-        table.floats[[START, END, EXPECTED, RESERVED, PLANNED], slot] = np.nan
+        table.ints[[job.CORES, job.FIRST_ROW, job.ROWS, job.BACKFILLED, job.BEGIN_SEGMENT], slot] = 0
+        table.floats[[job.START, job.END, job.EXPECTED, job.RESERVED, job.PLANNED], slot] = np.nan
         self.enter_queue(now, np.array([slot], np.int64), 0, 1)
 
     def withdraw(self, slot: int) -> None:
