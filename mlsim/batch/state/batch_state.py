@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns import job_table as job
@@ -59,20 +58,12 @@ class Applications(Protocol):
 
 
 class MachineRoom(Protocol):
-    """The units of the machine: a pool of equal units, or nodes by resources."""
+    """The units of the machine: the base of a pool of equal units, and of nodes by resources."""
 
-    holds_back: bool
-    """Whether jobs hold parts of nodes that are out of use, which must not be allocated again."""
-
-    @property
-    def arrays(self) -> Any:
-        """The room, as a tuple of arrays."""
-        ...
-
-    @property
-    def address(self) -> int:
-        """Address at which kernels find the pointers to the arrays."""
-        ...
+    arrays: Any  # the room, as a tuple of arrays
+    address: int  # at which kernels find the pointers to the arrays, until these grow
+    holds_back: bool = False  # whether jobs hold parts of nodes out of use, which must not be allocated again
+    _down: Ints  # for how many reasons each node is out of use
 
     def end(self, slot: int, now: float, /) -> None:
         """End a job: free what it still holds."""
@@ -94,8 +85,8 @@ class MachineRoom(Protocol):
         """Make the arrays, those of jobs too, large enough for the next pass."""
         ...
 
-    def never_fit(self, slots: Ints, block: JobBlock, /) -> dict[str, NDArray[np.bool_]]:
-        """Return, by reason, which of the jobs that will be submitted no set of nodes could hold."""
+    def never_fit(self, slots: Ints, block: JobBlock, /) -> dict[str, Mask]:
+        """Store what jobs that will be submitted ask for; return those that never fit, by reason."""
         ...
 
     def room_for(self, slot: int, now: float, /) -> int:
@@ -103,36 +94,36 @@ class MachineRoom(Protocol):
         ...
 
     def is_free(self, node: int) -> bool:
-        """Whether a node is in use and no job holds any part of it."""
-        ...
-
-    def lacks_shared(self, slot: int, /) -> bool:
-        """Whether an amount that the machine has as a whole blocks a job, whatever nodes are free."""
+        """Whether a node is in use, no job holds any part of it, and the power cap allows a job on it."""
         ...
 
     def is_down(self, node: int) -> bool:
         """Whether a node is out of use."""
-        ...
+        return bool(self._down[node])
 
-    def may_use(self, slot: int, node: int, /) -> bool:
+    def lacks_shared(self, _slot: int, /) -> bool:
+        """Whether an amount that the machine has as a whole blocks a job, whatever nodes are free."""
+        return False
+
+    def may_use(self, _slot: int, _node: int, /) -> bool:
         """Whether a node is in the set of nodes that a job may use."""
-        ...
+        return True
 
-    def may_take(self, slot: int, node: int, now: float, /) -> bool:
-        """Whether a job may use a node, and no announced drain keeps it off."""
-        ...
+    def may_take(self, _slot: int, _node: int, _now: float, /) -> bool:
+        """Whether a job that runs, or would start now, may use a node, which no announced drain forbids."""
+        return True
 
     def units_of_cores(self, slot: int, cores: int, /) -> int:
         """Return a job's units for a number of cores on one node."""
         ...
 
     def update_free(self) -> None:
-        """Count the units that jobs have just freed."""
-        ...
+        """Count the units that jobs have just freed, if kernels do not."""
+        return
 
-    def prepare_release(self, slot: int, row: int, /) -> None:
+    def prepare_release(self, _slot: int, _row: int, /) -> None:
         """Prepare for the release of an occupancy row."""
-        ...
+        return
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
         """Remove a node from service; jobs keep their parts of it, which are not free after their ends.
@@ -145,9 +136,9 @@ class MachineRoom(Protocol):
         """Return a node to service, unless there is another reason for its outage."""
         ...
 
-    def plan_around(self, drains: Sequence[AnnouncedDrain], /) -> None:
+    def plan_around(self, _drains: Sequence[AnnouncedDrain], /) -> None:
         """Plan around these announced drains from now on; nodes out of service for them will return."""
-        ...
+        raise TypeError("a pool of units cannot plan around drains")
 
     def set_power_cap(self, watts: float) -> None:
         """Change the cap; running jobs continue."""
@@ -155,10 +146,9 @@ class MachineRoom(Protocol):
 
 
 class Passes(Protocol):
-    """Makes passes over the queue."""
+    """Makes passes over the queue; the base of those on a pool and on nodes."""
 
-    rejected: list[tuple[int, str]]
-    """Slots, with reasons, of jobs that a dispatcher rejected; the batch system empties it."""
+    rejected: list[tuple[int, str]]  # slots and reasons, of a dispatcher; the batch system empties it
 
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints, /
@@ -169,17 +159,17 @@ class Passes(Protocol):
         """
         ...
 
-    def admit(self, block: JobBlock) -> None:
+    def admit(self, _block: JobBlock) -> None:
         """Keep the columns of jobs that plugins see."""
-        ...
+        return
 
-    def next_wake(self, now: float, /) -> float:
+    def next_wake(self, _now: float, /) -> float:
         """Return the first time after now for which a dispatcher has asked, in s; infinity: never."""
-        ...
+        return math.inf
 
     def solves(self) -> Solves:
         """Return the statistics of the passes of a planning dispatcher."""
-        ...
+        return Solves.none()
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +303,7 @@ class BatchState(BatchColumns):
 
     # Room
 
-    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, Mask]:
         """Return, by reason, which of the jobs that will be submitted no set of nodes could hold."""
         if block.node_sets is not None and not self.requests.node_sets:
             raise ValueError("jobs have sets of nodes; allowed where Requests.node_sets is true")

@@ -28,6 +28,7 @@ from mlsim.batch.dispatch.dispatcher_answers import (
 from mlsim.batch.dispatch.passes import ManyReservations, Reserving, reserving
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.batch_state import Passes
 from mlsim.batch.state.node_state import NodesRoom
 from mlsim.batch.user_dispatch import make_plugin
 from mlsim.errors import InputError
@@ -93,11 +94,8 @@ def expanded(config: BatchConfig) -> BatchConfig:
     )
 
 
-class NodePasses:
-    """Passes on nodes by resources, a :class:`mlsim.batch.state.batch_state.Passes`.
-
-    Files of plugins are relative to the current directory.
-    """
+class NodePasses(Passes):
+    """Passes on nodes by resources; files of plugins are relative to the current directory."""
 
     def __init__(
         self,

@@ -53,6 +53,7 @@ from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Misfits, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.batch_state import MachineRoom
 from mlsim.batch.state.node_setup import demand_arrays, drain_arrays, kinds_by, scratch
 from mlsim.errors import InputError
 from mlsim.platform import Machine
@@ -123,16 +124,8 @@ def renew_node(node: int, free: IntColumn, kind: int, nodes: int) -> None:
     node_fit.set_node(node, borrowed(free), kind, room.free, room.starts, room.kind)
 
 
-class NodesRoom:
-    """Nodes by resources, a :class:`mlsim.batch.state.batch_state.MachineRoom`.
-
-    Attributes
-    ----------
-    arrays, address
-        The nodes, and the address at which kernels find the pointers to them, until arrays grow.
-    """
-
-    holds_back = False  # kernels see to nodes out of use of which jobs hold parts
+class NodesRoom(MachineRoom):
+    """Nodes by resources; kernels see to nodes out of use of which jobs hold parts, which have capacity 0."""
 
     def __init__(
         self,
@@ -329,19 +322,9 @@ class NodesRoom:
         """Whether an amount of the whole machine blocks a job, whatever nodes are free."""
         return bool((self._shares[slot] > self._shared[NOW]).any())
 
-    def is_down(self, node: int) -> bool:
-        """Whether a node is out of use."""
-        return bool(self._down[node])
-
     def units_of_cores(self, slot: int, cores: int) -> int:
         """Return a job's units for a number of cores on one node."""
         return 1 if self._requests.exclusive else cores // int(self._request[slot, 0])
-
-    def update_free(self) -> None:
-        """Count freed units; kernels do that."""
-
-    def prepare_release(self, _slot: int, _row: int) -> None:
-        """Prepare for a release; nodes out of use have capacity 0, so that kernels do not count them."""
 
     def is_free(self, node: int) -> bool:
         """Whether a node is in use, no job holds any part of it, and the power cap allows a job on it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +15,12 @@ from mlsim.batch.columns.job_table import EXPECTED, HELD, PLANNED, UNITS
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES, runs_of
 from mlsim.batch.dispatch.passes import process_timestamp, reserving
 from mlsim.batch.room import room as steps
-from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, AnnouncedDrain, Pool, add_free, free_of, pool_at
+from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, Pool, add_free, free_of, pool_at
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Misfits, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.batch_state import MachineRoom, Passes
 from mlsim.platform import Machine
-from mlsim.record import Solves
 from mlsim.workload.workload_jobs import JobBlock
 
 
@@ -52,25 +51,17 @@ def reserve_on_pool(head: int, now: float, columns: int, pool: int) -> float:
 @kernel
 def free_cores(node: int, pool: int) -> int:
     """Return the free cores of a node."""
-    room = pool_at(pool)
-    return free_of(node, room.free, room.starts)
+    return free_of(node, pool_at(pool))
 
 
 @kernel
 def add_cores(node: int, more: int, pool: int) -> None:
     """Change the free cores of a node by ``more``; free units are not counted."""
-    room = pool_at(pool)
-    add_free(node, 1, more, room.free, room.cores, room.starts)
+    add_free(node, 1, more, pool_at(pool))
 
 
-class PoolRoom:
-    """A pool of equal units, a :class:`mlsim.batch.state.batch_state.MachineRoom`.
-
-    Attributes
-    ----------
-    arrays, address
-        The pool, and the address at which kernels find the pointers to it.
-    """
+class PoolRoom(MachineRoom):
+    """A pool of equal units."""
 
     def __init__(
         self, jobs: BatchColumns, machine: Machine, requests: Requests, cap: PowerCap | None = None
@@ -135,22 +126,6 @@ class PoolRoom:
         """Whether a node is in use and no job holds any part of it."""
         return bool(self._free(node) == self._cores[node] and not self._down[node])
 
-    def lacks_shared(self, _slot: int) -> bool:
-        """Whether an amount of the whole machine blocks a job; a pool has none."""
-        return False
-
-    def is_down(self, node: int) -> bool:
-        """Whether a node is out of use."""
-        return bool(self._down[node])
-
-    def may_use(self, _slot: int, _node: int) -> bool:
-        """Whether a job may use a node: all of a pool."""
-        return True
-
-    def may_take(self, _slot: int, _node: int, _now: float) -> bool:
-        """Whether no announced drain of a node keeps a job off it; nothing is announced."""
-        return True
-
     def units_of_cores(self, _slot: int, cores: int) -> int:
         """Return a job's units for a number of cores on one node."""
         return 1 if self._requests.exclusive else cores
@@ -211,10 +186,6 @@ class PoolRoom:
         self._held_back, self.holds_back = nodes, len(nodes) > 0
         self._withhold()
 
-    def plan_around(self, _drains: Sequence[AnnouncedDrain]) -> None:
-        """Plan around announced drains: a pool cannot keep jobs off some nodes, and is not chosen then."""
-        raise NotImplementedError("a pool of units cannot plan around drains")
-
     def set_power_cap(self, watts: float) -> None:
         """Change the cap; running jobs continue."""
         assert self._cap is not None
@@ -252,8 +223,8 @@ class PoolRoom:
         self._withheld = withheld
 
 
-class PoolPasses:
-    """Passes on a pool of units; see :class:`mlsim.batch.state.batch_state.Passes`."""
+class PoolPasses(Passes):
+    """Passes on a pool of units."""
 
     def __init__(self, jobs: BatchColumns, room: PoolRoom) -> None:
         self._jobs, self._room = jobs, room
@@ -273,14 +244,3 @@ class PoolPasses:
         return process_timestamp(
             now, n_ended, first, last, arrivals, released, columns, pool, self._reserving
         )
-
-    def admit(self, block: JobBlock) -> None:
-        """Keep what plugins may see of jobs that have come: nothing, as there are none."""
-
-    def next_wake(self, _now: float) -> float:
-        """Return when a dispatcher wants to be asked: never, in s."""
-        return math.inf
-
-    def solves(self) -> Solves:
-        """Return how the passes of a dispatcher that plans went: here there is none."""
-        return Solves.none()
