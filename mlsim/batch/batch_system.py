@@ -42,69 +42,25 @@ _H = TypeVar("_H", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class BatchSetup:
-    """Further inputs of a batch system besides its machine, dispatcher and requests.
-
-    Attributes
-    ----------
-    coordination
-        The coordination of the two levels.
-    log
-        Records messages, and knows their latency; None where nodes stay with their job until it ends.
-    plan
-        Outages of nodes.
-    report
-        Called at intervals with the progress.
-    executable_names
-        Names behind the codes of executables, for predictors; none where only codes are known.
-    keep_passes
-        Whether a row is kept for every pass.
-    seed
-        Of random choices of nodes.
-    cap
-        A cap on the power that jobs add.
-    dependencies, feedback
-        Dependencies between jobs; whether these determine when a job is submitted, whatever its submit time.
-    local
-        From submit times [s] to seconds since 1970 on the clocks of the log's time zone, for learning from
-        features of jobs; default: time 0 is 1970-01-01.
-    """
+    """Further inputs of a batch system besides its machine, dispatcher and requests."""
 
     coordination: CoordinationConfig = field(default_factory=CoordinationConfig)
-    log: MessageLog | None = None
+    log: MessageLog | None = None  # messages and their latency; None: nodes stay with their job until it ends
     plan: OutagePlan = field(default_factory=OutagePlan)
-    report: Callable[[Progress], None] | None = None
-    executable_names: Sequence[str] = ()
-    keep_passes: bool = False
-    seed: int = 0
+    report: Callable[[Progress], None] | None = None  # called at intervals
+    executable_names: Sequence[str] = ()  # by code, for predictors; empty: only codes are known
+    keep_passes: bool = False  # whether a row is kept for every pass
+    seed: int = 0  # of random choices of nodes
     cap: PowerCap | None = None
     dependencies: Dependencies | None = None
-    feedback: bool = False
+    feedback: bool = False  # whether these determine when a job is submitted, whatever its submit time
+    # From submit times [s] to seconds since 1970 on the clocks of the log's time zone, for learning from
+    # features of jobs; default: time 0 is 1970-01-01.
     local: Callable[[Floats], Floats] = np.asarray
 
 
 class BatchSystem:
-    """Queue, dispatcher and nodes of one machine.
-
-    Parameters
-    ----------
-    machine
-        The nodes.
-    config
-        Policy, backfilling and what happens at the estimate's end.
-    requests
-        How jobs request units.
-    setup
-        Everything else; default: nothing of it.
-
-    Attributes
-    ----------
-    clock, state
-        Events in order of time; everything that handlers read and change.
-    handlers
-        One per concern that the scenario has.
-    pass_times
-        Wall-clock seconds of each pass.
-    """
+    """Queue, dispatcher and nodes of one machine: a clock, a state, and a handler per concern."""
 
     def __init__(
         self, machine: Machine, config: BatchConfig, requests: Requests, setup: BatchSetup | None = None
@@ -184,15 +140,7 @@ class BatchSystem:
         return next((handler for handler in self.handlers if isinstance(handler, kind)), None)
 
     def run(self, blocks: Iterable[JobBlock], applications: Applications) -> None:
-        """Simulate a workload until its last job has ended.
-
-        Parameters
-        ----------
-        blocks
-            The jobs in order of (submit_time, job_id).
-        applications
-            Starts the jobs' applications.
-        """
+        """Simulate a workload, jobs in order of (submit_time, job_id), until its last job has ended."""
         state, clock = self.state, self.clock
         state.applications = applications
         if self._pass_log is not None or self._counts_dispatch_time:

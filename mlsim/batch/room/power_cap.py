@@ -9,23 +9,13 @@ from numpy.typing import NDArray
 
 from mlsim.platform.machine import PowerColumns
 
-_ROUNDING = 1e-6
-"""Units by which the power of held units may exceed the cap through rounding errors."""
+_ROUNDING = 1e-6  # units by which the power of held units may exceed the cap through rounding errors
 
 
 class PowerCap:
     """The power that a cap leaves to jobs; counts of units make sense only if all units add the same.
 
     A unit is a node if ``exclusive``, else a core. ``levels`` are (time [s], cap [W]) in order of time.
-
-    Attributes
-    ----------
-    of_each
-        Power that each node, or each of its cores where these are allocated singly, adds when it is held [W].
-    of_waking
-        Power that each node adds when it returns to service [W].
-    watts
-        The cap now.
     """
 
     def __init__(
@@ -36,12 +26,13 @@ class PowerCap:
         levels: tuple[tuple[float, float], ...],
     ) -> None:
         self._power = power
+        # What each node, or each of its cores where these are allocated singly, adds when it is held [W].
         self.of_each = (power.busy - power.idle) / (1 if exclusive else cores)
-        self.of_waking = power.idle - power.off
+        self.of_waking = power.idle - power.off  # what each node adds when it returns to service [W]
         self._of_a_unit = float(self.of_each[0])
         self._units = len(cores) if exclusive else int(cores.sum())
         self.levels = levels
-        self.watts = math.inf if levels[0][0] > 0.0 else levels[0][1]
+        self.watts = math.inf if levels[0][0] > 0.0 else levels[0][1]  # the cap now
 
     @property
     def is_even(self) -> bool:

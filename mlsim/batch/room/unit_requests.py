@@ -15,34 +15,28 @@ from mlsim.workload.resource_requests import MB, NODE_COUNT, NodeSets, ResourceR
 from mlsim.workload.workload_jobs import JobBlock
 
 
+def _no_amounts() -> Ints:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Requests:
     """The mapping of jobs' requests to units of this machine."""
 
+    # ``core``: a processor is a unit of one core or more, jobs share nodes. ``node``: a processor is a whole
+    # node.
+    # ``packed``: a job gets as many whole nodes as its processors fill.
     mapping: Mapping
-    """``core``: a processor is a unit of one core or more, jobs share nodes. ``node``: a processor is a whole
-    node. ``packed``: a job gets as many whole nodes as its processors fill.
-    """
-    capacity: int
-    """Units of the whole machine, for jobs whose log does not specify units."""
-    cores_per_node: int
-    """Cores of every node (``packed`` only)."""
-    cores_per_unit: int = 1
-    """Cores of a unit (``core`` only)."""
-    resources: tuple[str, ...] = ("cores",)
-    """Names of the resources of nodes; ``cores`` first."""
-    defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """Default request of a unit for each resource beside cores."""
-    per_job: bool = False
-    """Whether the log has requests of its jobs."""
-    largest_node: int = 1
-    """Cores of the largest node."""
-    shared: tuple[str, ...] = ()
-    """Names of the amounts of the whole machine (``platform.shared``)."""
-    shared_defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """Default request of a job, in total, for each."""
-    node_sets: bool = False
-    """Whether jobs may have sets of nodes that they may use (``JobBlock.node_sets``)."""
+    capacity: int  # units of the whole machine, for jobs whose log does not specify units
+    cores_per_node: int  # of every node (``packed`` only)
+    cores_per_unit: int = 1  # (``core`` only)
+    resources: tuple[str, ...] = ("cores",)  # names of the resources of nodes; ``cores`` first
+    defaults: Ints = field(default_factory=_no_amounts)  # request of a unit for each resource beside cores
+    per_job: bool = False  # whether the log has requests of its jobs
+    largest_node: int = 1  # cores of the largest node
+    shared: tuple[str, ...] = ()  # names of the amounts of the whole machine (``platform.shared``)
+    shared_defaults: Ints = field(default_factory=_no_amounts)  # request of a job, in total, for each
+    node_sets: bool = False  # whether jobs may have sets of nodes that they may use (``JobBlock.node_sets``)
 
     @classmethod
     def on(
@@ -110,7 +104,7 @@ class Requests:
             units = np.maximum(units, nodes)
         else:
             units = np.where(nodes > 0, nodes, units)
-        return np.where(_own_units(jobs), _units(jobs), units)
+        return np.where(_logged_units(jobs) > 0, _logged_units(jobs), units)
 
     def _divided(self, jobs: JobBlock) -> Ints:
         """Return the units by which processors and totals of jobs on shared nodes divide."""
@@ -124,12 +118,8 @@ class Requests:
         return np.where(bound & (units % np.maximum(nodes, 1) == 0), nodes, units)
 
     def per_unit(self, jobs: JobBlock, units: Ints) -> Ints:
-        """Return the request of one unit of each job, shape (jobs, resources).
-
-        Cores are those that the job's processors fill on a unit; with whole nodes the unit gets the others
-        too.
-        """
-        own, each = _own_units(jobs), -(-jobs.processors // units)
+        """Return the request of one unit of each job, shape (jobs, resources); cores: those that it uses."""
+        own, each = _logged_units(jobs) > 0, -(-jobs.processors // units)
         request = np.empty((len(jobs), len(self.resources)), np.int64)
         request[:, 0] = each
         request[:, 1:] = self.defaults
@@ -165,17 +155,12 @@ class Requests:
         return np.minimum(processors * self.cores_per_unit, cores)
 
 
-def _own_units(jobs: JobBlock) -> Mask:
-    """Return which jobs have units in the log."""
-    return _units(jobs) > 0
-
-
-def _units(jobs: JobBlock) -> Ints:
+def _logged_units(jobs: JobBlock) -> Ints:
+    """Return the units of jobs in the log; -1 where it has none."""
     return np.full(len(jobs), -1, np.int64) if jobs.asked is None else jobs.asked.units
 
 
-def _memory_of_each(asked: ResourceRequests, totals: Ints, units: Ints) -> Ints:
-    """Return the memory of each unit (MB, rounded down)."""
+def _memory_of_each(asked: ResourceRequests, totals: Ints, units: Ints) -> Ints:  # MB, rounded down
     size = totals * MB if asked.exact is None else np.where(asked.exact >= 0, asked.exact, totals * MB)
     return size // units // MB
 
@@ -185,12 +170,11 @@ def _default_shares(machine: Machine, config: RequestConfig) -> Ints:
     return np.array([amounts.get(name, 0) for name in machine.shared.names], np.int64)
 
 
-_MOST_REASONS = 100
-"""Different reasons that name amounts; further ones do not, so that tables of reasons stay short."""
+_MOST_REASONS = 100  # that name amounts; further ones do not, so that tables of reasons stay short
 
 
 class Misfits:
-    """Finds jobs that no set of nodes, all in use, could hold, whatever else runs.
+    """Finds jobs that the empty machine, or the nodes that they may use, cannot hold.
 
     ``strict``: a job needs neighbouring nodes. ``cap``: a cap under which every unit adds the same power.
     """

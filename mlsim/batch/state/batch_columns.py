@@ -42,8 +42,7 @@ _EASY = {
     EasyRule.BATSCHED: at.BATSCHED,
     EasyRule.EASY_BF: at.EASY_BF,
 }
-_ON_PROFILE = 0
-"""Reservations beside the head's, for which room is looked up in the profile of free units."""
+_ON_PROFILE = 0  # reservations: room for the head is looked up in the profile of free units too
 _NOBODY = np.empty((N_SHARES, 0))
 
 
@@ -76,16 +75,7 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
 class BatchColumns:
     """The jobs, the queue and the nodes that jobs hold, as columns that grow.
 
-    Attributes
-    ----------
-    table, occupancy
-        Jobs in the system, and the nodes that each one holds or held.
-    rules, counts
-        As the kernels read and change them.
-    columns, address
-        All of it, and the address at which kernels find the pointers to it, until arrays grow.
-    row_limit
-        Occupancy rows from which on there is no room for another pass, which writes ``most_rows`` at most.
+    ``columns`` has all that kernels read and change; they find it at ``address``, until arrays grow.
     """
 
     def __init__(self, config: BatchConfig, exclusive: bool, merge: bool, most_rows: int) -> None:
@@ -142,6 +132,7 @@ class BatchColumns:
             self.started, self.ended = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         self._profile = profile_arrays(self.rules, capacity, more_segments, self._profile)
         self.occupancy.reserve(int(self.counts[USED_ROWS]), self._most_rows)
+        # Occupancy rows from which on there is no room for another pass.
         self.row_limit = self.occupancy.ints.shape[1] - self._most_rows
         self.columns = Columns(
             rules=self.rules,

@@ -25,8 +25,7 @@ from mlsim.record import JobState, Solves
 from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
 
-Attempt = tuple[int, int]
-"""Number of a job, and how often it has started again: requests and answers are of one attempt."""
+Attempt = tuple[int, int]  # number of a job, and how often it has started again
 
 
 class Applications(Protocol):
@@ -174,58 +173,38 @@ class Passes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a run: simulated seconds; jobs that ended, wait, run; free units.
+    """Progress of a run; its functions must be called before the run continues."""
 
-    ``nodes`` returns a letter per node, and ``messages`` the last coordination messages; both must be called
-    before the run continues.
-    """
-
-    time: float
-    done: int
+    time: float  # simulated seconds
+    done: int  # jobs that ended
     waiting: int
     running: int
     free_units: int
-    nodes: Callable[[], str]
-    messages: Callable[[], list[dict[str, Any]]] = list
+    nodes: Callable[[], str]  # a letter per node
+    messages: Callable[[], list[dict[str, Any]]] = list  # the last coordination messages
 
 
 class BatchState(BatchColumns):
-    """Everything that handlers read and change: jobs, queue, occupancy, machine room, passes.
-
-    Attributes
-    ----------
-    room, passes
-        The units of the machine, and the dispatcher.
-    applications
-        The applications of the running jobs.
-    arrivals, first_arrival, last_arrival
-        Slots of jobs that enter the queue in the next pass: ``arrivals[first_arrival:last_arrival]``.
-    ending
-        Slots of jobs that end at the current time and hold their units up to the pass.
-    restarts
-        How often jobs have started again, by slot.
-    returned
-        Occupancy rows of the nodes that a job had released and got back: slot -> node -> row.
-    all_submitted, to_come
-        Whether the workload is exhausted; collections of jobs that may arrive all the same.
-    """
+    """Everything that handlers read and change: jobs, queue, occupancy, machine room, passes."""
 
     room: MachineRoom
     passes: Passes
-    applications: Applications
+    applications: Applications  # of the running jobs
 
     def __init__(
         self, config: BatchConfig, requests: Requests, n_nodes: int, merge: bool, most_rows: int
     ) -> None:
         super().__init__(config, requests.exclusive, merge, most_rows)
         self.requests, self.n_nodes = requests, n_nodes
+        # Slots of jobs that enter the queue in the next pass: arrivals[first_arrival:last_arrival].
         self.arrivals = np.empty(0, np.int64)
         self.first_arrival = self.last_arrival = 0
-        self.ending: list[int] = []
-        self.restarts: dict[int, int] = {}
+        self.ending: list[int] = []  # slots of jobs that end now and hold their units up to the pass
+        self.restarts: dict[int, int] = {}  # how often jobs have started again, by slot
+        # Occupancy rows of the nodes that a job had released and got back: slot -> node -> row.
         self.returned: dict[int, dict[int, int]] = {}
         self.all_submitted = False
-        self.to_come: list[Sized] = []
+        self.to_come: list[Sized] = []  # collections of jobs that may arrive when all are submitted
 
     def ensure_capacity(self) -> None:
         """Make every array large enough for the next pass."""
