@@ -17,7 +17,6 @@ from mlsim.batch.columns.job_table import PLANNED
 from mlsim.batch.columns.running_jobs import first_after, next_running, running_at
 from mlsim.batch.order.queue import enqueue, find_head, find_next_head, leave, order_queue, sort_by_keys, tidy
 from mlsim.batch.room import room as machine
-from mlsim.batch.room import room as steps
 from mlsim.batch.room.pool import pool_at
 from mlsim.batch.room.room import Room, in_room
 
@@ -55,7 +54,7 @@ def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) ->
         slot = columns.queue[columns.counts[at.HEAD]]
         if not machine.find_room(slot, now, columns, room):
             break
-        steps.begin(slot, now, False, columns, room)
+        machine.begin(slot, now, False, columns, room)
         columns.started[n_started] = slot
         n_started += 1
         leave(columns.counts[at.HEAD], columns)
@@ -78,7 +77,7 @@ def _end_due_jobs(now: float, columns: Columns, room: Room) -> None:
             n += 1
         place = next_running(place, columns)
     for k in range(n):
-        steps.end(columns.spare[k], now, columns, room)
+        machine.end(columns.spare[k], now, columns, room)
 
 
 @kernel(inline="always")
@@ -87,7 +86,7 @@ def arrive(
 ) -> None:
     """End the first jobs in the column of ended jobs, and enqueue the jobs ``arrivals[first:last]``."""
     for k in range(n_ended):
-        steps.end(columns.ended[k], now, columns, room)
+        machine.end(columns.ended[k], now, columns, room)
     if columns.rules[at.PER_EVENT] and not columns.rules[at.ENDS_FIRST]:
         _end_due_jobs(now, columns, room)
     enter_queue(now, first, last, arrivals, columns)

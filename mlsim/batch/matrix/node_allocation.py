@@ -82,13 +82,6 @@ def power_placed(slot: int, columns: Columns, nodes: Nodes) -> int:
 
 
 @inner_kernel
-def has_power(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Whether the power cap allows a job to start on the units placed for it."""
-    left = nodes.settings[at.POWER_LEFT]
-    return not nodes.settings[at.CAPPED] or power_placed(slot, columns, nodes) <= left
-
-
-@inner_kernel
 def _change_free(
     slot: int, first: int, end: int, units: int, sign: int, columns: Columns, nodes: Nodes
 ) -> int:

@@ -16,7 +16,7 @@ from mlsim.batch.columns.job_table import ESTIMATE, FIRST_ROW, ROWS, UNITS
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, copy_runs, next_run
 from mlsim.batch.columns.running_jobs import end_of_running, next_running, running_at, stay_end
 from mlsim.batch.matrix import node_allocation
-from mlsim.batch.matrix.node_allocation import has_power, power_placed, powered_by, units_in_row
+from mlsim.batch.matrix.node_allocation import power_placed, powered_by, units_in_row
 
 
 @inner_kernel
@@ -49,12 +49,6 @@ def _open_now(slot: int, free: Ints, starts: Ints, now: float, columns: Columns,
     for k in range(nodes.drain_first[n]):
         nodes.masked[nodes.drain_nodes[k]] = 0
     return nodes.masked
-
-
-@inner_kernel
-def place_now(slot: int, free: Ints, starts: Ints, now: float, columns: Columns, nodes: Nodes) -> bool:
-    """Ask the scenario's allocator for the nodes of a job that would start now."""
-    return place(slot, _open_now(slot, free, starts, now, columns, nodes), starts, columns, nodes)
 
 
 @inner_kernel
@@ -345,10 +339,17 @@ def find_room(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether the allocator finds nodes for a job that starts now; its units are left placed."""
     if not could_start(slot, now, columns, nodes):
         return False
-    if not place_now(slot, nodes.free, nodes.starts, now, columns, nodes):
+    free = _open_now(slot, nodes.free, nodes.starts, now, columns, nodes)
+    if not place(slot, free, nodes.starts, columns, nodes):
         node_fit.refuse(slot, now, columns, nodes)
         return False
-    if not has_power(slot, columns, nodes):
+    return _has_power(slot, columns, nodes)
+
+
+@inner_kernel
+def _has_power(slot: int, columns: Columns, nodes: Nodes) -> bool:
+    """Whether the power cap allows a job to start on the units placed for it; if not, forget them."""
+    if nodes.settings[at.CAPPED] and power_placed(slot, columns, nodes) > nodes.settings[at.POWER_LEFT]:
         clear_placed(nodes)
         return False
     return True
@@ -362,11 +363,9 @@ def measure_part(_part: IntColumn, _columns: Columns, _nodes: Nodes) -> None:
 @inner_kernel
 def find_room_in_part(slot: int, part: IntColumn, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether the allocator finds nodes in a part of what is free; the job's units are left placed."""
-    if not could_start(slot, now, columns, nodes):
-        return False
-    if not place_now(slot, part, nodes.no_starts, now, columns, nodes):
-        return False
-    if not has_power(slot, columns, nodes):
-        clear_placed(nodes)
-        return False
-    return True
+    free = _open_now(slot, part, nodes.no_starts, now, columns, nodes)
+    return (
+        could_start(slot, now, columns, nodes)
+        and place(slot, free, nodes.no_starts, columns, nodes)
+        and _has_power(slot, columns, nodes)
+    )
