@@ -410,18 +410,6 @@ def _topology_aware(slot: int, columns: Columns, nodes: Nodes) -> None:
 
 
 @inner_kernel
-def _capacity_then(free: Ints, nodes: Nodes) -> Ints:
-    """Return the capacity of nodes, with those that are known to have come back when ``free`` is free."""
-    if nodes.settings[at.DRAINS] == 0:
-        return nodes.capacity
-    capacity = nodes.capacity.copy()
-    for node in range(len(capacity)):
-        if free[node, 0] > 0:
-            copy_ints(capacity[node], nodes.full[node], capacity.shape[1])
-    return capacity
-
-
-@inner_kernel
 def _free_to(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> Ints:
     """Return what is free of each node, 0 on those that a job may not use."""
     each = nodes.masked  # ``free`` may be the same array
@@ -433,6 +421,18 @@ def _free_to(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes
         if not may_use(slot, node, columns, nodes):
             each[node] = 0
     return each
+
+
+@inner_kernel
+def _capacity_then(free: Ints, nodes: Nodes) -> Ints:
+    """Return the capacity of nodes, with those that are known to have come back when ``free`` is free."""
+    if nodes.settings[at.DRAINS] == 0:
+        return nodes.capacity
+    capacity = nodes.capacity.copy()
+    for node in range(len(capacity)):
+        if free[node, 0] > 0:
+            copy_ints(capacity[node], nodes.full[node], capacity.shape[1])
+    return capacity
 
 
 @kernel(nogil=False)

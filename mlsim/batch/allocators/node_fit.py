@@ -114,10 +114,7 @@ def spread(target: IntColumns, source: IntColumns, starts: IntColumns) -> None:
 
 @leaf_kernel
 def reach(slot: int, now: float, columns: Columns, nodes: Nodes) -> int:
-    """Count the announced drains that begin before a job that starts now is expected to end.
-
-    They are the first ones, so a job with a larger reach has fewer nodes to choose from.
-    """
+    """Count the drains, the first ones, that begin before a job that starts now is expected to end."""
     if nodes.settings[at.DRAINS] == 0:
         return 0
     end, n = stay_end(now, columns.floats[ESTIMATE, slot]), 0
@@ -242,10 +239,7 @@ def room_for(slot: int, need: int, free: Ints, starts: Ints, columns: Columns, n
 
 @inner_kernel
 def fill_room(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> int:
-    """Count for a node of each run how many units of a job fit there, at most all of them.
-
-    Return the sum over all nodes. Where a run ends is noted for its first node.
-    """
+    """Note the units of a job that fit on a node of each run, and where runs end; return their sum."""
     found, node = 0, 0
     while node < free.shape[0]:
         end = end_of_run(node, free, starts, nodes.kind)

@@ -124,19 +124,14 @@ def _has_overdue(now: float, columns: Columns) -> bool:
 
 
 @inner_kernel
-def _advance_profile(now: float, columns: Columns) -> bool:
-    """Advance the profile of the last pass to now; return whether it agrees with what is free now."""
-    forget_past(now, columns)
-    return bool(columns.profile_free[columns.counts[at.FIRST]] == columns.counts[at.FREE])
-
-
-@inner_kernel
 def _advance_reservations(now: float, columns: Columns, room: Room) -> bool:
     """Advance the profile, with its reservations, to now; return whether they still hold."""
     if _is_missed(now, columns):
         return False
-    if is_profile_kept(columns) and not _has_overdue(now, columns) and _advance_profile(now, columns):
-        return True
+    if is_profile_kept(columns) and not _has_overdue(now, columns):
+        forget_past(now, columns)
+        if columns.profile_free[columns.counts[at.FIRST]] == columns.counts[at.FREE]:
+            return True
     forget_profile(columns)
     columns.counts[at.GROUPED], columns.counts[at.UNSEEN] = 0, 1
     return _make_with_reservations(now, columns, room)
@@ -188,10 +183,9 @@ def _compress_by_node(_columns: Columns, _room: Room) -> None:
 
 @inner_kernel
 def _compress(columns: Columns, room: Room) -> None:
-    """Move each reservation to its earliest start, given all others, until nothing moves.
+    """Move each reservation to its earliest start, given all others, until nothing moves or for one round.
 
-    No reservation becomes later, as each job can have its old place. A job whose earliest start is the old
-    one keeps its nodes. In one round, each job has one try; it may then start at a time without another
+    A job whose earliest start is the old one keeps its nodes. After one round it may start at a time without
     event.
     """
     if not machine.counts_units(room):

@@ -59,10 +59,7 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
 
 @in_room
 def _release_late(due: bool, late: int, head: int, now: float, columns: Columns, room: Room) -> bool:
-    """Release, of the jobs past their expected ends, those that end now (``due``), or the others.
-
-    Returns whether others remain.
-    """
+    """Release the jobs past their expected ends that end now (``due``), or others; whether some remain."""
     stay, place = False, 0
     while place < late:
         slot = running_at(place, columns)
@@ -94,10 +91,7 @@ def keep_reservation(now: float, columns: Columns, room: Room) -> None:
 
 @apart_kernel
 def _kept_reservation(columns: Columns) -> float:
-    """Return the latest end of jobs that overtake a head with a kept reservation; infinity: no limit.
-
-    accasim never vetoes; batsched does, where the head has a reservation.
-    """
+    """Return the latest end of jobs that overtake a head with a kept reservation; infinity: any (accasim)."""
     time = columns.floats[RESERVED, columns.queue[columns.counts[at.HEAD]]]
     return np.inf if columns.rules[at.EASY_AS] == at.ACCASIM or np.isnan(time) else float(time)
 
@@ -115,10 +109,7 @@ def _first_candidate(now: float, columns: Columns, room: Room) -> int:
 
 @leaf_kernel
 def next_behind(place: int, beside: int, now: float, time: float, columns: Columns) -> int:
-    """Return the place of the next job behind the head that could start by the units it asks for.
-
-    It must end by ``time``, or ask for no more units than the head leaves (``beside``).
-    """
+    """Return the place of the next job behind the head that may fit and ends by ``time`` or ``beside`` it."""
     place = next_fitting(place, columns.counts[at.FREE], beside, now, time, columns)
     if place == columns.counts[at.HEAD]:
         place = next_fitting(place + 1, columns.counts[at.FREE], beside, now, time, columns)
@@ -179,10 +170,7 @@ def _start_by_place(
 
 @apart_kernel
 def _select_min(k: int, n: int, column: int, beside: int, now: float, time: float, columns: Columns) -> int:
-    """Swap the first candidate by key, of those from k on, to k, and drop those that no longer qualify.
-
-    Returns the remaining number of candidates.
-    """
+    """Swap the first candidate by key to k; drop those that no longer qualify; return how many remain."""
     best, this, free = -1, k, columns.counts[at.FREE]
     while this < n:
         slot = columns.spare[this]
@@ -229,10 +217,7 @@ def _start_by_key(
 
 @apart_kernel
 def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
-    """Start jobs behind the head that do not delay its reservation, if it has one.
-
-    Returns the new count of starts.
-    """
+    """Start jobs behind the head that do not delay its reservation, if any; return the count of starts."""
     place = _first_candidate(now, columns, room)
     if place >= columns.counts[at.PLACES]:
         return n_started
@@ -269,10 +254,7 @@ def _shortest(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
 
 @apart_kernel
 def start_short_jobs(part: IntColumn, now: float, columns: Columns, room: Room) -> int:
-    """Start the shortest jobs that fit on units released since the last pass; return their number.
-
-    ``part`` has the free ones of these units, as the room counts; it is updated.
-    """
+    """Start the shortest jobs that fit on ``part``, units released since the last pass; return how many."""
     machine.measure_part(part, columns, room)
     n_started = 0
     while columns.counts[at.QUEUED] > 0:

@@ -88,10 +88,7 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
 
 @in_room
 def _expect_due(late: int, first: int, now: float, columns: Columns, room: Room) -> bool:
-    """Add the units of jobs that end at this very time from the first segment on.
-
-    Returns whether there are others among the ``late`` jobs, those past their expected ends.
-    """
+    """Add the units of jobs that end now; return whether others are past their expected ends."""
     overdue, place = False, 0
     columns.counts[PENDING] = 0
     while place < late:
@@ -175,10 +172,7 @@ def forget_past(now: float, columns: Columns) -> None:
 
 @leaf_kernel
 def sort_segments(columns: Columns) -> None:
-    """Renumber segments in the order of their times, so that neighbours are adjacent in memory.
-
-    For a profile that counts units.
-    """
+    """Renumber segments of a profile that counts units by time, so that neighbours are adjacent in memory."""
     numbers = columns.sorted_segments[_NUMBER]
     n, segment = 0, columns.counts[FIRST]
     while segment != END:
@@ -251,10 +245,7 @@ def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Ro
 
 @in_room
 def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Room) -> int:
-    """Return the first segment, from one on and before ``until``, at which a job fits for its duration.
-
-    END if there is none. The room notes the units.
-    """
+    """Return the first segment, before ``until``, at which a job fits for its duration, or END."""
     duration = running_jobs.reserved_time(slot, columns)
     while columns.profile_times[first] < until:
         blocked = _blocking(slot, first, duration, columns, room)
@@ -276,10 +267,7 @@ def fits_now(slot: int, columns: Columns, room: Room) -> bool:
 
 @in_room
 def take(slot: int, first: int, columns: Columns, room: Room) -> int:
-    """Remove the units found for a job from the profile, from a segment on for its duration.
-
-    Returns the segment at which they are free again.
-    """
+    """Remove the units found for a job from the profile, for its duration; return the segment after that."""
     end = running_jobs.stay_end(columns.profile_times[first], running_jobs.reserved_time(slot, columns))
     last = begin_at(end, first, columns, room)
     machine.change_segments(slot, first, last, -1, columns, room)

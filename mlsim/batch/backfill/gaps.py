@@ -96,11 +96,7 @@ def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
         return
     for size in sizes:
         enough = shortest_after(size, begin, columns)
-        if enough == np.inf:
-            continue
-        if columns.gaps[_WIDE, gap]:
-            _look_around_wide(gap, size, enough, more_than, most, columns)
-        else:
+        if enough < np.inf:
             first, last = _look_around(gap, size, first, last, enough, more_than, most, columns)
 
 
@@ -145,40 +141,30 @@ def length_of_run(first: int, last: int, columns: Columns) -> float:
 def _look_around(
     gap: int, size: int, first: int, last: int, enough: float, more_than: int, most: int, columns: Columns
 ) -> tuple[int, int]:
-    """Recheck jobs of a size that fit into the run around a gap of one segment.
+    """Recheck jobs of a size that fit into a run around a gap; later ones last at least ``enough`` (s).
 
-    ``enough`` is the shortest duration (s) of later ones. Returns how far the run was followed; runs of
-    smaller sizes reach at least as far.
+    Around a gap of one segment the run is widened as needed. Returns how far it was followed; runs of smaller
+    sizes reach at least as far.
     """
-    units, begin = least_of(size), columns.gap_times[_FROM, gap]
-    first, last = _widen(units, first, last, enough, columns)
-    left = int(columns.durations[size]) if length_of_run(first, last, columns) >= enough else 0
-    while left != 0:
-        lasts = lowest_bit(left)
-        left &= left - 1
-        if columns.alike_latest[columns.alike[size, lasts]] > begin:
-            first, last = _widen(units, first, last, columns.alike_longest[size, lasts], columns)
-            reach = length_of_run(first, last, columns)
-            if columns.alike_shortest[size, lasts] > reach:
-                break
-            recheck_alike(gap, size, lasts, begin, reach, more_than, most, columns)
-    return first, last
-
-
-@inner_kernel
-def _look_around_wide(
-    gap: int, size: int, enough: float, more_than: int, most: int, columns: Columns
-) -> None:
-    """Recheck jobs of a size that fit into one of the runs around a gap of several segments."""
-    reach, begin = _longest_around(gap, least_of(size), columns), columns.gap_times[_FROM, gap]
-    columns.gap_reach[gap, size] = reach
+    units, begin, wide = least_of(size), columns.gap_times[_FROM, gap], columns.gaps[_WIDE, gap] != 0
+    if wide:
+        reach = columns.gap_reach[gap, size] = _longest_around(gap, units, columns)
+    else:
+        first, last = _widen(units, first, last, enough, columns)
+        reach = length_of_run(first, last, columns)
     left = int(columns.durations[size]) if reach >= enough else 0
     while left != 0:
         lasts = lowest_bit(left)
         left &= left - 1
+        if columns.alike_latest[columns.alike[size, lasts]] <= begin:
+            continue
+        if not wide:
+            first, last = _widen(units, first, last, columns.alike_longest[size, lasts], columns)
+            reach = length_of_run(first, last, columns)
         if columns.alike_shortest[size, lasts] > reach:
             break
         recheck_alike(gap, size, lasts, begin, reach, more_than, most, columns)
+    return first, last
 
 
 @leaf_kernel

@@ -37,10 +37,7 @@ _REACH, _UNTIL, _LONGEST = range(3)
 
 @apart_kernel
 def compress_on_nodes(columns: Columns, nodes: Nodes) -> None:
-    """Move each reservation to its earliest start, given all others, until nothing moves or for one round.
-
-    Where the earliest start is the old one, a job keeps its nodes.
-    """
+    """Move each reservation to its earliest start, given all others, until nothing moves or for one round."""
     _begin(columns, nodes)
     moved = True
     while moved:
@@ -178,9 +175,9 @@ def _is_overlapped(slot: int, begin: float, columns: Columns) -> bool:
 
 @leaf_kernel
 def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int:
-    """Return the first segment at which a job might begin, by what is counted; END if there is none.
+    """Return the first segment, before ``until``, at which a job may begin, by what is counted, or END.
 
-    It begins before ``until``, and the job would end after the given segment begins.
+    The job would end after the given segment begins.
     """
     units, duration = columns.ints[job.ASKED, slot], reserved_time(slot, columns)
     since, own = columns.profile_times[segment], columns.profile_times[columns.ints[job.BEGIN_SEGMENT, slot]]

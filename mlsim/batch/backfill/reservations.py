@@ -92,10 +92,7 @@ def _least_place(units: int, duration: float, columns: Columns) -> int:
 
 @in_room
 def earliest(slot: int, columns: Columns, room: Room) -> int:
-    """Return the first segment at which a job fits for its duration; END if never.
-
-    The room notes the units.
-    """
+    """Return the first segment at which a job fits for its duration, or END; note its units."""
     first = _least_place(requested(slot, columns, room), reserved_time(slot, columns), columns)
     return earliest_in(slot, first, np.inf, columns, room)
 
@@ -125,10 +122,7 @@ def _reserve_unkept(slot: int, columns: Columns, room: Room) -> int:
 
 @in_room
 def _list_candidates(reserved: int, now: float, columns: Columns, room: Room) -> int:
-    """List the places of the jobs behind the head that could start; return their number.
-
-    They end by the segment at which the head is ``reserved``, or fit in what is free then.
-    """
+    """List the places of jobs that could start beside the head, by what is counted; return how many."""
     time, beside, n = columns.profile_times[reserved], columns.profile_free[reserved], 0
     if not counts_units(room) or columns.rules[at.EASY_AS] == at.CQSIM:
         time = np.inf  # not only units and estimates matter

@@ -79,10 +79,7 @@ def drained_from(node: int, end: float, nodes: int) -> float:
 
 @kernel
 def held_by(slots: IntColumn, columns: int, nodes: int) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """List the units of running jobs: place in ``slots``, node, units.
-
-    Nodes out of use are left out: they do not return when their jobs end.
-    """
+    """List the units of running jobs on nodes in use: place in ``slots``, node, units."""
     s, room = columns_at(columns), nodes_at(nodes)
     most = 0
     for k in range(len(slots)):
@@ -108,10 +105,7 @@ def held_by(slots: IntColumn, columns: int, nodes: int) -> tuple[IntColumn, IntC
 
 
 def keys_of(title: str, policy: OwnPolicy, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:
-    """Return a user-defined policy's keys of waiting jobs.
-
-    Raises InputError if it fails, or returns anything but one number per job.
-    """
+    """Return a user-defined policy's keys of waiting jobs; InputError unless it gives one number per job."""
     answer = shielded(title, now, policy.key, now, jobs)
     try:
         keys = np.array(answer, np.float64)
@@ -147,18 +141,12 @@ def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
 
 
 class AskedAllocator:
-    """Calls a user-defined allocator for kernels, which cannot raise errors.
-
-    ``exclusive``: a unit takes a whole node. ``job_ids`` has the identifiers of jobs by number, ``now`` the
-    current time, both for messages; ``error`` is the first error.
-    """
+    """Calls a user-defined allocator for kernels, which cannot raise errors."""
 
     def __init__(self, title: str, allocator: OwnAllocator, exclusive: bool) -> None:
-        self._title = title
-        self._exclusive = exclusive
-        self._allocator = allocator
-        self.job_ids: dict[int, int] = {}
-        self.error: BaseException | None = None
+        self._title, self._allocator, self._exclusive = title, allocator, exclusive
+        self.error: BaseException | None = None  # the first one
+        self.job_ids: dict[int, int] = {}  # by number; for messages, as is the current time
         self.now = 0.0
 
     def __call__(
@@ -202,9 +190,7 @@ class AskedAllocator:
 class Answers:
     """Executes the answers of a dispatcher in one pass.
 
-    ``waiting`` are the slots of the rows of ``view.waiting``; ``columns`` and ``nodes`` are changed in place,
-    and ``places`` are their addresses for kernels. ``started`` has the slots of jobs that start, in order,
-    ``rejected`` slots with reasons, ``wakes`` the times at which the dispatcher wants another pass.
+    ``waiting``: slots of the rows of ``view.waiting``; ``places``: addresses of ``columns`` and ``nodes``.
     """
 
     def __init__(
@@ -213,16 +199,13 @@ class Answers:
         self._title, self._now, self._waiting = title, now, waiting
         self._columns, self._nodes, self._places = columns, nodes, places
         self._done: set[int] = set()
-        self.started: list[int] = []
-        self.rejected: list[tuple[int, str]] = []
-        self.wakes: list[float] = []
+        self.started: list[int] = []  # slots, in order
+        self.rejected: list[tuple[int, str]] = []  # slots and reasons
+        self.wakes: list[float] = []  # times of passes that the dispatcher asks for
         nodes.settings[at.REFUSED] = 0
 
     def carry_out(self, answers: Iterable[Start | Reject | Wake]) -> None:
-        """Execute answers in their order.
-
-        Raises InputError if one cannot be; the message names the job and the time.
-        """
+        """Execute answers in their order; InputError with the job and the time if one cannot be."""
         try:
             each = iter(answers)
         except TypeError as error:
@@ -430,10 +413,7 @@ def view_of(
     places: tuple[int, int],
     own: OwnOfJobs,
 ) -> StateView:
-    """Copy the state; a dispatcher may keep it.
-
-    ``places`` are the addresses of ``columns`` and ``nodes`` for kernels.
-    """
+    """Copy the state; a dispatcher may keep it."""
     running = by_arrival(running_slots(columns), table)
     return StateView(
         now=now,

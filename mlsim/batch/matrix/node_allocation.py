@@ -85,10 +85,7 @@ def power_placed(slot: int, columns: Columns, nodes: Nodes) -> int:
 def _change_free(
     slot: int, first: int, end: int, units: int, sign: int, columns: Columns, nodes: Nodes
 ) -> int:
-    """Free units on each of some nodes (sign 1), or allocate them (-1); return how many are in use.
-
-    Nothing is freed on one that is out of use.
-    """
+    """Free units on each of some nodes in use (sign 1), or allocate them (-1); return how many are in use."""
     split(first, nodes.free, nodes.starts)
     split(end, nodes.free, nodes.starts)
     in_use, run = 0, first

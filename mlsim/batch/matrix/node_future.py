@@ -116,10 +116,7 @@ def _take_units(slot: int, node: int, units: int, target: Ints, columns: Columns
 
 @inner_kernel
 def shut(slot: int, time: float, now: float, columns: Columns, nodes: Nodes) -> bool:
-    """Mark the nodes on which a job that starts at ``time`` would meet a drain; return whether they changed.
-
-    They are marked in ``nodes.shut``; the drains in ``nodes.drain_shuts``.
-    """
+    """Mark the nodes where a job that starts at ``time`` would meet a drain; return whether they changed."""
     changed, end = False, stay_end(time, columns.floats[ESTIMATE, slot])
     for drain in range(nodes.settings[at.DRAINS]):
         meets = nodes.drain_times[0, drain] < end and time < end_of(drain, now, nodes)

@@ -332,10 +332,7 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
 
 @in_room
 def _note_early(slot: int, now: float, is_kept: bool, columns: Columns, room: Room) -> bool:
-    """Note that the units of a job come back earlier than expected, or at an unknown time.
-
-    A profile that is kept has it from now on, if it can; returns whether it has.
-    """
+    """Note that units come back early; return whether a kept profile has them from now on."""
     k = columns.counts[at.EARLY]
     columns.counts[at.EARLY] = k + 1
     follows = is_kept and k < len(columns.back_units) and columns.floats[job.EXPECTED, slot] > now

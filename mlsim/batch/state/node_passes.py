@@ -53,11 +53,7 @@ def arrive_at_nodes(
 
 @kernel
 def start_short(now: float, part: IntColumns, ordered: bool, columns: int, nodes: int) -> int:
-    """Start short jobs on units released since the last pass; return their number.
-
-    ``part`` (nodes, R) has the free ones of these units. The other parameters are those of :func:`make_pass`,
-    which follows.
-    """
+    """Start short jobs on the free ones of recently released units, ``part`` (nodes, R); return how many."""
     s, room = columns_at(columns), nodes_at(nodes)
     if s.counts[QUEUED] == 0:
         return 0
