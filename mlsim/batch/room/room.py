@@ -7,13 +7,13 @@ names the answer of nodes by resources. The type of the room decides between the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from mlsim._jit import apart_kernel, by_last_type, leaf_kernel
 from mlsim.batch.allocators import node_arrays
-from mlsim.batch.allocators.node_arrays import Nodes
+from mlsim.batch.allocators.node_arrays import Nodes, nodes_at
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns import job_table as job
 from mlsim.batch.columns import running_jobs
@@ -23,7 +23,7 @@ from mlsim.batch.columns.running_jobs import add_running, remove_running
 from mlsim.batch.matrix import node_allocation, node_future, node_profile
 from mlsim.batch.order.policies import change_rate
 from mlsim.batch.room import pool
-from mlsim.batch.room.pool import EXTRA, Pool
+from mlsim.batch.room.pool import EXTRA, Pool, pool_at
 from mlsim.scenario.policy_words import HALF_LIFE
 
 # mypy: disable-error-code="empty-body"
@@ -31,6 +31,36 @@ from mlsim.scenario.policy_words import HALF_LIFE
 Room = Pool | Nodes
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class PoolAddress(NamedTuple):
+    """Where kernels find a pool."""
+
+    place: int
+
+
+class NodesAddress(NamedTuple):
+    """Where kernels find nodes."""
+
+    place: int
+
+
+RoomAddress = PoolAddress | NodesAddress
+
+
+@leaf_kernel
+def _pool_of(address: PoolAddress) -> Pool:
+    return pool_at(address.place)
+
+
+@leaf_kernel
+def _nodes_of(address: NodesAddress) -> Nodes:
+    return nodes_at(address.place)
+
+
+@by_last_type({PoolAddress: _pool_of, NodesAddress: _nodes_of})
+def room_of(address: RoomAddress) -> Any:
+    """Return the room at an address, for kernels that Python calls."""
 
 
 def in_room(function: F) -> F:

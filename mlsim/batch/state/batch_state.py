@@ -9,15 +9,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mlsim._jit import kernel
 from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.backfill.conservative import next_reservation
+from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.columns import job_columns as at
 from mlsim.batch.columns import job_table as job
+from mlsim.batch.columns.job_columns import columns_at
 from mlsim.batch.columns.occupancy import NODE, RELEASED, find_holders
 from mlsim.batch.columns.running_jobs import running_slots
 from mlsim.batch.dispatch.passes import head_slot, queue_arrivals
 from mlsim.batch.order.queue import withdraw_one
+from mlsim.batch.room import room as machine
 from mlsim.batch.room.pool import AnnouncedDrain
+from mlsim.batch.room.room import RoomAddress, room_of
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.coordination import Answer, Disturbance, Forecast, ReleaseRequest
@@ -26,6 +31,26 @@ from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
 
 Attempt = tuple[int, int]  # number of a job, and how often it has started again
+
+
+@kernel
+def _end(slot: int, now: float, columns: int, room: RoomAddress) -> None:
+    machine.end(slot, now, columns_at(columns), room_of(room))
+
+
+@kernel
+def _release_row(slot: int, row: int, now: float, columns: int, room: RoomAddress) -> None:
+    machine.release_row(slot, row, now, columns_at(columns), room_of(room))
+
+
+@kernel
+def _return_node(slot: int, node: int, now: float, columns: int, room: RoomAddress) -> int:
+    return machine.return_node(slot, node, now, columns_at(columns), room_of(room))
+
+
+@kernel
+def _reservation(slot: int, now: float, columns: int, room: RoomAddress) -> float:
+    return find_reservation(slot, now, columns_at(columns), room_of(room))
 
 
 class Applications(Protocol):
@@ -64,21 +89,28 @@ class MachineRoom(Protocol):
     holds_back: bool = False  # whether jobs hold parts of nodes out of use, which must not be allocated again
     _down: Ints  # for how many reasons each node is out of use
 
+    _jobs: BatchColumns
+
+    @property
+    def there(self) -> RoomAddress:
+        """Where kernels find it."""
+        ...
+
     def end(self, slot: int, now: float, /) -> None:
         """End a job: free what it still holds."""
-        ...
+        _end(slot, now, self._jobs.address, self.there)
 
     def release_row(self, slot: int, row: int, now: float, /) -> None:
         """Free the nodes of an occupancy row of a job that continues."""
-        ...
+        _release_row(slot, row, now, self._jobs.address, self.there)
 
     def return_node(self, slot: int, node: int, now: float, /) -> int:
         """Return a free node to a job that had released it; return the new occupancy row."""
-        ...
+        return _return_node(slot, node, now, self._jobs.address, self.there)
 
     def reservation(self, slot: int, now: float, /) -> float:
         """Return when a waiting job could start, by estimates, in s; infinity if that is not known."""
-        ...
+        return _reservation(slot, now, self._jobs.address, self.there)
 
     def ensure_capacity(self) -> None:
         """Make the arrays, those of jobs too, large enough for the next pass."""

@@ -30,7 +30,6 @@ from mlsim.batch.allocators.node_arrays import (
     nodes_at,
 )
 from mlsim.batch.allocators.node_choice import answer_address
-from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.columns.job_columns import (
     EARLY,
     FREE,
@@ -48,9 +47,9 @@ from mlsim.batch.dispatch.dispatcher_answers import drained_from
 from mlsim.batch.matrix import node_future
 from mlsim.batch.matrix.node_allocation import N_SHARED_ROWS, NOW
 from mlsim.batch.order.queue_blocks import GONE
-from mlsim.batch.room import room as steps
 from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.room import NodesAddress
 from mlsim.batch.room.unit_requests import Misfits, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.batch_state import MachineRoom
@@ -64,30 +63,6 @@ from mlsim.workload.workload_jobs import JobBlock
 _SEGMENTS_BESIDE = 4
 """Segments of the profile beside those of jobs and drains: after the last, from now on, overdue ends."""
 _MOST_POWER = 2.0**62
-
-
-@kernel
-def end_job_on_nodes(slot: int, now: float, columns: int, nodes: int) -> None:
-    """End a job: free what it still holds."""
-    steps.end(slot, now, columns_at(columns), nodes_at(nodes))
-
-
-@kernel
-def release_row_on_nodes(slot: int, row: int, now: float, columns: int, nodes: int) -> None:
-    """Free the nodes of an occupancy row of a job that continues."""
-    steps.release_row(slot, row, now, columns_at(columns), nodes_at(nodes))
-
-
-@kernel
-def return_node_on_nodes(slot: int, node: int, now: float, columns: int, nodes: int) -> int:
-    """Return a free node to a job that had released it; return the new occupancy row."""
-    return steps.return_node(slot, node, now, columns_at(columns), nodes_at(nodes))
-
-
-@kernel
-def reserve_on_nodes(head: int, now: float, columns: int, nodes: int) -> float:
-    """Return the time at which a waiting job could start, by estimates (s)."""
-    return find_reservation(head, now, columns_at(columns), nodes_at(nodes))
 
 
 @kernel
@@ -205,23 +180,10 @@ class NodesRoom(MachineRoom):
         """Whether reservations count units and not nodes."""
         return bool(self._settings[POOLED])
 
-    # Jobs that end, release nodes and get them back
-
-    def end(self, slot: int, now: float) -> None:
-        """End a job: free what it still holds."""
-        end_job_on_nodes(slot, now, self._jobs.address, self.address)
-
-    def release_row(self, slot: int, row: int, now: float) -> None:
-        """Free the nodes of an occupancy row of a job that continues."""
-        release_row_on_nodes(slot, row, now, self._jobs.address, self.address)
-
-    def return_node(self, slot: int, node: int, now: float) -> int:
-        """Return a free node to a job that had released it; return the new occupancy row."""
-        return return_node_on_nodes(slot, node, now, self._jobs.address, self.address)
-
-    def reservation(self, slot: int, now: float) -> float:
-        """Return when a waiting job could start, by estimates (s)."""
-        return reserve_on_nodes(slot, now, self._jobs.address, self.address)
+    @property
+    def there(self) -> NodesAddress:
+        """Where kernels find it."""
+        return NodesAddress(self.address)
 
     # Jobs that come
 

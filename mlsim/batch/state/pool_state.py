@@ -9,43 +9,18 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Ints
-from mlsim.batch.backfill.easy import find_reservation
-from mlsim.batch.columns.job_columns import EARLY, ENDS_FIRST, FREE, PER_EVENT, columns_at, pack_pointers
+from mlsim.batch.columns.job_columns import EARLY, ENDS_FIRST, FREE, PER_EVENT, pack_pointers
 from mlsim.batch.columns.job_table import EXPECTED, HELD, PLANNED, UNITS
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES, runs_of
 from mlsim.batch.dispatch.passes import process_timestamp, reserving
-from mlsim.batch.room import room as steps
 from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, Pool, add_free, free_of, pool_at
 from mlsim.batch.room.power_cap import PowerCap
+from mlsim.batch.room.room import PoolAddress
 from mlsim.batch.room.unit_requests import Misfits, Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.batch_state import MachineRoom, Passes
 from mlsim.platform import Machine
 from mlsim.workload.workload_jobs import JobBlock
-
-
-@kernel
-def end_job_on_pool(slot: int, now: float, columns: int, pool: int) -> None:
-    """End a job: free what it still holds."""
-    steps.end(slot, now, columns_at(columns), pool_at(pool))
-
-
-@kernel
-def release_row_on_pool(slot: int, row: int, now: float, columns: int, pool: int) -> None:
-    """Free the nodes of an occupancy row of a job that continues."""
-    steps.release_row(slot, row, now, columns_at(columns), pool_at(pool))
-
-
-@kernel
-def return_node_on_pool(slot: int, node: int, now: float, columns: int, pool: int) -> int:
-    """Return a free node to a job that had released it; return the new occupancy row."""
-    return steps.return_node(slot, node, now, columns_at(columns), pool_at(pool))
-
-
-@kernel
-def reserve_on_pool(head: int, now: float, columns: int, pool: int) -> float:
-    """Return the time at which a waiting job could start, by estimates (s)."""
-    return find_reservation(head, now, columns_at(columns), pool_at(pool))
 
 
 @kernel
@@ -90,21 +65,10 @@ class PoolRoom(MachineRoom):
         """Make the arrays large enough for the next pass."""
         self._jobs.grow()
 
-    def end(self, slot: int, now: float) -> None:
-        """End a job: free what it still holds."""
-        end_job_on_pool(slot, now, self._jobs.address, self.address)
-
-    def release_row(self, slot: int, row: int, now: float) -> None:
-        """Free the nodes of an occupancy row of a job that continues."""
-        release_row_on_pool(slot, row, now, self._jobs.address, self.address)
-
-    def return_node(self, slot: int, node: int, now: float) -> int:
-        """Return a free node to a job that had released it; return the new occupancy row."""
-        return return_node_on_pool(slot, node, now, self._jobs.address, self.address)
-
-    def reservation(self, slot: int, now: float) -> float:
-        """Return when a waiting job could start, by estimates (s)."""
-        return reserve_on_pool(slot, now, self._jobs.address, self.address)
+    @property
+    def there(self) -> PoolAddress:
+        """Where kernels find it."""
+        return PoolAddress(self.address)
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
         """Return which of the jobs that come no set of nodes could hold, by reason."""
