@@ -99,7 +99,7 @@ class Nodes(NamedTuple):
     # 1 for the nodes that jobs of each set may use (ints[NODE_SET]), all in row 0; no rows where there are
     # none.
     node_sets: IntColumns  # (sets + 1, nodes)
-    asked: FloatColumn  # (R + 1,): arrivals that asked for each type, and all arrivals
+    demand: FloatColumn  # (R + 1,): arrivals that asked for each type, and all arrivals
     reserve: FloatColumn  # (1,): share of its demand that is kept of a sort
     power: IntColumn  # what a node, or a core of it, adds when it is held [microwatts]; 0 without a cap
     used: IntColumn  # how many of these are held, also on nodes out of use; under a power cap

@@ -205,7 +205,7 @@ def _in_order_of_keys(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> 
             if allocator == at.HETEROGENEITY:
                 first = _waste(slot, run, free, nodes)
             elif allocator == at.DEMAND:
-                first = dislike(nodes.request[slot], nodes.full[run], nodes.asked)
+                first = dislike(nodes.request[slot], nodes.full[run], nodes.demand)
             second = -score(slot, run, 0, free, nodes)
             push(n, first, second, run, nodes.heap_keys, nodes.heap_nodes)
             n += 1

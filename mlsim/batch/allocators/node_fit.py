@@ -130,45 +130,45 @@ _FORGET: Final = 0.999
 
 
 @kernel
-def note_request(request: IntColumn, asked: FloatColumn) -> None:
-    """Count an arrival by its request; ``asked`` has a count per type, then the number of arrivals."""
+def note_request(request: IntColumn, demand: FloatColumn) -> None:
+    """Count an arrival by its request; ``demand`` has a count per type, then the number of arrivals."""
     for r in range(len(request)):
-        asked[r] = asked[r] * _FORGET + (1.0 if request[r] > 0 else 0.0)
-    asked[-1] = asked[-1] * _FORGET + 1.0
+        demand[r] = demand[r] * _FORGET + (1.0 if request[r] > 0 else 0.0)
+    demand[-1] = demand[-1] * _FORGET + 1.0
 
 
 @kernel
-def share_of(r: int, asked: FloatColumn) -> float:
+def share_of(r: int, demand: FloatColumn) -> float:
     """Return the share of arrivals that ask for a type; 0 before the first."""
-    return float(asked[r] / max(asked[-1], 1.0))
+    return float(demand[r] / max(demand[-1], 1.0))
 
 
 @kernel
-def dislike(request: IntColumn, has: IntColumn, asked: FloatColumn) -> float:
+def dislike(request: IntColumn, has: IntColumn, demand: FloatColumn) -> float:
     """Return how little a job should be on a node that has so much of each type."""
     total = 0.0
     for r in range(len(request)):
         if request[r] == 0 and has[r] > 0:
-            total += share_of(r, asked)
+            total += share_of(r, demand)
     return total
 
 
 @kernel
-def kept_nodes(scarce: IntColumn, size: int, reserve: float, asked: FloatColumn) -> int:
+def kept_nodes(scarce: IntColumn, size: int, reserve: float, demand: FloatColumn) -> int:
     """Return how many nodes of a sort are kept for jobs that request its scarce types."""
     most = 0.0
     for r in range(len(scarce)):
         if scarce[r] > 0:
-            most = max(most, share_of(r, asked))
+            most = max(most, share_of(r, demand))
     return int(reserve * most * size)
 
 
 @kernel
-def dislikes(requests: IntColumns, has: IntColumns, asked: FloatColumn, out: FloatColumns) -> None:
+def dislikes(requests: IntColumns, has: IntColumns, demand: FloatColumn, out: FloatColumns) -> None:
     """Fill in the dislike of each job, a row each, for each row of what nodes have."""
     for job in range(requests.shape[0]):
         for row in range(has.shape[0]):
-            out[job, row] = dislike(requests[job], has[row], asked)
+            out[job, row] = dislike(requests[job], has[row], demand)
 
 
 def scarce_types(capacity: IntColumns) -> Bools:
@@ -319,7 +319,7 @@ def learn_arrivals(first: int, last: int, arrivals: Ints, columns: Columns, node
     if nodes.kept.shape[1] == 0:
         return
     for k in range(first, last if nodes.settings[at.LEARNS] else first):
-        note_request(nodes.request[arrivals[k]], nodes.asked)
+        note_request(nodes.request[arrivals[k]], nodes.demand)
     for k in range(first, last):
         _keep_off(arrivals[k], nodes)
         lift_reserve(arrivals[k], columns, nodes)
@@ -332,7 +332,7 @@ def _keep_off(slot: int, nodes: Nodes) -> None:
         asks = False
         for r in range(nodes.scarce.shape[1]):
             asks = asks or (nodes.scarce[sort, r] > 0 and nodes.request[slot, r] > 0)
-        kept = kept_nodes(nodes.scarce[sort], nodes.sort_size[sort], nodes.reserve[0], nodes.asked)
+        kept = kept_nodes(nodes.scarce[sort], nodes.sort_size[sort], nodes.reserve[0], nodes.demand)
         nodes.kept[slot, sort] = 0 if asks else kept
 
 

@@ -140,7 +140,7 @@ def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
     return np.bincount(listed, minlength=n_nodes)
 
 
-class AskedAllocator:
+class AllocatorCalls:
     """Calls a user-defined allocator for kernels, which cannot raise errors."""
 
     def __init__(self, title: str, allocator: OwnAllocator, exclusive: bool) -> None:

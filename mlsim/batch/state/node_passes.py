@@ -17,8 +17,8 @@ from mlsim.batch.columns.job_columns import QUEUED, RUNNING, IntColumn, IntColum
 from mlsim.batch.columns.job_table import KEY, NUMBER, START, SUBMIT
 from mlsim.batch.dispatch import passes
 from mlsim.batch.dispatch.dispatcher_answers import (
+    AllocatorCalls,
     Answers,
-    AskedAllocator,
     OwnOfJobs,
     by_arrival,
     keys_of,
@@ -129,7 +129,7 @@ class NodePasses(Passes):
         if not isinstance(config.allocator, Allocator):
             title = f"allocator {config.allocator}"
             plugin = make_plugin("allocator", config.allocator)
-            self._allocator = AskedAllocator(title, plugin, exclusive)
+            self._allocator = AllocatorCalls(title, plugin, exclusive)
 
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints

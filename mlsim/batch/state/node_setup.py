@@ -36,16 +36,16 @@ def demand_arrays(machine: Machine, config: BatchConfig) -> dict[str, Any]:
     for number in range(len(scarce)):
         nodes = np.flatnonzero(sort == number)
         place[nodes] = np.arange(len(nodes), 0, -1)
-    asked = np.zeros(n_resources + 1)
+    demand = np.zeros(n_resources + 1)
     if config.demand is not None:
         given = [config.demand.get(name, 0.0) for name in machine.resources]
-        asked[:] = [*given, 1.0]
+        demand[:] = [*given, 1.0]
     return {
         "sort": sort,
         "place_in_sort": place,
         "scarce": scarce,
         "sort_size": np.bincount(sort[sort >= 0], minlength=len(scarce)).astype(np.int64),
-        "asked": asked,
+        "demand": demand,
         "reserve": np.array([config.reserve]),
     }
 
