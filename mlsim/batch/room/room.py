@@ -34,13 +34,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class PoolAddress(NamedTuple):
-    """Where kernels find a pool."""
+    """The address of a pool, for kernels."""
 
     place: int
 
 
 class NodesAddress(NamedTuple):
-    """Where kernels find nodes."""
+    """The address of nodes, for kernels."""
 
     place: int
 

@@ -93,7 +93,7 @@ class MachineRoom(Protocol):
 
     @property
     def there(self) -> RoomAddress:
-        """Where kernels find it."""
+        """Its address, for kernels."""
         ...
 
     def end(self, slot: int, now: float, /) -> None:

@@ -182,7 +182,7 @@ class NodesRoom(MachineRoom):
 
     @property
     def there(self) -> NodesAddress:
-        """Where kernels find it."""
+        """Its address, for kernels."""
         return NodesAddress(self.address)
 
     # Jobs that come

@@ -67,7 +67,7 @@ class PoolRoom(MachineRoom):
 
     @property
     def there(self) -> PoolAddress:
-        """Where kernels find it."""
+        """Its address, for kernels."""
         return PoolAddress(self.address)
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
