@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlsim.batch.clock.class_replay import replay_classes
+from mlsim.batch.clock.replay_many import replay_many
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.view import Start
 from mlsim.coordination import MessageLog
 from mlsim.errors import InputError
 from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState
+from mlsim.scenario import BatchConfig
 from mlsim.workload.resource_requests import NodeSets
 from mlsim.workload.workload_jobs import JobBlock
 from tests.batch import builders
@@ -266,8 +269,13 @@ def test_planners_refuse_jobs_with_sets(dispatcher):
 
 
 def test_a_state_without_sets_refuses_them():
+    jobs, config = with_sets(block([0], [1], [1], [1]), [{0}]), BatchConfig()
     with pytest.raises(ValueError, match=r"Requests\.node_sets"):
-        builders.simulate(with_sets(block([0], [1], [1], [1]), [{0}]), 4)
+        builders.simulate(jobs, 4)
+    with pytest.raises(ValueError, match="replay_many counts units"):
+        replay_many([jobs], config, 4)
+    with pytest.raises(ValueError, match="replay_classes counts units"):
+        replay_classes(jobs, config, 4, np.array([True]), np.array([1.0]), safeguard=False)
 
 
 class Shown:

@@ -123,6 +123,8 @@ def replay_many(
     """
     if Policy.FAIRSHARE in config.policies:
         raise ValueError("replay_many does not know whose jobs they are; use another policy than fairshare")
+    if any(block.node_sets is not None for block in workloads):
+        raise ValueError("replay_many counts units, and jobs have sets of nodes; use BatchSystem")
     parameters = _parameters(config, weights)
     rules = rules_of(config, exclusive=False, merge=True, nodes=False)
     lengths = np.array([len(block) for block in workloads], np.int64)

@@ -201,10 +201,9 @@ class PoolPasses(Passes):
         """End jobs, add arrivals, then make a pass; return the number of started jobs."""
         if self._room.holds_back:
             self._room.end_due(now)
-        n_ended = len(ended)
-        for k in range(n_ended):
-            self._jobs.ended[k] = ended[k]
+        for k, slot in enumerate(ended):  # mostly few: faster than an array's slice
+            self._jobs.ended[k] = slot
         columns, pool = self._jobs.address, self._room.address
         return process_timestamp(
-            now, n_ended, first, last, arrivals, released, columns, pool, self._reserving
+            now, len(ended), first, last, arrivals, released, columns, pool, self._reserving
         )
