@@ -45,7 +45,7 @@ def _program(words: Sequence[str]) -> typer.Typer:
     return program(rest[:1] if rest and rest[0] in COMMANDS else COMMANDS)
 
 
-def _execute() -> None:
+def _run() -> None:
     """Execute the command line; Typer ends it with SystemExit."""
     start_no_threads()
     without_colours()
@@ -95,7 +95,7 @@ def _exit_code() -> int:
     """Execute the command line; return its exit code, once everything is printed."""
     code = 0
     try:
-        _execute()
+        _run()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except StoppedError as stopped:
