@@ -7,25 +7,11 @@ import os
 import signal
 from types import TracebackType
 
-__all__ = [
-    "DEBUG",
-    "SIGNALS",
-    "InputError",
-    "MlsimError",
-    "NothingLeftError",
-    "OutputError",
-    "StoppedError",
-    "printable",
-    "sentence_of",
-    "user_code_error",
-]
-
-DEBUG = "MLSIM_DEBUG"
-"""Variable of the environment: whether the traceback of errors is shown."""
+DEBUG = "MLSIM_DEBUG"  # Variable of the environment: whether the traceback of errors is shown
 SIGNALS: list[int] = []
 """Signals that have asked this command to stop: libraries may drop the exceptions raised for them."""
 _LONGEST = 300
-
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _PACKAGE = os.path.dirname(__file__)
 _LIBRARY = os.path.dirname(os.__file__)
@@ -86,8 +72,11 @@ def sentence_of(error: BaseException) -> str:
             f"{place}: cannot be written: {error.strerror}; no partial files are left. "
             "Free some space for results and for temporary files (TMPDIR)."
         )
-    if isinstance(error, FileNotFoundError) and not _is_somewhere():
-        return "the current directory has been removed; change to another one. No partial files are left."
+    if isinstance(error, FileNotFoundError):
+        try:
+            os.getcwd()
+        except OSError:
+            return "the current directory has been removed; change to another one. No partial files are left."
     lines = str(error).strip().splitlines() or ["no message"]
     kind = type(error).__name__
     return (
@@ -97,25 +86,16 @@ def sentence_of(error: BaseException) -> str:
     )
 
 
-def _is_somewhere() -> bool:
-    """Whether the current directory is there."""
-    try:
-        os.getcwd()
-    except OSError:
-        return False
-    return True
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
 def user_code_error(place: str, error: BaseException) -> InputError:
     """Return the error that reports what user-defined code raised; ``place`` names the code and the moment.
 
     ``SystemExit`` and ``KeyboardInterrupt`` that the code raises are failures like any other: a plugin cannot
     end the simulation as if it were complete. An :class:`InputError`, a signal, and Ctrl-C are raised again.
     """
-    if isinstance(error, InputError | StoppedError) or _is_ctrl_c(error):
+    # Ctrl-C raises a KeyboardInterrupt; under the command line's handler, a StoppedError instead.
+    by_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ctrl_c = isinstance(error, KeyboardInterrupt) and by_default
+    if isinstance(error, InputError | StoppedError) or ctrl_c:
         raise error
     return InputError(f"{place}: {type(error).__name__}: {error}{_line(error.__traceback__)}")
 
@@ -131,9 +111,3 @@ def _line(traceback: TracebackType | None) -> str:
         line = traceback.tb_lineno if file == own else line
         traceback = traceback.tb_next
     return f" ({os.path.basename(own)}, line {line})" if own else ""
-
-
-def _is_ctrl_c(error: BaseException) -> bool:
-    """Whether Ctrl-C may have raised this; the command line's handler raises a StoppedError instead."""
-    handler = signal.getsignal(signal.SIGINT)
-    return isinstance(error, KeyboardInterrupt) and handler is signal.default_int_handler

@@ -23,41 +23,21 @@ from mlsim.scenario.field_types import OnOff
 from mlsim.scenario.scenario_paths import read_code
 from mlsim.scenario.unit_types import nearest
 
-__all__ = [
-    "Family",
-    "Find",
-    "any_loaded",
-    "check_plugin",
-    "installed_plugins",
-    "load_plugin",
-    "make_callable",
-    "resolve_parameters",
-    "shielded",
-]
-
 _MODULE = "mlsim_plugin"
 
-Find = Callable[..., Iterable[EntryPoint]]
-"""Lookup function of the entry points of a group."""
+Find = Callable[..., Iterable[EntryPoint]]  # Lookup function of the entry points of a group
 
 
 class Family(NamedTuple):
     """One sort of plugin."""
 
-    name: str
-    """Name in messages."""
-    key: str
-    """Of the scenario, where it is named."""
-    group: str
-    """Entry points of installed packages."""
-    methods: tuple[str, ...]
-    """Required methods of a class."""
-    words: tuple[str, ...]
-    """Names that it must not take: they are mlsim's own."""
-    page: str
-    """Page that documents its protocol."""
-    arguments: int = 0
-    """Number of arguments of a function before its parameters; 0 where only classes are allowed."""
+    name: str  # Name in messages
+    key: str  # Of the scenario, where it is named
+    group: str  # Entry points of installed packages
+    methods: tuple[str, ...]  # Required methods of a class
+    words: tuple[str, ...]  # Names that it must not take: they are mlsim's own
+    page: str  # Page that documents its protocol
+    arguments: int = 0  # of a function before its parameters; 0 where only classes are allowed
 
     @property
     def sort(self) -> str:
@@ -66,10 +46,7 @@ class Family(NamedTuple):
 
 
 def load_plugin(family: Family, name: str, find: Find = entry_points) -> Any:
-    """Make the object that a scenario names: ``path/file.py:Class``, or the name of an entry point.
-
-    Its parameters are given to the constructor by name. ``find`` looks up entry points.
-    """
+    """Make the object that a scenario names (``path/file.py:Class``, an entry point) with its parameters."""
     title = f"{family.name} {name}"
     return _made(family, title, name, _found(family, title, name, find))
 
@@ -95,8 +72,13 @@ _loaded: set[str] = set()
 
 def _found(family: Family, title: str, name: str, find: Find) -> Any:
     _loaded.add(name)
-    file = user_function(name)
-    return _from_file(family, title, *file) if file else _from_package(family, title, name, find)
+    if file := user_function(name):
+        return _from_file(family, title, *file)
+    point = _point(family, title, name, find)
+    try:
+        return point.load()
+    except BaseException as error:  # whatever the package raises
+        raise user_code_error(f"{title}: cannot be imported", error) from error
 
 
 def _made(family: Family, title: str, name: str, kind: Any) -> Any:
@@ -169,11 +151,10 @@ def _switched(value: Any) -> Any:
         return {name: _switched(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         switched = [_switched(item) for item in value]
-        words = any(isinstance(item, str) for item in switched)
-        return [
-            item if words and isinstance(item, str) else new
-            for item, new in zip(value, switched, strict=True)
-        ]
+        if not any(isinstance(item, str) for item in switched):
+            return switched
+        pairs = zip(value, switched, strict=True)
+        return [item if isinstance(item, str) else new for item, new in pairs]
     try:
         return OnOff().parse(value)
     except ValueError:
@@ -195,18 +176,17 @@ def check_plugin(family: Family, name: str, execute: bool, find: Find = entry_po
     elif execute:
         load_plugin(family, name, find)
     elif user_function(name) is None:
-        _check_name(family, name, find)
+        _point(family, f"{family.name} {name}", name, find)
 
 
-def _check_name(family: Family, name: str, find: Find) -> None:
-    """Check that one installed package offers a plugin, without importing it."""
-    title = f"{family.name} {name}"
+def _point(family: Family, title: str, name: str, find: Find) -> EntryPoint:
+    """Return the entry point of a plugin that exactly one installed package offers, without importing it."""
     points = sorted(find(group=family.group), key=lambda point: point.value)
     for point in points:
         if point.name == name:
             if clash := _clash(point, points, family.words):
                 raise InputError(f"{title}: {clash}")
-            return
+            return point
     raise InputError(f"{title}: no installed package offers it in the group {family.group}")
 
 
@@ -214,17 +194,13 @@ def installed_plugins(family: Family, find: Find = entry_points) -> Iterator[tup
     """Yield name, where it is defined, and why it cannot be used ('' if it can), of every entry point."""
     points = sorted(find(group=family.group), key=lambda point: (point.name, point.value))
     for point in points:
-        yield point.name, point.value, _trouble(point, points, family.words)
-
-
-def _trouble(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]) -> str:
-    if clash := _clash(point, points, words):
-        return clash
-    try:
-        point.load()
-    except BaseException as error:  # whatever the package raises
-        return str(user_code_error("cannot be imported", error))
-    return ""
+        trouble = _clash(point, points, family.words)
+        if not trouble:
+            try:
+                point.load()
+            except BaseException as error:  # whatever the package raises
+                trouble = str(user_code_error("cannot be imported", error))
+        yield point.name, point.value, trouble
 
 
 def _clash(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]) -> str:
@@ -235,16 +211,6 @@ def _clash(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]) 
     if len(same) > 1:
         return f"its name is there {len(same)} times: {', '.join(same)}"
     return ""
-
-
-def _from_package(family: Family, title: str, name: str, find: Find) -> Any:
-    for found, _, obstacle in installed_plugins(family, find):
-        if found == name and obstacle:
-            raise InputError(f"{title}: {obstacle}")
-    for point in find(group=family.group):
-        if point.name == name:
-            return point.load()
-    raise InputError(f"{title}: no installed package offers it in the group {family.group}")
 
 
 def _from_file(family: Family, title: str, file: str, name: str) -> Any:

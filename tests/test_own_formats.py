@@ -17,7 +17,7 @@ from mlsim.experiment import run_directory
 from mlsim.experiment.stored_runs import read_run
 from mlsim.record.table_files import JOB_COLUMNS
 from mlsim.scenario import PLUGIN_KEYS, from_mapping
-from mlsim.workload import user_reader
+from mlsim.workload import user_workloads
 
 CODE = """\
 import pathlib
@@ -216,9 +216,9 @@ def test_installed_readers_and_writers_are_listed_with_what_keeps_them(monkeypat
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr("mlsim.plugins.entry_points", points)
     monkeypatch.setattr("importlib.metadata.entry_points", points)
-    monkeypatch.setattr(user_reader, "entry_points", points)
+    monkeypatch.setattr(user_workloads, "entry_points", points)
     monkeypatch.setattr(run_directory, "entry_points", points)
-    for family in (user_reader.READERS, run_directory.WRITERS):
+    for family in (user_workloads.READERS, run_directory.WRITERS):
         from mlsim.plugins import installed_plugins
 
         trouble = {name: why for name, _, why in installed_plugins(family, points)}

@@ -248,8 +248,7 @@ def test_every_kind_of_code_is_in_the_test_below() -> None:
     from mlsim.application.execution_models import MODELS
     from mlsim.batch.user_dispatch import FAMILIES
     from mlsim.experiment.run_directory import WRITERS
-    from mlsim.workload.models.user_models import GENERATORS
-    from mlsim.workload.user_reader import READERS
+    from mlsim.workload.user_workloads import GENERATORS, READERS
 
     families = [*FAMILIES.values(), MODELS, WRITERS, GENERATORS, READERS]
     keys = {key.removesuffix(".0") for key, _, _ in KINDS.values()}

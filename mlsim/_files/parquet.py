@@ -22,7 +22,7 @@ from typing import IO, Any, TypeVar
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from mlsim._files.opening import named, open_file
+from mlsim._files.input_files import named, open_file
 from mlsim._runtime.forks import check_fork
 from mlsim._runtime.processes import call, python
 from mlsim.errors import InputError
@@ -32,8 +32,7 @@ Source = Path | bytes
 _LONGEST_REASON = 200
 _CODE = re.compile(r"\(os error (\d+)\)")
 _PAGE = 1 << 16
-_LEVEL = 1
-"""Of Zstandard; higher ones take several times as long for a tenth of the bytes."""
+_LEVEL = 1  # Of Zstandard; higher ones take several times as long for a tenth of the bytes
 _LONGEST, _SLOWEST = 60.0, 1e6
 """Seconds that a file is read for at least, and the bytes per second that it is read with at least."""
 _READ_ALL = """
@@ -92,10 +91,7 @@ def read_columns(source: Source, place: Path, columns: Sequence[str]) -> pl.Data
 def read_rows(
     path: Path, columns: Sequence[str], column: str, values: Sequence[int]
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """Read some columns of the rows in which ``column`` has one of the values, and the places of these rows.
-
-    See :func:`read_schema`.
-    """
+    """Read some columns of the rows whose ``column`` has one of the values, and the places of these rows."""
     place = max((*columns, ""), key=len) + "+"  # a name that no column has
     wanted = pl.col(column).is_in(values)
 
@@ -106,8 +102,7 @@ def read_rows(
     return found.drop(place), found[place]
 
 
-ROW_GROUP = 1 << 16
-"""Rows that are in memory at a time while a long table is written."""
+ROW_GROUP = 1 << 16  # Rows that are in memory at a time while a long table is written
 
 
 def write_frames(

@@ -12,12 +12,9 @@ from typing import Any
 
 
 def user_cache() -> Path | None:
-    """Return the directory for mlsim in $XDG_CACHE_HOME or ~/.cache; None where no home directory is known.
-
-    A container's user may have neither the variable HOME nor an entry among the system's users.
-    """
+    """Return the directory for mlsim in $XDG_CACHE_HOME or ~/.cache; None where no home is known."""
     place = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    found = os.path.expanduser(place)
+    found = os.path.expanduser(place)  # a container's user may have neither HOME nor an entry among users
     return Path(found, "mlsim") if os.path.isabs(found) else None
 
 

@@ -29,10 +29,8 @@ sys.path[:] = json.loads(sys.argv.pop(1))
 from mlsim._runtime.processes import last_resort
 sys.excepthook = last_resort
 """
-_SECONDS_TO_END = 10.0
-"""Grace period for a process that ends by itself, so that its exit code is known."""
-_DEATH_OF_PARENT = 1
-"""PR_SET_PDEATHSIG of Linux."""
+_SECONDS_TO_END = 10.0  # Grace period for a process that ends by itself, so that its exit code is known
+_DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
 
 class Ended(NamedTuple):
@@ -68,15 +66,16 @@ def start(
     err: int | IO[bytes] | None = None,
     keep: Sequence[int] = (),
     session: bool = False,
+    reads: int = DEVNULL,
 ) -> Process[bytes]:
-    """Start a process that reads nothing, with ``environment`` added to this one's variables.
+    """Start a process, with ``environment`` added to this one's variables.
 
-    ``keep``: descriptors that it inherits. ``session``: a session of its own, which the keys
-    of a terminal do not reach.
+    ``keep``: descriptors that it inherits. ``session``: a session of its own, which the keys of a terminal do
+    not reach.
     """
     return subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=reads,
         stdout=out,
         stderr=err,
         env=None if environment is None else {**os.environ, **environment},
@@ -95,15 +94,9 @@ def call(
     content: bytes | None = None,
 ) -> Ended:
     """Execute a program to its end; after ``seconds`` it and all that it started are ended (TimeoutError)."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL if content is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=None if environment is None else {**os.environ, **environment},
-        cwd=directory,
-        start_new_session=True,  # so that what it starts can be ended with it
-    )
+    reads = DEVNULL if content is None else PIPE
+    how: dict[str, Any] = {"environment": environment, "directory": directory, "out": PIPE, "err": PIPE}
+    process = start(command, **how, reads=reads, session=True)  # so that what it starts can be ended with it
     try:
         out, err = process.communicate(content, timeout=seconds)
     except BaseException as error:
@@ -136,16 +129,12 @@ def has_ended(process: Process[Any], seconds: float) -> bool:
 def has_children(pid: int) -> bool:
     """Whether a process has running children; true where the system does not report processes."""
     states = list(Path("/proc").glob("[0-9]*/stat"))
-    return not states or any(parent == pid and state != "Z" for state, parent in map(_state, states))
-
-
-def _state(file: Path) -> tuple[str, int]:
-    """Return the state of a process, and the number of its parent; a zombie without one if it has ended."""
-    try:
-        state, parent, *_ = file.read_text(errors="replace").rpartition(")")[2].split()
-    except (OSError, ValueError):
-        return "Z", 0
-    return state, int(parent)
+    for file in states:
+        with suppress(OSError, ValueError):  # a process that has ended meanwhile
+            state, parent, *_ = file.read_text(errors="replace").rpartition(")")[2].split()
+            if int(parent) == pid and state != "Z":
+                return True
+    return not states
 
 
 def last_resort(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
@@ -251,10 +240,7 @@ def _end_with(parent: int) -> None:
 
 
 class Postponed:
-    """A block in which a signal that asks the command to stop raises nothing; it is sent again at the end.
-
-    Blocks are to be short: a command that does not stop soon is ended from outside of them.
-    """
+    """A short block in which a signal that asks the command to stop raises nothing; it is raised after it."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -278,5 +264,4 @@ class Postponed:
         return self._depth > 0
 
 
-postponed = Postponed()
-"""Of the main thread, where signals are handled."""
+postponed = Postponed()  # Of the main thread, where signals are handled

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-MOST_BYTES = 256_000_000
-"""Bytes of all that is kept in a process."""
+MOST_BYTES = 256_000_000  # Bytes of all that is kept in a process
 
 Kept = TypeVar("Kept")
 
@@ -44,10 +43,7 @@ def is_sharing() -> bool:
 
 
 def shared(key: Hashable, make: Callable[[], tuple[Kept, int]]) -> Kept:
-    """Return the object kept under a key; ``make`` returns a new one with its size in bytes.
-
-    Objects of more than :data:`MOST_BYTES` are not kept.
-    """
+    """Return the object kept under a key; ``make`` returns a new one with its size in bytes."""
     with _lock:
         if _depth == 0:
             return make()[0]

@@ -30,10 +30,7 @@ _stages: list[Stage] = []
 def stage(
     words: str, total: float | None = None, share: Callable[[], float] | None = None
 ) -> Iterator[Stage]:
-    """Report a part of the work while the block runs; inside of another, a part of its next unit.
-
-    Parameters are those of :class:`Stage`.
-    """
+    """Report a :class:`Stage` while the block runs; inside of another, it is a part of its next unit."""
     own = Stage(words, total, share)
     _stages.append(own)
     try:

@@ -48,7 +48,7 @@ def build_plugin(
     ] = None,
 ) -> None:
     """Build the controller's plugin for the Slurm that is installed here; print the file."""
-    from mlsim.slurm.plugin_build import build_plugin as build
+    from mlsim.slurm.slurm_programs import build_plugin as build
 
     print(build(out, source, _note))
 

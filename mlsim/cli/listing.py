@@ -157,7 +157,7 @@ def _of_files(what: Listing) -> Lists:
     if what == "formats":
         from mlsim.scenario import WorkloadFormat
         from mlsim.workload.log_formats import FORMATS
-        from mlsim.workload.user_reader import READERS
+        from mlsim.workload.user_workloads import READERS
 
         return ("format", "meaning"), [
             (WorkloadFormat.AUTO.value, "by the content of the log, after decompression"),
@@ -167,7 +167,7 @@ def _of_files(what: Listing) -> Lists:
     if what == "workloads":
         from mlsim.scenario import WorkloadModel
         from mlsim.workload.models.model_base import model_record
-        from mlsim.workload.models.user_models import GENERATORS
+        from mlsim.workload.user_workloads import GENERATORS
 
         drawing = [(word.value, model_record(word)) for word in WorkloadModel]
         return ("model of workloads", "meaning", "source"), [

@@ -20,7 +20,7 @@ from mlsim.errors import InputError
 if TYPE_CHECKING:
     from mlsim.scenario import WorkloadFormat
     from mlsim.workload import Rates
-    from mlsim.workload.log_conversion import Conversion
+    from mlsim.workload.derived_logs import Conversion
     from mlsim.workload.log_facts import Description
 
 
@@ -60,7 +60,7 @@ def convert(options: _ConvertOptions) -> None:
     from pydantic import ValidationError
 
     from mlsim.scenario import WorkloadConfig
-    from mlsim.workload.log_conversion import convert as converted
+    from mlsim.workload.derived_logs import convert as converted
 
     source, target, select = options.source, options.target, _selection(options)
     values = {"path": source.name, "format": options.from_, "lenient": options.lenient, "select": select}

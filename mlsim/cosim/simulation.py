@@ -294,12 +294,12 @@ def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
     """Check user-defined code that reads or draws the jobs; return whether there is any."""
     workload = scenario.workload
     if workload.generate is not None and not isinstance(workload.generate.model, WorkloadModel):
-        from mlsim.workload.models.user_models import check_model as check_generator
+        from mlsim.workload.user_workloads import check_model as check_generator
 
         check_generator(located_generator(scenario), plugins)
         return True
     if not isinstance(workload.format, WorkloadFormat):
-        from mlsim.workload.user_reader import check_reader
+        from mlsim.workload.user_workloads import check_reader
 
         log_of(scenario)
         check_reader(located_format(scenario), plugins)

@@ -1,7 +1,6 @@
 """The machine: nodes, cores and the network between them."""
 
-from mlsim.platform.machine import Machine, build_machine, machine_of
+from mlsim.platform.machine import Machine, Perturbations, build_machine, machine_of
 from mlsim.platform.network import Network
-from mlsim.platform.node_speeds import Perturbations
 
 __all__ = ["Machine", "Network", "Perturbations", "build_machine", "machine_of"]

@@ -1,25 +1,29 @@
-"""The network: routes, their latency and bandwidth, and message times."""
+"""The network: topologies as graphs, edge lists, routes with latency and bandwidth, and message times."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import combinations, product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import ValidationError
 
+from mlsim._files import read_lines
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.scenario import NetworkConfig, Topology
+from mlsim.errors import InputError
+from mlsim.scenario import EdgeConfig, NetworkConfig, Topology
 
 if TYPE_CHECKING:
-    import networkx as nx
+    import networkx as nx  # loaded where a topology needs it
 
-    from mlsim.platform.topologies import Vertex
-
-
+Vertex = int | str
 _MOST_BYTES = 64_000_000
+_COLUMNS = ("from", "to", "latency", "bandwidth")
 
 
 class Routes:
@@ -35,7 +39,10 @@ class Routes:
         self._nodes = nodes
         self._vertices = graph.number_of_nodes()
         number = {vertex: row for row, vertex in enumerate(graph)}
-        links = [(number[a], number[b], *_weights(data)) for a, b, data in graph.edges(data=True)]
+        links = [
+            (number[a], number[b], data["latency"], data["bandwidth"])
+            for a, b, data in graph.edges(data=True)
+        ]
         table = np.array(links, np.float64).reshape(-1, 4)
         a, b = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
         start = np.concatenate([a, b])
@@ -105,50 +112,31 @@ class Routes:
         return np.repeat(vertices, counts), link
 
 
-def _weights(data: dict[str, float]) -> tuple[float, float]:
-    return data["latency"], data["bandwidth"]
-
-
 @dataclass(frozen=True, slots=True)
 class Network:
     """The links between nodes, and shared memory inside a node."""
 
-    latency: float
-    """Seconds for an empty message over one link."""
-    bandwidth: float
-    """bit/s of a link."""
-    intra_node_latency: float
-    """Seconds for a message between two PEs of one node, whatever its size."""
-    routes: Routes | None = None
-    """Routes between nodes that are not linked directly; None if every pair has its own link with the
-    latency and bandwidth above.
-    """
+    latency: float  # Seconds for an empty message over one link
+    bandwidth: float  # bit/s of a link
+    intra_node_latency: float  # Seconds for a message between two PEs of one node, whatever its size
+    routes: Routes | None = None  # None if every pair of nodes has a link of its own, as above
 
     @classmethod
     def from_config(cls, config: NetworkConfig, names: list[str], edges: Path | None = None) -> Network:
-        """Build the network of a scenario; ``edges`` is the file of an edge list.
-
-        Raises
-        ------
-        InputError
-            If the topology does not fit the nodes, or the file cannot be used.
-        """
+        """Build the network of a scenario; ``edges`` is the file of an edge list."""
         routes = None
         if config.topology is not Topology.FULLY_CONNECTED:
-            # Here, as only they load networkx.
-            from mlsim.platform.topologies import build_graph, edges_of, read_edges
-
             listed = edges_of(config.edges) if edges is None else read_edges(edges)
             routes = Routes(build_graph(config, names, listed), len(names))
         return cls(config.latency, config.bandwidth, config.intra_node_latency, routes)
 
-    def links_from(self, node: int, nodes: int) -> NDArray[np.int64]:
+    def links_from(self, node: int, nodes: int) -> Ints:
         """Return the number of links between a node and each of the ``nodes``; 0 to itself."""
         if self.routes is None:
             return np.asarray(np.arange(nodes) != node, np.int64)
         return self.routes.links_from(node)
 
-    def message_time(self, node: int, others: NDArray[np.int64], size: float) -> NDArray[np.float64]:
+    def message_time(self, node: int, others: Ints, size: float) -> Floats:
         """Return the one-way time [s] of a message of ``size`` bytes between a node and several others.
 
         Between nodes it is the latency of the route plus ``8 size`` over its bandwidth, within one node
@@ -163,22 +151,19 @@ class Network:
         )
 
 
+# Topologies
+
+
 @dataclass(frozen=True, slots=True)
 class TopologyEntry:
     """One topology."""
 
-    name: str
-    """The word in a scenario file."""
-    meaning: str
-    """Connection of the nodes."""
-    keys: tuple[str, ...]
-    """Keys of ``platform.network`` that only it has."""
-    holds: str
-    """The most nodes it holds."""
-    links: str
-    """Links between two nodes, on the route with the fewest."""
-    reference: str
-    """Reference; empty for textbook topologies."""
+    name: str  # The word in a scenario file
+    meaning: str  # Connection of the nodes
+    keys: tuple[str, ...]  # Keys of `platform.network` that only it has
+    holds: str  # The most nodes it holds
+    links: str  # Links between two nodes, on the route with the fewest
+    reference: str  # Reference; empty for textbook topologies
 
 
 TOPOLOGIES = (
@@ -220,3 +205,176 @@ TOPOLOGIES = (
         "",
     ),
 )
+
+
+class Edge(NamedTuple):
+    """One link as it was written; latency and bandwidth are None where they are those of the network."""
+
+    place: str  # its position, for messages
+    a: str
+    b: str
+    latency: float | None  # s
+    bandwidth: float | None  # bit/s
+
+
+def edges_of(configs: Iterable[EdgeConfig]) -> list[Edge]:
+    """Return the links of a scenario."""
+    return [
+        Edge(f"platform.network.edges.{row}", config.a, config.b, config.latency, config.bandwidth)
+        for row, config in enumerate(configs)
+    ]
+
+
+def read_edges(path: str | Path) -> list[Edge]:
+    """Read a file of links, one per line: ``from,to`` or ``from,to,latency,bandwidth``.
+
+    Latencies and bandwidths are written as in a scenario: ``500 ns``, or a number in s or bit/s; an empty
+    one is the network's. Empty lines, lines that begin with ``#`` and a first line of the columns' names
+    are skipped.
+    """
+    path = Path(path)
+    edges = []
+    for number, line in enumerate(read_lines(path, "edge list"), 1):
+        cells = [cell.strip() for cell in line.split(",")]
+        header = number == 1 and tuple(cell.casefold() for cell in cells) == _COLUMNS[: len(cells)]
+        if line.strip() and not line.lstrip().startswith("#") and not header:
+            edges.append(_edge(cells, f"{path}:{number}"))
+    return edges
+
+
+def _edge(cells: list[str], place: str) -> Edge:
+    if not 2 <= len(cells) <= len(_COLUMNS):
+        raise InputError(
+            f"{place}: {len(cells)} values separated by commas; allowed: 2 to 4: {', '.join(_COLUMNS)}; "
+            "e.g. n0,switch or n0,switch,1 us,10 Gbit/s"
+        )
+    try:
+        config = EdgeConfig.model_validate(
+            {key: cell for key, cell in zip(_COLUMNS, cells, strict=False) if cell or key in ("from", "to")}
+        )
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise InputError(f"{place}: {problem['loc'][0]}: {problem['msg']}") from error
+    return Edge(place, config.a, config.b, config.latency, config.bandwidth)
+
+
+def named_links(
+    edges: Iterable[Edge], names: list[str]
+) -> Iterator[tuple[int | str, int | str, float | None, float | None]]:
+    """Yield each link with the numbers of nodes in place of their names; refuse loops and second links."""
+    numbers = {name: number for number, name in enumerate(names)}
+    first: dict[frozenset[str], str] = {}
+    for place, a, b, latency, bandwidth in edges:
+        ends = frozenset((a, b))
+        if a == b:
+            raise InputError(f"{place}: a link from {a} to itself; allowed: links between two ends")
+        if ends in first:
+            raise InputError(f"{place}: {a} and {b} are linked already by {first[ends]}; keep one of them")
+        first[ends] = place
+        yield numbers.get(a, a), numbers.get(b, b), latency, bandwidth
+
+
+def build_graph(config: NetworkConfig, names: list[str], edges: Iterable[Edge] = ()) -> nx.Graph[Vertex]:
+    """Build the graph of a network; an InputError if it does not hold or connect all nodes.
+
+    Vertices are the numbers of the nodes, in the order of ``names``, then the names of the switches. Edges
+    have ``latency`` [s] and ``bandwidth`` [bit/s]; ``edges`` are the links of an edge list.
+    """
+    import networkx as nx
+
+    if len(names) > config.capacity:
+        raise InputError(
+            f"topology {config.topology} with these parameters holds {config.capacity:.0f} nodes, "
+            f"and there are {len(names)}"
+        )
+    graph: nx.Graph[Vertex] = nx.Graph()
+    graph.add_nodes_from(range(len(names)))
+    if config.topology is Topology.EDGE_LIST:
+        for a, b, latency, bandwidth in named_links(edges, names):
+            graph.add_edge(
+                a,
+                b,
+                latency=config.latency if latency is None else latency,
+                bandwidth=config.bandwidth if bandwidth is None else bandwidth,
+            )
+        _check_connected(graph, names)
+    else:
+        graph.add_edges_from(_links(config, len(names)), latency=config.latency, bandwidth=config.bandwidth)
+    return graph
+
+
+def _links(config: NetworkConfig, nodes: int) -> Iterator[tuple[Vertex, Vertex]]:
+    match config.topology:
+        case Topology.STAR:
+            return ((node, "switch") for node in range(nodes))
+        case Topology.FAT_TREE:
+            return _fat_tree(config.ports or 0, nodes)
+        case Topology.DRAGONFLY:
+            return _dragonfly(config.groups or 0, config.routers or 0, config.nodes_per_router or 0, nodes)
+        case Topology.TORUS:
+            return _torus(config.dimensions or (), nodes)
+        case _:
+            return combinations(range(nodes), 2)
+
+
+def _fat_tree(k: int, nodes: int) -> Iterator[tuple[Vertex, Vertex]]:
+    """Al-Fares, Loukissas and Vahdat 2008, §3.2: aggregation switch j of a pod has core switches jk/2, ..."""
+    half = k // 2
+    for node in range(nodes):
+        pod, place = divmod(node, half * half)
+        yield node, f"edge{pod}.{place // half}"
+    for pod, aggregation in product(range(k), range(half)):
+        for edge in range(half):
+            yield f"edge{pod}.{edge}", f"aggregation{pod}.{aggregation}"
+        for core in range(aggregation * half, (aggregation + 1) * half):
+            yield f"aggregation{pod}.{aggregation}", f"core{core}"
+
+
+def _dragonfly(groups: int, routers: int, per_router: int, nodes: int) -> Iterator[tuple[Vertex, Vertex]]:
+    """Kim, Dally, Scott and Abts 2008, §3.1, with one link between any two groups.
+
+    A group's links to the others, in the order of the others' numbers, go to its routers in turn, as many
+    to each as are needed: ⌈(groups − 1) / routers⌉.
+    """
+    for node in range(nodes):
+        group, place = divmod(node, routers * per_router)
+        yield node, f"router{group}.{place // per_router}"
+    for group in range(groups):
+        for one, other in combinations(range(routers), 2):
+            yield f"router{group}.{one}", f"router{group}.{other}"
+    share = math.ceil((groups - 1) / routers)
+    for one, other in combinations(range(groups), 2):
+        yield f"router{one}.{(other - 1) // share}", f"router{other}.{one // share}"
+
+
+def _torus(lengths: tuple[int, ...], nodes: int) -> Iterator[tuple[Vertex, Vertex]]:
+    """Link every place with its next in each dimension; places without a node only forward."""
+
+    def vertex(number: int) -> Vertex:
+        return number if number < nodes else f"place{number}"
+
+    stride = math.prod(lengths)
+    places = range(stride)
+    for length in lengths:
+        around, stride = stride, stride // length
+        for place in places:
+            start = place - place % around
+            neighbour = start + (place - start + stride) % around
+            if neighbour != place:
+                yield vertex(place), vertex(neighbour)
+
+
+def _check_connected(graph: nx.Graph[Vertex], names: list[str]) -> None:
+    import networkx as nx
+
+    reached = nx.node_connected_component(graph, 0)
+    lost = [name for node, name in enumerate(names) if node not in reached]
+    if lost:
+        without = [names[node] for node in range(len(names)) if not graph.degree(node)]
+        if without:
+            raise InputError(f"the edge list has no link of {_some(without)}; every node needs one")
+        raise InputError(f"the edge list has no route from {names[0]} to {_some(lost)}")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

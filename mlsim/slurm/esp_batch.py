@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._files import is_file, read_text
 from mlsim._runtime.arrays import Floats
@@ -46,29 +45,15 @@ _REPOSITORY = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Seen:
-    """Observations of a job; times in s since 1970.
-
-    Attributes
-    ----------
-    job
-        The job of the plan.
-    number
-        Its number in Slurm.
-    submitted, started, ended
-        When its submission began, and the first and the last line of its script.
-    nodes
-        Names of the nodes that it got.
-    columns
-        File with the records of its loop.
-    """
+    """Observations of a job; times in s since 1970."""
 
     job: Job
-    number: str
-    submitted: float
-    started: float
-    ended: float
-    nodes: tuple[str, ...]
-    columns: Path
+    number: str  # in Slurm
+    submitted: float  # begin of its submission
+    started: float  # first line of its script
+    ended: float  # last line of its script
+    nodes: tuple[str, ...]  # names of those that it got
+    columns: Path  # file with the records of its loop
 
 
 def execute(
@@ -190,27 +175,16 @@ def _seen(
         yield Seen(job, number, submitted, float(started), float(ended), names[text], columns)
 
 
-Flags = NDArray[np.bool_]
 _ONE_PASS = 0.5
 Table = TypeVar("Table", Chunks, Loops, PEs)
 
 
 class Launch(NamedTuple):
-    """Times of jobs besides their loops; medians in s.
+    """Times of jobs besides their loops; medians in s."""
 
-    Attributes
-    ----------
-    before
-        From the first line of the script to the loop's first request: processes start, MPI, Python.
-    after
-        From the end of the loop to the last line of the script.
-    between
-        From the last line of a script to the first of the next one on that node, if jobs waited.
-    """
-
-    before: float
-    after: float
-    between: float
+    before: float  # first line of the script to the loop's first request: processes, MPI, Python start
+    after: float  # end of the loop to the last line of the script
+    between: float  # last line of a script to the first of the next one on that node, if jobs waited
 
     @property
     def seconds(self) -> float:
@@ -218,33 +192,18 @@ class Launch(NamedTuple):
         return self.before + self.after + self.between
 
 
-@dataclass(frozen=True)
-class _Stay:
-    """A job on a node; times from the first submission."""
-
-    job: int
-    node: int
-    start: float
-    end: float
-    released: bool
-
-
 def records_of(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], nodes: int) -> Records:
-    """Return the records of a run with jobs in order of arrival, on nodes ``node1`` and so on.
-
-    ``said`` are the plugin's records since the first submission.
-    """
+    """Return the records of a run with jobs in order of arrival; ``said``: the plugin's since the first."""
     origin = seen[0].submitted
     loops = [read_loop(one.columns) for one in seen]
-    stays = _stays(seen, said, origin)
     by_start = sorted(range(len(seen)), key=lambda row: (loops[row].began, row))
     return Records(
         nodes=Nodes(
             [f"node{k + 1}" for k in range(nodes)], ["node"] * nodes, np.ones(nodes, np.int64), np.ones(nodes)
         ),
         jobs=_jobs(seen, origin),
-        names=_names(seen),
-        occupancy=_occupancy(stays),
+        names=Names({"executable": dict(enumerate(_categories(seen), 1))}),
+        occupancy=_occupancy(seen, said, origin),
         loops=_joined(Loops, loops, range(len(seen)), origin),
         chunks=_joined(Chunks, loops, by_start, origin),
         pes=_joined(PEs, loops, by_start, origin),
@@ -271,16 +230,14 @@ def _gaps(seen: Sequence[Seen], nodes: int) -> Floats:
     for node in range(nodes):
         here = sorted((one for one in seen if f"node{node + 1}" in one.nodes), key=lambda one: one.started)
         for one, following in pairwise(here):
-            if (
-                following.submitted < one.ended
-                and len(following.nodes) == 1
-                and one.ended < following.started
-            ):
+            waited = following.submitted < one.ended < following.started
+            if waited and len(following.nodes) == 1:
                 gaps.append(following.started - one.ended)
     return np.array(gaps)
 
 
-def _stays(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> list[_Stay]:
+def _occupancy(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> Occupancy:
+    """Return the stays of jobs on nodes, each until the node was released."""
     released = {
         (str(row["job"]), row["node"]): float(row["time"]) for row in said if row["event"] == "released"
     }
@@ -290,8 +247,12 @@ def _stays(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: floa
             at = released.get((one.number, name))
             early = at is not None and at < one.ended
             end = at if at is not None and early else one.ended
-            stays.append(_Stay(row, _node(name), one.started - origin, end - origin, early))
-    return sorted(stays, key=lambda stay: (stay.start, stay.job, stay.node))
+            stays.append((one.started - origin, row, _node(name), end - origin, early))
+    start, job, node, ends, is_released = map(np.array, zip(*sorted(stays), strict=True))
+    ones = np.ones(len(stays), np.int64)
+    return Occupancy(
+        job=job, node=node, count=ones, cores=ones.copy(), start=start, end=ends, released=is_released
+    )
 
 
 def _node(name: str) -> int:
@@ -303,6 +264,7 @@ def _jobs(seen: Sequence[Seen], origin: float) -> Jobs:
     unknown = np.full(len(jobs), -1, np.int64)
     nodes = np.array([len(one.nodes) for one in seen], np.int64)
     start = np.array([one.started - origin for one in seen])
+    latest_before = np.maximum.accumulate(np.concatenate([[-np.inf], start[:-1]]))
     estimate = np.array([job.estimate for job in jobs])
     return Jobs(
         job_id=np.array([job.number for job in jobs]),
@@ -316,7 +278,8 @@ def _jobs(seen: Sequence[Seen], origin: float) -> Jobs:
         cores=nodes,
         working=nodes.copy(),
         state=np.full(len(jobs), JobState.COMPLETED, np.int8),
-        backfilled=_backfilled(start),
+        # Jobs that started while one before them waited; scripts of one pass do not begin in its order.
+        backfilled=latest_before > start + _ONE_PASS,
         user=unknown,
         group=unknown.copy(),
         executable=np.array([_categories(seen).index(job.category) + 1 for job in jobs]),
@@ -325,32 +288,8 @@ def _jobs(seen: Sequence[Seen], origin: float) -> Jobs:
     )
 
 
-def _backfilled(start: Floats) -> Flags:
-    """Return who started while a job before it waited; scripts of one pass do not begin in its order."""
-    latest_before = np.maximum.accumulate(np.concatenate([[-np.inf], start[:-1]]))
-    flags: Flags = latest_before > start + _ONE_PASS
-    return flags
-
-
 def _categories(seen: Sequence[Seen]) -> list[str]:
     return list(dict.fromkeys(one.job.category for one in seen))
-
-
-def _names(seen: Sequence[Seen]) -> Names:
-    return Names({"executable": dict(enumerate(_categories(seen), 1))})
-
-
-def _occupancy(stays: list[_Stay]) -> Occupancy:
-    ones = np.ones(len(stays), np.int64)
-    return Occupancy(
-        job=np.array([stay.job for stay in stays]),
-        node=np.array([stay.node for stay in stays]),
-        count=ones,
-        cores=ones.copy(),
-        start=np.array([stay.start for stay in stays]),
-        end=np.array([stay.end for stay in stays]),
-        released=np.array([stay.released for stay in stays]),
-    )
 
 
 _TIMES = {Chunks: ("requested", "start", "end"), PEs: ("finish", "told"), Loops: ()}

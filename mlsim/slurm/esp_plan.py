@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -37,45 +37,19 @@ class Work(StrEnum):
 
 @dataclass(frozen=True)
 class Plan:
-    """A trial.
+    """A trial."""
 
-    Attributes
-    ----------
-    nodes
-        Nodes of the cluster; the sizes of the jobs follow.
-    scale
-        What ESP's run times and times of arrival are multiplied by.
-    jobs
-        How many of the 230 are submitted: the first, in order of arrival.
-    techniques
-        Of the loops; a run of the batch has one.
-    model
-        Who computes chunks.
-    repetitions
-        Runs of each technique, without and with RCA.
-    size
-        Width and height of the image; its pixels are the iterations of a loop.
-    work
-        Whether iterations sleep, so that many nodes fit on few cores, or are computed.
-    seed
-        Of the order of arrivals.
-    half_width
-        The image shows [-w, w]²: the wider, the less balanced are loops of equal chunks.
-    step
-        Seconds of one step of a pixel.
-    """
-
-    nodes: int
-    scale: float
-    jobs: int
-    techniques: tuple[Technique, ...]
+    nodes: int  # of the cluster; the sizes of the jobs follow
+    scale: float  # factor of ESP's run times and times of arrival
+    jobs: int  # number of the 230 that are submitted: the first, in order of arrival
+    techniques: tuple[Technique, ...]  # of the loops; a run of the batch has one
     model: ExecutionModel = ExecutionModel.DCA
-    repetitions: int = 1
-    size: int = 128
-    work: Work = Work.SLEEP
-    seed: int = 0
-    half_width: float = 0.68
-    step: float = _STEP
+    repetitions: int = 1  # runs of each technique, without and with RCA
+    size: int = 128  # width and height of the image, whose pixels are the iterations of a loop
+    work: Work = Work.SLEEP  # whether iterations sleep, so that many nodes fit on few cores
+    seed: int = 0  # of the order of arrivals
+    half_width: float = 0.68  # of the shown window; the wider, the less balanced are equal chunks
+    step: float = _STEP  # s, of one step of a pixel
 
     def checked(self) -> Plan:
         """Return the plan; InputError for a wrong value."""
@@ -103,41 +77,17 @@ class Plan:
         """Return the plan as values of JSON."""
         return {**asdict(self), "techniques": [str(technique) for technique in self.techniques]}
 
-    def text(self) -> str:
-        """Return the plan as JSON."""
-        return json.dumps(self.facts(), indent=2) + "\n"
-
-    def measured(self, step: float) -> Plan:
-        """Return the plan with the time of a step as this machine has it."""
-        return replace(self, step=step)
-
 
 @dataclass(frozen=True)
 class Job:
-    """A job of the batch; times in s, from the first submission.
+    """A job of the batch; times in s, from the first submission."""
 
-    Attributes
-    ----------
-    number
-        Its number in the batch, from 1.
-    category
-        ESP's letter.
-    submit
-        When it is submitted.
-    run_time
-        What its loop takes if it is perfectly balanced.
-    estimate
-        Its time limit in Slurm, whole minutes: twice the run time and a minute more.
-    nodes
-        How many nodes it asks for.
-    """
-
-    number: int
-    category: str
+    number: int  # in the batch, from 1
+    category: str  # ESP's letter
     submit: float
-    run_time: float
-    estimate: float
-    nodes: int
+    run_time: float  # of its loop if it is perfectly balanced
+    estimate: float  # its time limit in Slurm, whole minutes: twice the run time and a minute more
+    nodes: int  # that it asks for
 
 
 def jobs_of(plan: Plan) -> list[Job]:
@@ -166,15 +116,11 @@ def costs_of(plan: Plan) -> dict[str, tuple[int, Floats]]:
         )
     counts = escape_counts(image, most)
     limits = {category: _limit(counts, seconds / plan.step) for category, seconds in work.items()}
-    return {
-        category: (limit, _scaled(np.minimum(counts, limit), work[category]))
-        for category, limit in limits.items()
-    }
-
-
-def _scaled(counts: Ints, seconds: float) -> Floats:
-    costs: Floats = counts.astype(np.float64) * (seconds / float(counts.sum()))
-    return costs
+    found = {}
+    for category, limit in limits.items():
+        steps = np.minimum(counts, limit)
+        found[category] = limit, steps.astype(np.float64) * (work[category] / float(steps.sum()))
+    return found
 
 
 def _limit(counts: Ints, steps: float) -> int:
@@ -187,6 +133,12 @@ def _limit(counts: Ints, steps: float) -> int:
         else:
             high = middle
     return low
+
+
+def image_of(plan: Plan) -> MandelbrotImage:
+    """Return the image whose pixels are the iterations."""
+    width = plan.half_width
+    return MandelbrotImage(plan.size, 4, -width, width, -width, width)
 
 
 def loop_costs(plan: Plan) -> dict[str, Any]:
@@ -205,12 +157,6 @@ def write_loop(plan: Plan, path: Path) -> None:
     )
 
 
-def image_of(plan: Plan) -> MandelbrotImage:
-    """Return the image whose pixels are the iterations."""
-    width = plan.half_width
-    return MandelbrotImage(plan.size, 4, -width, width, -width, width)
-
-
 def job_table(plan: Plan, limits: dict[str, int], launch: float = 0.0) -> tuple[JobBlock, Header]:
     """Return the batch as jobs of a workload, and the names of their categories.
 
@@ -219,16 +165,12 @@ def job_table(plan: Plan, limits: dict[str, int], launch: float = 0.0) -> tuple[
     """
     jobs = jobs_of(plan)
     names = list(dict.fromkeys(job.category for job in jobs))
-    columns = zip(
-        *((j.number, j.submit, j.run_time + launch, j.estimate, j.nodes) for j in jobs), strict=True
-    )
-    number, submit, run_time, estimate, nodes = (np.array(column) for column in columns)
     return JobBlock(
-        job_id=number,
-        submit_time=submit,
-        run_time=run_time,
-        walltime=estimate,
-        processors=nodes,
+        job_id=np.array([job.number for job in jobs]),
+        submit_time=np.array([job.submit for job in jobs]),
+        run_time=np.array([job.run_time + launch for job in jobs]),
+        walltime=np.array([job.estimate for job in jobs]),
+        processors=np.array([job.nodes for job in jobs]),
         executable=np.array([names.index(job.category) + 1 for job in jobs]),
         loop_iterations=np.full(len(jobs), plan.size**2),
         loop_limit=np.array([limits[job.category] for job in jobs]),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from tempfile import mkdtemp
@@ -41,72 +42,43 @@ from mlsim.slurm.esp_plan import (
 from mlsim.slurm.trial_cluster import Cluster, start
 
 COLUMNS = (
-    "technique",
-    "rca",
-    "real makespan (s)",
-    "least (s)",
-    "largest (s)",
-    "on/off",
-    "simulated (s)",
-    "simulated/real",
-    "on/off simulated",
-    "with launches (s)",
-    "with launches/real",
-    "on/off with launches",
-    "nodes given back",
+    *("technique", "rca", "real makespan (s)", "least (s)", "largest (s)", "on/off"),
+    *("simulated (s)", "simulated/real", "on/off simulated"),
+    *("with launches (s)", "with launches/real", "on/off with launches", "nodes given back"),
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """A technique, without or with RCA; makespans in s.
-
-    Attributes
-    ----------
-    technique, rca
-        Of the runs.
-    real
-        Makespan of every repetition.
-    simulated
-        Makespan where jobs take what their loops take.
-    launched
-        Makespan where every job takes the measured launch time besides.
-    given_back
-        Nodes released in a real run, on average.
-    """
+    """A technique, without or with RCA; makespans in s."""
 
     technique: str
     rca: bool
-    real: tuple[float, ...]
-    simulated: float
-    launched: float
-    given_back: float
+    real: tuple[float, ...]  # of every repetition
+    simulated: float  # where jobs take what their loops take
+    launched: float  # where every job takes the measured launch time besides
+    given_back: float  # nodes released in a real run, on average
 
 
 def cells_of(rows: Sequence[Row]) -> list[Mapping[str, str | float | None]]:
     """Return the rows of the table, by :data:`COLUMNS`; on/off is that of means, None without RCA."""
     off = {row.technique: row for row in rows if not row.rca}
-    return [_cells(row, off.get(row.technique) if row.rca else None) for row in rows]
-
-
-def _cells(row: Row, without: Row | None) -> Mapping[str, str | float | None]:
-    real = mean(row.real)
-    values: tuple[str | float | None, ...] = (
-        row.technique,
-        "on" if row.rca else "off",
-        real,
-        min(row.real),
-        max(row.real),
-        None if without is None else real / mean(without.real),
-        row.simulated,
-        row.simulated / real,
-        None if without is None else row.simulated / without.simulated,
-        row.launched,
-        row.launched / real,
-        None if without is None else row.launched / without.launched,
-        row.given_back,
-    )
-    return dict(zip(COLUMNS, values, strict=True))
+    table: list[Mapping[str, str | float | None]] = []
+    for row in rows:
+        real, without = mean(row.real), off.get(row.technique) if row.rca else None
+        ratios: list[float | None] = [None, None, None]
+        if without is not None:
+            ratios = [
+                *(real / mean(without.real), row.simulated / without.simulated),
+                row.launched / without.launched,
+            ]
+        values: tuple[str | float | None, ...] = (
+            *(row.technique, "on" if row.rca else "off", real, min(row.real), max(row.real), ratios[0]),
+            *(row.simulated, row.simulated / real, ratios[1]),
+            *(row.launched, row.launched / real, ratios[2], row.given_back),
+        )
+        table.append(dict(zip(COLUMNS, values, strict=True)))
+    return table
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -146,7 +118,7 @@ def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
     for technique in plan.techniques:
         LoopOptions(n=plan.size**2, technique=str(technique), model=plan.model).checked()
     if plan.work is Work.COMPUTE:
-        plan = plan.measured(_step_seconds())
+        plan = replace(plan, step=_step_seconds())
     plan = _kept_plan(plan, out)
     limits = write_costs(plan, out / "costs")
     write_loop(plan, out / "loop.yaml")
@@ -172,7 +144,8 @@ def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
         )
         for technique, rca, number in runs
     }
-    launch = _launch_of([summary for (_, rca, _), summary in found.items() if not rca])
+    launches = [Launch(**one["slurm"]["launch"]) for (_, rca, _), one in found.items() if not rca]
+    launch = Launch(*map(statistics.median, zip(*launches, strict=True)))
     for name in _SIMULATED:  # of earlier calls, which may have seen fewer runs
         shutil.rmtree(out / name, ignore_errors=True)
     rows = []
@@ -195,11 +168,11 @@ def _kept_plan(plan: Plan, out: Path) -> Plan:
             raise InputError(
                 f"{out}: holds a trial of another plan (plan.json); give --out another directory"
             )
-        return plan.measured(float(before["step"]))
+        return replace(plan, step=float(before["step"]))
     if out.exists() and any(out.iterdir()):
         raise InputError(f"{out}: is there, and holds no trial; give --out another directory")
     out.mkdir(parents=True, exist_ok=True)
-    path.write_text(plan.text())
+    path.write_text(json.dumps(plan.facts(), indent=2) + "\n")
     return plan
 
 
@@ -264,11 +237,6 @@ def _execute(
     shutil.rmtree(out / "jobs")
 
 
-def _launch_of(summaries: list[dict[str, Any]]) -> Launch:
-    columns = zip(*(Launch(**summary["slurm"]["launch"]) for summary in summaries), strict=True)
-    return Launch(*(statistics.median(column) for column in columns))
-
-
 def _row(
     plan: Plan,
     technique: Technique,
@@ -288,13 +256,8 @@ def _row(
         tuple(float(summary["makespan"]) for summary in real),
         bare,
         launched,
-        statistics.mean(_given_back(summary) for summary in real),
+        mean(float((summary.get("coordination") or {}).get("releases") or 0) for summary in real),
     )
-
-
-def _given_back(summary: dict[str, Any]) -> float:
-    coordination = summary.get("coordination") or {}
-    return float(coordination.get("releases") or 0)
 
 
 def _step_seconds() -> float:

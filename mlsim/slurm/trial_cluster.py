@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pwd import getpwuid
@@ -19,8 +19,15 @@ from typing import Any, NamedTuple
 from mlsim._files import is_file, read_bytes, read_json, read_text
 from mlsim._runtime.processes import start as start_process
 from mlsim.errors import InputError, MlsimError
-from mlsim.slurm.plugin_build import NAME, Say, build_plugin
-from mlsim.slurm.slurm_programs import called, find_program, installed_version, plugin_directory
+from mlsim.slurm.slurm_programs import (
+    NAME,
+    Say,
+    build_plugin,
+    called,
+    find_program,
+    installed_version,
+    plugin_directory,
+)
 
 _STATE = "cluster.json"
 _STEP = "slurmstepd"
@@ -82,16 +89,12 @@ Records={place}/log/rca.jsonl
 
 @dataclass(frozen=True)
 class Cluster:
-    """A trial cluster in the directory ``place``.
+    """A trial cluster."""
 
-    ``address`` is ``HOST:PORT`` of the plugin, empty without it. ``processes`` has number and start time of
-    each daemon, which together identify it.
-    """
-
-    place: Path
+    place: Path  # its directory
     nodes: int
-    address: str
-    processes: dict[int, str]
+    address: str  # `HOST:PORT` of the plugin, empty without it
+    processes: dict[int, str]  # number and start time of each daemon, which together identify it
 
     @staticmethod
     def at(place: Path) -> Cluster:
@@ -184,7 +187,8 @@ class Cluster:
 
     def _of_jobs(self) -> dict[int, str]:
         """Return the steps that our daemons have started, and what runs in them: number and start time."""
-        found = {process.pid: process for process in _all_processes()}
+        numbers = (int(place.name) for place in Path("/proc").glob("[0-9]*"))
+        found = {pid: process for pid in numbers if (process := _process(pid)) is not None}
         steps = [pid for pid, process in found.items() if process.name == _STEP and self._is_ours(pid)]
         children: dict[int, list[int]] = {}
         for process in found.values():
@@ -215,23 +219,11 @@ def start(
 ) -> Cluster:
     """Start a cluster of ``nodes`` nodes with one CPU each, and wait until all are idle.
 
-    Parameters
-    ----------
-    place
-        Directory for configuration, state and logs; is created, and must hold no running cluster.
-    plugin, ask
-        Whether the controller has the RCA plugin, and whether that requests nodes of running applications.
-    munge
-        Socket of a munge daemon by which the plugin identifies senders; None: by the jobs' secrets.
-    say
-        Receives each long step.
-
-    Raises
-    ------
-    InputError
-        If Slurm is not installed, or the directory is in use.
-    MlsimError
-        If the daemons do not start, with the end of their logs.
+    ``place``: directory for configuration, state and logs, which is created, and must hold no running
+    cluster. ``plugin``, ``ask``: whether the controller has the RCA plugin, and whether it requests nodes of
+    running applications. ``munge``: socket of a munge daemon by which the plugin identifies senders; None: by
+    the jobs' secrets. ``say`` receives each long step. Raises InputError if Slurm is not installed or the
+    directory is in use; MlsimError, with the end of their logs, if the daemons do not start.
     """
     if not 1 <= nodes <= _MOST_NODES:
         raise InputError(f"--nodes {nodes}; allowed: 1 to {_MOST_NODES}")
@@ -305,8 +297,7 @@ def _start_daemons(cluster: Cluster, programs: Mapping[str, str]) -> None:
         cluster.processes[process.pid] = _begun(process.pid)
     kept = {**asdict(cluster), "place": str(cluster.place)}
     (cluster.place / _STATE).write_text(json.dumps(kept))
-    up = lambda: cluster.idle_nodes() == cluster.nodes or len(cluster.running) < len(commands)  # noqa: E731
-    _wait(up, _UP_SECONDS)
+    _wait(lambda: cluster.idle_nodes() == cluster.nodes or len(cluster.running) < len(commands), _UP_SECONDS)
     if cluster.idle_nodes() != cluster.nodes:
         logs = sorted((cluster.place / "log").glob("*"))
         said = [f"{file.name}: {line}" for file in logs for line in _end_of(file)]
@@ -318,8 +309,7 @@ def _end_of(file: Path) -> list[str]:
     return [line for line in lines if "error" in line or "fatal" in line][-3:]
 
 
-def _wait(done: object, seconds: float) -> None:
-    assert callable(done)
+def _wait(done: Callable[[], bool], seconds: float) -> None:
     until = time.monotonic() + seconds
     while not done() and time.monotonic() < until:
         time.sleep(0.05)
@@ -350,12 +340,6 @@ def _begun(pid: int) -> str:
     return "" if process is None else process.begun
 
 
-def _all_processes() -> Iterator[_Process]:
-    for place in Path("/proc").glob("[0-9]*"):
-        if (process := _process(int(place.name))) is not None:
-            yield process
-
-
 def _user() -> str:
     """Return the name of this process' user, which Slurm wants."""
     try:
@@ -371,15 +355,11 @@ def _free_ports(count: int) -> int:
     first = secrets.randbelow(len(_PORTS))
     for shift in range(len(_PORTS)):
         port = _PORTS[(first + shift) % len(_PORTS)]
-        if all(_is_free(port + i) for i in range(count)):
-            return port
-    raise MlsimError(f"no {count} free ports in a row between {_PORTS[0]} and {_PORTS[-1]}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
         try:
-            probe.bind(("127.0.0.1", port))
+            for i in range(count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port + i))
         except OSError:
-            return False
-    return True
+            continue
+        return port
+    raise MlsimError(f"no {count} free ports in a row between {_PORTS[0]} and {_PORTS[-1]}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -57,7 +56,12 @@ def judge_failures(run: Schedule) -> Verdict:
     if not len(failed):
         return not_judged("failures", "no node failed")
     breaches: list[Breach] = []
-    for outage, rows in _stays_on(run, failed):
+    on_node: dict[int, Ints] = {}
+    for outage in failed.tolist():
+        node = int(outages.node[outage])
+        if node not in on_node:
+            on_node[node] = np.flatnonzero((stays.node <= node) & (stays.node + stays.count > node))
+        rows = on_node[node]
         begin = float(outages.start[outage])
         end = np.inf if np.isnan(outages.end[outage]) else float(outages.end[outage])
         held = (stays.start[rows] < end) & (stays.end[rows] > begin)
@@ -65,31 +69,16 @@ def judge_failures(run: Schedule) -> Verdict:
             Breach(
                 int(jobs.job_id[stays.job[row]]),
                 max(float(stays.start[row]), begin),
-                f"holds node {outages.node[outage]}, which is out of use from {begin:.17g} to {end:.17g} s",
+                f"holds node {node}, which is out of use from {begin:.17g} to {end:.17g} s",
             )
             for row in rows[held].tolist()
         ]
     return Verdict.of("failures", f"{len(failed)} failures, {len(stays.job)} stays", breaches)
 
 
-def _stays_on(run: Schedule, outages: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each outage with the rows of the stays that hold its node at any time."""
-    stays, node = run.records.occupancy, run.records.outages.node
-    rows: dict[int, Ints] = {}
-    for outage in outages.tolist():
-        place = int(node[outage])
-        if place not in rows:
-            there: Mask = (stays.node <= place) & (stays.node + stays.count > place)
-            rows[place] = np.flatnonzero(there)
-        yield outage, rows[place]
-
-
-END: Final = 0
-"""A stay is over."""
-INSTANT: Final = 1
-"""A stay of no length: it has to fit beside those that go on, and holds nothing afterwards."""
-BEGIN: Final = 2
-"""A stay begins."""
+END: Final = 0  # A stay is over
+INSTANT: Final = 1  # A stay of no length: it has to fit beside those that go on, and holds nothing afterwards
+BEGIN: Final = 2  # A stay begins
 
 
 def moments_of(start: Floats, end: Floats) -> tuple[Ints, Ints]:
@@ -162,8 +151,8 @@ def judge_nodes(run: Schedule) -> Verdict:
 def _resources(run: Schedule) -> tuple[list[str], Ints, Ints]:
     """Return the names of nodes' resources, the amount of each node, and what each stay holds per node.
 
-    Whole nodes are held by one job at once. A job's totals are spread over its nodes, or where nodes are
-    shared over its cores: its units are alike.
+    Whole nodes are held by one job at once. A job's totals are spread evenly over its nodes, or its cores
+    where nodes are shared.
     """
     stays, jobs, own = run.records.occupancy, run.records.jobs, run.records.own.of
     names, capacity, asked = ["cores"], [run.records.nodes.cores], [stays.cores]
@@ -214,8 +203,7 @@ def judge_shared(run: Schedule) -> Verdict:
     return Verdict.of("shared", f"{len(job)} stays, {', '.join(shared.name)}", breaches)
 
 
-_ROUNDING: Final = 1e-6
-"""Part of the cap by which sums of powers may exceed it through rounding."""
+_ROUNDING: Final = 1e-6  # Part of the cap by which sums of powers may exceed it through rounding
 
 
 @kernel
@@ -296,8 +284,7 @@ def judge_cap(run: Schedule) -> Verdict:
     return Verdict.of("power cap", f"{len(starts)} starts", breaches)
 
 
-PROMISES: Final = ("easy", "conservative")
-"""Promises that can be asked for whatever dispatcher made a schedule."""
+PROMISES: Final = ("easy", "conservative")  # that can be asked for whatever dispatcher made a schedule
 
 
 def judge(records: Records, scenario: Scenario, promise: str | None = None) -> tuple[Verdict, ...]:

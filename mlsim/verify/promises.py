@@ -19,39 +19,22 @@ from mlsim.scenario import (
     Mapping,
     OverrunRule,
     Policy,
-    Scenario,
     TieOrder,
 )
 from mlsim.verify.schedule import MOST_NAMED, Breach, Schedule, Verdict, not_judged
 
-RANKED = (
-    Policy.FCFS,
-    Policy.LCFS,
-    Policy.SPF,
-    Policy.LPF,
-    Policy.SQF,
-    Policy.LQF,
-    Policy.SAF,
-    Policy.LAF,
-    Policy.SRF,
-    Policy.LRF,
-    Policy.EDF,
-)
+_REVERSED = {"LCFS": "FCFS", "LPF": "SPF", "LQF": "SQF", "LAF": "SAF", "LRF": "SRF"}
+RANKED = tuple(map(Policy, (*_REVERSED, *_REVERSED.values(), "EDF")))
 """Policies whose keys depend on a job's arrival, estimate and processors alone."""
-
-
-def _keys(policy: Policy, r: Floats, p: Floats, q: Floats, factor: float) -> Floats:
-    """Return the keys of jobs that arrive at r, with estimates p and q processors; smaller goes first."""
-    keys = {"FCFS": r, "SPF": p, "SQF": q, "SAF": p * q, "SRF": p / q, "EDF": r + factor * p}
-    reverse = {"LCFS": "FCFS", "LPF": "SPF", "LQF": "SQF", "LAF": "SAF", "LRF": "SRF"}
-    return keys[policy.value] if policy.value in keys else -keys[reverse[policy.value]]
 
 
 def ranks_of(run: Schedule) -> Ints:
     """Return the place of each job in the order of the policy; equal keys go by the order of the log."""
     jobs, batch = run.records.jobs, run.scenario.batch
-    processors = jobs.processors.astype(np.float64)
-    key = _keys(batch.ordering, run.arrival, jobs.prediction, processors, batch.deadline_factor)
+    r, p, q = run.arrival, jobs.prediction, jobs.processors.astype(np.float64)
+    keys = {"FCFS": r, "SPF": p, "SQF": q, "SAF": p * q, "SRF": p / q, "EDF": r + batch.deadline_factor * p}
+    policy = batch.ordering.value  # the smaller key is first
+    key = keys[policy] if policy in keys else -keys[_REVERSED[policy]]
     ranks = np.empty(run.n_jobs, np.int64)
     ranks[np.argsort(key, kind="stable")] = np.arange(run.n_jobs)
     return ranks
@@ -137,7 +120,8 @@ def judge_stays(run: Schedule) -> Verdict:
             int(jobs.job_id[stays.job[row]]),
             float(stays.start[row]),
             f"holds node {stays.node[row]} until {stays.end[row]:.17g} s, and runs from "
-            f"{run.row_starts[row]:.17g} to {run.row_ends[row]:.17g} s ({_state(run, int(stays.job[row]))})",
+            f"{run.row_starts[row]:.17g} to {run.row_ends[row]:.17g} s "
+            f"({JobState(int(jobs.state[stays.job[row]])).name.lower()})",
         )
         for row in first_of(outside, stays.start)
     ]
@@ -157,10 +141,6 @@ def judge_stays(run: Schedule) -> Verdict:
     return Verdict.of("stays", f"{len(stays.job)} stays", found, int(outside.sum() + wrong.sum()))
 
 
-def _state(run: Schedule, job: int) -> str:
-    return JobState(int(run.records.jobs.state[job])).name.lower()
-
-
 def first_of(wrong: Mask, times: Floats) -> list[int]:
     """Return the first wrong rows, in order of time."""
     rows = np.flatnonzero(wrong)
@@ -168,17 +148,13 @@ def first_of(wrong: Mask, times: Floats) -> list[int]:
     return chosen
 
 
-_ROUNDING = 1e-6
-"""Units by which a cap may be exceeded through rounding."""
+_ROUNDING = 1e-6  # Units by which a cap may be exceeded through rounding
 
 
 def judge_easy(run: Schedule, asked: bool) -> Verdict:
-    """Judge that no head of the queue starts after the reservation that it had when it became the head.
-
-    With ``asked`` it is judged whatever dispatcher made the schedule.
-    """
+    """Judge that no head of the queue starts after the reservation that it had when it became the head."""
     law, batch = "EASY's promise", run.scenario.batch
-    if not asked and not _is_by(run.scenario, Backfill.EASY):
+    if not asked and not _is_by(run, Backfill.EASY):
         return not_judged(law, "backfill is not easy")
     if batch.easy is EasyRule.ACCASIM:
         return not_judged(law, "easy: accasim makes no promise")
@@ -219,12 +195,9 @@ def judge_easy(run: Schedule, asked: bool) -> Verdict:
 
 
 def judge_conservative(run: Schedule, asked: bool) -> Verdict:
-    """Judge that no job starts later than it could beside those that arrived before it.
-
-    The parameters are those of :func:`judge_easy`.
-    """
+    """Judge that no job starts later than it could beside those that arrived before it."""
     law, jobs, batch = "conservative's promise", run.records.jobs, run.scenario.batch
-    if not asked and not _is_by(run.scenario, Backfill.CONSERVATIVE):
+    if not asked and not _is_by(run, Backfill.CONSERVATIVE):
         return not_judged(law, "backfill is not conservative")
     ends = jobs.start_time + jobs.prediction
     if reason := next(_obstacles(run, ends), ""):
@@ -241,25 +214,24 @@ def judge_conservative(run: Schedule, asked: bool) -> Verdict:
     ranks = ranks_of(run) if batch.ties is TieOrder.DRAINED else np.arange(run.n_jobs)
     rows = rows[np.lexsort((ranks[rows], run.arrival[rows]))]
     amounts, capacity = _amounts(run)
-    first = _first_places(
-        run.arrival[rows], jobs.start_time[rows], jobs.prediction[rows], amounts[rows], capacity
-    )
-    late = first < jobs.start_time[rows]
+    start = jobs.start_time[rows]
+    first = _first_places(run.arrival[rows], start, jobs.prediction[rows], amounts[rows], capacity)
+    late = first < start
     breaches = [
         Breach(
             int(jobs.job_id[rows[k]]),
-            float(jobs.start_time[rows[k]]),
+            float(start[k]),
             f"starts late: it came at {run.arrival[rows[k]]:.17g} s, and beside the jobs that came before it "
             f"there is room for {_words(run, amounts[rows[k]])} from {first[k]:.17g} s on for "
             f"{jobs.prediction[rows[k]]:.17g} s",
         )
-        for k in first_of(late, jobs.start_time[rows])
+        for k in first_of(late, start)
     ]
     return Verdict.of(law, f"{len(rows)} jobs", breaches, int(late.sum()))
 
 
-def _is_by(scenario: Scenario, backfill: Backfill) -> bool:
-    batch = scenario.batch
+def _is_by(run: Schedule, backfill: Backfill) -> bool:
+    batch = run.scenario.batch
     return batch.dispatcher == Dispatcher.QUEUE and batch.backfill is backfill
 
 

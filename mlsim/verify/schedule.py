@@ -58,17 +58,17 @@ class Schedule:
             return jobs.eligible_time
         return np.maximum(jobs.eligible_time, jobs.submit_time)
 
-    @cached_property
+    @property
     def row_starts(self) -> Floats:
         """Start of the attempt to which each stay belongs [s]; NaN where there is none."""
         return self._attempts_of_rows[1]
 
-    @cached_property
+    @property
     def row_ends(self) -> Floats:
         """End of that attempt [s]."""
         return self._attempts_of_rows[2]
 
-    @cached_property
+    @property
     def is_last(self) -> Mask:
         """Whether that attempt is the job's last one."""
         return self._attempts_of_rows[0]
@@ -106,20 +106,16 @@ class Schedule:
         return np.stack(columns, axis=1) if columns else np.zeros((self.n_jobs, 0), np.int64)
 
 
-MOST_NAMED = 5
-"""Breaches of a law that are described; all are counted."""
+MOST_NAMED = 5  # Breaches of a law that are described; all are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
     """One place in which a run breaks a law."""
 
-    job_id: int
-    """The job; -1 where none is concerned."""
-    time: float
-    """When, in seconds from the scenario's start."""
-    text: str
-    """The fault, with its numbers."""
+    job_id: int  # The job; -1 where none is concerned
+    time: float  # When, in seconds from the scenario's start
+    text: str  # The fault, with its numbers
 
     def __str__(self) -> str:
         job = f"job {self.job_id} " if self.job_id >= 0 else ""
@@ -130,16 +126,11 @@ class Breach:
 class Verdict:
     """The result of one law."""
 
-    law: str
-    """Its name."""
-    judged: str = ""
-    """The number of facts that were judged, as text; empty where the law was not judged."""
-    reason: str = ""
-    """Why the law was not judged; empty where it was."""
-    count: int = 0
-    """Number of breaches."""
-    breaches: tuple[Breach, ...] = field(default=())
-    """The first of them, in order of time."""
+    law: str  # Its name
+    judged: str = ""  # The number of facts that were judged, as text; empty where the law was not judged
+    reason: str = ""  # Why the law was not judged; empty where it was
+    count: int = 0  # Number of breaches
+    breaches: tuple[Breach, ...] = field(default=())  # The first of them, in order of time
 
     @property
     def is_kept(self) -> bool:

@@ -35,23 +35,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._files import decode, json_of, named
-from mlsim._runtime.arrays import Floats, Mask
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.log_times import SURE_DIGITS, Rates, check_distinct
 from mlsim.workload.resource_requests import is_request
-from mlsim.workload.swf_fields import Field, Header, is_header, machine_processors
+from mlsim.workload.swf_fields import (
+    LARGEST_WHOLE,
+    Field,
+    Header,
+    is_header,
+    machine_processors,
+    number_words,
+)
 from mlsim.workload.workload_dependencies import DEPENDENCIES
-from mlsim.workload.workload_jobs import LogBlock, NamedColumns, number_words, other_directives
+from mlsim.workload.workload_jobs import LogBlock, NamedColumns, other_directives
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,8 +69,7 @@ _SEQUENCE = ("composed", "SequentialCompositionProfile", "sequential_composition
 _PARALLEL = ("parallel", "msg_par", "ptask", "ParallelTaskProfile")
 _EACH_STRATEGIES = ("defined_amount_used_for_each_value", "DefinedAmountsUsedForEachValue")
 _SPREAD_STRATEGIES = ("defined_amount_spread_uniformly", "DefinedAmountsSpreadUniformly")
-_DEEPEST = 100
-"""Sequences in sequences; Batsim's own have two."""
+_DEEPEST = 100  # Sequences in sequences; Batsim's own have two
 _LONG_TIME = re.compile(r'"subtime"\s*:\s*[-+.\deE]{' + str(SURE_DIGITS + 1) + "}")
 _FIELDS = {"subtime": "submit_time", "res": "processors", "walltime": "walltime"}
 """Keys of a job, and the columns of CSV that mean the same."""
@@ -90,11 +95,12 @@ def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
     columns = {"job_id": pl.Series(names, dtype=pl.String)}
     for key, name in _FIELDS.items():
         columns[name] = _series(job.get(key) for job in jobs)
-    given = dict.fromkeys(key for job in jobs for key in job)
-    for key in (key for key in given if _is_other(key, KNOWN)):
-        values = (job.get(key) for job in jobs)
-        texts = key in ("preceding_job", DEPENDENCIES)
-        columns[key] = pl.Series(map(_text, values), dtype=pl.String) if texts else _series(values)
+    apart = ("job_id", "estimate", "run_time", *_FIELDS.values())
+    for key in dict.fromkeys(key for job in jobs for key in job):
+        if key not in apart and (key in KNOWN or key == DEPENDENCIES or is_request(key)):
+            values = (job.get(key) for job in jobs)
+            texts = key in ("preceding_job", DEPENDENCIES)
+            columns[key] = pl.Series(map(_text, values), dtype=pl.String) if texts else _series(values)
 
     def locate(name: str, row: int) -> str:
         key = {name: key for key, name in _FIELDS.items()}.get(name, "id" if name == "job_id" else name)
@@ -107,38 +113,17 @@ def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
     if _LONG_TIME.search(text):
         written = [str(job.get("subtime", "")) for job in json.loads(text, parse_float=str)["jobs"]]
         check_distinct(str(path), written, table.columns[Field.SUBMIT_TIME], names.__getitem__)
-    table.columns[Field.RUN_TIME] = _run_times(path, content, names, processors, table.sound, options.rates)
+    profiles = _Profiles(content["profiles"], options.rates)
+    for row in np.flatnonzero(table.sound).tolist():
+        place, profile = f"{path}: job {names[row]}", jobs[row].get("profile")
+        seconds = profiles.run_time(place, profile, int(processors[row]))
+        if not 0 <= seconds < LARGEST_WHOLE:
+            raise InputError(
+                f"{place}: profile {str(profile)[:60]} runs for {seconds:g} s; "
+                f"expected {Field.RUN_TIME.expected}"
+            )
+        table.columns[Field.RUN_TIME, row] = seconds
     return table.log()
-
-
-def _is_other(key: str, known: Collection[str]) -> bool:
-    """Whether a key of a job means the same as a column of CSV."""
-    if key in ("job_id", *_FIELDS.values(), "estimate", "run_time"):
-        return False
-    return key in known or key == DEPENDENCIES or is_request(key)
-
-
-def _run_times(
-    path: Path,
-    content: dict[str, Any],
-    names: list[str],
-    processors: Floats,
-    sound: Mask,
-    rates: Rates | None,
-) -> Floats:
-    """Return the run times of the jobs that make sense, by their profiles; -1 for others."""
-    jobs, found = content["jobs"], np.full(len(names), -1.0)
-    run_times = _RunTimes(path, content["profiles"], rates)
-    for row in np.flatnonzero(sound).tolist():
-        found[row] = run_times.of(names[row], jobs[row].get("profile"), int(processors[row]))
-    fits = ~sound | Field.RUN_TIME.allows(found)
-    if not fits.all():
-        row = int(np.argmin(fits))
-        raise InputError(
-            f"{path}: job {names[row]}: profile {str(jobs[row]['profile'])[:60]} runs for {found[row]:g} s; "
-            f"expected {Field.RUN_TIME.expected}"
-        )
-    return found
 
 
 def _content(path: Path, text: str) -> dict[str, Any]:
@@ -166,68 +151,56 @@ def _text(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _series(values: Any) -> pl.Series:
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _series(values: Iterable[Any]) -> pl.Series:
     """Return numbers as they are, or all values as texts if one is not a number."""
     import polars as pl
 
     found = list(values)
-    if all(
-        value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in found
-    ):
+    if all(value is None or _is_number(value) for value in found):
         return pl.Series(found, dtype=pl.Float64, strict=False)
     return pl.Series([None if value is None else str(value) for value in found], dtype=pl.String)
 
 
-class _RunTimes:
-    """Run times of jobs from their profiles."""
+class _Profiles:
+    """Profiles of a file, and the run times that follow from them; messages begin with a ``place``."""
 
-    def __init__(self, path: Path, profiles: Mapping[str, Any], rates: Rates | None) -> None:
-        self._path = path
-        self._profiles = profiles
-        self._rates = rates
+    def __init__(self, profiles: Mapping[str, Any], rates: Rates | None) -> None:
+        self._profiles, self._rates = profiles, rates
         self._known: dict[tuple[str, int], float] = {}
 
-    def of(self, job: str, name: object, processors: int) -> float:
-        """Return the run time [s] of a job with a profile of this name."""
-        return self._of(f"{self._path}: job {job}", name, processors, ())
-
-    def _of(self, place: str, name: object, processors: int, inside: tuple[str, ...]) -> float:
-        """Return the run time of a profile that the sequences ``inside`` lead to."""
+    def run_time(self, job: str, name: object, processors: int, inside: tuple[str, ...] = ()) -> float:
+        """Return the run time [s] of a profile that the sequences ``inside`` lead to."""
         if not isinstance(name, str) or name not in self._profiles:
-            raise InputError(f"{place}: there is no profile {name!r} among the profiles of the file")
+            raise InputError(f"{job}: there is no profile {name!r} among the profiles of the file")
         if name in inside:
-            raise InputError(f"{place}: profile {name} is a sequence that leads back to itself")
-        key, outer = (name, processors), place
-        if key not in self._known:
-            place = f"{place}: profile {name}"
-            profile = self._profiles[name]
-            kind = profile.get("type") if isinstance(profile, dict) else None
-            if kind in _SEQUENCE:
-                seconds = self._of_sequence(place, outer, profile, processors, (*inside, name))
-            else:
-                seconds = self._of_task(place, kind, profile, processors)
-            self._known[key] = seconds
-        return self._known[key]
+            raise InputError(f"{job}: profile {name} is a sequence that leads back to itself")
+        if (name, processors) in self._known:
+            return self._known[name, processors]
+        place, profile = f"{job}: profile {name}", self._profiles[name]
+        kind = profile.get("type") if isinstance(profile, dict) else None
+        if kind in _SEQUENCE:
+            repeat = _amount(place, profile, "repeat") if "repeat" in profile else 1.0
+            inside = (*inside, name)
+            parts = _parts(place, profile, len(inside))
+            seconds = repeat * sum(self.run_time(job, part, processors, inside) for part in parts)
+        else:
+            seconds = self._task_time(place, kind, profile, processors)
+        self._known[name, processors] = seconds
+        return seconds
 
-    def _of_sequence(
-        self, place: str, outer: str, profile: Mapping[str, Any], processors: int, inside: tuple[str, ...]
-    ) -> float:
-        """Return the run time of a sequence of profiles, repeated."""
-        parts = profile.get("seq", profile.get("profiles"))
-        if not isinstance(parts, list) or not parts:
-            raise InputError(
-                f"{place}: seq is {json.dumps(parts)[:60]}; expected a list of names of profiles"
-            )
-        if len(inside) > _DEEPEST:
-            raise InputError(f"{place}: sequences in sequences, more than {_DEEPEST} deep")
-        repeat = _amount(place, profile, "repeat") if "repeat" in profile else 1.0
-        return repeat * sum(self._of(outer, part, processors, inside) for part in parts)
-
-    def _of_task(self, place: str, kind: object, profile: Mapping[str, Any], processors: int) -> float:
+    def _task_time(self, place: str, kind: object, profile: Mapping[str, Any], processors: int) -> float:
         if kind in _DELAY:
             return _amount(place, profile, "delay", needed=True)
-        if kind in _PARALLEL:
-            return self._of_parallel(place, profile, processors)
+        if kind in _PARALLEL:  # operations of each processor, and bytes from each to each other one
+            cpu = _amounts(place, profile, "cpu", processors)
+            com = _amounts(place, profile, "com", processors**2).reshape(processors, processors)
+            np.fill_diagonal(com, 0.0)
+            sent = max(com.sum(axis=1).max(initial=0.0), com.sum(axis=0).max(initial=0.0))
+            return self._seconds(place, float(cpu.max(initial=0.0)), float(sent))
         if kind not in (*_HOMOGENEOUS, *_TOTAL):
             allowed = (_DELAY[0], _HOMOGENEOUS[0], _TOTAL[0], _SEQUENCE[0], _PARALLEL[0])
             raise InputError(
@@ -240,51 +213,49 @@ class _RunTimes:
                 f"{place}: generation_strategy is {strategy!r}; "
                 f"allowed: {', '.join((*_EACH_STRATEGIES, *_SPREAD_STRATEGIES))}"
             )
-        cpu, com = _amount(place, profile, "cpu"), _amount(place, profile, "com")
+        operations, size = _amount(place, profile, "cpu"), _amount(place, profile, "com")
         if kind in _TOTAL or strategy in _SPREAD_STRATEGIES:
-            cpu, com = cpu / processors, com / max(processors * (processors - 1), 1)
-        return self._seconds(place, cpu, com * (processors - 1))
-
-    def _of_parallel(self, place: str, profile: Mapping[str, Any], processors: int) -> float:
-        """Return the run time of operations of each processor, and bytes from each to each other one."""
-        cpu = self._list(place, profile, "cpu", processors)
-        com = self._list(place, profile, "com", processors * processors).reshape(processors, processors)
-        np.fill_diagonal(com, 0.0)
-        busiest = max(com.sum(axis=1).max(initial=0.0), com.sum(axis=0).max(initial=0.0))
-        return self._seconds(place, float(cpu.max(initial=0.0)), float(busiest))
-
-    def _list(self, place: str, profile: Mapping[str, Any], key: str, length: int) -> Floats:
-        """Return a list of non-negative numbers of a profile; zeros where it may be missing."""
-        values = profile.get(key) or [0] * length
-        numbers = isinstance(values, list) and all(
-            isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
-            for value in values
-        )
-        if not numbers or len(values) != length:
-            raise InputError(
-                f"{place}: {key} is {json.dumps(profile.get(key))[:60]}; expected {length:,} numbers "
-                "from 0 up"
-            )
-        return np.array(values, np.float64)
+            operations, size = operations / processors, size / max(processors * (processors - 1), 1)
+        return self._seconds(place, operations, size * (processors - 1))
 
     def _seconds(self, place: str, operations: float, sent: float) -> float:
-        if self._rates is None:
-            if operations or sent:
-                raise InputError(
-                    f"{place} counts operations and bytes, which take a speed and a bandwidth to be seconds\n"
-                    "  give --speed and --bandwidth, or simulate: the scenario's platform says them"
-                )
-            return 0.0
-        return max(operations / self._rates.speed, 8.0 * sent / self._rates.bandwidth)
+        if self._rates is not None:
+            return max(operations / self._rates.speed, 8.0 * sent / self._rates.bandwidth)
+        if operations or sent:
+            raise InputError(
+                f"{place} counts operations and bytes, which take a speed and a bandwidth to be seconds\n"
+                "  give --speed and --bandwidth, or simulate: the scenario's platform says them"
+            )
+        return 0.0
+
+
+def _parts(place: str, profile: Mapping[str, Any], depth: int) -> list[Any]:
+    """Return the profiles of a sequence."""
+    parts = profile.get("seq", profile.get("profiles"))
+    if not isinstance(parts, list) or not parts:
+        raise InputError(f"{place}: seq is {json.dumps(parts)[:60]}; expected a list of names of profiles")
+    if depth > _DEEPEST:
+        raise InputError(f"{place}: sequences in sequences, more than {_DEEPEST} deep")
+    return parts
 
 
 def _amount(place: str, profile: Mapping[str, Any], key: str, *, needed: bool = False) -> float:
     """Return a non-negative number of a profile; 0 where it may be missing."""
     value = profile.get(key, None if needed else 0)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < float("inf"):
+    if not _is_number(value) or not 0 <= value < float("inf"):
         raise InputError(f"{place}: {key} is {json.dumps(value)}; expected a number from 0 up")
     return float(value)
+
+
+def _amounts(place: str, profile: Mapping[str, Any], key: str, length: int) -> Floats:
+    """Return a list of non-negative numbers of a profile; zeros where it may be missing."""
+    values = profile.get(key) or [0] * length
+    numbers = isinstance(values, list) and all(_is_number(v) and 0 <= v < float("inf") for v in values)
+    if not numbers or len(values) != length:
+        raise InputError(
+            f"{place}: {key} is {json.dumps(profile.get(key))[:60]}; expected {length:,} numbers from 0 up"
+        )
+    return np.array(values, np.float64)
 
 
 def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedColumns]) -> None:
@@ -293,23 +264,24 @@ def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedC
     ``nb_res`` is the header's MaxProcs or MaxNodes, else the processors of the largest job.
     """
     (columns,) = blocks
-    run_times = number_words(_numeric(columns["run_time"]))
-    words = {
-        "id": [json.dumps(str(word)) for word in _listed(columns["job_id"])],
-        "subtime": number_words(_numeric(columns["submit_time"])),
-        "walltime": number_words(_numeric(columns["estimate"])),
-        "res": number_words(_numeric(columns["processors"])),
-        "profile": [f'"delay_{run_time}"' for run_time in run_times],
+    texts = {
+        name: [json.dumps(word or None) for word in column]
+        if isinstance(column, list)
+        else number_words(column)
+        for name, column in columns.items()
     }
-    for name, column in columns.items():
-        if name not in ("job_id", "submit_time", "run_time", "estimate", "processors"):
-            words[name] = (
-                [json.dumps(word or None) for word in column]
-                if isinstance(column, list)
-                else number_words(column)
-            )
+    jobs = columns["job_id"]
+    words = {
+        "id": [json.dumps(str(job)) for job in (jobs if isinstance(jobs, list) else jobs.tolist())],
+        "subtime": texts.pop("submit_time"),
+        "walltime": texts.pop("estimate"),
+        "res": texts.pop("processors"),
+    }
+    run_times = texts.pop("run_time")
+    words |= {"profile": [f'"delay_{run_time}"' for run_time in run_times]}
+    words |= {name: column for name, column in texts.items() if name != "job_id"}
     nb_res = machine_processors(header, ("nb_res", "MaxProcs", "MaxNodes"))
-    nb_res = nb_res or int(np.max(_numeric(columns["processors"]), initial=1))
+    nb_res = nb_res or max(map(int, words["res"]), default=1)
     file.write(f'{{\n"nb_res": {nb_res},\n'.encode())
     if others := other_directives(header):
         file.write(f'"header": {json.dumps(others, ensure_ascii=False)},\n'.encode())
@@ -323,18 +295,8 @@ def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedC
     file.write(f'"profiles": {{\n{_joined(profiles)}\n}}\n}}\n'.encode())
 
 
-def _joined(lines: Any) -> str:
+def _joined(lines: Iterable[str]) -> str:
     return ",\n".join(lines)
-
-
-def _listed(column: Floats | NDArray[np.int64] | list[str]) -> list[Any]:
-    return column if isinstance(column, list) else column.tolist()
-
-
-def _numeric(column: Floats | NDArray[np.int64] | list[str]) -> Floats | NDArray[np.int64]:
-    if isinstance(column, list):
-        raise TypeError("a column of numbers is needed")
-    return column
 
 
 def check_jobs(log: LogBlock, source: Path) -> None:

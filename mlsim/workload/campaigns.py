@@ -20,27 +20,17 @@ makes jobs that have these figures. The rest is ours, because it is not publishe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.workload.job_mix import (
-    STEMS,
-    Arrivals,
-    Length,
-    Mix,
-    Scripts,
-    Series,
-    make_scripts,
-    make_series,
-    read_mix,
-)
+from mlsim.workload import job_mix
+from mlsim.workload.job_mix import Arrivals, Length, Mix, Scripts, Series
 from mlsim.workload.log_times import HOUR
 from mlsim.workload.resource_requests import ResourceRequests
 from mlsim.workload.swf_fields import Header
@@ -71,8 +61,8 @@ def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> Synth
         raise InputError(f"load: {load:g}; allowed: a number above 0, such as 1 or 2.5")
     rng = np.random.default_rng(seed)
     n_users = max(1, round(mix.users * (n_jobs / mix.jobs) ** 0.5))
-    scripts = make_scripts(mix, n_users, rng)
-    series = make_series(mix, n_jobs, n_users, scripts, rng)
+    scripts = job_mix.make_scripts(mix, n_users, rng)
+    series = job_mix.make_series(mix, n_jobs, n_users, scripts, rng)
     row = np.repeat(np.arange(len(series)), series.jobs)
     place = np.arange(n_jobs) - np.repeat(np.cumsum(series.jobs) - series.jobs, series.jobs)
     times = job_times(mix, series, scripts, campaign_levels(mix, series, rng), row, rng)
@@ -80,19 +70,30 @@ def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> Synth
     begin = _begin_times(scripts.user[series.script], mix.arrivals.session, period, rng)
     submit = _submit_times(mix.arrivals, begin, row, place, times[0] / load, rng)
     code, names = _names(scripts, series, row, place, rng)
-    order = np.lexsort((place, row, submit))
     block = _block(mix, scripts, series, row, submit, times, code)
-    return _by_arrival(block.select(order), names, [queue.name for queue in mix.queues])
+    block = block.select(np.lexsort((place, row, submit)))
+    # Numbers are given in the order of appearance.
+    executable, named = numbered_by_appearance(block.executable)
+    queue, queued = numbered_by_appearance(block.queue)
+    user, _ = numbered_by_appearance(block.user)
+    ids = np.arange(1, n_jobs + 1)
+    header: Header = {
+        "executable_names": [names[code] for code in named.tolist()],
+        "queue_names": [mix.queues[code].name for code in queued.tolist()],
+    }
+    return SyntheticWorkload(
+        replace(block, job_id=ids, user=user, executable=executable, queue=queue), header
+    )
 
 
 def machine_jobs(
     machine: str, jobs: int | None = None, *, seed: int = 0, load: float = 1.0, calm: bool = False
 ) -> SyntheticWorkload:
-    """Make jobs like those of one of :data:`mlsim.workload.job_mix.MACHINES`; see :func:`campaigns`.
+    """Make jobs like those of a machine (:data:`mlsim.workload.job_mix.MACHINES`); see :func:`campaigns`.
 
     ``calm``: in arrivals that hardly ever queue, not in the bursts fitted to the thesis.
     """
-    mix = read_mix(machine)
+    mix = job_mix.read_mix(machine)
     return campaigns(mix.calm() if calm else mix, jobs, seed, load)
 
 
@@ -132,7 +133,7 @@ def _names(
     number = np.where(numbered[row], place + 1, 0)
     keys = np.stack([scripts.stem[series.script[row]], number], axis=1)
     known, code = np.unique(keys, axis=0, return_inverse=True)
-    return code.ravel(), [f"{STEMS[stem]}{count or ''}" for stem, count in known.tolist()]
+    return code.ravel(), [f"{job_mix.STEMS[stem]}{count or ''}" for stem, count in known.tolist()]
 
 
 def _block(
@@ -158,20 +159,6 @@ def _block(
     )
 
 
-def _by_arrival(jobs: JobBlock, names: Sequence[str], queues: Sequence[str]) -> SyntheticWorkload:
-    """Assign numbers from 1 to jobs, users, executables and queues in the order in which they appear."""
-    executable, named = numbered_by_appearance(jobs.executable)
-    queue, queued = numbered_by_appearance(jobs.queue)
-    user, _ = numbered_by_appearance(jobs.user)
-    job_id = np.arange(1, len(jobs) + 1)
-    jobs = replace(jobs, job_id=job_id, user=user, executable=executable, queue=queue)
-    header: Header = {
-        "executable_names": [names[code] for code in named.tolist()],
-        "queue_names": [queues[code] for code in queued.tolist()],
-    }
-    return SyntheticWorkload(jobs, header)
-
-
 # Run times and walltimes
 
 _SAME_RUN_TIME = 0.3
@@ -183,8 +170,7 @@ _MINUTE = 60.0
 _LATE_BY = 30
 _LIMIT_SHARE = 0.5  # of scripts that ask for the limit, where nothing is published
 
-Times = tuple[Floats, Floats, Ints]
-"""Run time and walltime [s] and queue of each job."""
+Times = tuple[Floats, Floats, Ints]  # Run time and walltime [s] and queue of each job
 
 
 def campaign_levels(mix: Mix, series: Series, rng: np.random.Generator) -> Floats:
@@ -192,18 +178,14 @@ def campaign_levels(mix: Mix, series: Series, rng: np.random.Generator) -> Float
     levels = np.empty(len(series))
     for k, length in enumerate(mix.lengths):
         median = _median(length)
-        for rows in _apart(mix, series, k):
+        of_length = np.flatnonzero(series.length == k)
+        groups = [of_length]
+        if mix.arrivals.steady:  # scripts have levels of their own: each class alone
+            groups = [of_length[series.job_class[of_length] == each] for each in range(len(mix.classes))]
+        for rows in groups:
             parts = (_places(mix, series, rows, rng) + rng.random(rows.size)) / max(rows.size, 1)
             levels[rows] = _quantiles(length, median, parts)
     return levels
-
-
-def _apart(mix: Mix, series: Series, length: int) -> list[Ints]:
-    """Return the campaigns of a length; of each class alone where scripts have levels of their own."""
-    rows = np.flatnonzero(series.length == length)
-    if not mix.arrivals.steady:
-        return [rows]
-    return [rows[series.job_class[rows] == k] for k in range(len(mix.classes))]
 
 
 def _places(mix: Mix, series: Series, rows: Ints, rng: np.random.Generator) -> Ints:
@@ -258,7 +240,10 @@ def job_times(
     limit = limits[queue]
     slack = rng.uniform(*_SLACK, len(series))
     needed = np.minimum(np.ceil(longest * slack / _WALLTIME_STEP) * _WALLTIME_STEP, limit)
-    late = _late(mix, series, levels, rng)
+    # Campaigns of a minute or more whose jobs run longer than their walltimes.
+    rows = rng.permutation(np.flatnonzero(levels >= _MINUTE))
+    late = np.zeros(len(series), np.bool_)
+    late[rows[np.cumsum(series.jobs[rows]) <= mix.late * series.jobs.sum()]] = True
     minutes = np.floor(levels / _MINUTE) * _MINUTE
     run_time = np.where(late[row], minutes[row] + rng.integers(1, _LATE_BY, row.size), run_time)
 
@@ -284,11 +269,3 @@ def _run_times(mix: Mix, series: Series, levels: Floats, row: Ints, rng: np.rand
     high = np.array([length.high for length in mix.lengths])[series.length[row]]
     rounded: Floats = np.clip(np.round(times), np.ceil(low), np.ceil(high) - 1.0)
     return rounded
-
-
-def _late(mix: Mix, series: Series, levels: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Choose campaigns of a minute or more whose jobs run longer than their walltimes."""
-    rows = rng.permutation(np.flatnonzero(levels >= _MINUTE))
-    late = np.zeros(len(series), np.bool_)
-    late[rows[np.cumsum(series.jobs[rows]) <= mix.late * series.jobs.sum()]] = True
-    return late

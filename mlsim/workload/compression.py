@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mlsim._files import expanded, most_held, named, open_file, reason_of
-from mlsim._files.decoding import bounded_lines
+from mlsim._files.input_files import bounded_lines
 from mlsim.errors import InputError, OutputError
 
 if sys.version_info >= (3, 14):
@@ -35,69 +35,35 @@ _STEP_BYTES = 1 << 20  # what one step may give, decompressed
 _XZ_MEMORY = 1 << 29  # the strongest preset takes an eighth of it
 
 
-_Steps = Callable[[Any, bytes], Iterator[bytes]]
-
-
 @dataclass(frozen=True, slots=True)
 class _Format:
     name: str
     magic: bytes
     suffix: str
     decompressor: Callable[[], Any]
-    steps: _Steps
     writer: Callable[[IO[bytes]], Any]
-
-
-def _gzip_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    """Decompress some bytes, at most `_STEP_BYTES` per step."""
-    found = decompressor.decompress(data, _STEP_BYTES)
-    yield found
-    while not decompressor.eof and (decompressor.unconsumed_tail or len(found) == _STEP_BYTES):
-        found = decompressor.decompress(decompressor.unconsumed_tail, _STEP_BYTES)
-        yield found
-
-
-def _library_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    """Decompress likewise with Python's other decompressors, which keep the input that is left."""
-    yield decompressor.decompress(data, _STEP_BYTES)
-    while not (decompressor.eof or decompressor.needs_input):
-        yield decompressor.decompress(b"", _STEP_BYTES)
 
 
 _FORMATS = (
     # No name and no time in gzip's header: the same content gives the same bytes.
     _Format(
-        *("gzip", b"\x1f\x8b", ".gz"),
-        *(lambda: zlib.decompressobj(wbits=31), _gzip_steps),
+        *("gzip", b"\x1f\x8b", ".gz", lambda: zlib.decompressobj(wbits=31)),
         lambda file: gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0),
     ),
+    _Format("bzip2", b"BZh", ".bz2", bz2.BZ2Decompressor, lambda file: bz2.BZ2File(file, "wb")),
     _Format(
-        *("bzip2", b"BZh", ".bz2"),
-        *(bz2.BZ2Decompressor, _library_steps, lambda file: bz2.BZ2File(file, "wb")),
-    ),
-    _Format(
-        *("xz", b"\xfd7zXZ\x00", ".xz"),
-        *(lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), _library_steps),
+        *("xz", b"\xfd7zXZ\x00", ".xz", lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY)),
         partial(lzma.LZMAFile, mode="wb"),
     ),
     _Format(
-        *("Zstandard", b"\x28\xb5\x2f\xfd", ".zst"),
-        *(zstd.ZstdDecompressor, _library_steps),
+        *("Zstandard", b"\x28\xb5\x2f\xfd", ".zst", zstd.ZstdDecompressor),
         lambda file: zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1}),
     ),
 )
 
-SUFFIXES = tuple(known.suffix for known in _FORMATS)
-"""Of compressed files."""
+SUFFIXES = tuple(known.suffix for known in _FORMATS)  # Of compressed files
 _FOREIGN = {b"\x1f\x9d": "compress (.Z)", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7-Zip"}
-_ERRORS: tuple[type[Exception], ...] = (
-    zlib.error,
-    lzma.LZMAError,
-    zstd.ZstdError,
-    OSError,
-    EOFError,
-    ValueError,
-)
+_ERRORS = (zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, EOFError, ValueError)
 
 
 def _format_of(head: bytes) -> _Format | None:
@@ -113,11 +79,7 @@ def compression_of(path: str | Path) -> str:
 
 
 def read_chunks(path: str | Path, what: str = "workload") -> Iterator[bytes]:
-    """Yield the decompressed bytes of a file piece by piece, in constant memory.
-
-    ``what``: its kind, for messages. An InputError if the file cannot be read, ends in the middle of the
-    compressed data, or is corrupt.
-    """
+    """Yield the decompressed bytes of a file piece by piece, in constant memory; ``what``: its kind."""
     path = expanded(path)
     with open_file(path, what) as file:
         known = _format_of(_head(path, file))
@@ -128,11 +90,7 @@ def read_chunks(path: str | Path, what: str = "workload") -> Iterator[bytes]:
 
 
 def read_whole(path: str | Path, *, lines: bool = False, what: str = "workload") -> bytes:
-    """Return all decompressed bytes of a file, if they are not more than memory holds.
-
-    ``lines``: it is a text of lines, of which none is too long
-    (:func:`~mlsim._files.decoding.bounded_lines`).
-    """
+    """Return all decompressed bytes of a file, if memory holds them; ``lines``: a text of bounded lines."""
     pieces, size, most = [], 0, most_held()
     chunks = read_chunks(path, what)
     for piece in bounded_lines(Path(path), chunks, what) if lines else chunks:
@@ -147,10 +105,7 @@ def read_whole(path: str | Path, *, lines: bool = False, what: str = "workload")
 
 
 def compressed_writer(path: Path, file: IO[bytes]) -> IO[bytes]:
-    """Wrap an open binary file in the compression of the suffix of `path`; the file itself for any other.
-
-    Closing the result finishes the compressed stream and leaves `file` open.
-    """
+    """Wrap an open binary file, which stays open, in the compression of the suffix of `path`, if any."""
     known = next((known for known in _FORMATS if known.suffix == path.suffix.lower()), None)
     return known.writer(file) if known else file
 
@@ -228,8 +183,18 @@ def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _stepped(path: Path, decompressor: Any, data: bytes, known: _Format) -> Iterator[bytes]:
+    """Decompress some bytes, at most `_STEP_BYTES` per step."""
+    by_tail = hasattr(decompressor, "unconsumed_tail")  # zlib's; the others keep the input that is left
     try:
-        yield from known.steps(decompressor, data)
+        found = decompressor.decompress(data, _STEP_BYTES)
+        yield found
+        while not decompressor.eof and (
+            decompressor.unconsumed_tail or len(found) == _STEP_BYTES
+            if by_tail
+            else not decompressor.needs_input
+        ):
+            found = decompressor.decompress(decompressor.unconsumed_tail if by_tail else b"", _STEP_BYTES)
+            yield found
     except _ERRORS as err:
         raise InputError(
             f"{path}: the compressed data ({known.name}) is corrupt: {err}\n"

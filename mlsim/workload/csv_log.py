@@ -5,31 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
 from mlsim._files import decode
-from mlsim._runtime.arrays import Ints
 from mlsim.errors import InputError
 from mlsim.workload.compression import new_file, read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.log_times import SURE_DIGITS, check_distinct
 from mlsim.workload.resource_requests import is_request
-from mlsim.workload.swf_fields import SCHEDULED, Field, Header
-from mlsim.workload.workload_jobs import JobBlock, LogBlock, NamedColumns, named_columns, number_words
-
-
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """The structure of a file: the cells of its lines, before any is understood."""
-
-    names: list[str]
-    text: str
-    lines: Ints
-    broken_lines: int
+from mlsim.workload.swf_fields import SCHEDULED, Field, Header, number_words
+from mlsim.workload.workload_jobs import JobBlock, LogBlock, NamedColumns, named_columns
 
 
 def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
@@ -46,19 +32,20 @@ def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
     from mlsim.workload.workload_dependencies import DEPENDENCIES
 
     path = Path(path)
-    records = _records(path, decode(read_whole(path, lines=True), path, "workload"), options.lenient)
+    content = decode(read_whole(path, lines=True), path, "workload")
+    names, text, lines, broken = _records(path, content, options.lenient)
     with refusing_damage(f"{path}: cannot be read as CSV"):
         cells = pl.read_csv(
-            io.BytesIO(records.text.encode()), has_header=False, new_columns=records.names, infer_schema=False
+            io.BytesIO(text.encode()), has_header=False, new_columns=names, infer_schema=False
         ).select(pl.all().str.strip_chars())
-    if cells.height != records.lines.size:
+    if cells.height != len(lines):
         raise InputError(f"{path}: cannot be read as CSV; is a quote opened and never closed?")
-    further = [n for n in records.names if n not in KNOWN and n != DEPENDENCIES and not is_request(n)]
+    further = [n for n in names if n not in KNOWN and n != DEPENDENCIES and not is_request(n)]
 
     def locate(name: str, row: int) -> str:
         found = str(cells[name][row])[:60] if cells[name][row] else "an empty cell"
         job = f" of job {str(cells['job_id'][row])[:20]}" if KNOWN.get(name) in SCHEDULED else ""
-        return f"{path}:{records.lines[row]}: broken line{job}: {name} is {found!r}"
+        return f"{path}:{lines[row]}: broken line{job}: {name} is {found!r}"
 
     header: Header = {}
     table = LogTable(
@@ -70,17 +57,18 @@ def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
             str(path),
             texts.to_list(),
             table.columns[Field.SUBMIT_TIME],
-            lambda row: f"{cells['job_id'][row]} (line {records.lines[row]})",
+            lambda row: f"{cells['job_id'][row]} (line {lines[row]})",
         )
-    return table.log(records.broken_lines)
+    return table.log(broken)
 
 
-def _records(path: Path, text: str, lenient: bool) -> _Records:
-    """Check the number of cells on every line; returns the records without header and blank lines."""
+def _records(path: Path, text: str, lenient: bool) -> tuple[list[str], str, list[int], int]:
+    """Return names, text without header, blank and broken lines, number of each line, how many are broken."""
     from mlsim.workload.log_columns import check_names
 
     names: list[str] = []
-    kept, lines, broken = io.StringIO(), [], 0
+    lines: list[int] = []
+    kept, broken = io.StringIO(), 0
     write = csv.writer(kept, lineterminator="\n", quoting=csv.QUOTE_ALL).writerow
     for line, cells in _numbered(path, text):
         if not names:
@@ -95,7 +83,7 @@ def _records(path: Path, text: str, lenient: bool) -> _Records:
             raise InputError(f"{path}:{line}: broken line: {len(cells)} cells; expected {len(names)}")
     if not lines:
         raise InputError(f"{path}: holds no job")
-    return _Records(names, kept.getvalue(), np.array(lines), broken)
+    return names, kept.getvalue(), lines, broken
 
 
 def _numbered(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:

@@ -1,9 +1,9 @@
-"""Workloads derived from a log: weeks drawn anew, or the load or the machine scaled."""
+"""Logs made of a log: converted to another format, weeks drawn anew, or the load or the machine scaled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -15,21 +15,135 @@ from mlsim import __version__
 from mlsim._runtime import shared_cache
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.scenario import MOST_RESAMPLED_WEEKS, ResampledBy, WorkloadConfig
+from mlsim.scenario import MOST_RESAMPLED_WEEKS, ResampledBy, WorkloadConfig, WorkloadFormat
+from mlsim.workload.format_record import Format, Reading
 from mlsim.workload.generated_jobs import Made
-from mlsim.workload.log_conversion import ANY_SIZE, shifted_header
+from mlsim.workload.log_formats import FORMATS, LogReader, format_of, write_columns
 from mlsim.workload.log_source import AS_LOGGED, open_workload
-from mlsim.workload.log_times import DAY
+from mlsim.workload.log_times import DAY, Rates
 from mlsim.workload.models.model_base import stretched
-from mlsim.workload.swf_fields import Header, machine_processors
-from mlsim.workload.workload_jobs import JobBlock
+from mlsim.workload.swf_fields import (
+    CODED,
+    Header,
+    directives_of,
+    is_directive,
+    listed_names,
+    machine_processors,
+    names_of,
+)
+from mlsim.workload.swf_log import read_swf, write_swf
+from mlsim.workload.workload_dependencies import DEPENDENCIES
+from mlsim.workload.workload_jobs import APART, JobBlock, LogBlock, log_of, named_columns
+
+_NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")
+_LOOP = ("loop_iterations", "loop_limit")
+_MADE_BY_READING = ("ignored_columns", "request_columns")
+_OF_THE_WHOLE = ("MaxJobs", "MaxRecords", "StartTime", "EndTime")
+ANY_SIZE = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The result of a conversion."""
+
+    read: str  # format that was read
+    written: WorkloadFormat
+    jobs: int
+    left_out: list[str]  # facts of the log that the new format cannot hold
+    notes: dict[str, int]  # counts of findings, of cleaning rules only where the log was cleaned
+
+
+def convert(
+    config: WorkloadConfig,
+    source: str | Path,
+    target: str | Path,
+    to: WorkloadFormat,
+    *,
+    as_simulated: bool,
+    rates: Rates | None = None,
+) -> Conversion:
+    """Write a log in another format.
+
+    ``config`` has the options of reading it (`format`, `lenient`). If ``as_simulated``, jobs are cleaned,
+    sorted, selected and shifted as for a simulation. ``rates``: for Batsim workloads that count operations
+    and bytes.
+    """
+    source, target = Path(source), Path(target)
+    if not FORMATS[to].can_be_written:
+        raise InputError(f"{target}: logs of format {to} are read, and not written")
+    found = format_of(source) if config.format is WorkloadFormat.AUTO else config.format
+    extras = None
+    if as_simulated:
+        config = config.model_copy(update={"dependencies": True})
+        workload = open_workload(config, source, ANY_SIZE, AS_LOGGED, rates)
+        log = log_of(JobBlock.concatenate(list(workload.blocks())))
+        header, notes = shifted_header(workload.header, workload.origin), workload.notes
+    elif found == to and FORMATS[to].numbered:  # SWF: further fields stay as they are
+        header, block = read_swf(source, lenient=config.lenient, extras=True)
+        log = LogBlock.from_columns(block.columns, identifiers=block.identifiers())
+        notes, extras = {}, block.extras
+    else:
+        reader = LogReader(source, found, Reading(lenient=config.lenient, rates=rates))
+        log = LogBlock.concatenate(list(reader.blocks()))
+        header, notes = reader.header, dict(reader.counts)
+        notes |= {"broken_lines": reader.broken_lines} if reader.broken_lines else {}
+    form = FORMATS[to]
+    left_out = _left_out(log, header, form)
+    if form.numbered:
+        directives = _directives(header) | directives_of(listed_names(header))
+        write_swf(target, directives, log.numbered(), extras)
+    else:
+        # Where the header stays, so do the codes to which it has the names.
+        columns = named_columns(log, header, all_names=not form.keeps_header)
+        if form.check is not None:
+            form.check(log, source)
+        write_columns(target, form, header, [columns])
+    return Conversion(found, to, len(log), left_out, notes)
+
+
+def shifted_header(header: Header, origin: float) -> Header:
+    """Return the header for a new time 0 (s), with the calendar time if known, without facts on all jobs."""
+    header = {key: value for key, value in header.items() if key not in _OF_THE_WHOLE}
+    start = header.get("UnixStartTime")
+    if isinstance(start, str) and start.removeprefix("-").isdecimal() and origin:
+        header["UnixStartTime"] = str(int(start) + int(origin))
+        if not origin.is_integer():
+            del header["UnixStartTime"]
+    return header
+
+
+def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
+    """Name the columns and the parts of the header that a format cannot hold."""
+    if to.numbered:
+        named = (*_LOOP, "qos", "node_count", "withdraw_time")
+        lost = [name for name in named if np.any(getattr(log, name) != -1)]
+        lost += [] if log.after is None or not len(log.after.row) else [DEPENDENCIES]
+        lost += [] if log.asked is None else list(log.asked.columns())
+        lines, names = directives_of(listed_names(header)), listed_names(header)
+        kept = {*_directives(header), "request_columns"}
+        kept |= {f"{column}_names" for column in names if names_of(lines).get(column) == names[column]}
+        return lost + [key for key in header if key not in kept]
+    held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP, "node_count", "withdraw_time", *APART}
+    held |= {"preceding_job", "think_time"} if np.any(log.preceding_job > 0) else set()
+    others = [field.name for field in fields(LogBlock) if field.name not in held]
+    lost = [name for name in others if np.any(getattr(log, name) != -1)]
+    return lost + (["header"] if not to.keeps_header and _directives(header) else [])
+
+
+def _directives(header: Header) -> Header:
+    """Return the part of a header that can be lines of an SWF log."""
+    return {
+        key: value
+        for key, value in header.items()
+        if not key.endswith("_names") and key not in _MADE_BY_READING and is_directive(key, value)
+    }
+
+
+# Logs in memory
 
 
 class SourceLog:
-    """A log: its jobs cleaned, in arrival order, the first one submitted at time 0.
-
-    ``options``: other keys of the section ``workload`` on reading: ``format``, ``cleaning``, ``estimates``.
-    """
+    """A log, cleaned, in arrival order from time 0; ``options``: other keys of the section ``workload``."""
 
     def __init__(self, path: str | Path, lenient: bool = False, **options: Any) -> None:
         self.path = Path(path)
@@ -200,8 +314,7 @@ def resampled(config: WorkloadConfig, log: Path, seed: int) -> Resampled:
 
 # Scaled logs
 
-MOST: Final = 1000.0
-"""The largest factor; its inverse is the smallest."""
+MOST: Final = 1000.0  # The largest factor; its inverse is the smallest
 
 _MACHINE: Final = ("MaxProcs", "MaxNodes")
 
@@ -270,15 +383,12 @@ class Scaled(Made):
     def blocks(self) -> Iterator[JobBlock]:
         """Yield the jobs in arrival order."""
         factor = self.factor
-        match self.by:
-            case ScaledBy.ARRIVALS:
-                return stretched(self.log.blocks(), 1 / factor)
-            case ScaledBy.RUN_TIMES:
-                return (_longer(block, factor) for block in self.log.blocks())
-            case ScaledBy.MACHINE:
-                return (_larger(block, factor, self.log.path) for block in self.log.blocks())
-            case ScaledBy.USERS:
-                return iter([_more_users(self.log, factor, self.seed)])
+        if self.by is ScaledBy.ARRIVALS:
+            return stretched(self.log.blocks(), 1 / factor)
+        if self.by is ScaledBy.USERS:
+            return iter([_more_users(self.log, factor, self.seed)])
+        change = _longer if self.by is ScaledBy.RUN_TIMES else _larger
+        return (change(block, factor, self.log.path) for block in self.log.blocks())
 
 
 def scale(
@@ -324,11 +434,10 @@ def scale(
 
 def _whole(seconds: Floats, factor: float) -> Floats:
     """Return multiples of times in whole seconds; what lasts at all lasts a second at least."""
-    scaled: Floats = np.where(seconds > 0, np.maximum(np.rint(seconds * factor), 1.0), seconds)
-    return scaled
+    return np.where(seconds > 0, np.maximum(np.rint(seconds * factor), 1.0), seconds)
 
 
-def _longer(block: JobBlock, factor: float) -> JobBlock:
+def _longer(block: JobBlock, factor: float, _: Path) -> JobBlock:
     return replace(block, run_time=_whole(block.run_time, factor), walltime=_whole(block.walltime, factor))
 
 

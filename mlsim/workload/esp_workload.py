@@ -10,7 +10,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.workload.published_data import read_rows
+from mlsim.workload.models.model_base import read_rows
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock, numbered_by_appearance
 
@@ -38,29 +38,21 @@ class Category(NamedTuple):
     """A category of jobs: a row of ``data/esp.csv``, which names the sources."""
 
     code: str
-    nodes: int
-    """Nodes of 256."""
+    nodes: int  # Nodes of 256
     jobs: int
-    images: int
-    """Spin images of a PSIA job's loop."""
-    limit: int
-    """Most steps of a pixel of a Mandelbrot job's loop."""
-    target: float
-    """Run time [s]."""
+    images: int  # Spin images of a PSIA job's loop
+    limit: int  # Most steps of a pixel of a Mandelbrot job's loop
+    target: float  # Run time [s]
 
 
-def _read_categories() -> tuple[Category, ...]:
-    return tuple(
-        Category(
-            row["code"],
-            *(int(row["nodes"]), int(row["jobs"]), int(row["images"]), int(row["limit"])),
-            float(row["target"]),
-        )
-        for row in read_rows("esp.csv", Category._fields)
+CATEGORIES = tuple(
+    Category(
+        row["code"],
+        *(int(row["nodes"]), int(row["jobs"]), int(row["images"]), int(row["limit"])),
+        float(row["target"]),
     )
-
-
-CATEGORIES = _read_categories()
+    for row in read_rows("esp.csv", Category._fields)
+)
 
 
 class EspWorkload(NamedTuple):
@@ -81,60 +73,44 @@ def esp(
     calibrate: EspCalibration = EspCalibration.TARGET,
     estimate_factor: tuple[float, float] = (1.0, 1.0),
 ) -> EspWorkload:
-    """Make an ESP workload.
+    """Make an ESP workload: jobs 1, 2, ... in arrival order; a processor is a node.
 
-    Parameters
-    ----------
-    application
-        The loop that the jobs execute.
-    nodes
-        Nodes of the machine; the jobs' sizes follow (:func:`nodes_of`).
-    seed
-        Of the order of arrivals, and of the walltimes if they are random.
-    initial, interval
-        The jobs of all categories but Z arrive in one random order: ``initial`` of them at time 0, then one
-        every ``interval`` seconds. The two of category Z arrive at one and two thirds of the last one's time.
-    fixed_g
-        Mandelbrot: 10 M for category G, which fits its neighbours, in place of the printed 1 M.
-    calibrate
-        ``target``: run times are ESP's. ``none``: run times are those of the table's images (limits) at
-        one cost for all categories, with which the work of all jobs is the same.
-    estimate_factor
-        Least and largest of walltime / run time; drawn uniformly for each job if they differ.
-
-    Returns
-    -------
-    EspWorkload
-        Jobs 1, 2, ... in arrival order; a processor is a node. The same arguments give the same jobs.
-
-    Raises
-    ------
-    InputError
-        An argument makes no sense.
+    The jobs of all categories but Z arrive in one random order: ``initial`` of them at time 0, then one every
+    ``interval`` seconds; the two of category Z at one and two thirds of the last one's time. ``fixed_g``:
+    Mandelbrot's limit of category G is 10 M, which fits its neighbours, in place of the printed 1 M.
+    ``calibrate``: run times are ESP's, or (``none``) those of the table's images or limits at one cost for
+    all categories, with the same work of all jobs. ``estimate_factor``: least and largest of
+    walltime / run time, drawn uniformly for each job. The same arguments give the same jobs.
     """
     _check(nodes, initial, interval, estimate_factor)
     row, submit = _arrivals(seed, initial, interval)
-    run_time = _run_times(application, fixed_g, calibrate)[row]
+    psia = application is EspApplication.PSIA
+    limits = np.array([FIXED_G_LIMIT if fixed_g and c.code == "G" else c.limit for c in CATEGORIES])
+    iterations = np.array([category.images if psia else PIXELS for category in CATEGORIES])
+    run_times = np.array([category.target for category in CATEGORIES])
+    if calibrate is EspCalibration.NONE:
+        of_machine = np.array([category.nodes for category in CATEGORIES])
+        amounts, jobs_of = iterations if psia else limits, np.array([c.jobs for c in CATEGORIES])
+        cost = np.sum(jobs_of * of_machine * run_times) / np.sum(jobs_of * amounts)
+        run_times = amounts / of_machine * cost
+    run_time = run_times[row]
     codes, order = numbered_by_appearance(row)
+    factors = np.random.default_rng((seed, 1)).uniform(*estimate_factor, row.size)
     jobs = JobBlock(
         job_id=np.arange(1, row.size + 1),
         submit_time=submit,
         run_time=run_time,
-        walltime=run_time * _factors(seed, estimate_factor, row.size),
+        walltime=run_time * factors,
         processors=np.array([nodes_of(category, nodes) for category in CATEGORIES])[row],
         executable=codes,
-        loop_iterations=_iterations(application)[row],
-        loop_limit=_limits(fixed_g)[row]
-        if application is EspApplication.MANDELBROT
-        else np.full(row.size, -1),
+        loop_iterations=iterations[row],
+        loop_limit=np.full(row.size, -1) if psia else limits[row],
     )
     return EspWorkload(jobs, {"executable_names": [CATEGORIES[k].code for k in order.tolist()]})
 
 
 def nodes_of(category: Category, nodes: int) -> int:
-    """Return the number of nodes of a category's jobs on a machine.
-
-    The category's share of 256 nodes, rounded to the nearest whole node, halves up, and at least 1.
+    """Return the nodes of a category's jobs: its share of 256, rounded, halves up, and at least 1.
 
     Examples
     --------
@@ -171,28 +147,3 @@ def _arrivals(seed: int, initial: int, interval: float) -> tuple[Ints, Floats]:
     submit = np.append(submit, cuts)
     arrival = np.argsort(submit, kind="stable")
     return row[arrival], submit[arrival]
-
-
-def _run_times(application: EspApplication, fixed_g: bool, calibrate: EspCalibration) -> Floats:
-    targets = np.array([category.target for category in CATEGORIES])
-    if calibrate is EspCalibration.TARGET:
-        return targets
-    nodes, jobs = (np.array([c.nodes for c in CATEGORIES]), np.array([c.jobs for c in CATEGORIES]))
-    amounts = _iterations(application) if application is EspApplication.PSIA else _limits(fixed_g)
-    cost = np.sum(jobs * nodes * targets) / np.sum(jobs * amounts)
-    times: Floats = amounts / nodes * cost
-    return times
-
-
-def _iterations(application: EspApplication) -> Ints:
-    if application is EspApplication.MANDELBROT:
-        return np.full(len(CATEGORIES), PIXELS)
-    return np.array([category.images for category in CATEGORIES])
-
-
-def _limits(fixed_g: bool) -> Ints:
-    return np.array([FIXED_G_LIMIT if fixed_g and c.code == "G" else c.limit for c in CATEGORIES])
-
-
-def _factors(seed: int, bounds: tuple[float, float], jobs: int) -> Floats:
-    return np.random.default_rng((seed, 1)).uniform(*bounds, jobs)

@@ -10,44 +10,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 from mlsim._files import decode
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
-from mlsim.workload.log_times import clock_seconds
+from mlsim.workload.log_times import Rates, clock_seconds
+from mlsim.workload.resource_requests import NODE_COUNT, is_request
+from mlsim.workload.swf_fields import Header
 
 if TYPE_CHECKING:
-    from mlsim.workload.log_times import Rates
-    from mlsim.workload.swf_fields import Header
     from mlsim.workload.workload_jobs import LogBlock, NamedColumns
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
     """A log in memory."""
 
-    jobs: LogBlock
-    """In the order of the file."""
+    jobs: LogBlock  # in the order of the file
     header: Header
-    broken_lines: int = 0
-    """Broken jobs skipped."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """Whatever else was skipped, with the number of times."""
+    broken_lines: int = 0  # broken jobs that were skipped
+    counts: Mapping[str, int] = field(default_factory=dict)  # what else was skipped
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Options of reading a log."""
 
-    lenient: bool = False
-    """Skip and count broken lines."""
-    own: Sequence[str] = ()
-    """Further columns that are wanted (``workload.columns``)."""
-    shared: Sequence[str] = ()
-    """Names of machine-wide resources, of which jobs ask for any amount (``platform.shared``)."""
-    rates: Rates | None = None
-    """Rates that turn operations and bytes into seconds."""
+    lenient: bool = False  # skip and count broken lines
+    own: Sequence[str] = ()  # further columns that are wanted (`workload.columns`)
+    shared: Sequence[str] = ()  # machine-wide resources, of which jobs ask for any amount (`platform.shared`)
+    rates: Rates | None = None  # that turn operations and bytes into seconds
 
 
 STRICT: Final = Reading()
@@ -88,10 +83,7 @@ class Format:
         return self.numbered or self.writer is not None
 
 
-# Formats of one record of text per line
-
-
-Record = Mapping[str, str]
+# Accounting: one record per job, with times in seconds since 1970
 
 
 def record_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -102,35 +94,52 @@ def record_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def read_records(
     path: Path,
-    records: Iterator[tuple[int, Record]],
+    records: Iterable[tuple[int, Record]],
     job: Callable[[Record], dict[str, str]],
     options: Reading,
+    *,
     counts: Callable[[], Mapping[str, int]] = dict,
+    further: Sequence[str] = (),
+    unit: str = "line",
 ) -> WholeLog:
-    """Make a log of numbered records.
+    """Make a log of numbered records of accounting; time 0 is the first submission.
 
     ``job`` turns a record into cells of CSV columns; its ValueError describes a fault, its KeyError names
-    what is missing. ``counts`` is called after the last record.
+    what is missing. ``counts`` is called after the last record. Columns of resources of which no job asks for
+    any are left out, so that the machine need not have them.
     """
-    from mlsim.workload.log_table import log_of_accounting
+    import polars as pl
 
-    rows: list[dict[str, str]] = []
+    from mlsim.workload.log_columns import TIMES
+    from mlsim.workload.log_table import LogTable
+
+    cells_of: dict[str, list[str]] = {}  # a dict per job would take several times the memory
     broken = 0
     for number, record in records:
         try:
-            rows.append(job(record))
+            row = job(record)
         except (ValueError, KeyError) as error:
             found = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             if not options.lenient:
                 raise InputError(
-                    f"{path}: line {number}: {found}\n"
-                    "  to skip and count such lines, set workload.lenient: true"
+                    f"{path}: {unit} {number}: {found}\n"
+                    f"  to skip and count such {unit}s, set workload.lenient: true"
                 ) from error
             broken += 1
-    if not rows:
+            continue
+        for name, cell in row.items():
+            cells_of.setdefault(name, []).append(cell)
+    if not cells_of:
         raise InputError(f"{path}: holds no job that ended")
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return log_of_accounting(path, columns, {}, options, broken=broken, counts=counts())
+    zero = min(map(float, cells_of["submit_time"]))
+    header: Header = {"UnixStartTime": str(int(zero))} if zero.is_integer() else {}
+    columns = {
+        name: [str(float(cell) - zero) if cell else "" for cell in cells] if name in TIMES else cells
+        for name, cells in cells_of.items()
+        if any(cells) or not (is_request(name) or name == NODE_COUNT)
+    }
+    table = LogTable(str(path), pl.DataFrame(columns), header, options, further=further)
+    return table.log(broken, counts())
 
 
 def whole_number(text: str, what: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from mlsim.workload.models.tsafrir import Walltimes
 
 
-PLACE = Path("workload.generate")
-"""Prefix of messages about generated jobs, in place of a log."""
+PLACE = Path("workload.generate")  # Prefix of messages about generated jobs, in place of a log
 
 
 class Made(ABC):
@@ -111,11 +110,6 @@ class Plan:
     parameters: Mapping[str, float]
     nodes: int | None = None
 
-    @property
-    def factor(self) -> tuple[float, float] | None:
-        """Least and largest of walltime / run time; None: not given."""
-        return self.estimates if isinstance(self.estimates, tuple) else None
-
 
 class Generated(Made):
     """A workload that a model draws; ``plan``: its arguments."""
@@ -176,19 +170,18 @@ class Generated(Made):
         extent = self._extent
         return stretched(cut(self._model.stream(), extent.jobs, extent.end), extent.stretch)
 
-    def _walltimes(self) -> Walltimes:
+    def _walltimes(self) -> Walltimes | None:
+        """Return popular walltimes, where these are asked for."""
+        if self.plan.estimates is not EstimateModel.TSAFRIR:
+            return None
         from mlsim.workload.models.tsafrir import Walltimes
 
         return Walltimes(self._run_times, self.plan.max_estimate, self.plan.seed)
 
     def blocks(self) -> Iterator[JobBlock]:
         """Yield the jobs in arrival order, in blocks of bounded size; the same ones at every call."""
-        blocks = self._drawn()
-        return self._walltimes().over(blocks) if self._asks_for_popular else blocks
-
-    @property
-    def _asks_for_popular(self) -> bool:
-        return self.plan.estimates is EstimateModel.TSAFRIR
+        walltimes = self._walltimes()
+        return self._drawn() if walltimes is None else walltimes.over(self._drawn())
 
     @cached_property
     def header(self) -> Header:
@@ -197,8 +190,8 @@ class Generated(Made):
         note = str(header["Note"])
         if plan.load is not None:
             note += f", load {plan.load!r} by times between arrivals x {self.stretch!r}"
-        if self._asks_for_popular:
-            largest = self._walltimes().largest
+        if (walltimes := self._walltimes()) is not None:
+            largest = walltimes.largest
             of_model = f", {factor_words((1.0, 1.0))}"
             note = note.replace(of_model, "") + f", walltimes of Tsafrir et al. 2005 up to {largest} s"
         if plan.nodes is not None:
@@ -281,7 +274,10 @@ def generate(
     >>> len(made.jobs()), int(made.jobs().processors.max())
     (1000, 16)
     """
-    word = _word(WorkloadModel, model)
+    try:
+        word = WorkloadModel(model)
+    except ValueError:
+        word = None
     name: str = model if word is None else word
     if is_model_file(model) and parameters:
         raise InputError(f"{model}: a learned model has no parameters; leave them out")
@@ -290,51 +286,37 @@ def generate(
     walltimes = _estimates(estimates)
     if max_estimate is not None and walltimes is not EstimateModel.TSAFRIR:
         raise InputError("max-estimate: needs estimates tsafrir; ask for these, or leave it out")
-    chosen = _kinds(kinds, model, word)
+    try:
+        chosen = JobKinds(kinds)
+    except ValueError:
+        near = nearest(kinds, list(JobKinds))
+        raise InputError(f"kinds: {kinds!r};{near} allowed: {', '.join(JobKinds)}") from None
+    if word is not WorkloadModel.LUBLIN and chosen is not JobKinds.BOTH:
+        raise InputError(f"kinds: read by model lublin only, and the model is {model}; leave it out")
     end = None if days is None else days * DAY
     if processors is None:
         processors = read_model(name).processors if is_model_file(name) else _DEFAULT_PROCESSORS
-    plan = Plan(
-        name, jobs, end, processors, seed, load, walltimes, max_estimate, chosen, parameters or {}, nodes
-    )
-    return Generated(plan)
-
-
-def _kinds(kinds: str, model: str, word: WorkloadModel | None) -> JobKinds:
-    chosen = _word(JobKinds, kinds)
-    if chosen is None:
-        raise InputError(f"kinds: {kinds!r};{nearest(kinds, list(JobKinds))} allowed: {', '.join(JobKinds)}")
-    if word is not WorkloadModel.LUBLIN and chosen is not JobKinds.BOTH:
-        raise InputError(f"kinds: read by model lublin only, and the model is {model}; leave it out")
-    return chosen
+    estimated = (load, walltimes, max_estimate)
+    return Generated(Plan(name, jobs, end, processors, seed, *estimated, chosen, parameters or {}, nodes))
 
 
 def planned(config: GenerateConfig, model: str, processors: int, seed: int) -> Generated:
     """Return the workload of a scenario's section ``workload.generate``; ``processors``: of the platform."""
-    return Generated(
-        Plan(
-            model,
-            config.jobs,
-            config.duration,
-            processors if config.processors is None else config.processors,
-            seed if config.seed is None else config.seed,
-            config.load,
-            config.estimates,
-            config.max_estimate,
-            config.kinds,
-            config.parameters or {},
-        )
+    processors = processors if config.processors is None else config.processors
+    seed = seed if config.seed is None else config.seed
+    plan = Plan(
+        model,
+        config.jobs,
+        config.duration,
+        processors,
+        seed,
+        config.load,
+        config.estimates,
+        config.max_estimate,
+        config.kinds,
+        config.parameters or {},
     )
-
-
-_Word = TypeVar("_Word", WorkloadModel, JobKinds)
-
-
-def _word(words: type[_Word], text: str) -> _Word | None:
-    try:
-        return words(text)
-    except ValueError:
-        return None
+    return Generated(plan)
 
 
 def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | tuple[float, float] | None:
@@ -353,12 +335,14 @@ def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | t
 
 def _model(plan: Plan) -> Model:
     """Make the model of a plan."""
-    factor = (1.0, 1.0) if plan.estimates is EstimateModel.PERFECT else plan.factor
-    if not is_model_file(plan.model) and not isinstance(plan.model, WorkloadModel):
-        from mlsim.workload.models.user_models import OwnModel
-
-        return OwnModel(plan.model, processors=plan.processors, seed=plan.seed, estimate_factor=factor)
-    options = Drawing(plan.processors, plan.seed, factor or (1.0, 1.0), plan.parameters, plan.kinds)
+    factor = plan.estimates if isinstance(plan.estimates, tuple) else None
+    if plan.estimates is EstimateModel.PERFECT:
+        factor = (1.0, 1.0)
+    options = Drawing(plan.processors, plan.seed, factor, plan.parameters, plan.kinds)
     if is_model_file(plan.model):
         return Learned(read_model(plan.model), options)
-    return model_record(WorkloadModel(plan.model)).make(options)
+    if isinstance(plan.model, WorkloadModel):
+        return model_record(plan.model).make(options)
+    from mlsim.workload.user_workloads import OwnModel  # imports the plug-ins, which takes 40 ms
+
+    return OwnModel(plan.model, options)

@@ -12,10 +12,9 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.log_times import DAY, HOUR
-from mlsim.workload.published_data import read_mapping
+from mlsim.workload.models.model_base import read_mapping
 
-MACHINES: Final = ("eurora", "forhlr2")
-"""Machines with a file of this name in ``data/``."""
+MACHINES: Final = ("eurora", "forhlr2")  # Machines with a file of this name in `data/`
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +62,18 @@ class Queue:
 class Arrivals:
     """Arrival pattern of the jobs of a campaign, and of the campaigns of a user."""
 
-    at_once: float
-    """Share of the campaigns whose jobs follow each other, not each one the end of the last."""
-    apart: tuple[float, float]
-    """Least and largest time between the jobs of such a campaign [s]."""
-    session: int
-    """Campaigns that a user starts within an hour."""
+    at_once: float  # Share of the campaigns whose jobs follow each other, not each one the end of the last
+    apart: tuple[float, float]  # Least and largest time between the jobs of such a campaign [s]
+    session: int  # Campaigns that a user starts within an hour
     even: bool
     """Whether campaign sizes are drawn one from each part of their distribution, so that logs of different
     seeds differ little in them, and every user has one; else independently."""
-    steady: float
-    """Share of the campaigns that run about as long as others of the same script."""
+    steady: float  # Share of the campaigns that run about as long as others of the same script
 
 
 BURSTS: Final = Arrivals(0.9, (0.0, 1.0), 6, even=True, steady=0.5)
 """Fitted to the number of jobs in the models of Galleguillos 2020, Table 5.3."""
-CALM: Final = Arrivals(0.4, (1.0, 5.0), 3, even=False, steady=0.0)
-"""Jobs hardly ever wait."""
+CALM: Final = Arrivals(0.4, (1.0, 5.0), 3, even=False, steady=0.0)  # Jobs hardly ever wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +81,18 @@ class Mix:
     """A machine's jobs."""
 
     title: str
-    scenario: str
-    """The machine, as a scenario writes it."""
+    scenario: str  # The machine, as a scenario writes it
     jobs: int
-    period: float
-    """Time in which they were submitted [s]."""
+    period: float  # Time in which they were submitted [s]
     users: int
-    single: float
-    """Share of the users with one job only."""
+    single: float  # Share of the users with one job only
     lengths: tuple[Length, ...]
     classes: tuple[JobClass, ...]
     """Division of the jobs by their requests; ``shares`` of all classes add up to 1."""
-    resources: tuple[str, ...]
-    """Names of the resources of requests, memory first."""
-    queues: tuple[Queue, ...]
-    """By limit; a job goes into the first one whose limit it keeps, or a later one."""
-    walltime_error: float | None
-    """Mean absolute error of walltimes [s]; None where it is not published."""
-    late: float
-    """Share of jobs that run a little longer than their walltime."""
+    resources: tuple[str, ...]  # Names of the resources of requests, memory first
+    queues: tuple[Queue, ...]  # By limit; a job goes into the first one whose limit it keeps, or a later one
+    walltime_error: float | None  # Mean absolute error of walltimes [s]; None where it is not published
+    late: float  # Share of jobs that run a little longer than their walltime
     arrivals: Arrivals = BURSTS
 
     def calm(self) -> Mix:
@@ -121,13 +108,10 @@ def read_mix(machine: str) -> Mix:
     # The mean run time of a length: its share of the job-hours over its share of the jobs.
     means = [row["hours"] * data["job_hours"] * HOUR / (row["share"] * data["jobs"]) for row in lengths]
     shares = [row["share"] for row in lengths]
+    same = ("title", "scenario", "jobs", "users", "single", "walltime_error", "late")
     mix = Mix(
-        title=data["title"],
-        scenario=data["scenario"],
-        jobs=data["jobs"],
+        **{name: data[name] for name in same},
         period=data["days"] * DAY,
-        users=data["users"],
-        single=data["single"],
         lengths=tuple(
             Length(
                 row["name"],
@@ -144,10 +128,12 @@ def read_mix(machine: str) -> Mix:
         ),
         resources=tuple(data["resources"]),
         queues=tuple(Queue(row["name"], row["limit"] * HOUR) for row in data["queues"]),
-        walltime_error=data["walltime_error"],
-        late=data["late"],
     )
-    _check(machine, mix)
+    if abs(sum(sum(each.shares) for each in mix.classes) - 1.0) > 1e-3:
+        raise InputError(f"data/{machine}.yaml: the shares of its classes do not add up to 1")
+    for shape in (shape for each in mix.classes for shape in each.shapes):
+        if shape.weight <= 0 or len(shape.others) != len(mix.resources) - 1:
+            raise InputError(f"data/{machine}.yaml: {shape} has no weight, or not one number per resource")
     return mix
 
 
@@ -179,14 +165,6 @@ def _shapes_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Shape, ...]:
     )
 
 
-def _check(machine: str, mix: Mix) -> None:
-    if abs(sum(sum(each.shares) for each in mix.classes) - 1.0) > 1e-3:
-        raise InputError(f"data/{machine}.yaml: the shares of its classes do not add up to 1")
-    for shape in (shape for each in mix.classes for shape in each.shapes):
-        if shape.weight <= 0 or len(shape.others) != len(mix.resources) - 1:
-            raise InputError(f"data/{machine}.yaml: {shape} has no weight, or not one number per resource")
-
-
 STEMS: Final = (
     *("namd", "gromacs", "lammps", "qe", "openfoam", "cp2k", "amber", "yambo"),
     *("train", "solver", "post"),
@@ -201,14 +179,10 @@ class Scripts:
     """One row per script, grouped by class, and by user inside a class."""
 
     user: Ints
-    job_class: Ints
-    """Place in :attr:`Mix.classes`."""
-    shape: Ints
-    """Usual request: place in the class's shapes."""
-    stem: Ints
-    """Place in :data:`STEMS`."""
-    rank: Floats
-    """From 0 to 1, each value once: scripts below a share are that share of all."""
+    job_class: Ints  # Place in :attr:`Mix.classes`
+    shape: Ints  # Usual request: place in the class's shapes
+    stem: Ints  # Place in `STEMS`
+    rank: Floats  # From 0 to 1, each value once: scripts below a share are that share of all
 
     def one_of(self, user: int, job_class: int, rng: np.random.Generator) -> int:
         """Choose a script of a user in a class."""
@@ -297,8 +271,7 @@ def _all_have_one(owners: list[int], rng: np.random.Generator) -> list[int]:
         if not several.size:
             break
         users[rng.choice(several)] = user
-    given: list[int] = users.tolist()
-    return given
+    return [int(user) for user in users]
 
 
 def _quotas(shares: Floats, n: int) -> Ints:

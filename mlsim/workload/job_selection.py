@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario import CrossingRule, WeekBegin, WeekEvent, WeeksConfig
 from mlsim.workload.log_times import start_and_zone
@@ -33,20 +33,17 @@ class DisorderCount:
         self.jobs = 0
         self._last = -np.inf
 
-    def watch(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
-        """Pass blocks on, counting."""
-        for block in blocks:
-            if len(block):
-                self.jobs += int(np.sum(np.diff(block.submit_time, prepend=self._last) < 0))
-                self._last = float(block.submit_time[-1])
-            yield block
+    def add(self, block: LogBlock) -> None:
+        """Count those of the next jobs of the log."""
+        if len(block):
+            self.jobs += int(np.sum(np.diff(block.submit_time, prepend=self._last) < 0))
+            self._last = float(block.submit_time[-1])
 
 
 class DuplicateCount:
     """Counts the jobs whose job_id an earlier job of the log has.
 
-    Memory: one bit per number up to the largest job_id below :data:`_MAPPED_IDS`; larger ones, which are no
-    order of submission, take 8 bytes each.
+    Memory: one bit per number up to the largest job_id below 2^28; larger ones take 8 bytes each.
     """
 
     def __init__(self) -> None:
@@ -54,27 +51,26 @@ class DuplicateCount:
         self._seen = np.zeros(1, np.uint8)
         self._large = np.empty(0, np.int64)
 
-    def watch(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
-        """Pass blocks on, counting."""
-        for block in blocks:
-            numbers = np.unique(block.job_id.astype(np.int64))
-            self.jobs += len(block) - numbers.size
-            split = int(np.searchsorted(numbers, _MAPPED_IDS))
+    def add(self, block: LogBlock) -> None:
+        """Count those of the next jobs of the log."""
+        numbers = np.unique(block.job_id.astype(np.int64))
+        self.jobs += len(block) - numbers.size
+        split = int(np.searchsorted(numbers, _MAPPED_IDS))
+        if split:
             self._map(numbers[:split])
-            self._keep(numbers[split:])
-            yield block
+        large = numbers[split:]
+        if large.size:
+            self.jobs += int(np.count_nonzero(np.isin(large, self._large)))
+            self._large = np.union1d(self._large, large)
 
-    def has(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def has(self, ids: Ints) -> Mask:
         """Return which of the identifiers occurred among the jobs counted so far."""
         place = np.minimum(ids >> 3, self._seen.size - 1)
         mapped = (self._seen[place] >> (ids & 7).astype(np.uint8)) & 1
-        low: NDArray[np.bool_] = (ids >> 3 < self._seen.size) & (ids < _MAPPED_IDS) & (mapped != 0)
-        low |= np.isin(ids, self._large)
-        return low
+        low: Mask = (ids >> 3 < self._seen.size) & (ids < _MAPPED_IDS) & (mapped != 0)
+        return low | np.isin(ids, self._large)
 
-    def _map(self, numbers: NDArray[np.int64]) -> None:
-        if not numbers.size:
-            return
+    def _map(self, numbers: Ints) -> None:
         needed = int(numbers[-1]) // 8 + 1
         if needed > self._seen.size:
             grown = np.zeros(max(needed, 2 * self._seen.size), np.uint8)
@@ -84,17 +80,12 @@ class DuplicateCount:
         self.jobs += int(np.count_nonzero(self._seen[place] & bit))
         np.bitwise_or.at(self._seen, place, bit)
 
-    def _keep(self, numbers: NDArray[np.int64]) -> None:
-        if numbers.size:
-            self.jobs += int(np.count_nonzero(np.isin(numbers, self._large)))
-            self._large = np.union1d(self._large, numbers)
-
 
 def in_order(blocks: Iterable[JobBlock], look_ahead: int) -> Iterator[JobBlock]:
     """Sort a stream of blocks into arrival order, holding back `look_ahead` jobs.
 
-    Gives exactly the order that sorting everything gives: jobs that tie in submit time and job_id stay in the
-    order of the log. A TooDisorderedError if a job would have to precede one already yielded.
+    The order is that of a stable sort of everything; TooDisorderedError if a job would have to precede one
+    that was yielded.
     """
     held: deque[JobBlock] = deque()  # each sorted, one after the other
     count = 0
@@ -149,17 +140,12 @@ def recorded_starts(jobs: JobBlock) -> Floats:
 
 
 class WeekCut(NamedTuple):
-    """Rule that cuts a log into weeks.
+    """Rule that cuts a log into weeks."""
 
-    Jobs belong to the week of their recorded start (``by_start``) or of their submission; jobs whose recorded
-    end is in a later week are left out if ``remove``. ``edge``: one of the edges [s, log time]; NaN: the
-    arrival of the first job. ``phase``: shift of the edges [s].
-    """
-
-    by_start: bool
-    remove: bool
-    edge: float
-    phase: float
+    by_start: bool  # whether jobs belong to the week of their recorded start, or of their submission
+    remove: bool  # whether jobs whose recorded end is in a later week are left out
+    edge: float  # one of the edges [s, log time]; NaN: the arrival of the first job
+    phase: float  # shift of the edges [s]
 
     def zero_after(self, first: float, warm_up: float) -> float:
         """Return the start of week 0 [s, log time]; ``first``: of the jobs after the warm-up."""
@@ -170,12 +156,14 @@ class WeekCut(NamedTuple):
 
     def weeks(self, jobs: JobBlock, zero: float) -> Ints:
         """Return the week of each job; week 0 begins at ``zero``, earlier ones are below 0."""
-        times = recorded_starts(jobs) if self.by_start else jobs.submit_time
-        return np.floor((times - zero) / WEEK_SECONDS).astype(np.int64)
+        return np.floor((self._times(jobs) - zero) / WEEK_SECONDS).astype(np.int64)
+
+    def _times(self, jobs: JobBlock) -> Floats:
+        return recorded_starts(jobs) if self.by_start else jobs.submit_time
 
     def rows(self, jobs: JobBlock, zero: float, start: float, end: float) -> Ints:
         """Return the rows of jobs that belong to the weeks from ``start`` to ``end`` [s, log time]."""
-        times = recorded_starts(jobs) if self.by_start else jobs.submit_time
+        times = self._times(jobs)
         taken = (times >= start) & (times < end)
         if self.remove:
             ends = recorded_starts(jobs) + jobs.run_time
@@ -203,23 +191,10 @@ def week_cut(config: WeeksConfig, header: Header, path: Path) -> WeekCut:
 
 
 def split_weeks(jobs: JobBlock, cut: WeekCut, zero: float, first: int, last: int) -> dict[int, JobBlock]:
-    """Return the jobs of each week alone, the first of which is submitted at time 0.
+    """Return the jobs of each week from ``first`` to ``last`` that has any, the first submitted at time 0.
 
-    Parameters
-    ----------
-    jobs
-        In arrival order, those that ``cut`` leaves out included; times in seconds.
-    cut
-        How they are cut.
-    zero
-        Where week 0 begins, on the clock of the jobs [s].
-    first, last
-        The weeks to return; those without jobs are not there.
-
-    Returns
-    -------
-    dict
-        From the number of a week to its jobs, in arrival order.
+    ``jobs`` are in arrival order, with those that ``cut`` leaves out; ``zero``: begin of week 0 on their
+    clock [s].
     """
     rows = cut.rows(jobs, zero, zero + first * WEEK_SECONDS, zero + (last + 1) * WEEK_SECONDS)
     weeks = cut.weeks(jobs, zero)[rows]
@@ -233,72 +208,59 @@ def split_weeks(jobs: JobBlock, cut: WeekCut, zero: float, first: int, last: int
 class Selection(NamedTuple):
     """The part of a workload to take."""
 
-    first: int | None = None
-    """Maximum number of jobs."""
-    window: tuple[float, float] | None = None
-    """Start and end [s] after zero."""
-    most_intensive: float | None = None
-    """Length [s] of the interval with the most arrivals."""
-    warm_up: float = 0.0
-    """Length [s] of the first time of the log that is left out."""
-    weeks: tuple[int, int] | None = None
-    """First and last week, from 1."""
-    between: tuple[float, float] | None = None
-    """Start and end [s of the log's own time]."""
-    whole_weeks: bool = False
-    """Whether jobs that cross the edge of a week are left out."""
-    users: tuple[int, ...] | None = None
-    """Numbers of users; None for all."""
-    cut: WeekCut | None = None
-    """Division of the log into weeks; None: from the first job on, by submission."""
+    first: int | None = None  # Maximum number of jobs
+    window: tuple[float, float] | None = None  # Start and end [s] after zero
+    most_intensive: float | None = None  # Length [s] of the interval with the most arrivals
+    warm_up: float = 0.0  # Length [s] of the first time of the log that is left out
+    weeks: tuple[int, int] | None = None  # First and last week, from 1
+    between: tuple[float, float] | None = None  # Start and end [s of the log's own time]
+    whole_weeks: bool = False  # Whether jobs that cross the edge of a week are left out
+    users: tuple[int, ...] | None = None  # Numbers of users; None for all
+    cut: WeekCut | None = None  # Division of the log into weeks; None: from the first job on, by submission
 
 
 class Span(NamedTuple):
-    """The extent of a selection in one workload.
+    """The extent of a selection in one workload, in log time [s].
 
     Jobs with submit times in [start, end), and ``jobs`` of them from the first on, which is submitted at
-    ``origin`` (NaN if there is none); weeks begin at ``zero``. All times are log time [s]. ``whole_weeks``,
-    ``users`` and ``cut`` as in the selection.
+    ``origin`` (NaN if there is none); weeks begin at ``zero``.
     """
 
-    start: float
-    end: float
-    jobs: int
-    origin: float
+    selection: Selection
+    start: float = np.nan
+    end: float = np.nan
+    jobs: int = 0
+    origin: float = np.nan
     zero: float = 0.0
-    whole_weeks: bool = False
-    users: tuple[int, ...] | None = None
-    cut: WeekCut | None = None
 
 
 def find_span(selection: Selection, walk: Callable[[], Iterable[JobBlock]]) -> Span:
     """Find the start, the end and the number of jobs of a selection.
 
-    ``walk`` starts a walk over all jobs, in arrival order. There is one walk; two for `most_intensive`
-    together with `whole_weeks` or `users`. Memory: one block, and the submit times of one interval for
-    `most_intensive`.
+    ``walk`` starts a walk over all jobs in arrival order; there is one, and two for `most_intensive` together
+    with `whole_weeks` or `users`. Memory: one block, or the submit times of one interval.
     """
     if selection.most_intensive is None:
         span = _counted(walk(), selection)
     else:
         span = _most_intensive(selection, walk())
         if selection.whole_weeks or selection.users is not None:
-            span = span._replace(jobs=0, whole_weeks=selection.whole_weeks, users=selection.users)
-            span = _counted(walk(), selection, span)
+            span = _counted(walk(), selection, span._replace(jobs=0))
     return span if selection.first is None else span._replace(jobs=min(span.jobs, selection.first))
 
 
 def rows_in(span: Span, block: JobBlock) -> NDArray[np.intp]:
     """Return the rows of a block, in arrival order, that belong to a span (possibly more than its jobs)."""
-    if span.cut is not None:
-        rows = span.cut.rows(block, span.zero, span.start, span.end)
+    users, cut = span.selection.users, span.selection.cut
+    if cut is not None:
+        rows = cut.rows(block, span.zero, span.start, span.end)
     else:
         start, end = np.searchsorted(block.submit_time, (span.start, span.end), side="left")
         rows = np.arange(start, end)
-    if span.users is not None:
-        rows = rows[np.isin(block.user[rows], span.users)]
-    if span.whole_weeks:
-        began = block.submit_time[rows] + np.maximum(block.log_wait[rows], 0.0) - span.zero
+    if users is not None:
+        rows = rows[np.isin(block.user[rows], users)]
+    if span.selection.whole_weeks:
+        began = recorded_starts(block)[rows] - span.zero
         week = np.floor(began / WEEK_SECONDS)
         rows = rows[np.ceil((began + block.run_time[rows]) / WEEK_SECONDS) - 1 <= week]
     return rows
@@ -311,10 +273,9 @@ def _counted(blocks: Iterable[JobBlock], selection: Selection, span: Span | None
             span = _stretch(selection, float(block.submit_time[0]))
         taken = block.submit_time[rows_in(span, block)]
         if taken.size:
-            span = span._replace(
-                jobs=span.jobs + taken.size, origin=span.origin if span.jobs else float(taken[0])
-            )
-    return span or Span(np.nan, np.nan, 0, np.nan)
+            origin = span.origin if span.jobs else float(taken[0])
+            span = span._replace(jobs=span.jobs + taken.size, origin=origin)
+    return span or Span(selection)
 
 
 def _stretch(selection: Selection, zero: float) -> Span:
@@ -330,7 +291,7 @@ def _stretch(selection: Selection, zero: float) -> Span:
         start, end = zero + (first - 1) * WEEK_SECONDS, zero + last * WEEK_SECONDS
     elif selection.between is not None:
         start, end = max(zero, selection.between[0]), selection.between[1]
-    return Span(start, end, 0, np.nan, zero, selection.whole_weeks, selection.users, selection.cut)
+    return Span(selection, start, end, zero=zero)
 
 
 def _warm(blocks: Iterable[JobBlock], warm_up: float) -> Iterator[JobBlock]:
@@ -346,7 +307,7 @@ def _warm(blocks: Iterable[JobBlock], warm_up: float) -> Iterator[JobBlock]:
 
 def _most_intensive(selection: Selection, blocks: Iterable[JobBlock]) -> Span:
     length = selection.most_intensive or 0.0
-    best = Span(np.nan, np.nan, 0, np.nan)
+    best = Span(selection._replace(cut=None))
     pending = np.empty(0)
     zero = None
     for block in _warm(blocks, selection.warm_up):
@@ -370,4 +331,4 @@ def _densest(best: Span, pending: Floats, complete: int, length: float) -> Span:
     if arrivals[most] <= best.jobs:
         return best
     start = float(pending[most])
-    return Span(start, float(ends[most]), int(arrivals[most]), start)
+    return Span(best.selection, start, float(ends[most]), int(arrivals[most]), start)

@@ -9,15 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Mask
-from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource, NeverRan
+from mlsim.scenario import (
+    MEMORY,
+    CleaningConfig,
+    CleaningRule,
+    EstimateSource,
+    Mapping,
+    MemorySource,
+    NeverRan,
+    WorkloadConfig,
+)
 from mlsim.workload.resource_requests import MB, SWF_KB, ResourceRequests
 from mlsim.workload.workload_dependencies import with_preceding_jobs
-from mlsim.workload.workload_jobs import JobBlock, LogBlock
+from mlsim.workload.workload_jobs import IF_KNOWN, JobBlock, LogBlock
 
 _RULES = tuple(CleaningConfig.model_fields)
 MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time", "never_ran")
 """Rules that a kept job may have met; a rule's bit in ``JobBlock.met`` is its place in this tuple."""
 
+_CODES = tuple(name for name in IF_KNOWN if name != "node_count")
 _FAILED, _CANCELLED = 0, 5
 _SHORTEST_TIME = 1.0
 
@@ -26,28 +36,19 @@ class Cleaner:
     """Turns jobs of a log into jobs of a workload.
 
     ``notes`` counts the jobs that met each rule and fallback. ``machine_processors`` is for the rule
-    `oversize`; ``resources``: names beside cores that a job can ask for, None for any of its log;
-    ``by_nodes``: the size of a job is its number of nodes, where the log has it (``mapping: node``).
+    `oversize`; ``resources``: names beside cores that a job can ask for, None for any of its log.
     """
 
     def __init__(
-        self,
-        rules: CleaningConfig,
-        machine_processors: int,
-        estimates: EstimateSource = EstimateSource.REQUEST,
-        memory: MemorySource = MemorySource.NONE,
-        resources: tuple[str, ...] | None = (),
-        dependencies: bool = False,
-        by_nodes: bool = False,
-        never_ran: NeverRan | None = None,
+        self, config: WorkloadConfig, machine_processors: int, resources: tuple[str, ...] | None = ()
     ) -> None:
         self.notes: Counter[str] = Counter()
-        self._rules: dict[str, CleaningRule] = {rule: getattr(rules, rule) for rule in _RULES}
-        self._machine_processors = machine_processors
-        self._memory, self._resources = memory, resources
-        self._dependencies, self._by_nodes = dependencies, by_nodes
-        self._never_ran = never_ran
-        self._actual_estimates = estimates is EstimateSource.ACTUAL
+        self._rules: dict[str, CleaningRule] = {rule: getattr(config.cleaning, rule) for rule in _RULES}
+        self._machine_processors, self._resources = machine_processors, resources
+        self._memory, self._never_ran = config.request.memory, config.never_ran
+        self._dependencies = config.dependencies
+        self._by_nodes = config.mapping is Mapping.NODE  # where the log has the nodes, these are the size
+        self._actual_estimates = config.estimates is EstimateSource.ACTUAL
 
     def clean(self, log: LogBlock) -> JobBlock:
         """Apply the rules to some jobs; the rows stay in the log's order."""
@@ -55,9 +56,8 @@ class Cleaner:
         requested = log.requested_processors > 0
         processors = np.where(requested, log.requested_processors, log.allocated_processors)
         known = log.requested_time > 0
-        walltime = np.where(known, log.requested_time, _positive(run_time))
-        if self._actual_estimates:
-            walltime = _positive(run_time)
+        positive = np.where(run_time > 0, run_time, _SHORTEST_TIME)
+        walltime = positive if self._actual_estimates else np.where(known, log.requested_time, positive)
 
         stays = np.ones(len(log), np.bool_)
         none = processors <= 0
@@ -93,16 +93,29 @@ class Cleaner:
         after = None
         if self._dependencies:
             after = with_preceding_jobs(log.preceding_job, log.think_time, log.after)
-        jobs = _as_jobs(log, run_time, walltime, processors, met)
-        jobs = replace(jobs, asked=asked, after=after, own=log.own, node_count=nodes.astype(np.int64))
+        leaves = log.withdraw_time
+        jobs = JobBlock(
+            job_id=log.job_id.astype(np.int64),
+            submit_time=log.submit_time,
+            run_time=run_time,
+            walltime=walltime,
+            processors=processors.astype(np.int64),
+            met=met,
+            log_wait=log.wait_time,
+            node_count=nodes.astype(np.int64),
+            patience=np.where(leaves >= 0, np.maximum(leaves - log.submit_time, 0.0), -1.0),
+            asked=asked,
+            after=after,
+            own=log.own,
+            **{name: getattr(log, name).astype(np.int64) for name in _CODES},
+        )
         return jobs.select(stays)
 
     def _asked(self, log: LogBlock, processors: Floats) -> ResourceRequests | None:
         """Return the requests of jobs beside processors; None where their log has none."""
-        if log.asked is None or self._resources is None:
-            asked = log.asked
-        else:
-            asked = log.asked.ordered(self._resources)
+        asked = log.asked
+        if asked is not None and self._resources is not None:
+            asked = asked.ordered(self._resources)
         if self._memory is MemorySource.NONE or self._resources is None or MEMORY not in self._resources:
             return asked
         asked = asked or ResourceRequests.unspecified(len(log), self._resources)
@@ -116,7 +129,8 @@ class Cleaner:
 
     def _wanted(self, log: LogBlock) -> LogBlock:
         """Leave out jobs without a submit time, and those that ended in a way that is not wanted."""
-        never = _never_ran(log)
+        # Jobs that were cancelled while they waited have no run time, and are cancelled or withdrawn.
+        never = (log.run_time <= 0) & ((log.status == _CANCELLED) | (log.withdraw_time >= 0))
         log = self._with_withdrawals(log, never)
         stays = log.submit_time >= 0
         self.notes["unknown_submit_time"] += int(np.sum(~stays))
@@ -161,16 +175,6 @@ class Cleaner:
         return met if self._rules[rule] is CleaningRule.CLAMP else np.zeros_like(met)
 
 
-def _never_ran(log: LogBlock) -> Mask:
-    """Return which jobs were cancelled while they waited: no run time, and cancelled or withdrawn."""
-    never: Mask = (log.run_time <= 0) & ((log.status == _CANCELLED) | (log.withdraw_time >= 0))
-    return never
-
-
-def _positive(run_time: Floats) -> Floats:
-    return np.where(run_time > 0, run_time, _SHORTEST_TIME)
-
-
 def _marks(**conditions: Mask) -> NDArray[np.int64]:
     """Encode the rules that each job met as bits of one integer."""
     met = np.zeros(len(conditions["failed"]), np.int64)
@@ -182,26 +186,3 @@ def _marks(**conditions: Mask) -> NDArray[np.int64]:
 def count_marks(met: NDArray[np.int64]) -> dict[str, int]:
     """Return the number of jobs that met each of the :data:`MARKS`, from the column ``met`` of jobs."""
     return {name: int(np.count_nonzero(met >> bit & 1)) for bit, name in enumerate(MARKS)}
-
-
-_CODES = (
-    *("user", "group", "executable", "queue", "partition", "status"),
-    *("loop_iterations", "loop_limit", "qos"),
-)
-
-
-def _as_jobs(
-    log: LogBlock, run_time: Floats, walltime: Floats, processors: Floats, met: NDArray[np.int64]
-) -> JobBlock:
-    leaves = log.withdraw_time
-    return JobBlock(
-        job_id=log.job_id.astype(np.int64),
-        submit_time=log.submit_time,
-        run_time=run_time,
-        walltime=walltime,
-        processors=processors.astype(np.int64),
-        met=met,
-        log_wait=log.wait_time,
-        patience=np.where(leaves >= 0, np.maximum(leaves - log.submit_time, 0.0), -1.0),
-        **{name: getattr(log, name).astype(np.int64) for name in _CODES},
-    )

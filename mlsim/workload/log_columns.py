@@ -15,42 +15,34 @@ from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario.unit_types import nearest
 from mlsim.workload.log_times import exact_id, unix_time
-from mlsim.workload.swf_fields import JOB_NAMES, ExtraField, Field, Header
+from mlsim.workload.swf_fields import CODED, JOB_NAMES, ExtraField, Field, Header
 from mlsim.workload.workload_jobs import OwnColumns
 
-_ALIASES = {"walltime": Field.REQUESTED_TIME, "estimate": Field.REQUESTED_TIME}
-_REQUIRED = {
-    "job_id": Field.JOB_ID,
-    "submit_time": Field.SUBMIT_TIME,
-    "run_time": Field.RUN_TIME,
+_REQUIRED = ("job_id", "submit_time", "run_time", "processors")
+_WALLTIMES = ("walltime", "estimate")
+_OPTIONAL = (
+    *("status", "preceding_job", "think_time", "withdraw_time", *CODED),
+    *("loop_iterations", "loop_limit", "node_count"),
+)
+_OTHER_NAMES: dict[str, Field | ExtraField] = {
     "processors": Field.REQUESTED_PROCESSORS,
+    "walltime": Field.REQUESTED_TIME,
+    "estimate": Field.REQUESTED_TIME,
 }
-_OPTIONAL: dict[str, Field | ExtraField] = {
-    "status": Field.STATUS,
-    "preceding_job": Field.PRECEDING_JOB,
-    "think_time": Field.THINK_TIME,
-    "withdraw_time": ExtraField.WITHDRAW_TIME,
-}
-_NAMED: dict[str, Field | ExtraField] = {
-    "user": Field.USER,
-    "group": Field.GROUP,
-    "executable": Field.EXECUTABLE,
-    "queue": Field.QUEUE,
-    "partition": Field.PARTITION,
-    "qos": ExtraField.QOS,
-}
-_FURTHER: dict[str, Field | ExtraField] = {
-    "loop_iterations": ExtraField.LOOP_ITERATIONS,
-    "loop_limit": ExtraField.LOOP_LIMIT,
-    "node_count": ExtraField.NODE_COUNT,
-}
-KNOWN: dict[str, Field | ExtraField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _FURTHER
+KNOWN: dict[str, Field | ExtraField] = {
+    field.name.lower(): field
+    for field in (*Field, *ExtraField)
+    if field.name.lower() in (*_REQUIRED, *_OPTIONAL)
+} | _OTHER_NAMES
 """Column of the log for each name that is understood."""
+TIMES = ("submit_time", "withdraw_time")  # columns that may hold dates
 
-_SHOWN_NAMES, _SHOWN_LETTERS = 40, 60
+_SHOWN_NAMES, _SHOWN_LETTERS, _SHOWN_OWN = 40, 60, 20
 _NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 WHOLE = r"^[+-]?[0-9]{1,15}$"
+_DIGITS = r"^\+?[0-9]+$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 
 
 def check_names(place: str, names: Sequence[str]) -> None:
@@ -58,12 +50,10 @@ def check_names(place: str, names: Sequence[str]) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InputError(f"{place}: column {_some(twice)} is there twice")
-    missing = [name for name in _REQUIRED if name not in names]
-    estimates = [name for name in _ALIASES if name in names]
-    if len(estimates) != 1:
-        missing.append("walltime")
-    if len(estimates) > 1:
+    if all(name in names for name in _WALLTIMES):
         raise InputError(f"{place}: columns walltime and estimate mean the same; keep one of them")
+    missing = [name for name in _REQUIRED if name not in names]
+    missing += [] if any(name in names for name in _WALLTIMES) else ["walltime"]
     if missing:
         hints = [
             near for name in missing for near in difflib.get_close_matches(name, names[:_SHOWN_NAMES], 1)
@@ -73,8 +63,7 @@ def check_names(place: str, names: Sequence[str]) -> None:
             f"{place}: column {', '.join(missing)} is missing\n"
             f"  found: {_some(names)}\n"
             f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL | _NAMED | _FURTHER)}, dependencies, units, "
-            f"request_<resource>{hint}"
+            f"optional: {', '.join(_OPTIONAL)}, dependencies, units, request_<resource>{hint}"
         )
 
 
@@ -85,33 +74,30 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(shown[:_SHOWN_NAMES]) + more
 
 
-def text_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:
-    """Read a column of texts without blanks around them, null or empty for unknown.
+def _is_empty(texts: pl.Series) -> pl.Series:
+    return texts.is_null() | (texts == "").fill_null(True)
+
+
+def read_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:
+    """Read a column of numbers or texts; null, NaN and empty texts are unknown.
 
     Returns the values, -1 where unknown, and which make sense in the column. Names behind codes go into the
     header as ``<name>_names``.
     """
     field = KNOWN[name]
-    empty = (cells.is_null() | (cells == "").fill_null(True)).to_numpy()
-    if name in _NAMED and not (cells.str.contains(WHOLE).fill_null(True).to_numpy() | empty).all():
-        return _codes(name, cells, header), np.ones(cells.len(), np.bool_)
-    numeric = cells.str.contains(_NUMBER).fill_null(False).to_numpy()
-    values = cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
-    values[~numeric] = np.nan
+    if cells.dtype.is_numeric():
+        values = cells.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+        empty = np.isnan(values)
+    else:
+        cells = cells.cast(pl.String).str.strip_chars()
+        empty = _is_empty(cells).to_numpy()
+        if name in CODED and not (cells.str.contains(WHOLE).fill_null(True).to_numpy() | empty).all():
+            return _codes(name, cells, header), np.ones(cells.len(), np.bool_)
+        values = cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
+        values[~cells.str.contains(_NUMBER).fill_null(False).to_numpy()] = np.nan
     if field not in _NEVER_EMPTY:
         values[empty] = -1.0
     return values, field.allows(values)
-
-
-def typed_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:
-    """Read a column of numbers or texts, as :func:`text_column` does; null or NaN is unknown."""
-    if cells.dtype.is_numeric():
-        field = KNOWN[name]
-        values = cells.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
-        if field not in _NEVER_EMPTY:
-            values[np.isnan(values)] = -1.0
-        return values, field.allows(values)
-    return text_column(name, cells.cast(pl.String).str.strip_chars(), header)
 
 
 def _codes(name: str, cells: pl.Series, header: Header) -> Floats:
@@ -123,17 +109,17 @@ def _codes(name: str, cells: pl.Series, header: Header) -> Floats:
     return named.replace_strict(names, numbers, default=-1.0, return_dtype=pl.Float64).to_numpy().copy()
 
 
-_SHOWN = 20
+# Further columns, for the user's own code
 
 
 def check_own(place: str, wanted: Sequence[str], further: Sequence[str]) -> None:
     """Check that the columns of ``workload.columns`` are among the further ones of a log."""
     for name in wanted:
         if name not in further:
-            meant = nearest(name, further)
-            there = ", ".join(further[:_SHOWN]) or "none"
+            there = ", ".join(further[:_SHOWN_OWN]) or "none"
             raise InputError(
-                f"{place}: workload.columns: there is no further column {name!r};{meant} the log has: {there}"
+                f"{place}: workload.columns: there is no further column {name!r};{nearest(name, further)} "
+                f"the log has: {there}"
             )
 
 
@@ -143,10 +129,17 @@ def own_columns(place: str, cells: dict[str, pl.Series]) -> OwnColumns | None:
 
 
 def _values(place: str, series: pl.Series) -> NDArray[Any]:
+    """Read texts as whole numbers if all are, as numbers if all that are there are; empty is none."""
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
     if series.dtype == pl.String:
-        return _of_texts(series)
+        empty = _is_empty(series)
+        if empty.all() or not (series.str.contains(_NUMBER).fill_null(False) | empty).all():
+            texts = np.empty(series.len(), object)
+            texts[:] = [text or None for text in series.to_list()]
+            return texts
+        whole = not empty.any() and series.str.contains(WHOLE).all()
+        series = series.cast(pl.Int64) if whole else series.cast(pl.Float64, strict=False)
     if series.dtype == pl.Boolean:
         series = series.cast(pl.Int64)
     if not series.dtype.is_numeric():
@@ -159,22 +152,6 @@ def _values(place: str, series: pl.Series) -> NDArray[Any]:
     return series.cast(pl.Float64).fill_null(np.nan).to_numpy(writable=True)
 
 
-def _of_texts(cells: pl.Series) -> NDArray[Any]:
-    """Read texts: whole numbers if all that are there are, numbers if all are, else texts; empty is none."""
-    empty = cells.is_null() | (cells == "").fill_null(True)
-    if not empty.all():
-        if not empty.any() and cells.str.contains(WHOLE).all():
-            return cells.cast(pl.Int64).to_numpy(writable=True)
-        if (cells.str.contains(_NUMBER).fill_null(False) | empty).all():
-            return cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy(writable=True)
-    texts = np.empty(cells.len(), object)
-    texts[:] = [text or None for text in cells.to_list()]
-    return texts
-
-
-_DIGITS = r"^\+?[0-9]+$"
-
-
 class Identifiers:
     """The identifiers of the jobs of a log: ``values`` (0 where one makes no sense), and which ``fits``.
 
@@ -184,23 +161,20 @@ class Identifiers:
     """
 
     def __init__(self, cells: pl.Series, sound: Mask, header: Header) -> None:
-        self._header = header
+        self._names: list[str] = []
         self._numbers: dict[str, int] | None = None
         if not cells.dtype.is_numeric():
             cells = cells.cast(pl.String).str.strip_chars()
-            given = pl.Series(sound) & cells.is_not_null() & (cells != "")
-            if not cells.filter(given.fill_null(False)).str.contains(_NUMBER).all():
-                self._name(cells, given.fill_null(False))
+            given = pl.Series(sound) & ~_is_empty(cells)
+            if not cells.filter(given).str.contains(_NUMBER).all():
+                self._names = cells.filter(given).unique(maintain_order=True).to_list()
+                self._numbers = {name: number for number, name in enumerate(self._names, 1)}
+                header[JOB_NAMES] = self._names
+                values = cells.replace_strict(self._numbers, default=0, return_dtype=pl.Int64)
+                self.values = values.fill_null(0).to_numpy().copy()
+                self.fits = self.values > 0
                 return
         self.values, self.fits = _whole(cells)
-
-    def _name(self, cells: pl.Series, given: pl.Series) -> None:
-        names = cells.filter(given).unique(maintain_order=True).to_list()
-        self._numbers = {name: number for number, name in enumerate(names, 1)}
-        self._header[JOB_NAMES] = names
-        values = cells.replace_strict(self._numbers, default=0, return_dtype=pl.Int64)
-        self.values = values.fill_null(0).to_numpy().copy()
-        self.fits = self.values > 0
 
     def others(self, cells: pl.Series) -> tuple[Ints, Mask]:
         """Read a column of identifiers of other jobs; -1 for none."""
@@ -227,10 +201,8 @@ class Identifiers:
         if self._numbers is None:
             return exact_id(text)
         if text not in self._numbers:
-            names = self._header[JOB_NAMES]
-            assert isinstance(names, list)
-            names.append(text)
-            self._numbers[text] = len(names)
+            self._names.append(text)
+            self._numbers[text] = len(self._names)
         return self._numbers[text]
 
 
@@ -256,9 +228,7 @@ def _from_floats(cells: pl.Series) -> pl.Series:
     return pl.Series(np.where(fits, values, -1.0).astype(np.int64))
 
 
-TIMES = ("submit_time", "withdraw_time")
-"""Columns that may hold dates."""
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+# Dates and durations
 
 
 def in_seconds(table: pl.DataFrame, header: Header) -> pl.DataFrame:
@@ -267,42 +237,31 @@ def in_seconds(table: pl.DataFrame, header: Header) -> pl.DataFrame:
     Dates without a zone are counted as if they were UTC, as those of sacct are. A cell among dates that is no
     date becomes a text that no time is. The header gets the start, if it is a whole second.
     """
-    found = {name: _seconds(table[name]) for name in table.columns if name in KNOWN}
-    if not _holds_dates(found.get("submit_time")):
-        return table.with_columns(**found)
-    moments = {name: _moments(found[name]) for name in TIMES if name in found}
-    zero = moments["submit_time"].min()
-    if not isinstance(zero, float):
+    found = {name: table[name] for name in table.columns if name in KNOWN}
+    for name, cells in found.items():
+        if cells.dtype == pl.Duration:
+            found[name] = cells.dt.total_microseconds() / 1e6
+    moments = {}
+    if "submit_time" in found and _holds_dates(found["submit_time"]):
+        moments = {name: _moments(found[name]) for name in TIMES if name in found}
+        zero = moments["submit_time"].min()
+    if not moments or not isinstance(zero, float):
         return table.with_columns(**found)
     if zero.is_integer():
         header["UnixStartTime"] = str(int(zero))
     for name, times in moments.items():
-        wrong = times.is_null() & _is_filled(found[name])
-        found[name] = (
-            times - zero
-            if not wrong.any()
-            else pl.select(
-                pl.when(wrong).then(found[name].cast(pl.String)).otherwise((times - zero).cast(pl.String))
-            ).to_series()
-        )
+        cells, found[name] = found[name].cast(pl.String), times - zero
+        wrong = times.is_null() & ~_is_empty(cells.str.strip_chars())
+        if wrong.any():
+            seconds = found[name].cast(pl.String)
+            found[name] = pl.select(pl.when(wrong).then(cells).otherwise(seconds)).to_series()
     return table.with_columns(**found)
 
 
-def _holds_dates(cells: pl.Series | None) -> bool:
-    if cells is None:
-        return False
+def _holds_dates(cells: pl.Series) -> bool:
     if cells.dtype == pl.String:
         return bool(cells.str.strip_chars().str.contains(_DATE).any())
     return cells.dtype in (pl.Date, pl.Datetime)
-
-
-def _seconds(cells: pl.Series) -> pl.Series:
-    """Return durations as seconds, other columns as they are."""
-    return cells.dt.total_microseconds() / 1e6 if cells.dtype == pl.Duration else cells
-
-
-def _is_filled(cells: pl.Series) -> pl.Series:
-    return cells.is_not_null() & (cells.cast(pl.String).str.strip_chars() != "").fill_null(False)
 
 
 def _moments(cells: pl.Series) -> pl.Series:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim._runtime.late import load_matplotlib
+from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader
@@ -88,15 +91,11 @@ _MOST_USERS = 5
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Facts of a log.
+    """Facts of a log."""
 
-    ``facts``: plain values, as ``--json`` prints them; ``tallies``: frequency of values, by the names of
-    :data:`DISTRIBUTIONS`; ``users``: jobs of each user, the most active first.
-    """
-
-    facts: dict[str, Any]
-    tallies: dict[str, Tally]
-    users: Floats
+    facts: dict[str, Any]  # plain values, as `--json` prints them
+    tallies: dict[str, Tally]  # frequency of values, by the names of `DISTRIBUTIONS`
+    users: Floats  # jobs of each user, the most active first
 
 
 def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = False) -> Description:
@@ -171,30 +170,23 @@ class _Gathering:
         tallies["wait_time"].add(np.rint(block.wait_time[block.wait_time >= 0]))
         both = known["run_time"] & known["walltime"]
         tallies["accuracy"].add(np.rint(1000 * block.run_time[both] / block.requested_time[both]) / 1000)
-        self._in_time(block, known["submit_time"], size, known["run_time"] & known["processors"])
-        self._of_users(block, known["user"], size, known["run_time"] & known["processors"])
+        work = np.where(known["run_time"] & known["processors"], block.run_time * size, 0.0)
+        self._user_jobs.add(block.user[known["user"]])
+        self._user_work.add(block.user[known["user"]], work[known["user"]])
+        if known["submit_time"].any():
+            self._add_arrivals(block.submit_time[known["submit_time"]], work[known["submit_time"]])
 
-    def _in_time(self, block: LogBlock, rows: Mask, size: Floats, has_work: Mask) -> None:
-        submit = block.submit_time[rows]
-        if not submit.size:
-            return
+    def _add_arrivals(self, submit: Floats, work: Floats) -> None:
         gaps = np.diff(submit if self._last < 0 else np.append(self._last, submit))
         self._tallies["interval"].add(np.rint(gaps[gaps >= 0]))
         self._last = float(submit[-1])
         self._begin, self._end = min(self._begin, float(submit.min())), max(self._end, float(submit.max()))
-        work = np.where(has_work, block.run_time * size, 0.0)[rows]
         self._work += float(work.sum())
         self._week_work.add(np.maximum(np.floor((submit - self._first) / _WEEK), 0.0), work)
         self._quarters.add(np.floor((submit + (self._start or 0.0)) / _QUARTER))
 
-    def _of_users(self, block: LogBlock, rows: Mask, size: Floats, has_work: Mask) -> None:
-        self._user_jobs.add(block.user[rows])
-        self._user_work.add(block.user[rows], np.where(has_work, block.run_time * size, 0.0)[rows])
-
     def description(self, path: Path, header: Header, broken: int) -> Description:
         """Return all facts."""
-        from mlsim.errors import InputError
-
         if not self._jobs or not np.isfinite(self._begin):
             raise InputError(f"{path}: holds no job with a submit time; is it a workload log?")
         sizes = self._tallies["processors"].counted()[0]
@@ -202,6 +194,11 @@ class _Gathering:
         start, zone = self._start, self._zone
         span = self._end - self._begin
         users, jobs_of = self._user_jobs.counted()
+        weeks, work = self._week_work.counted()
+        week_work = np.bincount(weeks.astype(np.int64), work)
+        statuses = Counter[str]()
+        for value, count in zip(*self._status.counted(), strict=True):
+            statuses[_STATUS.get(int(value), "other")] += int(count)
         order = np.argsort(-jobs_of, kind="stable")
         facts: dict[str, Any] = {
             "log": path.name,
@@ -215,31 +212,15 @@ class _Gathering:
             "days": span / 86400,
             "work": self._work,
             "load": self._work / (processors * span) if span > 0 and processors else None,
-            "status": self._statuses(),
+            "status": dict(statuses),
             "unknown": self._unknown,
             "distributions": {name: tally.summary() for name, tally in self._tallies.items()},
-            "weekly_load": self._weekly(processors),
+            "weekly_load": (week_work / (max(processors, 1) * _WEEK)).tolist(),
             "arrivals": self._cycles(),
             "time_zone": str(zone) if start is not None else None,
             "most_active_users": self._most_active(users[order], jobs_of[order]),
         }
         return Description(facts, self._tallies, jobs_of[order])
-
-    def _statuses(self) -> dict[str, int]:
-        values, counts = self._status.counted()
-        found: dict[str, int] = {}
-        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            word = _STATUS.get(int(value), "other")
-            found[word] = found.get(word, 0) + int(count)
-        return found
-
-    def _weekly(self, processors: int) -> list[float]:
-        """Return the work submitted in each week since the first job, over the capacity of the machine."""
-        weeks, work = self._week_work.counted()
-        loads: list[float] = (
-            np.bincount(weeks.astype(np.int64), work) / (max(processors, 1) * _WEEK)
-        ).tolist()
-        return loads
 
     def _cycles(self) -> dict[str, list[int]]:
         """Return arrivals by hour of the day and by day of the week, on the log's clocks."""
@@ -287,14 +268,10 @@ def draw_page(path: Path, logs: Sequence[Description], form: str) -> None:
         figure = Figure(figsize=(8.3, 10.2), layout="constrained")
         panels = figure.subplots(4, 2).ravel()
         names = [f"{each.facts['log']}\n{each.facts['jobs']:,} jobs" for each in logs]
-        _weeks(panels[0], logs)
-        _cycle(panels[1], logs, "by_hour", "arrivals by hour of the day", [str(h) for h in range(24)])
-        _cycle(panels[2], logs, "by_weekday", "arrivals by day of the week", list(DAYS))
-        _shares(panels[3], logs, "processors", "processors of a job")
-        _shares(panels[4], logs, "run_time", "run time (s)")
-        _shares(panels[5], logs, "walltime", "walltime (s)")
-        _accuracy(panels[6], logs)
-        _users(panels[7], logs)
+        for panel, (draw, look) in zip(panels, _PANELS, strict=True):
+            for k, (colour, log) in enumerate(zip(_COLOURS, logs, strict=False)):
+                draw(panel, log, colour, k, len(logs))
+            panel.set(**look)
         handles = [
             mpl.patches.Patch(color=colour, label=name) for colour, name in zip(_COLOURS, names, strict=False)
         ]
@@ -307,49 +284,58 @@ def draw_page(path: Path, logs: Sequence[Description], form: str) -> None:
         figure.savefig(path, format=form, dpi=130, metadata=dates[form])
 
 
-def _weeks(axes: Any, logs: Sequence[Description]) -> None:
-    for colour, log in zip(_COLOURS, logs, strict=False):
-        load = log.facts["weekly_load"]
-        axes.step(np.arange(1, len(load) + 1), load, where="mid", color=colour, linewidth=1)
-    axes.set(title="offered load by week", xlabel="week", ylabel="load", ylim=(0, None))
-    axes.axhline(1, color="0.7", linewidth=0.7, linestyle=":")
+def _weeks(axes: Any, log: Description, colour: str, k: int, logs: int) -> None:
+    load = log.facts["weekly_load"]
+    axes.step(np.arange(1, len(load) + 1), load, where="mid", color=colour, linewidth=1)
+    if k == logs - 1:
+        axes.axhline(1, color="0.7", linewidth=0.7, linestyle=":")
 
 
-def _cycle(axes: Any, logs: Sequence[Description], key: str, title: str, labels: list[str]) -> None:
-    width = 0.8 / len(logs)
-    places = np.arange(len(labels))
-    for k, (colour, log) in enumerate(zip(_COLOURS, logs, strict=False)):
-        counts = np.array(log.facts["arrivals"][key], float)
-        axes.bar(places - 0.4 + (k + 0.5) * width, 100 * counts / counts.sum(), width, color=colour)
+def _cycle(key: str, labels: list[str], axes: Any, log: Description, colour: str, k: int, logs: int) -> None:
+    """Draw the arrivals of a day or a week as bars, those of two logs beside each other."""
+    counts = np.array(log.facts["arrivals"][key], float)
+    width = 0.8 / logs
+    places = np.arange(len(labels)) - 0.4 + (k + 0.5) * width
+    axes.bar(places, 100 * counts / counts.sum(), width, color=colour)
     step = 3 if len(labels) > 12 else 1
-    axes.set_xticks(places[::step], labels[::step])
-    axes.set(title=title, ylabel="% of the jobs")
+    axes.set_xticks(np.arange(len(labels))[::step], labels[::step])
 
 
-def _shares(axes: Any, logs: Sequence[Description], name: str, title: str) -> None:
-    for colour, log in zip(_COLOURS, logs, strict=False):
-        values, counts = log.tallies[name].counted()
-        if values.size:
-            shares = 100 * np.cumsum(counts) / counts.sum()
-            axes.step(np.maximum(values, 1), shares, where="post", color=colour, linewidth=1)
+def _shares(name: str, axes: Any, log: Description, colour: str, *_: int) -> None:
+    values, counts = log.tallies[name].counted()
+    if values.size:
+        shares = 100 * np.cumsum(counts) / counts.sum()
+        axes.step(np.maximum(values, 1), shares, where="post", color=colour, linewidth=1)
     axes.set_xscale("log", base=2 if name == "processors" else 10)
-    axes.set(title=title, ylabel="% of the jobs at most", ylim=(0, 101))
 
 
-def _accuracy(axes: Any, logs: Sequence[Description]) -> None:
+def _accuracy(axes: Any, log: Description, colour: str, *_: int) -> None:
     edges = np.linspace(0, 1.05, 22)
-    for colour, log in zip(_COLOURS, logs, strict=False):
-        values, counts = log.tallies["accuracy"].counted()
-        if values.size:
-            heights, _ = np.histogram(np.minimum(values, 1.04), edges - 1e-9, weights=counts)
-            axes.stairs(100 * heights / counts.sum(), edges, color=colour, linewidth=1.2)
-    axes.set(title="run time / walltime (last: 1 and above)", ylabel="% of the jobs", xlim=(0, 1.05))
+    values, counts = log.tallies["accuracy"].counted()
+    if values.size:
+        heights, _edges = np.histogram(np.minimum(values, 1.04), edges - 1e-9, weights=counts)
+        axes.stairs(100 * heights / counts.sum(), edges, color=colour, linewidth=1.2)
 
 
-def _users(axes: Any, logs: Sequence[Description]) -> None:
-    for colour, log in zip(_COLOURS, logs, strict=False):
-        if log.users.size:
-            shares = 100 * np.cumsum(log.users) / log.users.sum()
-            axes.plot(np.arange(1, shares.size + 1), shares, color=colour, linewidth=1)
+def _users(axes: Any, log: Description, colour: str, *_: int) -> None:
+    if log.users.size:
+        shares = 100 * np.cumsum(log.users) / log.users.sum()
+        axes.plot(np.arange(1, shares.size + 1), shares, color=colour, linewidth=1)
     axes.set_xscale("log")
-    axes.set(title="jobs of the most active users", xlabel="users", ylabel="% of the jobs", ylim=(0, 101))
+
+
+_JOBS, _AT_MOST = {"ylabel": "% of the jobs"}, {"ylabel": "% of the jobs at most", "ylim": (0, 101)}
+_PANELS: tuple[tuple[Callable[..., None], dict[str, Any]], ...] = (
+    (_weeks, {"title": "offered load by week", "xlabel": "week", "ylabel": "load", "ylim": (0, None)}),
+    (
+        partial(_cycle, "by_hour", [str(hour) for hour in range(24)]),
+        {"title": "arrivals by hour of the day", **_JOBS},
+    ),
+    (partial(_cycle, "by_weekday", list(DAYS)), {"title": "arrivals by day of the week", **_JOBS}),
+    (partial(_shares, "processors"), {"title": "processors of a job", **_AT_MOST}),
+    (partial(_shares, "run_time"), {"title": "run time (s)", **_AT_MOST}),
+    (partial(_shares, "walltime"), {"title": "walltime (s)", **_AT_MOST}),
+    (_accuracy, {"title": "run time / walltime (last: 1 and above)", "xlim": (0, 1.05), **_JOBS}),
+    (_users, {"title": "jobs of the most active users", "xlabel": "users", "ylim": (0, 101), **_JOBS}),
+)
+"""The pictures of the page, each with its titles and limits."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from mlsim._files.decoding import LONGEST_LINE
+from mlsim._files.input_files import LONGEST_LINE
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.compression import SUFFIXES, new_file, read_chunks
@@ -20,21 +20,16 @@ from mlsim.workload.swf_fields import Header
 from mlsim.workload.swf_log import SwfReader, write_swf_blocks
 from mlsim.workload.workload_jobs import LogBlock, NamedColumns, named_columns
 
-if TYPE_CHECKING:
-    pass
-
-
 _BLOCK_JOBS = 16_384
 _FIRST_BURST, _LAST_BURST = 2, 4
 
 
-def _declared() -> dict[WorkloadFormat, Format]:
-    words = [word for word in WorkloadFormat if word is not WorkloadFormat.AUTO]
-    found = [(word, import_module(f"mlsim.workload.{word}_log").FORMAT) for word in words]
-    return dict(sorted(found, key=lambda each: each[1].breadth))
-
-
-FORMATS: Final = _declared()
+_FOUND: dict[WorkloadFormat, Format] = {
+    word: import_module(f"mlsim.workload.{word}_log").FORMAT
+    for word in WorkloadFormat
+    if word is not WorkloadFormat.AUTO
+}
+FORMATS: Final = dict(sorted(_FOUND.items(), key=lambda each: each[1].breadth))
 """All formats, in the order in which they are tried; SWF takes the rest, and its reader reports errors."""
 
 _UNREAD = {
@@ -73,7 +68,7 @@ def format_of_name(path: Path) -> WorkloadFormat | None:
 
 
 def _read_by_user(name: str, path: Path, options: Reading) -> WholeLog:
-    from mlsim.workload.user_reader import read_by_user  # imports the plug-ins, which takes 40 ms
+    from mlsim.workload.user_workloads import read_by_user  # imports the plug-ins, which takes 40 ms
 
     return read_by_user(name, path, options)
 
@@ -81,19 +76,9 @@ def _read_by_user(name: str, path: Path, options: Reading) -> WholeLog:
 class LogReader:
     """Reads one log from its start to its end, once.
 
-    Parameters
-    ----------
-    path, log_format
-        As in the scenario's `workload` section; a user-defined reader with its file as it was found.
-    options
-        How to read it.
-
-    Attributes
-    ----------
-    header : dict
-        Complete after the first block.
-    broken_lines, counts, jobs
-        Broken lines and whatever else was skipped so far, and jobs read so far.
+    ``log_format`` as in the scenario's `workload` section; a user-defined reader with its file as it was
+    found. The ``header`` is complete after the first block; ``broken_lines``, ``counts`` (what else was
+    skipped) and ``jobs`` are those read so far.
     """
 
     def __init__(self, path: str | Path, log_format: str, options: Reading) -> None:
@@ -121,11 +106,11 @@ class LogReader:
 
     def blocks(self) -> Iterator[LogBlock]:
         """Yield the jobs in the order of the log, at most 16,384 at a time."""
-        for block in self._swf() if self._read is None else self._whole(self._read):
+        for block in self._streamed() if self._read is None else self._whole(self._read):
             self.jobs += len(block)
             yield block
 
-    def _swf(self) -> Iterator[LogBlock]:
+    def _streamed(self) -> Iterator[LogBlock]:
         reader = SwfReader(self.path, lenient=self._options.lenient, block_jobs=_BLOCK_JOBS)
         self.header = reader.header
         for block in reader.blocks():
@@ -134,10 +119,7 @@ class LogReader:
         self.broken_lines = reader.broken_lines
 
     def _without_bursts(self, log: LogBlock) -> LogBlock:
-        """Leave out the parts of an interrupted job, which follow the line of the whole job.
-
-        Source: the definition of the Standard Workload Format, status 2, 3 and 4.
-        """
+        """Leave out the parts of an interrupted job (SWF, status 2 to 4), which follow the whole job."""
         burst = (log.status >= _FIRST_BURST) & (log.status <= _LAST_BURST)
         if not len(log):
             return log
@@ -153,7 +135,6 @@ class LogReader:
         return log.rows(~parts)
 
     def _whole(self, read: Callable[[Path, Reading], WholeLog]) -> Iterator[LogBlock]:
-        """Read a format that is held in memory as a whole."""
         log = read(self.path, self._options)
         self.header = log.header
         self.broken_lines = log.broken_lines
@@ -183,7 +164,7 @@ def write_blocks(path: Path, header: Header, blocks: Iterable[LogBlock]) -> int:
     CSV keeps of the header only the names behind codes. CSV and Parquet have the columns of which the first
     65,536 jobs know something; a column that only later jobs know is an InputError.
     """
-    found = check_format(path)
+    known = FORMATS[check_format(path)]
     jobs = 0
 
     def counted() -> Iterator[LogBlock]:
@@ -192,7 +173,6 @@ def write_blocks(path: Path, header: Header, blocks: Iterable[LogBlock]) -> int:
             jobs += len(block)
             yield block
 
-    known = FORMATS[found]
     if known.numbered:
         write_swf_blocks(path, header, (block.numbered() for block in counted()))
     else:
@@ -222,12 +202,12 @@ def _joined(blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
 
 def _aligned(path: Path, blocks: Iterable[NamedColumns]) -> Iterator[NamedColumns]:
     """Yield blocks of the same columns; a column that a whole block lacks is unknown there."""
-    kinds: Mapping[str, bool] | None = None
+    kinds: dict[str, bool] = {}
     for columns in blocks:
         found = {name: isinstance(column, list) for name, column in columns.items()}
-        kinds = found if kinds is None else kinds
-        if any(kinds.get(name) is not texts for name, texts in found.items()):
-            late = next(name for name, texts in found.items() if kinds.get(name) is not texts)
+        kinds = kinds or found
+        late = next((name for name, texts in found.items() if kinds.get(name) is not texts), None)
+        if late is not None:
             raise InputError(
                 f"{path}: column {late}: the first jobs say nothing of it; try a file of suffix .swf"
             )

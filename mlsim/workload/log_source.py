@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlsim._runtime import shared_cache
 from mlsim.errors import InputError, NothingLeftError
-from mlsim.scenario import CleaningRule, Mapping, SelectConfig, WorkloadConfig, WorkloadFormat
+from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig, WorkloadFormat
 from mlsim.scenario.unit_types import nearest
 from mlsim.workload.format_record import Reading
 from mlsim.workload.generated_jobs import Made, MadeReader
@@ -35,8 +35,7 @@ from mlsim.workload.log_times import Rates, dates_in_log_time
 from mlsim.workload.swf_fields import Header, names_of
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
-AS_LOGGED: Final = ("*",)
-"""In place of the names of resources: whatever the log asks for."""
+AS_LOGGED: Final = ("*",)  # In place of the names of resources: whatever the log asks for
 
 HELD_JOBS = 100_000
 SHARED_JOBS = 1_000_000
@@ -77,7 +76,7 @@ class Workload:
 
 
 class _Pass:
-    """One pass over the log: cleaned jobs in the log's order, and counts of cleaning."""
+    """One pass over the log: cleaned jobs in the log's order, and counts of cleaning; see `open_workload`."""
 
     def __init__(
         self,
@@ -91,35 +90,23 @@ class _Pass:
         if shared and resources is not None and resources != AS_LOGGED:
             resources = (*resources, *shared)
         known = None if resources == AS_LOGGED else resources or ()
-        memory = config.request.memory
-        self._cleaner = Cleaner(
-            config.cleaning,
-            machine_processors,
-            config.estimates,
-            memory,
-            known,
-            config.dependencies,
-            config.mapping is Mapping.NODE,
-            config.never_ran,
-        )
+        self._cleaner = Cleaner(config, machine_processors, known)
         self._resources = resources
         self.reader: LogReader | MadeReader
         if isinstance(source, Path):
-            own = config.columns or ()
-            options = Reading(config.lenient, own, tuple(shared), rates)
+            options = Reading(config.lenient, config.columns or (), tuple(shared), rates)
             self.reader = LogReader(source, config.format, options)
         else:
             self.reader = MadeReader(source)
-        self._disorder = DisorderCount()
-        self._duplicates = DuplicateCount()
+        self._disorder, self._duplicates = DisorderCount(), DuplicateCount()
 
-    def blocks(self) -> Iterator[JobBlock]:
-        return map(self._cleaner.clean, map(self._checked, self.reader.blocks()))
-
-    def surveyed(self) -> Iterator[JobBlock]:
-        """Yield the blocks, and count duplicates and disorder, which only a pass over the whole log shows."""
-        watched = self._duplicates.watch(self._disorder.watch(self.reader.blocks()))
-        return map(self._cleaner.clean, map(self._checked, watched))
+    def blocks(self, survey: bool = False) -> Iterator[JobBlock]:
+        """Yield the jobs; a ``survey`` counts duplicates and disorder, which only the whole log shows."""
+        for block in self.reader.blocks():
+            if survey:
+                self._disorder.add(block)
+                self._duplicates.add(block)
+            yield self._cleaner.clean(self._checked(block))
 
     def _checked(self, block: LogBlock) -> LogBlock:
         """Check that the platform has all resources that the log asks for."""
@@ -137,30 +124,29 @@ class _Pass:
                 )
         return block
 
-    def notes(self) -> dict[str, int]:
-        counts = dict(self._cleaner.notes)
-        counts["out_of_order"] = self._disorder.jobs
-        counts["duplicate_ids"] = self._duplicates.jobs
-        counts["broken_lines"] = self.reader.broken_lines
-        counts.update(self.reader.counts)
-        return {name: count for name, count in sorted(counts.items()) if count}
-
     def workload(self, span: Span, blocks: Callable[[], Iterator[JobBlock]]) -> Workload:
-        if span.jobs == 0:
-            raise NothingLeftError(self._nothing_left())
-        jobs, header = self.reader.jobs, self.reader.header
-        return Workload(
-            span.jobs, jobs, self.notes(), header, span.origin, span.zero, blocks, self._duplicates
-        )
-
-    def _nothing_left(self) -> str:
-        path, jobs = self.reader.path, self.reader.jobs
-        met = ", ".join(f"{name} {count}" for name, count in self.notes().items())
+        reader = self.reader
+        counts = {
+            **self._cleaner.notes,
+            "out_of_order": self._disorder.jobs,
+            "duplicate_ids": self._duplicates.jobs,
+            "broken_lines": reader.broken_lines,
+            **reader.counts,
+        }
+        notes = {name: count for name, count in sorted(counts.items()) if count}
+        if span.jobs:
+            return Workload(
+                *(span.jobs, reader.jobs, notes, reader.header, span.origin, span.zero),
+                *(blocks, self._duplicates),
+            )
+        met = ", ".join(f"{name} {count}" for name, count in notes.items())
         found = f"  found in the log: {met}\n" if met else ""
-        if jobs == 0:
-            return f"{path}: holds no job\n{found}  is it a workload log (SWF, CSV, Parquet or Batsim)?"
-        return (
-            f"{path}: of {jobs} jobs none is left after cleaning and selection\n{found}"
+        if reader.jobs == 0:
+            raise NothingLeftError(
+                f"{reader.path}: holds no job\n{found}  is it a workload log (SWF, CSV, Parquet or Batsim)?"
+            )
+        raise NothingLeftError(
+            f"{reader.path}: of {reader.jobs} jobs none is left after cleaning and selection\n{found}"
             "  look at workload.select and workload.cleaning in the scenario"
         )
 
@@ -196,32 +182,20 @@ def open_workload(
         The file is missing, unreadable or broken, or no job is left.
     """
     origin = Path(source) if isinstance(source, str) else source
-
-    def new_pass() -> _Pass:
-        return _Pass(config, origin, machine_processors, resources, rates, shared)
-
-    key = _shared_key(config, origin, machine_processors, resources, rates, shared)
-    log = (
-        _read(new_pass, HELD_JOBS)
-        if key is None
-        else shared_cache.shared(key, lambda: _read_to_share(new_pass))
-    )
+    machine = (machine_processors, resources, rates, shared)
+    new_pass = partial(_Pass, config, origin, *machine)
+    # Jobs that user code reads or draws are not shared: the code may use other files as well.
+    identity: object = None
+    if shared_cache.is_sharing() and isinstance(config.format, WorkloadFormat):
+        identity = shared_cache.file_identity(origin) if isinstance(origin, Path) else origin.identity
+    if identity is None:
+        log = _read(new_pass, HELD_JOBS)
+    else:
+        without = config.model_copy(update={"select": SelectConfig(), "weeks": None, "path": ""})
+        key = ("log", identity, without.model_dump_json(), repr(machine))
+        log = shared_cache.shared(key, lambda: _read_to_share(new_pass))
     selection = _selection(config, log.survey.reader.header, log.survey.reader.path)
     return log.selected(selection, config.select.scale_load, new_pass)
-
-
-def _shared_key(config: WorkloadConfig, source: Path | Made, *machine: object) -> Hashable | None:
-    """Return the key of the jobs of a log before any are selected; None where runs do not share them.
-
-    Jobs that user code reads or draws are not shared: the code may use other files as well.
-    """
-    if not shared_cache.is_sharing():
-        return None
-    identity = shared_cache.file_identity(source) if isinstance(source, Path) else source.identity
-    if identity is None or not isinstance(config.format, WorkloadFormat):
-        return None
-    without = config.model_copy(update={"select": SelectConfig(), "weeks": None, "path": ""})
-    return "log", identity, without.model_dump_json(), repr(machine)
 
 
 @dataclass
@@ -229,10 +203,9 @@ class _Log:
     """A log that was read; its jobs are held in arrival order, or read again for each walk."""
 
     survey: _Pass
-    jobs: JobBlock | None
-    """All of them, if they are held."""
+    jobs: JobBlock | None  # All of them, if they are held
     first: Iterator[JobBlock] | None = None
-    """Of a log that is not held: the walk over it that was begun to count its jobs."""
+    """The walk that was begun to count the jobs of a log that is not held."""
 
     def selected(self, selection: Selection, factor: float, new_pass: Callable[[], _Pass]) -> Workload:
         """Return the workload of a selection."""
@@ -250,17 +223,29 @@ class _Log:
                 return self.survey.workload(span, lambda: _cut(span, walk(), factor, path))
             except TooDisorderedError:
                 self.survey = new_pass()
-                self.jobs = _ordered(list(self.survey.surveyed()))
-        return _held_workload(self.survey, self.jobs, selection, factor)
+                self.jobs = _ordered(list(self.survey.blocks(survey=True)))
+        jobs = self.jobs
+        span = find_span(selection, lambda: [jobs])
+        taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor, self.survey.reader.path)))
+
+        def again() -> Iterator[JobBlock]:
+            return (taken.select(slice(at, at + BLOCK_JOBS)) for at in range(0, len(taken), BLOCK_JOBS))
+
+        return self.survey.workload(span, again)
 
 
-def _read(new_pass: Callable[[], _Pass], limit: float) -> _Log:
+def _read(new_pass: Callable[[], _Pass], limit: int) -> _Log:
     """Read a log; hold its jobs if they are not more than the limit, or its format is read as a whole."""
     survey = new_pass()
-    held, rest = _take(survey.surveyed(), limit if survey.reader.streams else math.inf)
-    if rest is None:
-        return _Log(survey, _ordered(held))
-    return _Log(survey, None, in_order(chain(_drain(held), rest), LOOK_AHEAD))
+    held: list[JobBlock] = []
+    jobs = 0
+    blocks = survey.blocks(survey=True)
+    for block in blocks:
+        held.append(block)
+        jobs += len(block)
+        if jobs > limit and survey.reader.streams:
+            return _Log(survey, None, in_order(chain(_drain(held), blocks), LOOK_AHEAD))
+    return _Log(survey, _ordered(held))
 
 
 def _selection(workload: WorkloadConfig, header: Header, path: Path) -> Selection:
@@ -290,23 +275,10 @@ def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple
     return tuple(numbers)
 
 
-def _take(blocks: Iterator[JobBlock], limit: float) -> tuple[list[JobBlock], Iterator[JobBlock] | None]:
-    """Read blocks until there are more than `limit` jobs; None in place of the rest if there are not."""
-    held: list[JobBlock] = []
-    jobs = 0
-    for block in blocks:
-        held.append(block)
-        jobs += len(block)
-        if jobs > limit:
-            return held, blocks
-    return held, None
-
-
 def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
     """Yield the blocks and drop each, so that memory does not hold them twice."""
-    blocks.reverse()
     while blocks:
-        yield blocks.pop()
+        yield blocks.pop(0)
 
 
 def _read_to_share(new_pass: Callable[[], _Pass]) -> tuple[_Log, int]:
@@ -320,16 +292,6 @@ def _ordered(blocks: list[JobBlock]) -> JobBlock:
     jobs = JobBlock.concatenate(blocks)
     blocks.clear()
     return jobs if jobs.is_ordered() else jobs.select(jobs.arrival_order())
-
-
-def _held_workload(survey: _Pass, jobs: JobBlock, selection: Selection, factor: float) -> Workload:
-    span = find_span(selection, lambda: [jobs])
-    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor, survey.reader.path)))
-
-    def again() -> Iterator[JobBlock]:
-        return (taken.select(slice(at, at + BLOCK_JOBS)) for at in range(0, len(taken), BLOCK_JOBS))
-
-    return survey.workload(span, again)
 
 
 def _cut(span: Span, blocks: Iterator[JobBlock], factor: float, path: Path) -> Iterator[JobBlock]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,16 @@ from mlsim._runtime.arrays import Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario import MEMORY
 from mlsim.workload.format_record import Reading, WholeLog
-from mlsim.workload.log_columns import KNOWN, TIMES, WHOLE, Identifiers, check_own, own_columns, typed_column
+from mlsim.workload.log_columns import (
+    KNOWN,
+    WHOLE,
+    Identifiers,
+    check_names,
+    check_own,
+    in_seconds,
+    own_columns,
+    read_column,
+)
 from mlsim.workload.resource_requests import MB, NODE_COUNT, REQUEST, ResourceRequests, is_request, sized
 from mlsim.workload.swf_fields import CODED, IDENTIFIERS, N_COLUMNS, Field, Header, directives_of, names_of
 from mlsim.workload.workload_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
@@ -31,19 +39,27 @@ _LARGEST_MEMORY = 1e12  # MB
 
 def further_columns(names: Sequence[str]) -> list[str]:
     """Return the columns among these that mlsim does not read."""
-    words = [f"{name}_name" for name in CODED if name in names]
-    return [
-        name
-        for name in names
-        if name not in KNOWN and name != DEPENDENCIES and name not in words and not is_request(name)
-    ]
+    read = {*KNOWN, DEPENDENCIES, *(f"{name}_name" for name in CODED if name in names)}
+    return [name for name in names if name not in read and not is_request(name)]
+
+
+def log_of_table(place: str, table: pl.DataFrame, options: Reading) -> WholeLog:
+    """Return the log in a table of CSV's columns, with dates and durations as Polars has them."""
+    check_names(place, table.columns)
+    if not table.height:
+        raise InputError(f"{place}: holds no job")
+    header: Header = {}
+    further = further_columns(table.columns)
+    return LogTable(place, in_seconds(table, header), header, options, further=further).log()
 
 
 class LogTable:
     """Reads a table of jobs whose columns have the names of CSV workloads.
 
     A cell that makes no sense is an InputError; if lenient, its row is left out and counted. A reader may
-    check more with :meth:`require`, or fill in :attr:`columns`, before it takes the log.
+    check more with :meth:`require`, or fill in :attr:`columns`, before it takes the log. ``further``: columns
+    of the file that mlsim does not read; ``locate``: beginning of a message about the cell of a column and a
+    row; ``rows``: what messages call rows.
     """
 
     def __init__(
@@ -57,22 +73,15 @@ class LogTable:
         locate: Callable[[str, int], str] | None = None,
         rows: str = "rows",
     ) -> None:
-        """Read the columns.
-
-        ``further``: columns of the file that mlsim does not read; ``locate``: beginning of a message about
-        the cell of a column and a row; ``rows``: what messages call rows.
-        """
         self._place, self._table, self._header, self._options = place, table, header, options
         self._further, self._locate, self._rows = further, locate or self._row_of, rows
         check_own(place, options.own, further)
         self.columns = np.full((N_COLUMNS, table.height), -1.0)
-        """Float64[23, n]: the columns of a log."""
-        self.sound = np.ones(table.height, np.bool_)
-        """Mask of the rows that are valid so far."""
+        self.sound = np.ones(table.height, np.bool_)  # rows that are valid so far
         names = table.columns
         for name in (name for name in names if name in KNOWN and KNOWN[name] not in IDENTIFIERS):
             with self._typed(name):
-                self.columns[KNOWN[name]], fits = typed_column(name, table[name], header)
+                self.columns[KNOWN[name]], fits = read_column(name, table[name], header)
             self.require(name, fits, KNOWN[name].expected)
         self._identifiers = self._read_identifiers()
         self._add_names_of_codes()
@@ -208,28 +217,3 @@ def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:
         values = texts.cast(pl.Int64, strict=False).fill_null(-1).to_numpy().astype(np.int64)
     fits: Mask = empty | (whole & ((values >= least) | (values == -1)))
     return values, fits
-
-
-def log_of_accounting(
-    path: Path,
-    columns: Mapping[str, Sequence[str]],
-    header: Header,
-    options: Reading,
-    *,
-    further: Sequence[str] = (),
-    broken: int = 0,
-    counts: Mapping[str, int] | None = None,
-) -> WholeLog:
-    """Make a log of columns of texts with times in seconds since 1970; time 0 is the first submission.
-
-    Columns of resources of which no job asks for any are left out, so that the machine need not have them.
-    """
-    zero = min(float(cell) for cell in columns["submit_time"])
-    found = {
-        name: [str(float(cell) - zero) if cell else "" for cell in cells] if name in TIMES else cells
-        for name, cells in columns.items()
-        if any(cells) or not (is_request(name) or name == NODE_COUNT)
-    }
-    if zero.is_integer():
-        header["UnixStartTime"] = str(int(zero))
-    return LogTable(str(path), pl.DataFrame(found), header, options, further=further).log(broken, counts)

@@ -20,16 +20,14 @@ from mlsim.workload.swf_fields import Header
 
 HOUR: Final = 3600.0
 DAY: Final = 86400.0
-_QUARTER = 900.0
-"""Seconds between which no clock is changed."""
+_QUARTER = 900.0  # Seconds between which no clock is changed
 
 
 def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[float, float]:
     """Convert dates to log time [s]; infinite where there is no bound.
 
     Dates without a zone are on the clocks of the log's time zone: ``TimeZoneString`` of the header (a name of
-    the time zone database), else ``TimeZone`` (s east of UTC), else UTC. ``UnixStartTime`` is time 0 as
-    seconds since 1970 (UTC).
+    the time zone database), else ``TimeZone`` (s east of UTC), else UTC.
     """
     zero, zone = start_and_zone(header, path)
     if zero is None:
@@ -99,20 +97,14 @@ def local_times(times: Floats, header: Header, path: Path) -> Floats:
     zone = _zone(header, path)
     unix = times + zero
     quarters, of = np.unique(unix // _QUARTER, return_inverse=True)
-    found: Floats = unix + np.array([_east(zone, quarter * _QUARTER) for quarter in quarters.tolist()])[of]
+    moments = (datetime.datetime.fromtimestamp(quarter * _QUARTER, zone) for quarter in quarters.tolist())
+    east = [(moment.utcoffset() or datetime.timedelta()).total_seconds() for moment in moments]
+    found: Floats = unix + np.array(east)[of]
     return found
 
 
-def _east(zone: datetime.tzinfo, unix: float) -> float:
-    """Return the offset of clocks from UTC at a time [s]."""
-    offset = datetime.datetime.fromtimestamp(unix, zone).utcoffset()
-    return 0.0 if offset is None else offset.total_seconds()
-
-
-SURE_DIGITS = 15
-"""Decimal numbers of up to this many digits are all different as float64."""
+SURE_DIGITS = 15  # Decimal numbers of up to this many digits are all different as float64
 _FINEST = Decimal("1e-9")
-_LIMIT = 2.0**63
 
 
 def check_distinct(place: str, texts: Sequence[str], values: Floats, job: Callable[[int], object]) -> None:
@@ -121,26 +113,18 @@ def check_distinct(place: str, texts: Sequence[str], values: Floats, job: Callab
     ``texts``: as written; an empty one means the shortest text of its float64. ``job``: name of the job of a
     row, for messages.
     """
-    found = _merged(texts, values)
-    if found is not None:
-        one, other = min(found), max(found)
-        raise InputError(
-            f"{place}: jobs {job(one)} and {job(other)}: submit_time {_shown(texts, values, one)} and "
-            f"{_shown(texts, values, other)} cannot be told apart: so far from 0 both become "
-            f"{float(values[one])!r}\n  subtract the first submit time from all, or round them"
-        )
-
-
-def _merged(texts: Sequence[str], values: Floats) -> tuple[int, int] | None:
-    """Find two times that are written differently and are one float64."""
     order = np.argsort(values, kind="stable")
-    for place in np.flatnonzero(np.diff(values[order]) == 0).tolist():
-        one, other = int(order[place]), int(order[place + 1])
-        if texts[one] != texts[other]:
-            difference = _exact(texts[one], values[one]) - _exact(texts[other], values[other])
-            if abs(difference) >= _FINEST:
-                return one, other
-    return None
+    for row in np.flatnonzero(np.diff(values[order]) == 0).tolist():
+        one, other = sorted(order[row : row + 2].tolist())
+        if texts[one] == texts[other]:
+            continue
+        if abs(_exact(texts[one], values[one]) - _exact(texts[other], values[other])) >= _FINEST:
+            shown = [texts[each][:60] or repr(float(values[each])) for each in (one, other)]
+            raise InputError(
+                f"{place}: jobs {job(one)} and {job(other)}: submit_time {' and '.join(shown)} "
+                f"cannot be told apart: so far from 0 both become {float(values[one])!r}\n"
+                "  subtract the first submit time from all, or round them"
+            )
 
 
 def _exact(text: str, value: float) -> Decimal:
@@ -150,31 +134,21 @@ def _exact(text: str, value: float) -> Decimal:
         return Decimal(float(value))  # no number; that is for the column's own check
 
 
-def _shown(texts: Sequence[str], values: Floats, row: int) -> str:
-    return texts[row][:60] or repr(float(values[row]))
-
-
 def exact_id(text: str | bytes) -> int | None:
     """Return the identifier in a text, exactly; None unless it is a whole number from 0 below 2^63."""
     number = text.removeprefix("+") if isinstance(text, str) else text.removeprefix(b"+")
     if number.isdigit() and number.isascii():
-        found = int(number)
-    else:
-        try:
-            value = float(number)
-        except ValueError:
-            return None
-        if not 0 <= value < _LIMIT or not value.is_integer():
-            return None
-        found = int(value)
-    return found if found < 2**63 else None
+        return int(number) if int(number) < 2**63 else None
+    try:
+        value = float(number)
+    except ValueError:
+        return None
+    return int(value) if 0 <= value < 2.0**63 and value.is_integer() else None
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Rates that convert operations and bytes to seconds."""
 
-    speed: float
-    """FLOP/s of a processor of the log."""
-    bandwidth: float
-    """bit/s of the link of a processor."""
+    speed: float  # FLOP/s of a processor of the log
+    bandwidth: float  # bit/s of the link of a processor

@@ -23,16 +23,12 @@ STEP_COLUMNS: Final = ("job_id", "time", "power", "period")
 
 @dataclass(frozen=True, slots=True)
 class JobSteps:
-    """Steps of the power of jobs, in order of (job_id, time).
-
-    ``time`` is since the start of the job [s], 0 in its first step; ``power`` from then on, of a node all of
-    whose cores the job holds [W]. After ``period`` [s] the steps begin again; NaN: the last one holds.
-    """
+    """Steps of the power of jobs, in order of (job_id, time)."""
 
     job_id: Ints
-    time: Floats
-    power: Floats
-    period: Floats
+    time: Floats  # since the start of the job [s], 0 in its first step
+    power: Floats  # from then on, of a node all of whose cores the job holds [W]
+    period: Floats  # after which the steps begin again [s]; NaN: the last one holds
 
     def rows_of(self, job_id: Ints) -> tuple[Ints, Ints]:
         """Return the rows of the steps of some jobs, by job and time, and the place of each row's job."""
@@ -72,12 +68,9 @@ def _check(path: Path, steps: JobSteps, order: Ints) -> None:
     """Check that each job has steps from 0 on, at different times, all of them within its one period."""
     first = np.ones(len(order), np.bool_)
     first[1:] = steps.job_id[1:] != steps.job_id[:-1]
-    same = np.zeros(len(order), np.bool_)
-    same[1:] = ~first[1:] & (steps.time[1:] == steps.time[:-1])
-    other = np.zeros(len(order), np.bool_)
-    other[1:] = ~first[1:] & ~(
-        (steps.period[1:] == steps.period[:-1]) | (np.isnan(steps.period[1:]) & np.isnan(steps.period[:-1]))
-    )
+    same = ~first & (np.diff(steps.time, prepend=np.nan) == 0)
+    period = np.nan_to_num(steps.period, nan=-1.0)  # those that are given are above 0
+    other = ~first & (np.diff(period, prepend=period[:1]) != 0)
     for wrong, what in (
         (first & (steps.time != 0), "the first step of the job is not at time 0"),
         (same, "the job has two steps at this time"),

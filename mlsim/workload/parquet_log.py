@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from mlsim._files.opening import place_of
+from mlsim._files.input_files import place_of
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.swf_fields import Header, header_of_json
 from mlsim.workload.workload_jobs import NamedColumns, other_directives
 
-if TYPE_CHECKING:
-    import polars as pl
-
-_HEADER_KEY = "mlsim.header"
-"""Key of the header, as JSON, in the metadata of a file."""
+_HEADER_KEY = "mlsim.header"  # Key of the header, as JSON, in the metadata of a file
 
 
 def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
@@ -35,9 +31,8 @@ def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     further = further_columns(names)
     check_names(place, names)
     check_own(place, options.own, further)
-    table = read_columns(
-        content, path, [name for name in names if name in options.own or name not in further]
-    )
+    wanted = [name for name in names if name in options.own or name not in further]
+    table = read_columns(content, path, wanted)
     if not table.height:
         raise InputError(f"{place}: holds no job")
     header = header_of_json(read_metadata(content, path).get(_HEADER_KEY, "{}"))
@@ -48,21 +43,20 @@ def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
 
 def write_parquet_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedColumns]) -> None:
     """Write blocks of jobs; the metadata holds the header."""
-    from mlsim._files.parquet import write_frames
-
-    words = json.dumps(other_directives(header), ensure_ascii=False)
-    write_frames(file, map(_frame, blocks), {_HEADER_KEY: words})
-
-
-def _frame(columns: NamedColumns) -> pl.DataFrame:
     import polars as pl
 
-    texts = {
-        name: pl.Series([word or None for word in column], dtype=pl.String)
-        for name, column in columns.items()
-        if isinstance(column, list)
-    }
-    return pl.DataFrame({**columns, **texts}, nan_to_null=True)
+    from mlsim._files.parquet import write_frames
+
+    def frame(columns: NamedColumns) -> pl.DataFrame:
+        texts = {
+            name: pl.Series([word or None for word in column], dtype=pl.String)
+            for name, column in columns.items()
+            if isinstance(column, list)
+        }
+        return pl.DataFrame({**columns, **texts}, nan_to_null=True)
+
+    words = json.dumps(other_directives(header), ensure_ascii=False)
+    write_frames(file, map(frame, blocks), {_HEADER_KEY: words})
 
 
 FORMAT = Format(

@@ -14,20 +14,11 @@ Source: PBS Professional Reference Guide, "Accounting log".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mlsim.workload.format_record import (
-    STRICT,
-    Format,
-    Reading,
-    Record,
-    WholeLog,
-    read_records,
-    record_lines,
-    seconds_cell,
-    whole_number,
-)
+from mlsim.workload import format_record
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, seconds_cell, whole_number
 from mlsim.workload.resource_requests import pbs_size
 
 _LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")
@@ -40,7 +31,7 @@ def read_pbs(path: str | Path, options: Reading = STRICT) -> WholeLog:
     ended: set[str] = set()
 
     def jobs() -> Iterator[tuple[int, dict[str, str]]]:
-        for number, line in record_lines(path):
+        for number, line in format_record.record_lines(path):
             record = line.split(";", 3)
             if len(record) < 4:
                 yield number, {}
@@ -50,7 +41,9 @@ def read_pbs(path: str | Path, options: Reading = STRICT) -> WholeLog:
                 ended.add(record[2])
                 yield number, {"job": record[2], **_pairs(record[3])}
 
-    return read_records(path, jobs(), _job, options, lambda: {"unfinished_jobs": len(seen - ended)})
+    return format_record.read_records(
+        path, jobs(), _job, options, counts=lambda: {"unfinished_jobs": len(seen - ended)}
+    )
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -59,7 +52,7 @@ def _pairs(text: str) -> dict[str, str]:
     return dict(zip(found[1::2], found[2::2], strict=True))
 
 
-def _job(record: Record) -> dict[str, str]:
+def _job(record: Mapping[str, str]) -> dict[str, str]:
     start, end = (whole_number(record[key], key) for key in ("start", "end"))
     submit = next((record[key] for key in ("ctime", "qtime", "etime") if key in record), "")
     size = record.get("Resource_List.mem", "")
@@ -80,16 +73,13 @@ def _job(record: Record) -> dict[str, str]:
     }
 
 
-def _processors(record: Record) -> int:
+def _processors(record: Mapping[str, str]) -> int:
     if "Resource_List.ncpus" in record:
         return whole_number(record["Resource_List.ncpus"], "Resource_List.ncpus")
     asked = record.get("Resource_List.nodes", "")
     if "ppn=" in asked:
-        found = [re.search(r"ppn=(\d+)", part) for part in asked.split("+")]
-        nodes = [re.match(r"\d+", part) for part in asked.split("+")]
-        return sum(
-            (int(n[0]) if n else 1) * (int(p[1]) if p else 1) for n, p in zip(nodes, found, strict=True)
-        )
+        parts = [(re.match(r"\d+", part), re.search(r"ppn=(\d+)", part)) for part in asked.split("+")]
+        return sum((int(nodes[0]) if nodes else 1) * (int(ppn[1]) if ppn else 1) for nodes, ppn in parts)
     if held := record.get("exec_host"):
         return sum(_held(part) for part in held.split("+"))
     return whole_number(record["Resource_List.nodect"], "Resource_List.nodect")

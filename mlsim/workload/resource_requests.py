@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from mlsim._runtime.arrays import Ints, Mask
 from mlsim.scenario.unit_types import SIZE, parse_value
 
-NODE_COUNT = "node_count"
-"""Column of the number of nodes of a job."""
-REQUEST = "request_"
-"""Prefix of the columns of resources."""
+NODE_COUNT = "node_count"  # Column of the number of nodes of a job
+REQUEST = "request_"  # Prefix of the columns of resources
 
 
 def is_request(name: str) -> bool:
@@ -29,23 +27,16 @@ def is_request(name: str) -> bool:
 class ResourceRequests:
     """Units and totals of jobs, row by row."""
 
-    names: tuple[str, ...]
-    """The resources of the columns of ``totals``."""
-    units: NDArray[np.int64]
-    """int64[n]: identical units of each job; -1 where the scenario decides."""
-    totals: NDArray[np.int64]
-    """int64[n, len(names)]: what all units together ask for (memory in MB, rounded up); -1 where the scenario
-    decides.
-    """
-    exact: NDArray[np.int64] | None = None
-    """int64[n]: memory in bytes where the log gives it in another unit than MB, else -1; None: nowhere."""
+    names: tuple[str, ...]  # The resources of the columns of `totals`
+    units: Ints  # int64[n]: identical units of each job; -1 where the scenario decides
+    totals: Ints  # (n, names): what all units together ask for (memory in MB, rounded up), -1 likewise
+    exact: Ints | None = None  # bytes of memory that the log gives in another unit than MB, else -1
 
     def select(self, rows: NDArray[Any] | slice) -> ResourceRequests:
         """Return the jobs of a mask, an index array or a slice."""
         exact = None if self.exact is None else np.ascontiguousarray(self.exact[rows])
-        return ResourceRequests(
-            self.names, np.ascontiguousarray(self.units[rows]), np.ascontiguousarray(self.totals[rows]), exact
-        )
+        units, totals = np.ascontiguousarray(self.units[rows]), np.ascontiguousarray(self.totals[rows])
+        return ResourceRequests(self.names, units, totals, exact)
 
     def ordered(self, names: tuple[str, ...]) -> ResourceRequests:
         """Return the same with columns for ``names``, -1 in new ones."""
@@ -54,7 +45,7 @@ class ResourceRequests:
             totals[:, names.index(name)] = self.totals[:, column]
         return ResourceRequests(names, self.units, totals, self.exact)
 
-    def columns(self) -> dict[str, NDArray[np.int64]]:
+    def columns(self) -> dict[str, Ints]:
         """Return the requests as columns of a workload file."""
         totals = {f"request_{name}": self.totals[:, column] for column, name in enumerate(self.names)}
         return {"units": self.units, **totals}
@@ -75,30 +66,20 @@ def join_requests(parts: Sequence[ResourceRequests | None], sizes: Sequence[int]
         ResourceRequests.unspecified(size, names) if part is None else part
         for part, size in zip(parts, sizes, strict=True)
     ]
-    return ResourceRequests(
-        names,
-        np.concatenate([part.units for part in filled]),
-        np.concatenate([part.totals for part in filled]),
-        _joined_exact(filled),
-    )
-
-
-def _joined_exact(parts: Sequence[ResourceRequests]) -> NDArray[np.int64] | None:
-    if all(part.exact is None for part in parts):
-        return None
-    return np.concatenate(
-        [np.full(len(part.units), -1, np.int64) if part.exact is None else part.exact for part in parts]
-    )
+    units, totals = (np.concatenate([getattr(part, name) for part in filled]) for name in ("units", "totals"))
+    exact = None
+    if any(part.exact is not None for part in filled):
+        columns = [np.full(len(p.units), -1, np.int64) if p.exact is None else p.exact for p in filled]
+        exact = np.concatenate(columns)
+    return ResourceRequests(names, units, totals, exact)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSets:
     """The nodes that jobs may use, as far as these are not all."""
 
-    masks: Mask
-    """bool[sets, nodes]: which nodes are in each set."""
-    of_job: Ints
-    """int64[n]: 0 for a job that may use all nodes, else 1 + the row of its set in ``masks``."""
+    masks: Mask  # (sets, nodes): which nodes are in each set
+    of_job: Ints  # 0 for a job that may use all nodes, else 1 + the row of its set in `masks`
 
     @staticmethod
     def of(masks: Mask) -> NodeSets:
@@ -125,23 +106,15 @@ def join_node_sets(parts: Sequence[NodeSets | None], sizes: Sequence[int]) -> No
     return NodeSets(np.concatenate([part.masks for part in known]), np.concatenate(of_job))
 
 
-MB = 1_000_000
-"""Bytes in the MB of columns ``request_memory``."""
-SWF_KB = 1024.0
-"""Bytes in the KB of SWF logs."""
+MB = 1_000_000  # Bytes in the MB of columns `request_memory`
+SWF_KB = 1024.0  # Bytes in the KB of SWF logs
 _SLURM = {"K": 1024, "": 1024**2, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _PBS_SIZE = re.compile(r"(\d{1,15})([kmgtp]?)[bw]?", re.IGNORECASE)
 _SLURM_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGTP]?)")
 
 
 def slurm_size(text: str) -> int:
-    """Return the bytes of an amount of memory that Slurm printed; a ValueError if it is none.
-
-    Examples
-    --------
-    >>> slurm_size("3174M"), slurm_size("1.5G")
-    (3328180224, 1610612736)
-    """
+    """Return the bytes of an amount of memory of Slurm, such as 1.5G; a ValueError if it is none."""
     found = _SLURM_SIZE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no amount of memory of Slurm")
@@ -149,13 +122,7 @@ def slurm_size(text: str) -> int:
 
 
 def pbs_size(text: str) -> int:
-    """Return the bytes of an amount of memory in accounting of PBS; a ValueError if it is none.
-
-    Examples
-    --------
-    >>> pbs_size("4gb"), pbs_size("100"), pbs_size("1kw")
-    (4294967296, 100, 8192)
-    """
+    """Return the bytes of an amount of memory of PBS, such as 4gb or 1kw; a ValueError if it is none."""
     found = _PBS_SIZE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no amount of memory of PBS")
@@ -164,13 +131,7 @@ def pbs_size(text: str) -> int:
 
 
 def sized(text: str) -> int:
-    """Return the bytes of a text with a unit, rounded down; -1 where it is none.
-
-    Examples
-    --------
-    >>> sized("3174 MiB"), sized("2 GB"), sized("2 parsecs")
-    (3328180224, 2000000000, -1)
-    """
+    """Return the bytes of a text with a unit, such as 3174 MiB, rounded down; -1 where it is none."""
     try:
         value, _ = parse_value(text, SIZE)
     except ValueError:

@@ -3,8 +3,7 @@
 The text is one line of names, then one line per job, with a bar or another delimiter between cells.
 :data:`_COLUMNS` lists sacct's columns for each column of the log: the first of them that is not empty in
 the job counts. Steps (``17.batch``) are skipped, and so is the rest of an array that was cancelled
-(``17_[3-9]``). Other columns are skipped, unless ``workload.columns`` names them. Time 0 is the first
-submission.
+(``17_[3-9]``). Other columns are skipped, unless ``workload.columns`` names them.
 
 sacct prints times on the clocks of the cluster, without their zone, and the log keeps them: its header counts
 them as if they were UTC, and an hour that clocks are set back by is there twice. ``--json`` is read as the
@@ -20,13 +19,14 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks, read_whole
-from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, read_records
 from mlsim.workload.log_times import clock_seconds, unix_time
 from mlsim.workload.resource_requests import NODE_COUNT, slurm_size
 
@@ -36,6 +36,7 @@ _ASK = (
 )
 _WHOLE = re.compile(r"\d{1,15}")
 _NO_TIME = ("", "None", "Unknown", "0")
+_IDS = ("JobIDRaw", "JobID")
 _REST = re.compile(r"\d+_\[.*\]")
 _TRES = ("ReqTRES", "AllocTRES")
 _AMOUNT = re.compile(r"[\w/:.-]+=[^=]*")
@@ -43,16 +44,7 @@ _DELIMITERS = "|\t,;"
 _RULES = re.compile(r"-+(\s+-+)*")
 _RUNS_ON = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 _STATUS = {"COMPLETED": "1", "CANCELLED": "5"}
-_NODES = ("ReqTRES", "AllocTRES", "NNodes")
-"""Columns with the number of nodes that a job requested or got."""
-
-
-class _Column(NamedTuple):
-    """A column of the log: its sources in order of preference, each with the reader of its cells."""
-
-    name: str
-    sources: dict[str, Callable[[str], str]]
-    needed: bool = False
+_NODES = ("ReqTRES", "AllocTRES", "NNodes")  # with the number of nodes that a job requested or got
 
 
 def _whole(cell: str) -> str:
@@ -112,10 +104,8 @@ def _tres(cell: str) -> dict[str, str]:
 
 def _memory(cell: str) -> str:
     text = _tres(cell).get("mem", "")
-    if not text:
-        return ""
     try:
-        return f"{slurm_size(text)} B"
+        return f"{slurm_size(text)} B" if text else ""
     except ValueError:
         raise ValueError("memory such as mem=16G") from None
 
@@ -139,66 +129,56 @@ def _node_count(by_name: dict[str, str]) -> str:
     return known.pop() if len(known) == 1 else ""
 
 
-_COLUMNS = (
-    _Column("job_id", {"JobIDRaw": _job, "JobID": _job}, needed=True),
-    _Column("submit_time", {"Submit": _moment}, needed=True),
-    _Column("run_time", {"ElapsedRaw": _whole, "Elapsed": _span}, needed=True),
-    _Column("walltime", {"TimelimitRaw": _minutes, "Timelimit": _limit}, needed=True),
-    _Column("processors", {"ReqCPUS": _whole, "AllocCPUS": _whole, "NCPUS": _whole}, needed=True),
-    _Column("status", {"State": _status}),
-    _Column("withdraw_time", {"End": _end}),
-    _Column("user", {"User": str}),
-    _Column("group", {"Group": str, "Account": str}),
-    _Column("executable", {"JobName": str}),
-    _Column("partition", {"Partition": str}),
-    _Column("qos", {"QOS": str}),
-    _Column("request_memory", {"ReqTRES": _memory, "AllocTRES": _memory}),
-    _Column("request_gpu", {"ReqTRES": _gpus, "AllocTRES": _gpus}),
-)
+_Sources = dict[str, Callable[[str], str]]
+_COLUMNS: dict[str, _Sources] = {
+    "job_id": dict.fromkeys(_IDS, _job),
+    "submit_time": {"Submit": _moment},
+    "run_time": {"ElapsedRaw": _whole, "Elapsed": _span},
+    "walltime": {"TimelimitRaw": _minutes, "Timelimit": _limit},
+    "processors": {"ReqCPUS": _whole, "AllocCPUS": _whole, "NCPUS": _whole},
+    "status": {"State": _status},
+    "withdraw_time": {"End": _end},
+    "user": {"User": str},
+    "group": {"Group": str, "Account": str},
+    "executable": {"JobName": str},
+    "partition": {"Partition": str},
+    "qos": {"QOS": str},
+    "request_memory": {"ReqTRES": _memory, "AllocTRES": _memory},
+    "request_gpu": {"ReqTRES": _gpus, "AllocTRES": _gpus},
+}
+"""Columns of the log: their sources in order of preference, each with the reader of its cells."""
+_NEEDED = ("job_id", "submit_time", "run_time", "walltime", "processors")
 
 
 def read_sacct(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read what sacct printed, compressed or not; jobs that have not ended are broken lines."""
     from mlsim.workload.log_columns import check_own
-    from mlsim.workload.log_table import log_of_accounting
 
     path = Path(path)
     json = next(read_chunks(path), b"").removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
     text = decode(read_whole(path, lines=not json), path, "workload")
-    if json:
-        rows, unit = _of_json(path, text), "job"
-    else:
-        rows, unit = _of_text(path, text), "line"
+    rows = _of_json(path, text) if json else _of_text(path, text)
     names = next(rows)[1]
     used = _used(path, names)
-    read = {source for column in used for source in column.sources}
+    read = {source for sources in used.values() for source in sources}
     further = [name for name in names if name not in read and name not in _NODES]
     check_own(str(path), options.own, further)
-    columns: dict[str, list[str]] = {name: [] for name in (*(c.name for c in used), NODE_COUNT, *options.own)}
-    broken, counts = 0, Counter[str]()
-    for number, cells in rows:
-        try:
-            by_name = _by_name(names, cells)
-            job = next((by_name[name] for name in ("JobIDRaw", "JobID") if by_name.get(name)), "")
-            if "." in job:
-                continue
-            if _REST.fullmatch(job):
-                counts["array_rests"] += 1
-                continue
-            row = _row(by_name, used, options.own)
-        except ValueError as error:
-            if not options.lenient:
-                raise InputError(
-                    f"{path}: {unit} {number}: {error}\n"
-                    f"  to skip and count such {unit}s, set workload.lenient: true"
-                ) from error
-            broken += 1
-            continue
-        for name, cell in row.items():
-            columns[name].append(cell)
-    if not columns["job_id"]:
-        raise InputError(f"{path}: holds no job")
-    return log_of_accounting(path, columns, {}, options, further=further, broken=broken, counts=counts)
+    ids = [names.index(name) for name in _IDS if name in names]
+    skipped = Counter[str]()
+
+    def jobs() -> Iterator[tuple[int, list[str]]]:
+        for number, cells in rows:
+            cells = [cell.strip() for cell in cells]
+            whole = len(cells) == len(names)
+            job = next((cells[place] for place in ids if whole and cells[place]), "")
+            if _REST.fullmatch(job) and "." not in job:
+                skipped["array_rests"] += 1
+            elif "." not in job:
+                yield number, cells
+
+    unit = "job" if json else "line"
+    job = partial(_row, names, used, options.own)
+    return read_records(path, jobs(), job, options, counts=lambda: skipped, further=further, unit=unit)
 
 
 def _of_text(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
@@ -244,64 +224,50 @@ def _joined(cells: list[str], names: list[str]) -> list[str]:
     return found + rest[::-1]
 
 
-def _used(path: Path, names: list[str]) -> list[_Column]:
-    """Return the columns of the log that the file has a source of."""
+def _used(path: Path, names: list[str]) -> dict[str, _Sources]:
+    """Return the columns of the log of which the file has a source, with these sources."""
     if len(set(names)) < len(names):
         from mlsim.workload.log_columns import check_names
 
         check_names(f"{path}: line 1", names)
-    used = []
-    for column in _COLUMNS:
-        sources = {source: read for source, read in column.sources.items() if source in names}
+    used = {}
+    for column, known in _COLUMNS.items():
+        sources = {source: read for source, read in known.items() if source in names}
         if sources:
-            used.append(_Column(column.name, sources))
-        elif column.needed:
+            used[column] = sources
+        elif column in _NEEDED:
             raise InputError(
-                f"{path}: line 1: column {' or '.join(column.sources)} is missing; found: "
+                f"{path}: line 1: column {' or '.join(known)} is missing; found: "
                 f"{', '.join(names)[:400]}\n  {_ASK} prints all that is read"
             )
     return used
 
 
-def _by_name(names: list[str], cells: list[str]) -> dict[str, str]:
+def _row(names: list[str], used: dict[str, _Sources], own: Sequence[str], cells: list[str]) -> dict[str, str]:
+    """Read one job; raise ValueError with the reason if it is invalid."""
     if len(cells) != len(names):
         raise ValueError(f"{len(cells)} cells; the first line names {len(names)} columns")
-    return {name: cell.strip() for name, cell in zip(names, cells, strict=True)}
-
-
-def _row(by_name: dict[str, str], used: list[_Column], own: Sequence[str]) -> dict[str, str]:
-    """Read one job; raise ValueError with the reason if it is invalid."""
-    row = {name: by_name[name] for name in own}
-    for column in used:
+    by_name = dict(zip(names, cells, strict=True))
+    row = {}
+    for column, sources in used.items():
         # Where one column is empty, in jobs of older versions of Slurm, the next one may have the value.
-        source = next((source for source in column.sources if by_name[source]), next(iter(column.sources)))
+        source = next((source for source in sources if by_name[source]), next(iter(sources)))
         try:
-            row[column.name] = column.sources[source](by_name[source])
+            row[column] = sources[source](by_name[source])
         except ValueError as error:
             raise ValueError(f"{source} is {by_name[source]!r:.60}; expected {error}") from error
+    nodes = {name: by_name[name] for name in _NODES if name in by_name}
     try:
-        row[NODE_COUNT] = _node_count({name: by_name[name] for name in _NODES if name in by_name})
+        row[NODE_COUNT] = _node_count(nodes)
     except ValueError as error:
-        found = ", ".join(f"{name} {by_name[name]!r:.60}" for name in _NODES if name in by_name)
+        found = ", ".join(f"{name} {cell!r:.60}" for name, cell in nodes.items())
         raise ValueError(f"{found}: the number of nodes is not {error}") from error
     if "withdraw_time" in row and (row.get("status") != "5" or row["run_time"] != "0"):
         row["withdraw_time"] = ""
-    return row
+    return row | {name: by_name[name] for name in own}
 
 
 # What sacct --json prints
-
-
-def _of_json(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the jobs, with their places in the list, as cells of sacct's text; first the names."""
-    content = json_of(text, named(path))
-    jobs = content.get("jobs") if isinstance(content, dict) else None
-    if not isinstance(jobs, list):
-        raise InputError(f"{path}: jobs is {'missing' if jobs is None else 'wrong'}; expected a list of jobs")
-    yield 0, list(_FROM_JSON)
-    for number, job in enumerate(jobs, start=1):
-        yield number, [_text(_inside(job, *keys)) for keys in _FROM_JSON.values()]
-
 
 _FROM_JSON: dict[str, tuple[str, ...]] = {
     "JobIDRaw": ("job_id",),
@@ -322,6 +288,17 @@ _FROM_JSON: dict[str, tuple[str, ...]] = {
     "NNodes": ("allocation_nodes",),
 }
 """Columns of sacct's text, and the path of the same value in the JSON of a job."""
+
+
+def _of_json(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the jobs, with their places in the list, as cells of sacct's text; first the names."""
+    content = json_of(text, named(path))
+    jobs = content.get("jobs") if isinstance(content, dict) else None
+    if not isinstance(jobs, list):
+        raise InputError(f"{path}: jobs is {'missing' if jobs is None else 'wrong'}; expected a list of jobs")
+    yield 0, list(_FROM_JSON)
+    for number, job in enumerate(jobs, start=1):
+        yield number, [_text(_inside(job, *keys)) for keys in _FROM_JSON.values()]
 
 
 def _inside(job: object, *keys: str) -> object:
@@ -352,12 +329,11 @@ def _begins(head: bytes) -> bool:
     """Whether a file begins as what sacct prints: JSON, or names of columns with any delimiter."""
     if head.startswith(b"{"):
         batsim = re.search(rb'"(nb_res|profiles|subtime)"\s*:', head)
-        return (
-            batsim is None and re.search(rb'"(association|meta|data_parser|openapi)"\s*:', head) is not None
-        )
+        slurm = re.search(rb'"(association|meta|data_parser|openapi)"\s*:', head)
+        return batsim is None and slurm is not None
     line = head.partition(b"\n")[0].decode("utf-8", "replace")
     cells = re.split(r"[|\t,; ]+", line.strip().strip('"'))
-    return not {"JobID", "JobIDRaw"}.isdisjoint(cell.strip('"') for cell in cells)
+    return not set(_IDS).isdisjoint(cell.strip('"') for cell in cells)
 
 
 FORMAT = Format(

@@ -10,20 +10,12 @@ Source: the manual page accounting(5) of Grid Engine.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mlsim.workload.format_record import (
-    STRICT,
-    Format,
-    Reading,
-    Record,
-    WholeLog,
-    read_records,
-    record_lines,
-    seconds_cell,
-    whole_number,
-)
+from mlsim.workload import format_record
+from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, seconds_cell, whole_number
 
 _LINE = re.compile(rb"(?:[^:\n]*:){5}\d+:[^:\n]*:-?\d+:\d+:\d+:\d+:(?:[^:\n]*:){23}\d+:\d+:")
 _FIELDS: Final = 40
@@ -35,34 +27,31 @@ _LIMIT = re.compile(r"\bh_rt=(\d+(?::\d\d){0,2})(?![\d.])")
 def read_sge(path: str | Path, options: Reading = STRICT) -> WholeLog:
     """Read an accounting file of Grid Engine."""
     path = Path(path)
-    lines = (
-        (number, {str(k): field for k, field in enumerate(line.split(":"))})
-        for number, line in record_lines(path)
-        if not line.startswith("#")
-    )
-    return read_records(path, lines, _job, options)
+    lines = format_record.record_lines(path)
+    records = ((number, line.split(":")) for number, line in lines if not line.startswith("#"))
+    return format_record.read_records(path, records, _job, options)
 
 
-def _job(fields: Record) -> dict[str, str]:
+def _job(fields: Sequence[str]) -> dict[str, str]:
     if len(fields) < _FIELDS:
         raise ValueError(f"{len(fields)} fields; expected at least {_FIELDS}")
     submit, start, end = (
-        _time(fields[k], what) for k, what in (("8", "submission"), ("9", "start"), ("10", "end"))
+        _time(fields[k], what) for k, what in ((8, "submission"), (9, "start"), (10, "end"))
     )
-    limit = _LIMIT.search(":".join(list(fields.values())[_CATEGORY:]))
-    task = fields["35"]
+    limit = _LIMIT.search(":".join(fields[_CATEGORY:]))
+    task = fields[35]
     ran = start > 0
     return {
-        "job_id": fields["5"] + (f"_{task}" if task not in ("", "0") else ""),
+        "job_id": fields[5] + (f"_{task}" if task not in ("", "0") else ""),
         "submit_time": str(submit),
         "run_time": str(end - start) if ran else "0",
         "walltime": seconds_cell(limit[1], "h_rt") if limit else "",
-        "processors": str(whole_number(fields["34"], "slots")),
-        "status": "5" if not ran else "1" if fields["11"] == fields["12"] == "0" else "0",
-        "user": fields["3"],
-        "group": fields["2"],
-        "executable": fields["4"],
-        "queue": fields["0"],
+        "processors": str(whole_number(fields[34], "slots")),
+        "status": "5" if not ran else "1" if fields[11] == fields[12] == "0" else "0",
+        "user": fields[3],
+        "group": fields[2],
+        "executable": fields[4],
+        "queue": fields[0],
     }
 
 

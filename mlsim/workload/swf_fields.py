@@ -14,11 +14,10 @@ from mlsim.errors import InputError
 
 
 class Field(IntEnum):
-    """A column of SWF v2.2; its value is the column's place, counted from zero.
+    """A column of SWF v2.2 by its place from 0; -1: not known; times are s, memory is KB per processor.
 
     Source: Chapin et al. (1999), "Benchmarks and standards for the evaluation of parallel job
-    schedulers", and the format's definition in the Parallel Workloads Archive. In every column -1
-    means "not known". Times are seconds, memory is KB per processor.
+    schedulers", and the format's definition in the Parallel Workloads Archive.
     """
 
     JOB_ID = 0
@@ -42,7 +41,7 @@ class Field(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name in lower case, as messages and CSV columns spell it."""
+        """Its name in messages and CSV columns."""
         return self.name.lower()
 
     @property
@@ -79,16 +78,11 @@ class Field(IntEnum):
 class ExtraField(IntEnum):
     """A column that SWF logs do not have; its place follows those of :class:`Field`, -1 is "not known"."""
 
-    LOOP_ITERATIONS = 18
-    """Iterations of the loop that the job executes."""
-    LOOP_LIMIT = 19
-    """Most steps of a pixel, where the iterations are those of a Mandelbrot image."""
-    QOS = 20
-    """Class (quality) of service, a code."""
-    NODE_COUNT = 21
-    """Nodes that the job asks for."""
-    WITHDRAW_TIME = 22
-    """Time at which a job that never ran left the queue [s, log time]."""
+    LOOP_ITERATIONS = 18  # Iterations of the loop that the job executes
+    LOOP_LIMIT = 19  # Most steps of a pixel, where the iterations are those of a Mandelbrot image
+    QOS = 20  # Class (quality) of service, a code
+    NODE_COUNT = 21  # Nodes that the job asks for
+    WITHDRAW_TIME = 22  # Time at which a job that never ran left the queue [s, log time]
 
     @property
     def expected(self) -> str:
@@ -105,31 +99,23 @@ class ExtraField(IntEnum):
         return fits if self is ExtraField.QOS else fits & ((values >= 1) | (values == -1))
 
 
-N_COLUMNS = len(Field) + len(ExtraField)
-"""Columns of a log, those of SWF first."""
+N_COLUMNS = len(Field) + len(ExtraField)  # Columns of a log, those of SWF first
 
-CODED = ("user", "group", "executable", "queue", "partition", "qos")
-"""Columns of codes, which may have names."""
+CODED = ("user", "group", "executable", "queue", "partition", "qos")  # Columns of codes, which may have names
 
 _MEASURES = frozenset(
-    {
-        Field.SUBMIT_TIME,
-        Field.WAIT_TIME,
-        Field.RUN_TIME,
-        Field.AVERAGE_CPU_TIME,
-        Field.USED_MEMORY,
-        Field.REQUESTED_TIME,
-        Field.REQUESTED_MEMORY,
-        Field.THINK_TIME,
-    }
+    (
+        *(Field.SUBMIT_TIME, Field.WAIT_TIME, Field.RUN_TIME, Field.REQUESTED_TIME, Field.THINK_TIME),
+        *(Field.AVERAGE_CPU_TIME, Field.USED_MEMORY, Field.REQUESTED_MEMORY),
+    )
 )
 
+# Columns of identifiers of jobs, which are exact as int64 where float64 would round them.
 IDENTIFIERS = (Field.JOB_ID, Field.PRECEDING_JOB)
-"""Columns of identifiers of jobs, which are exact as int64 where float64 would round them."""
 _LARGEST_ID = 2.0**63  # itself too large, but what the largest one becomes as float64
 
+# Times that a simulation adds up: from 2^53 s on (285 million years) not even whole seconds differ.
 SCHEDULED = (Field.SUBMIT_TIME, Field.RUN_TIME, Field.REQUESTED_TIME)
-"""Times that a simulation adds up: from 2^53 s on (285 million years) not even whole seconds differ."""
 
 LARGEST_WHOLE = 2.0**53  # up to here every whole number is a float64 of its own
 
@@ -144,27 +130,17 @@ _DIRECTIVE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*:(?!//)\s*(.*?)\s*")
 def add_directive(header: Header, comment: str) -> None:
     """Add the directive of one comment line, without its semicolon; lines of free text are ignored.
 
-    A key that is repeated makes its value a list, in the order of the lines.
-
-    Examples
-    --------
-    >>> header = {}
-    >>> for line in (" MaxProcs: 240", " Queue: 1 day", " Queue: 2 night", " see there"):
-    ...     add_directive(header, line)
-    >>> header
-    {'MaxProcs': '240', 'Queue': ['1 day', '2 night']}
+    The values of a key that is repeated become a list, in the order of the lines.
     """
     found = _DIRECTIVE.fullmatch(comment)
     if found is None:
         return
     key, value = found.groups()
     before = header.get(key)
-    if before is None:
-        header[key] = value
-    elif isinstance(before, list):
+    if isinstance(before, list):
         before.append(value)
     else:
-        header[key] = [before, value]
+        header[key] = value if before is None else [before, value]
 
 
 def header_lines(header: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
@@ -173,20 +149,16 @@ def header_lines(header: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
         if not is_directive(key, values):
             raise ValueError(f"{key!r}: {values!r} cannot be an SWF directive (one word, one line of text)")
         for value in [values] if isinstance(values, str) else values:
-            yield f";{_line(key, value)}"
+            yield f"; {key}: {value}".rstrip()
 
 
 def is_directive(key: str, values: str | Sequence[str]) -> bool:
     """Whether a key and its values can be written in comment lines."""
     for value in [values] if isinstance(values, str) else values:
-        found = _DIRECTIVE.fullmatch(_line(key, value))
+        found = _DIRECTIVE.fullmatch(f" {key}: {value}".rstrip())
         if found is None or found.groups() != (key, value):
             return False
     return True
-
-
-def _line(key: str, value: str) -> str:
-    return f" {key}: {value}".rstrip()
 
 
 def machine_processors(header: Header, keys: Sequence[str] = ("MaxProcs", "MaxNodes")) -> int | None:
@@ -217,11 +189,9 @@ def is_header(value: object) -> bool:
     )
 
 
-JOB_NAMES = "job_names"
-"""Key of the header under which it keeps the names of jobs whose identifiers are no numbers."""
+JOB_NAMES = "job_names"  # key of the header for the names of jobs whose identifiers are no numbers
 
-Names = dict[str, dict[int, str]]
-"""Column of codes -> code -> name."""
+Names = dict[str, dict[int, str]]  # Column of codes -> code -> name
 
 _KEYS = {column: "QOS" if column == "qos" else column.capitalize() for column in CODED}
 _LINE = re.compile(r"(\d{1,15})(?:\s*[:=-]\s*|\s+)(\S.*)")
@@ -235,17 +205,16 @@ def names_of(header: Header) -> Names:
     >>> names_of({"Queue": ["0 interactive", "1 - day"], "user_names": ["ada"], "Partition": "1"})
     {'user': {1: 'ada'}, 'queue': {0: 'interactive', 1: 'day'}}
     """
-    found = {column: _names_of_column(column, header) for column in CODED}
+    found: Names = {}
+    for column, key in _KEYS.items():
+        listed, lines = header.get(f"{column}_names"), header.get(key, [])
+        if isinstance(listed, list):
+            found[column] = {code: name for code, name in enumerate(listed, 1) if name}
+        else:
+            lines = [lines] if isinstance(lines, str) else lines
+            matches = (_LINE.fullmatch(line.strip()) for line in lines)
+            found[column] = {int(match[1]): match[2] for match in matches if match}
     return {column: names for column, names in found.items() if names}
-
-
-def _names_of_column(column: str, header: Header) -> dict[int, str]:
-    listed = header.get(f"{column}_names")
-    if isinstance(listed, list):
-        return {code: name for code, name in enumerate(listed, 1) if name}
-    lines = header.get(_KEYS[column], [])
-    matches = (_LINE.fullmatch(line.strip()) for line in ([lines] if isinstance(lines, str) else lines))
-    return {int(match[1]): match[2] for match in matches if match}
 
 
 def job_names(header: Header) -> list[str] | None:
@@ -261,24 +230,23 @@ def listed_names(header: Header) -> Names:
 
 
 def directives_of(names: Mapping[str, Mapping[int, str]]) -> Header:
-    """Return names as lines of a header, without those that cannot be written in a line.
-
-    Examples
-    --------
-    >>> directives_of({"queue": {0: "day", 1: "night"}})
-    {'Queue': ['0 day', '1 night']}
-    """
+    """Return names as lines of a header (``Queue: 0 day``), without those that no line can hold."""
     header: Header = {}
     for column, of_codes in names.items():
         key = _KEYS[column]
-        lines = [f"{code} {name}" for code, name in of_codes.items() if _can_be_written(key, code, name)]
-        if lines:
+        matches = ((_LINE.fullmatch(f"{code} {name}"), name) for code, name in of_codes.items())
+        read_back = [match[0] for match, name in matches if match and match[2] == name == name.strip()]
+        if lines := [line for line in read_back if is_directive(key, line)]:
             header[key] = lines
     return header
 
 
-def _can_be_written(key: str, code: int, name: str) -> bool:
-    """Whether a code and its name read back equal from a line."""
-    line = f"{code} {name}"
-    match = _LINE.fullmatch(line)
-    return match is not None and match[2] == name == name.strip() and is_directive(key, line)
+def number_words(column: NDArray[np.float64] | NDArray[np.int64]) -> list[str]:
+    """Return the shortest decimal texts that read back as the same numbers."""
+    if column.dtype == np.float64 and np.all(
+        (column == np.floor(column)) & (np.abs(column) <= LARGEST_WHOLE)
+    ):
+        column = column.astype(np.int64)
+    if column.dtype == np.int64:
+        return [str(value) for value in column.tolist()]
+    return [str(int(v)) if v.is_integer() and abs(v) <= LARGEST_WHOLE else repr(v) for v in column.tolist()]

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlsim._files import named
-from mlsim._files.decoding import bounded_lines
+from mlsim._files.input_files import bounded_lines
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.compression import new_file, read_chunks
 from mlsim.workload.format_record import Format
 from mlsim.workload.log_times import SURE_DIGITS, check_distinct, exact_id
-from mlsim.workload.swf_fields import IDENTIFIERS, LARGEST_WHOLE, Field, Header, add_directive, header_lines
+from mlsim.workload.swf_fields import IDENTIFIERS, Field, Header, add_directive, header_lines, number_words
 from mlsim.workload.swf_kernel import COLUMNS, FULL, LINE, LOOK, POSITION, ROW, STATE_LENGTH, WIDTH
 
 Bytes = NDArray[np.uint8]
@@ -33,12 +33,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class SwfBlock:
     """Some jobs of a log, in the log's order."""
 
-    columns: Floats
-    """Shape (18, jobs): the columns of SWF in the order of :class:`Field`."""
-    lines: Ints
-    """Line number of each job in the decompressed file, from 1."""
+    columns: Floats  # shape (18, jobs): the columns of SWF in the order of `Field`
+    lines: Ints  # line number of each job in the decompressed file, from 1
     extras: list[tuple[str, ...]]
-    """One tuple of strings a job, the columns after the 18th, if the reader was asked for them."""
+    """Texts per job, of the columns after the 18th, if the reader was asked for them."""
     exact: dict[int, tuple[int, int]] = dataclass_field(default_factory=dict)
     """Row to job_id and preceding_job, of the rows in which float64 may not hold these."""
 
@@ -48,7 +46,7 @@ class SwfBlock:
     def identifiers(self) -> dict[Field, Ints]:
         """Return the columns of identifiers, exactly."""
         columns = self.columns
-        if self.exact:  # some of which are as float64 too large by one
+        if self.exact:  # of which float64 makes some too large by one
             columns = np.where(columns < 2.0**63, columns, 0.0)
         found = {field: columns[field].astype(np.int64) for field in IDENTIFIERS}
         for row, numbers in self.exact.items():
@@ -62,24 +60,11 @@ class SwfBlock:
 
 
 class SwfReader:
-    """Reads one log from its start to its end, once.
+    """Reads one log, compressed or not, from its start to its end, once.
 
-    Parameters
-    ----------
-    path
-        The log, compressed or not.
-    lenient
-        Skip broken lines, and count them in ``broken_lines``.
-    extras
-        Keep the columns after the 18th, as text.
-    block_jobs
-        Jobs in a block.
-
-    Attributes
-    ----------
-    header : dict
-        Directives of the comment lines before the first job: str, or a list of a repeated key. Complete
-        once the first block was yielded.
+    If ``lenient``, broken lines are skipped and counted in ``broken_lines``. ``extras``: keep the columns
+    after the 18th, as text. The ``header`` has the directives of the comment lines before the first job, a
+    list for a repeated key; it is complete once the first block was yielded.
     """
 
     def __init__(
@@ -111,7 +96,9 @@ class SwfReader:
             while state[POSITION] < data.size:
                 before = int(state[ROW])
                 answer = scan(data, state, self._columns, self._lines, self._tails)
-                self._collect_extras(text, before)
+                if self._wants_extras:
+                    tails = self._tails[before : state[ROW]].tolist()
+                    self._extras += [tuple(_as_text(text[start:end]).split()) for start, end in tails]
                 if answer == FULL:
                     yield self._take_block()
                 elif answer == LOOK:
@@ -122,25 +109,16 @@ class SwfReader:
     def _take_block(self) -> SwfBlock:
         rows = int(self._state[ROW])
         self._state[ROW] = 0
-        self._check_submits(rows)
-        extras, self._extras = self._extras, []
-        exact, self._exact = self._exact, {}
-        return SwfBlock(self._columns[:, :rows].copy(), self._lines[:rows].copy(), extras, exact)
-
-    def _check_submits(self, rows: int) -> None:
-        """Check that submit times of more digits than a float64 has stay different."""
-        submits, self._submits = self._submits, {}
-        if submits:
-            texts = [submits.get(row, "") for row in range(rows)]
-            check_distinct(named(self.path), texts, self._columns[Field.SUBMIT_TIME, :rows], self._job_at)
-
-    def _job_at(self, row: int) -> str:
-        return f"{self._columns[Field.JOB_ID, row]:.0f} (line {self._lines[row]})"
-
-    def _collect_extras(self, text: bytes, first_row: int) -> None:
-        if self._wants_extras:
-            for start, end in self._tails[first_row : self._state[ROW]].tolist():
-                self._extras.append(_words(text[start:end]))
+        columns, lines = self._columns[:, :rows].copy(), self._lines[:rows].copy()
+        if self._submits:
+            texts = [self._submits.get(row, "") for row in range(rows)]
+            jobs = [
+                f"{job:.0f} (line {line})" for job, line in zip(columns[Field.JOB_ID], lines, strict=True)
+            ]
+            check_distinct(named(self.path), texts, columns[Field.SUBMIT_TIME], jobs.__getitem__)
+        block = SwfBlock(columns, lines, self._extras, self._exact)
+        self._extras, self._exact, self._submits = [], {}, {}
+        return block
 
     def _look(self, text: bytes) -> None:
         """Read the line at the position, which the kernel passed on."""
@@ -175,7 +153,11 @@ class SwfReader:
         elif self._lenient:
             self.broken_lines += 1
         else:
-            raise InputError(_message(self.path, int(state[LINE]), problem, line))
+            raise InputError(
+                f"{self.path}:{state[LINE]}: broken line: {problem}\n"
+                f"  found: {_shown(line)}\n"
+                "  to skip and count such lines, set workload.lenient: true"
+            )
 
 
 def read_swf(path: str | Path, *, lenient: bool = False, extras: bool = False) -> tuple[Header, SwfBlock]:
@@ -190,8 +172,6 @@ def read_swf(path: str | Path, *, lenient: bool = False, extras: bool = False) -
     blocks = list(reader.blocks())
     if not blocks:
         return reader.header, SwfBlock(np.empty((COLUMNS, 0)), np.empty(0, np.int64), [])
-    columns = np.concatenate([block.columns for block in blocks], axis=1)
-    lines = np.concatenate([block.lines for block in blocks])
     firsts = np.cumsum([0, *map(len, blocks)]).tolist()
     exact = {
         first + row: ids
@@ -199,7 +179,10 @@ def read_swf(path: str | Path, *, lenient: bool = False, extras: bool = False) -
         for row, ids in block.exact.items()
     }
     return reader.header, SwfBlock(
-        columns, lines, [words for block in blocks for words in block.extras], exact
+        np.concatenate([block.columns for block in blocks], axis=1),
+        np.concatenate([block.lines for block in blocks]),
+        [words for block in blocks for words in block.extras],
+        exact,
     )
 
 
@@ -240,22 +223,10 @@ def _exact(word: bytes) -> int:
     return int(float(word)) if found is None else found  # below 0: unknown
 
 
-def _message(path: Path, line_number: int, problem: str, line: bytes) -> str:
-    return (
-        f"{path}:{line_number}: broken line: {problem}\n"
-        f"  found: {_shown(line)}\n"
-        "  to skip and count such lines, set workload.lenient: true"
-    )
-
-
 def _shown(data: bytes) -> str:
     """Return a text for a message: printable, quoted and short."""
     text = _as_text(data[: _SHOWN_CHARACTERS + 1])
     return ascii(text) if len(text) <= _SHOWN_CHARACTERS else ascii(text[:_SHOWN_CHARACTERS]) + " ..."
-
-
-def _words(data: bytes) -> tuple[str, ...]:
-    return tuple(_as_text(data).split())
 
 
 def _as_text(data: bytes) -> str:
@@ -295,49 +266,39 @@ def write_swf(
     OutputError
         The file cannot be written.
     """
-    path = Path(path)
-    table = _table(columns)
-    _write(path, header, _rows(table, _identifiers(columns), _tails(extras, table.shape[1])))
+    write_swf_blocks(Path(path), header, [columns], extras)
 
 
 def write_swf_blocks(
-    path: Path, header: Mapping[str, str | Sequence[str]], blocks: Iterable[Mapping[Field, ArrayLike]]
+    path: Path,
+    header: Mapping[str, str | Sequence[str]],
+    blocks: Iterable[Mapping[Field, ArrayLike]],
+    extras: Sequence[Sequence[str]] | None = None,
 ) -> None:
     """Write a log as :func:`write_swf` does, of which only a block of jobs at a time is in memory."""
-
-    def lines() -> Iterator[bytes]:
-        for columns in blocks:
-            table = _table(columns)
-            yield from _rows(table, _identifiers(columns), _tails(None, table.shape[1]))
-
-    _write(path, header, lines())
-
-
-def _write(path: Path, header: Mapping[str, str | Sequence[str]], rows: Iterable[bytes]) -> None:
     comments = list(header_lines(header))
     with new_file(path) as file:
         file.write("".join(f"{comment}\n" for comment in comments).encode())
-        for lines in rows:
-            file.write(lines)
+        for columns in blocks:
+            for lines in _rows(_checked(columns), extras):
+                file.write(lines)
 
 
-def _table(columns: Mapping[Field, ArrayLike]) -> Floats:
-    """Return all 18 columns as one array of shape (18, jobs), checked."""
-    given = {field: np.atleast_1d(np.asarray(values, np.float64)) for field, values in columns.items()}
+def _checked(columns: Mapping[Field, ArrayLike]) -> list[Floats | Ints]:
+    """Return all 18 columns, checked; identifiers stay whole numbers, as float64 may not hold them."""
+    given = {field: np.atleast_1d(np.asarray(values)) for field, values in columns.items()}
     lengths = {values.shape for values in given.values()}
     if len(lengths) != 1:
         raise ValueError(f"columns must be given and of one length, found shapes {sorted(lengths)}")
-    table = np.full((len(Field), lengths.pop()[0]), -1.0)
     for field, values in given.items():
-        _check(field, values)
-        table[field] = values
-    return table
-
-
-def _check(field: Field, values: Floats) -> None:
-    wrong = values[~field.allows(values)]
-    if wrong.size:
-        raise ValueError(f"{field.label} holds {wrong[0]}; expected {field.expected}")
+        floats = values.astype(np.float64)
+        wrong = floats[~field.allows(floats)]
+        if wrong.size:
+            raise ValueError(f"{field.label} holds {wrong[0]}; expected {field.expected}")
+        if field not in IDENTIFIERS or values.dtype != np.int64:
+            given[field] = floats
+    unknown = np.full(lengths.pop(), -1, np.int64)
+    return [given.get(field, unknown) for field in Field]
 
 
 def _tails(extras: Sequence[Sequence[str]] | None, jobs: int) -> list[str]:
@@ -352,34 +313,15 @@ def _tails(extras: Sequence[Sequence[str]] | None, jobs: int) -> list[str]:
     return ["".join(f" {word}" for word in words) for words in extras]
 
 
-def _identifiers(columns: Mapping[Field, ArrayLike]) -> dict[int, Ints]:
-    """Return the columns that are whole numbers, as float64 may not hold them."""
-    given = {
-        int(field): np.atleast_1d(np.asarray(columns[field])) for field in IDENTIFIERS if field in columns
-    }
-    return {place: values for place, values in given.items() if values.dtype == np.int64}
-
-
-def _rows(table: Floats, identifiers: Mapping[int, Ints], tails: Sequence[str]) -> Iterator[bytes]:
+def _rows(columns: list[Floats | Ints], extras: Sequence[Sequence[str]] | None) -> Iterator[bytes]:
     """Yield the lines of the jobs, many at once."""
-    for first in range(0, table.shape[1], _ROWS_AT_ONCE):
+    jobs = columns[0].size
+    tails = _tails(extras, jobs)
+    for first in range(0, jobs, _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
-        columns = [identifiers.get(place, column)[rows] for place, column in enumerate(table)]
-        words = zip(*(_number_words(column) for column in columns), strict=True)
+        words = zip(*(number_words(column[rows]) for column in columns), strict=True)
         lines = (f"{' '.join(row)}{tail}\n" for row, tail in zip(words, tails[rows], strict=True))
         yield "".join(lines).encode()
-
-
-def _number_words(column: Floats | Ints) -> list[str]:
-    """Return the shortest decimal texts that read back as the same numbers."""
-    if column.dtype == np.int64:
-        return [str(value) for value in column.tolist()]
-    if np.all((column == np.floor(column)) & (np.abs(column) <= LARGEST_WHOLE)):
-        return [str(value) for value in column.astype(np.int64).tolist()]
-    return [
-        str(int(value)) if value.is_integer() and abs(value) <= LARGEST_WHOLE else repr(value)
-        for value in column.tolist()
-    ]
 
 
 FORMAT = Format(

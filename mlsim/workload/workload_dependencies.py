@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,7 @@ from mlsim.workload.swf_fields import job_names
 if TYPE_CHECKING:
     from mlsim.workload.log_source import Workload
 
-DEPENDENCIES = "dependencies"
-"""Name of the column."""
+DEPENDENCIES = "dependencies"  # Name of the column
 EXPECTED = (
     "nothing, or jobs to wait for, such as afterok:12:13,afterany:14+60s (afterok and afterany are known; "
     "all must hold; an id is a whole number below 2^63, or a name that the log has, without : + , ;)"
@@ -45,16 +44,11 @@ _Edge = tuple[int, bool, float]
 class LogDependencies:
     """Dependencies of some jobs, one row each, in the order of the jobs."""
 
-    n_jobs: int
-    """Number of jobs of the block."""
-    row: Ints
-    """Index of the waiting job, from 0."""
-    job: Ints
-    """Identifier of the job it waits for."""
-    completed: Mask
-    """Whether that job must have completed (``afterok``), or only ended."""
-    think: Floats
-    """Time that must pass after that [s]."""
+    n_jobs: int  # Number of jobs of the block
+    row: Ints  # Index of the waiting job, from 0
+    job: Ints  # Identifier of the job it waits for
+    completed: Mask  # Whether that job must have completed (`afterok`), or only ended
+    think: Floats  # Time that must pass after that [s]
 
     def select(self, rows: Mask | NDArray[np.intp] | slice) -> LogDependencies:
         """Return the dependencies of the jobs of a mask, an index array or a slice."""
@@ -108,36 +102,23 @@ def join_dependencies(
         LogDependencies.none(size) if part is None else part for part, size in zip(parts, sizes, strict=True)
     ]
     firsts = np.cumsum([0, *sizes])
-    return LogDependencies(
-        int(firsts[-1]),
-        np.concatenate([part.row + first for part, first in zip(known, firsts, strict=False)]),
-        np.concatenate([part.job for part in known]),
-        np.concatenate([part.completed for part in known]),
-        np.concatenate([part.think for part in known]),
-    )
+    placed = [replace(part, row=part.row + first) for part, first in zip(known, firsts, strict=False)]
+    return _together(int(firsts[-1]), placed)
+
+
+def _together(n_jobs: int, parts: Sequence[LogDependencies]) -> LogDependencies:
+    columns = ([getattr(part, name) for part in parts] for name in ("row", "job", "completed", "think"))
+    return LogDependencies(n_jobs, *map(np.concatenate, columns))
 
 
 def with_preceding_jobs(preceding: Ints, think: Floats, more: LogDependencies | None) -> LogDependencies:
     """Make dependencies of the preceding jobs of an SWF log (0 and below: none), and add further ones."""
-    row = np.flatnonzero(preceding > 0)
-    found = LogDependencies(
-        len(preceding),
-        row,
-        preceding[row].astype(np.int64),
-        np.zeros(len(row), np.bool_),
-        np.maximum(think[row], 0.0),
-    )
+    row, n = np.flatnonzero(preceding > 0), len(preceding)
+    job, later = preceding[row].astype(np.int64), np.maximum(think[row], 0.0)
+    found = LogDependencies(n, row, job, np.zeros(len(row), np.bool_), later)
     if more is None or not len(more.row):
         return found
-    rows = np.concatenate([found.row, more.row])
-    order = np.argsort(rows, kind="stable")
-    return LogDependencies(
-        len(preceding),
-        rows[order],
-        np.concatenate([found.job, more.job])[order],
-        np.concatenate([found.completed, more.completed])[order],
-        np.concatenate([found.think, more.think])[order],
-    )
+    return _together(n, [found, more]).select(slice(None))  # which orders them by job
 
 
 def parse_dependencies(
@@ -147,29 +128,26 @@ def parse_dependencies(
 
     Other cells have none. ``number`` returns the identifier in a text, None if it is none.
     """
-    edges: list[tuple[int, int, bool, float]] = []
+    rows: list[int] = []
+    edges: list[_Edge] = []
     fits = np.ones(len(cells), np.bool_)
-    known: dict[str, list[_Edge] | None] = {}
+    known: dict[str, list[_Edge] | None] = {"": []}
     for row, text in enumerate(cells):
         cell = (text or "").strip()
-        if not cell:
-            continue
         if cell not in known:
             known[cell] = _edges(cell, number)
         found = known[cell]
         fits[row] = found is not None
-        edges += [(row, *edge) for edge in found or ()]
-    if not edges:
-        return LogDependencies.none(len(cells)), fits
-    rows, jobs, completed, think = zip(*edges, strict=True)
-    after = LogDependencies(
+        edges += found or ()
+        rows += [row] * len(found or ())
+    jobs, completed, think = zip(*edges, strict=True) if edges else ((), (), ())
+    return LogDependencies(
         len(cells),
         np.array(rows, np.int64),
         np.array(jobs, np.int64),
         np.array(completed, np.bool_),
         np.array(think, np.float64),
-    )
-    return after, fits
+    ), fits
 
 
 def _edges(cell: str, number: Callable[[str], int | None]) -> list[_Edge] | None:
@@ -221,9 +199,7 @@ def dependencies_of(workload: Workload, path: Path, *, lenient: bool) -> Depende
     dependency that can never hold is left out; otherwise it is an InputError.
     """
     broken = _Broken(path, lenient)
-    edges, wanted = _named(workload)
-    found = _places(workload, np.unique(wanted))
-    edges = _resolved(edges, wanted, *found, broken, workload)
+    edges = _resolved(workload, *_named(workload), broken)
     n_outside = int(np.sum(edges.predecessor < 0))
     edges = edges.rows(edges.predecessor >= 0)
     edges = _without_circles(edges, workload, broken)
@@ -254,17 +230,13 @@ class _Broken:
 
 def _named(workload: Workload) -> tuple[Dependencies, Ints]:
     """Return the dependencies of the jobs with predecessors unresolved (-1), and the identifiers of these."""
-    parts: list[tuple[Ints, Ints, Mask, Floats]] = []
-    first = 0
+    parts, sizes = [], []
     for block in workload.blocks():
-        after = block.after
-        if after is not None and len(after.row):
-            parts.append((after.row + first, after.job, after.completed, after.think))
-        first += len(block)
-    if not parts:
-        parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0))]
-    job, wanted, completed, think = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Dependencies(job, np.full(len(job), -1, np.int64), completed, think, {}), wanted
+        parts.append(block.after)
+        sizes.append(len(block))
+    found = join_dependencies(parts, sizes) or LogDependencies.none(workload.n_jobs)
+    unresolved = np.full(len(found.job), -1, np.int64)
+    return Dependencies(found.row, unresolved, found.completed, found.think, {}), found.job
 
 
 def _places(workload: Workload, wanted: Ints) -> tuple[Ints, Ints]:
@@ -281,10 +253,9 @@ def _places(workload: Workload, wanted: Ints) -> tuple[Ints, Ints]:
     return id_[order], place[order]
 
 
-def _resolved(
-    edges: Dependencies, wanted: Ints, ids: Ints, places: Ints, broken: _Broken, workload: Workload
-) -> Dependencies:
+def _resolved(workload: Workload, edges: Dependencies, wanted: Ints, broken: _Broken) -> Dependencies:
     """Find the predecessors, -1 for those not simulated; dependencies that never hold are left out."""
+    ids, places = _places(workload, np.unique(wanted))
     # An identifier that no job has, so that every search finds one.
     ids, places = np.append(ids, np.iinfo(np.int64).max), np.append(places, 0)
     low, high = np.searchsorted(ids, wanted, "left"), np.searchsorted(ids, wanted, "right")
@@ -296,8 +267,16 @@ def _resolved(
     chosen = np.where(later > low, later - 1, after)
     itself = known & (chosen >= high)
     missing = ~known & ~workload.has(wanted)
-    _meet_itself(wanted[itself], workload, broken)
-    _meet_unknown(edges.job[missing], wanted[missing], workload, broken)
+    if itself.any():
+        ids_, what = wanted[itself], "waits" if itself.sum() == 1 else "wait"
+        shown = ", ".join(_called(workload, job) for job in ids_[:_SHOWN].tolist())
+        shown += ", …" if len(ids_) > _SHOWN else ""
+        broken.meet(len(ids_), f"job {shown} {what} for itself (dependencies, or preceding_job)")
+    if missing.any():
+        first, others = _ids(workload, edges.job[missing][:1])[0], int(missing.sum()) - 1
+        more = f"; {others} more jobs wait for unknown ones" if others else ""
+        one, other = _called(workload, first), _called(workload, int(wanted[missing][0]))
+        broken.meet(others + 1, f"job {one} waits for job {other}, which the log does not have{more}")
     predecessor = np.where(known & ~itself, places[np.minimum(chosen, len(ids) - 1)], -1)
     found = Dependencies(edges.job, predecessor, edges.completed, edges.think, edges.notes)
     return found.rows(~itself & ~missing)
@@ -309,22 +288,6 @@ def _called(workload: Workload, job: int) -> str:
     return str(job) if names is None else names[job - 1]
 
 
-def _meet_itself(ids: Ints, workload: Workload, broken: _Broken) -> None:
-    if len(ids):
-        what = "waits" if len(ids) == 1 else "wait"
-        broken.meet(
-            len(ids), f"job {_listed(ids, workload)} {what} for itself (dependencies, or preceding_job)"
-        )
-
-
-def _meet_unknown(jobs: Ints, wanted: Ints, workload: Workload, broken: _Broken) -> None:
-    if len(jobs):
-        first = _ids(workload, jobs[:1])[0]
-        more = f"; {len(jobs) - 1} more jobs wait for unknown ones" if len(jobs) > 1 else ""
-        one, other = _called(workload, first), _called(workload, int(wanted[0]))
-        broken.meet(len(jobs), f"job {one} waits for job {other}, which the log does not have{more}")
-
-
 def _ids(workload: Workload, places: Ints) -> list[int]:
     """Return the identifiers of jobs by their indices, in the order of these."""
     found: dict[int, int] = {}
@@ -334,12 +297,6 @@ def _ids(workload: Workload, places: Ints) -> list[int]:
         found |= dict(zip(here.tolist(), block.job_id[here - first].tolist(), strict=True))
         first += len(block)
     return [found[place] for place in places.tolist()]
-
-
-def _listed(ids: Ints, workload: Workload) -> str:
-    return ", ".join(_called(workload, job) for job in ids[:_SHOWN].tolist()) + (
-        ", …" if len(ids) > _SHOWN else ""
-    )
 
 
 def _without_circles(edges: Dependencies, workload: Workload, broken: _Broken) -> Dependencies:

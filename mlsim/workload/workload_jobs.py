@@ -14,7 +14,6 @@ from mlsim.workload.resource_requests import NodeSets, ResourceRequests, join_no
 from mlsim.workload.swf_fields import (
     IDENTIFIERS,
     JOB_NAMES,
-    LARGEST_WHOLE,
     ExtraField,
     Field,
     Header,
@@ -30,9 +29,8 @@ class OwnColumns:
     """Further columns of jobs, row by row."""
 
     of: dict[str, NDArray[Any]]
-    """Name -> values: int64 where every job has a whole number; float64 for other numbers, NaN where there is
-    none; else objects, texts or None.
-    """
+    """Values by name: int64 where every job has a whole number; float64 for other numbers, NaN where there is
+    none; else objects, texts or None."""
 
     def select(self, rows: NDArray[Any] | slice) -> OwnColumns:
         """Return the jobs of a mask, an index array or a slice."""
@@ -47,8 +45,7 @@ def joined_own(parts: Sequence[OwnColumns | None]) -> OwnColumns | None:
     return OwnColumns({name: np.concatenate([part.of[name] for part in known]) for name in known[0].of})
 
 
-_APART = ("asked", "after", "own")
-"""Parts of a block that are no plain columns."""
+APART = ("asked", "after", "own")  # Parts of a block that are no plain columns
 
 
 def joined_columns(blocks: Sequence[JobBlock] | Sequence[LogBlock], names: Sequence[str]) -> dict[str, Any]:
@@ -65,7 +62,7 @@ def joined_columns(blocks: Sequence[JobBlock] | Sequence[LogBlock], names: Seque
 
 
 def _parts_of(block: JobBlock | LogBlock, rows: NDArray[Any] | slice) -> dict[str, Any]:
-    parts = {name: getattr(block, name) for name in _APART}
+    parts = {name: getattr(block, name) for name in APART}
     return {name: None if part is None else part.select(rows) for name, part in parts.items()}
 
 
@@ -190,7 +187,7 @@ class JobBlock:
         return JobBlock(**columns)
 
 
-_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in (*_APART, "node_sets"))
+_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in (*APART, "node_sets"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +238,7 @@ class LogBlock:
     ) -> LogBlock:
         """Make a block from an array of columns of shape (23, jobs), or (18, jobs) with those of SWF alone.
 
-        Those of identifiers may be given apart, as there are some that float64 does not hold.
+        Identifiers may be given apart, as float64 does not hold all.
         """
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _LOG_NAMES)
@@ -269,7 +266,7 @@ class LogBlock:
         return LogBlock(**columns, **_parts_of(self, rows))
 
 
-_LOG_NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in _APART)
+_LOG_NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in APART)
 _PLACES = {field.name.lower(): field.value for field in (*Field, *ExtraField)}
 
 
@@ -305,7 +302,7 @@ def named_columns(
     """
     if isinstance(jobs, LogBlock):
         requested = jobs.requested_processors
-        processors: Floats | NDArray[np.int64] = np.where(requested > 0, requested, jobs.allocated_processors)
+        processors: Floats | Ints = np.where(requested > 0, requested, jobs.allocated_processors)
         walltime = jobs.requested_time
     else:
         processors, walltime = jobs.processors, jobs.walltime
@@ -315,35 +312,27 @@ def named_columns(
         "submit_time": jobs.submit_time,
         "run_time": jobs.run_time,
         "estimate": walltime,
-        "processors": _as_int(processors),
+        "processors": processors.astype(np.int64, copy=False),
     }
     names = (names_of if all_names else listed_names)(header or {})
     for name in IF_KNOWN:
         codes = getattr(jobs, name)
         if np.any(codes != -1):
             words = _words_of_codes(codes, names.get(name, {}))
-            columns[name] = _as_int(codes) if words is None else words
+            columns[name] = codes.astype(np.int64, copy=False) if words is None else words
     leaves = jobs.withdraw_time if isinstance(jobs, LogBlock) else jobs.withdrawals()
     leaves = np.where(np.isfinite(leaves), leaves, -1.0)
     if np.any(leaves >= 0):
         columns["withdraw_time"] = leaves
-    if isinstance(jobs, LogBlock):
-        columns.update(_preceding(jobs, called))
+    if isinstance(jobs, LogBlock) and np.any(jobs.preceding_job > 0):
+        before = jobs.preceding_job
+        named = [called[k - 1] if k > 0 else "" for k in before.tolist()] if called else before
+        columns |= {"preceding_job": named, "think_time": jobs.think_time}
     if jobs.after is not None and len(jobs.after.row):
         columns[DEPENDENCIES] = jobs.after.cells(called)
     if jobs.asked is not None:
         columns.update(jobs.asked.columns())
     return columns
-
-
-def _preceding(log: LogBlock, called: Sequence[str] | None) -> NamedColumns:
-    """Return the columns of preceding jobs and think times [s]; none if no job depends on one."""
-    if not np.any(log.preceding_job > 0):
-        return {}
-    jobs: NDArray[np.int64] | list[str] = log.preceding_job
-    if called is not None:
-        jobs = [called[k - 1] if k > 0 else "" for k in log.preceding_job.tolist()]
-    return {"preceding_job": jobs, "think_time": log.think_time}
 
 
 def _words_of_codes(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[str] | None:
@@ -358,7 +347,7 @@ def _words_of_codes(codes: Floats | NDArray[np.int64], names: Mapping[int, str])
 def log_of(jobs: JobBlock) -> LogBlock:
     """Return the jobs of a workload as a log; cleaning that log leaves them as they are."""
     unknown = np.full(len(jobs), -1.0)
-    columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock) if field.name not in _APART}
+    columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock) if field.name not in APART}
     columns["job_id"], columns["preceding_job"] = jobs.job_id, np.full(len(jobs), -1)
     columns["asked"] = jobs.asked
     as_in_swf = None if jobs.after is None else jobs.after.preceding()
@@ -381,13 +370,3 @@ def other_directives(header: Header) -> Header:
         for key, value in header.items()
         if key not in (*_MADE_BY_READING, JOB_NAMES) and key.removesuffix("_names") not in IF_KNOWN
     }
-
-
-def number_words(column: Floats | NDArray[np.int64]) -> list[str]:
-    """Return the shortest decimal texts that read back as the same numbers."""
-    values = column.tolist()
-    return [str(int(v)) if v == int(v) and abs(v) <= LARGEST_WHOLE else repr(v) for v in values]
-
-
-def _as_int(column: Floats | NDArray[np.int64]) -> NDArray[np.int64]:
-    return column.astype(np.int64, copy=False)

@@ -16,7 +16,7 @@ from mlsim.batch.columns.job_columns import FREE
 from mlsim.batch.columns.occupancy import runs_of
 from mlsim.batch.events.submissions import Submissions
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.platform.topologies import build_graph, edges_of
+from mlsim.platform.network import build_graph, edges_of
 from mlsim.scenario import BatchConfig, Mapping, NetworkConfig
 from tests.batch.hardware import jobs_with_requests, machine, simulate
 from tests.effort import examples

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.platform import Network, build_machine
-from mlsim.platform.network import TOPOLOGIES, Routes
-from mlsim.platform.topologies import build_graph, edges_of
+from mlsim.platform.network import TOPOLOGIES, Routes, build_graph, edges_of
 from mlsim.scenario import NetworkConfig, PlatformConfig, Topology
 from tests.reference.routes import best_route
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.platform import Perturbations
-from mlsim.platform import node_speeds as module
+from mlsim.platform import machine as module
 from mlsim.scenario import PerturbationConfig
 from tests.reference.routes import factor_at, slow_downs
 

@@ -19,8 +19,7 @@ import pytest
 from mlsim.errors import MlsimError
 from mlsim.mpi.launch import find_launchers
 from mlsim.mpi.rca.wire import IdleNode, Message, pack
-from mlsim.slurm.plugin_build import build_plugin
-from mlsim.slurm.slurm_programs import find_program
+from mlsim.slurm.slurm_programs import build_plugin, find_program
 from mlsim.slurm.trial_cluster import Cluster
 from mlsim.slurm.trial_cluster import start as start_cluster
 

@@ -8,7 +8,7 @@ import pytest
 
 from mlsim.cli.cluster import ClusterOptions, build_plugin, down, give_back, status, up
 from mlsim.errors import InputError
-from mlsim.slurm import plugin_build, slurm_programs
+from mlsim.slurm import slurm_programs
 
 
 @pytest.fixture
@@ -57,13 +57,13 @@ def test_a_plugin_that_is_built_is_taken_again(no_programs: Path) -> None:
         / "mlsim"
         / "slurm"
         / "99.11.3"
-        / plugin_build._digest_of_code()
-        / plugin_build.NAME
+        / slurm_programs._digest_of_code()
+        / slurm_programs.NAME
     )
     made.parent.mkdir(parents=True)
     made.write_bytes(b"built")
-    assert plugin_build.build_plugin() == made
-    copy = plugin_build.build_plugin(no_programs / "plugins")
+    assert slurm_programs.build_plugin() == made
+    copy = slurm_programs.build_plugin(no_programs / "plugins")
     assert copy == no_programs / "plugins" / "slurmctld_rca.so"
     assert copy.read_bytes() == b"built"
 
@@ -74,7 +74,7 @@ def test_a_plugin_whose_sources_change_meanwhile_is_not_kept_as_theirs(
     code = tmp_path / "code"
     code.mkdir()
     (code / "plugin.c").write_text("int before;\n")
-    monkeypatch.setattr(plugin_build, "_CODE", code)
+    monkeypatch.setattr(slurm_programs, "_CODE", code)
     put(no_programs, "slurmctld", "echo slurm-wlm 99.11.3")
     put(no_programs, "sh", "exit 0")
     put(no_programs, "cc", f'for last; do :; done; echo built > "$last"; echo > {code}/plugin.c')
@@ -83,7 +83,7 @@ def test_a_plugin_whose_sources_change_meanwhile_is_not_kept_as_theirs(
     with pytest.raises(InputError, match="were changed while it was compiled"):
         build_plugin(source=tmp_path)
     assert not list((no_programs / "cache").rglob("*.so"))
-    assert plugin_build.build_plugin(source=tmp_path).read_text() == "built\n"
+    assert slurm_programs.build_plugin(source=tmp_path).read_text() == "built\n"
 
 
 def test_where_there_is_no_cluster(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mlsim.scenario import CleaningConfig, CleaningRule, EstimateSource
+from mlsim.scenario import CleaningConfig, CleaningRule, EstimateSource, WorkloadConfig
 from mlsim.workload.log_cleaning import Cleaner
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 
@@ -43,8 +43,9 @@ def log_of(*jobs: dict[str, float]) -> LogBlock:
 def clean(
     rules: dict[str, str], *jobs: dict[str, float], actual: bool = False
 ) -> tuple[JobBlock, dict[str, int]]:
-    config = CleaningConfig.model_validate(rules)
-    cleaner = Cleaner(config, MACHINE, EstimateSource.ACTUAL if actual else EstimateSource.REQUEST)
+    estimates = EstimateSource.ACTUAL if actual else EstimateSource.REQUEST
+    config = WorkloadConfig(path="log", cleaning=CleaningConfig.model_validate(rules), estimates=estimates)
+    cleaner = Cleaner(config, MACHINE)
     return cleaner.clean(log_of(*jobs)), {name: count for name, count in cleaner.notes.items() if count}
 
 

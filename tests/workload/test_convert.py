@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload import Field, JobBlock, open_workload, read_swf, write_swf
+from mlsim.workload.derived_logs import convert
 from mlsim.workload.format_record import Reading
-from mlsim.workload.log_conversion import convert
 from mlsim.workload.log_formats import LogReader, format_of, format_of_name
 from mlsim.workload.parquet_log import read_parquet
 from mlsim.workload.workload_jobs import LogBlock

@@ -12,7 +12,7 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.record.table_reader import read_tables
 from mlsim.scenario import WorkloadConfig
-from mlsim.workload.log_conversion import convert
+from mlsim.workload.derived_logs import convert
 from mlsim.workload.log_formats import format_of_name
 from mlsim.workload.log_source import open_workload
 from mlsim.workload.workload_dependencies import (

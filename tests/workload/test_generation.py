@@ -14,7 +14,7 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload import JobBlock, generate
-from mlsim.workload.log_conversion import convert
+from mlsim.workload.derived_logs import convert
 
 COLUMNS = ("submit_time", "run_time", "walltime", "processors", "queue")
 OWN = """

@@ -17,8 +17,8 @@ from mlsim.scenario import NeverRan, WorkloadConfig, WorkloadFormat, WorkloadMod
 from mlsim.verify.promises import judge_easy
 from mlsim.verify.schedule import Schedule
 from mlsim.workload import JobBlock, open_workload
+from mlsim.workload.derived_logs import convert
 from mlsim.workload.format_record import Reading
-from mlsim.workload.log_conversion import convert
 from mlsim.workload.log_formats import FORMATS, LogReader, format_of
 from mlsim.workload.models.model_base import model_record
 from mlsim.workload.workload_jobs import LogBlock

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import mlsim
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import JobKinds as Kinds
+from mlsim.workload.log_times import DAY
 from mlsim.workload.models.lublin_model import (
     PARAMETERS,
     JobKind,
@@ -22,6 +24,7 @@ from mlsim.workload.models.lublin_model import (
     _merged,
     arrival_weights,
 )
+from mlsim.workload.models.model_base import Drawing, check_length, cut
 from mlsim.workload.swf_log import read_swf, write_swf, write_swf_blocks
 from mlsim.workload.workload_jobs import JobBlock, log_of
 from tests.reference.lublin import Job, jobs, slot_weights
@@ -29,8 +32,12 @@ from tests.reference.lublin import Job, jobs, slot_weights
 N = 20_000
 
 
+def lublin(**options: Any) -> Lublin:
+    return Lublin(Drawing(**options))
+
+
 def made(model: Lublin, count: int = N) -> JobBlock:
-    return JobBlock.concatenate(list(model.blocks(count)))
+    return JobBlock.concatenate(list(cut(model.stream(), count, None)))
 
 
 def distance(one: ArrayLike, other: ArrayLike) -> float:
@@ -43,7 +50,7 @@ def distance(one: ArrayLike, other: ArrayLike) -> float:
 
 @pytest.fixture(scope="module")
 def ours() -> JobBlock:
-    return made(Lublin(seed=1))
+    return made(lublin(seed=1))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +89,7 @@ def intervals(of: Parameters, submit: Floats, low: int, high: int) -> Floats:
 
 
 def test_jobs_without_a_kind():
-    mine = made(Lublin(Kinds.TYPELESS, seed=3))
+    mine = made(lublin(kinds=Kinds.TYPELESS, seed=3))
     theirs = jobs({"typeless": PARAMETERS[JobKind.TYPELESS]}, N, 3)
     assert distance(mine.processors, [job.size for job in theirs]) < 1.95
     assert distance(mine.run_time, [job.run_time for job in theirs]) < 1.95
@@ -108,7 +115,7 @@ def test_the_daily_cycle(kind: JobKind):
 
 @pytest.mark.parametrize(("anum", "bnum"), [(0.5, 30.0), (1000.0, 0.03), (300.0, 0.1), (2.0, 500.0)])
 def test_the_daily_cycle_of_other_parameters(anum: float, bnum: float):
-    model = Lublin(Kinds.BATCH, changed={"batch": {"anum": anum, "bnum": bnum}})
+    model = lublin(kinds=Kinds.BATCH, parameters={"batch.anum": anum, "batch.bnum": bnum})
     weights = arrival_weights(JobKind.BATCH, model.parameters[JobKind.BATCH])
     assert weights == pytest.approx(slot_weights(anum, bnum), rel=2e-3, abs=1e-9)
 
@@ -143,21 +150,21 @@ def test_merging_is_sorting():
 
 
 def test_the_first_jobs_do_not_depend_on_how_many_there_are(ours: JobBlock):
-    few = made(Lublin(seed=1), 100)
+    few = made(lublin(seed=1), 100)
     for name in ("submit_time", "processors", "run_time", "queue"):
         assert np.array_equal(getattr(few, name), getattr(ours, name)[:100])
-    assert not np.array_equal(made(Lublin(seed=2), 100).submit_time, few.submit_time)
+    assert not np.array_equal(made(lublin(seed=2), 100).submit_time, few.submit_time)
 
 
 def test_days():
-    blocks = JobBlock.concatenate(list(Lublin(seed=1).blocks(days=3.0)))
-    longer = made(Lublin(seed=1), len(blocks) + 1)
+    blocks = JobBlock.concatenate(list(cut(lublin(seed=1).stream(), None, 3 * DAY)))
+    longer = made(lublin(seed=1), len(blocks) + 1)
     assert blocks.submit_time[-1] < 3 * 86400 <= longer.submit_time[-1]
-    assert sum(map(len, Lublin(seed=1).blocks(50, days=3.0))) == 50
+    assert sum(map(len, cut(lublin(seed=1).stream(), 50, 3 * DAY))) == 50
 
 
 def test_walltimes_leave_the_jobs_as_they_are(ours: JobBlock):
-    mine = made(Lublin(seed=1, estimate_factor=(2.0, 6.0)))
+    mine = made(lublin(seed=1, factor=(2.0, 6.0)))
     assert np.array_equal(mine.run_time, ours.run_time)
     assert np.array_equal(mine.submit_time, ours.submit_time)
     long = mine.run_time > 1000
@@ -169,15 +176,15 @@ def test_walltimes_leave_the_jobs_as_they_are(ours: JobBlock):
 
 @pytest.mark.parametrize("processors", [32, 100, 1024])
 def test_other_machines(processors: int):
-    sizes = made(Lublin(processors=processors)).processors
+    sizes = made(lublin(processors=processors)).processors
     assert processors / 2 < sizes.max() <= processors
 
 
 def test_blocks_are_bounded():
     tracemalloc.start()
-    lengths = [len(block) for block in islice(Lublin().blocks(10**7), 3)]
+    lengths = [len(block) for block in islice(cut(lublin().stream(), 10**7, None), 3)]
     tracemalloc.reset_peak()
-    lengths += [len(block) for block in islice(Lublin().blocks(10**7), 40)]
+    lengths += [len(block) for block in islice(cut(lublin().stream(), 10**7, None), 40)]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert max(lengths) <= 4 * 16_384
@@ -185,9 +192,11 @@ def test_blocks_are_bounded():
 
 
 def test_a_log_written_in_blocks_is_the_log_written_at_once(tmp_path: Path):
-    model = Lublin(seed=4)
+    model = lublin(seed=4)
     blocks, once = tmp_path / "blocks.swf.gz", tmp_path / "once.swf"
-    write_swf_blocks(blocks, model.header, (log_of(block).numbered() for block in model.blocks(N)))
+    write_swf_blocks(
+        blocks, model.header, (log_of(block).numbered() for block in cut(model.stream(), N, None))
+    )
     write_swf(once, model.header, log_of(made(model)).numbered())
     header, found = read_swf(blocks)
     other, columns = read_swf(once)
@@ -196,9 +205,7 @@ def test_a_log_written_in_blocks_is_the_log_written_at_once(tmp_path: Path):
 
 
 def test_the_header_says_how_it_was_made():
-    model = Lublin(
-        Kinds.BATCH, processors=64, changed={"batch": {"aarr": 7}}, seed=9, estimate_factor=(1, 2.5)
-    )
+    model = lublin(kinds=Kinds.BATCH, processors=64, parameters={"batch.aarr": 7}, seed=9, factor=(1, 2.5))
     note = model.header["Note"]
     assert f"mlsim {mlsim.__version__} " in str(note)
     for words in ("Lublin and Feitelson 2003", "kinds batch", "seed 9", "batch.aarr=7.0", "1 to 2.5 times"):
@@ -211,34 +218,28 @@ def test_the_header_says_how_it_was_made():
     ("options", "words"),
     [
         ({"processors": 31}, "processors: 31; allowed: 32 to 1,073,741,824"),
-        ({"estimate_factor": (2.0, 1.0)}, "estimates: 2:1; allowed"),
-        ({"estimate_factor": (1.0, float("nan"))}, "estimates: 1:nan; allowed"),
+        ({"factor": (2.0, 1.0)}, "estimates: 2:1; allowed"),
+        ({"factor": (1.0, float("nan"))}, "estimates: 1:nan; allowed"),
         ({"seed": -1}, "seed: -1; allowed: 0 or more"),
-        ({"changed": {"bath": {"a1": 1.0}}}, "there are no such jobs; allowed: interactive, batch"),
-        ({"changed": {"batch": {"a3": 1.0}}}, "batch.a3: unknown"),
-        ({"changed": {"batch": {"a1": 0.0}}}, "batch.a1: 0; allowed: a number above 0"),
-        ({"changed": {"batch": {"pb": float("inf")}}}, "batch.pb: inf; allowed: a finite number"),
-        ({"changed": {"batch": {"uprob": 1.5}}}, "batch.uprob: 1.5; allowed: 0 to 1"),
+        ({"parameters": {"bath.a1": 1.0}}, "there are no such jobs; allowed: interactive, batch"),
+        ({"parameters": {"batch.a3": 1.0}}, "batch.a3: unknown"),
+        ({"parameters": {"batch.a1": 0.0}}, "batch.a1: 0; allowed: a number above 0"),
+        ({"parameters": {"batch.pb": float("inf")}}, "batch.pb: inf; allowed: a finite number"),
+        ({"parameters": {"batch.uprob": 1.5}}, "batch.uprob: 1.5; allowed: 0 to 1"),
+        ({"parameters": {"batch.pow2_prob": 0.8}}, "batch.pow2_prob: 0.8; allowed: at most 1 - serial_prob"),
+        ({"parameters": {"batch.ulow": 6.0}}, "batch.umed: 5; allowed: from ulow, 6, to uhi, 7"),
+        ({"parameters": {"batch.ulow": -1.0}}, "batch.ulow: -1; allowed: 0 or more"),
+        ({"parameters": {"batch.uhi": 8.0}}, "batch.uhi: 8; allowed: at most log2 of the 128 processors, 7"),
         (
-            {"changed": {"batch": {"pow2_prob": 0.8}}},
-            "batch.pow2_prob: 0.8; allowed: at most 1 - serial_prob",
-        ),
-        ({"changed": {"batch": {"ulow": 6.0}}}, "batch.umed: 5; allowed: from ulow, 6, to uhi, 7"),
-        ({"changed": {"batch": {"ulow": -1.0}}}, "batch.ulow: -1; allowed: 0 or more"),
-        (
-            {"changed": {"batch": {"uhi": 8.0}}},
-            "batch.uhi: 8; allowed: at most log2 of the 128 processors, 7",
-        ),
-        (
-            {"changed": {"batch": {"a1": 20.0}}},
+            {"parameters": {"batch.a1": 20.0}},
             "batch.a1: 20; allowed: a mean logarithm of the run time below 12",
         ),
-        ({"changed": {"batch": {"aarr": 20.0}}}, "batch.aarr: 20; allowed: a mean logarithm of the interval"),
+        ({"parameters": {"batch.aarr": 20.0}}, "batch.aarr: 20; allowed: a mean logarithm of the interval"),
     ],
 )
 def test_mistakes(options, words: str):
     with pytest.raises(InputError) as error:
-        Lublin(**options)
+        lublin(**options)
     assert words in str(error.value)
 
 
@@ -247,20 +248,20 @@ def test_mistakes(options, words: str):
     [
         ({}, "jobs and days: neither is given"),
         ({"jobs": 0}, "jobs: 0; allowed: 1 to 1,000,000,000"),
-        ({"days": -1.0}, "days: -1; allowed: a number above 0"),
-        ({"days": float("nan")}, "days: nan; allowed"),
+        ({"end": -DAY}, "days: -1; allowed: a number above 0"),
+        ({"end": float("nan")}, "days: nan; allowed"),
     ],
 )
 def test_mistakes_in_how_many(options, words: str):
     with pytest.raises(InputError) as error:
-        Lublin().blocks(**options)
+        check_length(options.get("jobs"), options.get("end"))
     assert words in str(error.value)
 
 
 def test_a_cycle_without_jobs():
-    model = Lublin(Kinds.BATCH, changed={"batch": {"anum": 1000.0, "bnum": 1000.0}})
+    model = lublin(kinds=Kinds.BATCH, parameters={"batch.anum": 1000.0, "batch.bnum": 1000.0})
     with pytest.raises(InputError, match=r"batch\.anum and batch\.bnum: by these no job comes"):
-        next(model.blocks(1))
+        next(cut(model.stream(), 1, None))
 
 
 @pytest.mark.parametrize(

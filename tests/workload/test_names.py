@@ -17,8 +17,8 @@ from mlsim.errors import InputError
 from mlsim.record.table_reader import read_tables
 from mlsim.scenario import Mapping, WorkloadConfig, WorkloadFormat
 from mlsim.workload import names_of
+from mlsim.workload.derived_logs import convert
 from mlsim.workload.format_record import Reading
-from mlsim.workload.log_conversion import convert
 from mlsim.workload.log_formats import LogReader, format_of_name
 from mlsim.workload.swf_fields import directives_of
 from tests.batch.builders import block, machine

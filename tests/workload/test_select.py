@@ -117,5 +117,5 @@ def test_blocks_join_and_split() -> None:
 def test_a_job_that_ends_with_its_week_has_not_crossed_its_edge() -> None:
     last = WEEK_SECONDS - 16.0
     jobs = replace(block_of([0.0, last, last, WEEK_SECONDS]), run_time=np.array([5.0, 16.0, 17.0, 1.0]))
-    span = Span(0.0, np.inf, 0, np.nan, whole_weeks=True)
+    span = Span(Selection(whole_weeks=True), 0.0, np.inf)
     assert jobs.job_id[rows_in(span, jobs)].tolist() == [0, 1, 3]

@@ -13,9 +13,8 @@ from mlsim.scenario import WorkloadConfig
 from mlsim.workload import Field, JobBlock, Workload, log_formats, log_source, open_workload, write_swf
 
 MACHINE = 16
-COLUMNS = [
-    field.name for field in dataclasses.fields(JobBlock) if field.name not in ("asked", "after", "own")
-]
+APART = ("asked", "after", "own", "node_sets")
+COLUMNS = [field.name for field in dataclasses.fields(JobBlock) if field.name not in APART]
 
 
 def config_of(**values: object) -> WorkloadConfig:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mlsim._files import expanded, named, read_bytes
-from mlsim._files.decoding import read_lines, read_npy
+from mlsim._files.input_files import read_lines, read_npy
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim._runtime.places import user_cache
 from mlsim.errors import InputError

@@ -13,7 +13,7 @@ from mlsim.batch.predictors.estimates import cut
 from mlsim.batch.predictors.predictor import SHORTEST, JobNames, SubmittedJob, submitted_jobs
 from mlsim.batch.predictors.run_time_predictors import make_predictor
 from mlsim.batch.predictors.weekly_forests import WEEKLY, RunTimeLearner
-from mlsim.scenario import BatchConfig, CleaningConfig, Predictor, WorkloadFormat
+from mlsim.scenario import BatchConfig, Predictor, WorkloadConfig, WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.log_cleaning import Cleaner
@@ -44,7 +44,7 @@ def read_history(path: Path, lenient: bool = False) -> History:
     for log in reader.blocks():
         if cleaner is None:
             asked_for = () if log.asked is None else log.asked.names
-            cleaner = Cleaner(CleaningConfig(), _ANY_SIZE, resources=asked_for)
+            cleaner = Cleaner(WorkloadConfig(path="log"), _ANY_SIZE, asked_for)
         # Cleaning drops rows: with places for identifiers, those that stay are known again.
         places = np.arange(n_jobs, n_jobs + len(log))
         blocks.append(cleaner.clean(replace(log, job_id=places)))

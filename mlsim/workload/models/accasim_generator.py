@@ -14,20 +14,11 @@ from mlsim._files import read_json
 from mlsim._jit import inner_kernel, kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.workload.models.model_base import (
-    DRAWN,
-    Drawing,
-    base_header,
-    check_factor,
-    check_seed,
-    factor_words,
-    factored,
-)
+from mlsim.workload.models.model_base import DRAWN, Drawing, drawn_jobs
 from mlsim.workload.workload_jobs import JobBlock
 
 SLOTS: Final = 48
-SLOT: Final = 1800.0
-"""Seconds of a slot."""
+SLOT: Final = 1800.0  # Seconds of a slot
 DAY: Final = 86400.0
 HOURS, WEEKDAYS, MONTHS = 0, 24, 31
 """Offsets of the counts and shares of hours, weekdays (Monday first) and months."""
@@ -129,28 +120,21 @@ GIGA: Final = 1e9
 
 @dataclass(frozen=True)
 class LearnedModel:
-    """A model learned from a log.
-
-    ``start``: first submission, in seconds since 1970 on the clocks of the log's time zone. ``slots``: share
-    of the jobs in each half hour of the day; ``shares``: by hour, weekday (Monday first) and month (24 + 7 +
-    12 numbers). ``intervals`` and ``flop``: quantiles, in equal steps, of the weight between jobs and of the
-    work of jobs [FLOP]. ``serial``: share of jobs of one processor; ``sizes`` of the parallel jobs and their
-    shares; ``longest`` run time [s]; ``gflops``: speed of a processor [GFLOP/s].
-    """
+    """A model learned from a log; quantiles are in equal steps."""
 
     of: str
     jobs: int
-    start: float
+    start: float  # first submission [s since 1970 on the clocks of the log's time zone]
     processors: int
-    gflops: float
-    slots: tuple[float, ...]
-    shares: tuple[float, ...]
-    intervals: tuple[float, ...]
-    flop: tuple[float, ...]
-    serial: float
-    sizes: tuple[int, ...]
+    gflops: float  # speed of a processor [GFLOP/s]
+    slots: tuple[float, ...]  # share of the jobs in each half hour of the day
+    shares: tuple[float, ...]  # of hours, weekdays (Monday first) and months: 24 + 7 + 12
+    intervals: tuple[float, ...]  # quantiles of the weight between jobs
+    flop: tuple[float, ...]  # quantiles of the work of jobs [FLOP]
+    serial: float  # share of jobs of one processor
+    sizes: tuple[int, ...]  # of the parallel jobs
     size_shares: tuple[float, ...]
-    longest: float
+    longest: float  # run time [s]
 
     def text(self) -> str:
         """Return the model as JSON."""
@@ -196,25 +180,22 @@ class Learned:
     """A workload like that of a log; sizes larger than the machine are left out."""
 
     def __init__(self, model: LearnedModel, options: Drawing) -> None:
-        processors, seed, estimate_factor = options.processors, options.seed, options.factor
-        check_factor(estimate_factor)
-        check_seed(seed)
-        self._model, self._seed, self._factor = model, seed, estimate_factor
+        self._model, self._options = model, options
         sizes, shares = np.array(model.sizes, np.int64), np.array(model.size_shares)
-        fit = sizes <= processors
+        fit = sizes <= options.processors
         parallel = shares[fit] / max(shares[fit].sum(), 1e-300) * (1.0 - model.serial)
         self._sizes = np.concatenate([[1], sizes[fit]])
         until = np.cumsum(np.concatenate([[model.serial if len(parallel) else 1.0], parallel]))
         self._until = until / until[-1]
-        note = f"what was learned of {model.of}: seed {seed}, {factor_words(estimate_factor)}"
-        midnight = model.start - model.start % DAY
-        self.header = base_header(note, processors) | {"UnixStartTime": str(int(midnight))}
+        midnight = str(int(model.start - model.start % DAY))
+        self.header = options.header(f"what was learned of {model.of}: {options.words}")
+        self.header["UnixStartTime"] = midnight
 
     def stream(self) -> Iterator[JobBlock]:
         """Yield the jobs in arrival order without end; time 0 is midnight before the log's first job."""
         model = self._model
         weights, shares = np.array(model.slots), np.array(model.shares)
-        intervals, works, sizes, walltimes = (np.random.default_rng((self._seed, 4, k)) for k in range(4))
+        intervals, works, sizes, walltimes = self._options.generators(4, 4)
         quantiles, most = np.array(model.intervals), model.intervals[-1]
         counts, state = np.zeros(N_COUNTS, np.int64), np.array([model.start, 0.0])
         midnight = model.start - model.start % DAY
@@ -230,18 +211,11 @@ class Learned:
             again = np.searchsorted(self._until, drawn, "right")
             rows = np.minimum(np.where(first >= needed, first, again), len(self._sizes) - 1)
             run_time = np.maximum(np.ceil(work / self._sizes[rows]), 1.0)
-            yield JobBlock(
-                job_id=np.full(DRAWN, -1, np.int64),
-                submit_time=np.floor(times - midnight),
-                run_time=run_time,
-                walltime=factored(run_time, self._factor, walltimes),
-                processors=self._sizes[rows],
-                status=np.ones(DRAWN, np.int64),
-            )
+            walltime = self._options.walltimes(run_time, walltimes)
+            yield drawn_jobs(np.floor(times - midnight), run_time, walltime, self._sizes[rows])
 
 
 def _drawn(quantiles: Floats, rng: np.random.Generator) -> Floats:
     """Draw from a distribution by its quantiles, in equal steps."""
     places = np.linspace(0.0, 1.0, len(quantiles))
-    drawn: Floats = np.interp(rng.random(DRAWN), places, quantiles)
-    return drawn
+    return np.interp(rng.random(DRAWN), places, quantiles)

@@ -13,7 +13,7 @@ every arrival by half a second); random numbers are numpy's; a power of two is n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Final
@@ -25,20 +25,7 @@ from mlsim.errors import InputError
 from mlsim.scenario import JobKinds as Kinds
 from mlsim.scenario.unit_types import nearest
 from mlsim.workload.log_times import DAY
-from mlsim.workload.models.model_base import (
-    DRAWN,
-    MOST_PROCESSORS,
-    Drawing,
-    ModelRecord,
-    base_header,
-    check_factor,
-    check_seed,
-    cut,
-    factor_words,
-    factored,
-)
-from mlsim.workload.published_data import read_rows
-from mlsim.workload.swf_fields import Header
+from mlsim.workload.models.model_base import DRAWN, Drawing, ModelRecord, drawn_jobs, read_rows
 from mlsim.workload.workload_jobs import JobBlock
 
 _SOURCE: Final = "the model of Lublin and Feitelson 2003"
@@ -92,12 +79,10 @@ class Parameters:
     bnum: float
 
 
-def _read_parameters() -> dict[JobKind, Parameters]:
-    rows = read_rows("lublin.csv", ("parameter", *JobKind))
-    return {kind: Parameters(**{row["parameter"]: float(row[kind]) for row in rows}) for kind in JobKind}
-
-
-PARAMETERS: Final = _read_parameters()
+_ROWS = read_rows("lublin.csv", ("parameter", *JobKind))
+PARAMETERS: Final = {
+    kind: Parameters(**{row["parameter"]: float(row[kind]) for row in _ROWS}) for kind in JobKind
+}
 """The parameters as published (``data/lublin.csv``), for a machine of 128 processors."""
 
 _CODES = {JobKind.INTERACTIVE: 0, JobKind.BATCH: 1, JobKind.TYPELESS: 0}
@@ -112,88 +97,55 @@ _SHARES = ("serial_prob", "pow2_prob", "uprob")
 
 
 class Lublin:
-    """A workload of the model.
+    """A workload of the model; its parameters have names such as ``batch.aarr``.
 
     The bounds of sizes ``umed`` and ``uhi`` of every kind move by log2(processors / 128), as the published
-    ones are for 128 processors; bounds among ``changed`` (by kind and name) do not.
+    ones are for 128 processors; bounds that are given as parameters do not.
     """
 
-    def __init__(
-        self,
-        kinds: Kinds = Kinds.BOTH,
-        *,
-        processors: int = 128,
-        changed: Mapping[str, Mapping[str, float]] | None = None,
-        seed: int = 0,
-        estimate_factor: tuple[float, float] = (1.0, 1.0),
-    ) -> None:
-        if not _LEAST_PROCESSORS <= processors <= MOST_PROCESSORS:
-            raise InputError(
-                f"processors: {processors}; allowed: {_LEAST_PROCESSORS} to {MOST_PROCESSORS:,}, "
-                f"as the model is about parallel machines"
-            )
-        check_factor(estimate_factor)
-        check_seed(seed)
-        self.parameters = {kind: moved(PARAMETERS[kind], processors) for kind in _CHOSEN[kinds]}
-        self._change(changed or {}, processors)
-        self._seed = seed
-        self._factor = estimate_factor
-        self.header = self._header(kinds, processors, changed or {})
-
-    def _change(self, changed: Mapping[str, Mapping[str, float]], processors: int) -> None:
-        names = [field.name for field in fields(Parameters)]
+    def __init__(self, options: Drawing) -> None:
+        options.check_processors(_LEAST_PROCESSORS, ", as the model is about parallel machines")
+        self._options = options
+        self.parameters = {
+            kind: moved(PARAMETERS[kind], options.processors) for kind in _CHOSEN[options.kinds]
+        }
         kinds = {str(kind): kind for kind in self.parameters}
-        for word, values in changed.items():
-            if word not in kinds:
+        names = [field.name for field in fields(Parameters)]
+        for key, value in options.parameters.items():
+            kind, _, name = key.partition(".")
+            if not name:
+                raise InputError(f"{key}: allowed: KIND.NAME, such as batch.aarr")
+            if kind not in kinds:
                 raise InputError(
-                    f"parameters of {word!r}: there are no such jobs; allowed: {', '.join(kinds)}"
+                    f"parameters of {kind!r}: there are no such jobs; allowed: {', '.join(kinds)}"
                 )
-            for name in values:
-                if name not in names:
-                    meant = nearest(name, names)
-                    raise InputError(f"{word}.{name}: unknown;{meant} allowed: {', '.join(names)}")
-            self.parameters[kinds[word]] = replace(self.parameters[kinds[word]], **values)
+            if name not in names:
+                raise InputError(f"{key}: unknown;{nearest(name, names)} allowed: {', '.join(names)}")
+            of_kind = self.parameters[kinds[kind]]
+            self.parameters[kinds[kind]] = replace(of_kind, **{name: value})
         for kind, parameters in self.parameters.items():
-            _check(kind, parameters, processors)
-
-    def _header(self, kinds: Kinds, processors: int, changed: Mapping[str, Mapping[str, float]]) -> Header:
-        options = [f"kinds {kinds}", f"seed {self._seed}", factor_words(self._factor)]
-        options += [
-            f"{kind}.{name}={float(values[name])!r}" for kind, values in changed.items() for name in values
-        ]
-        return base_header(f"{_SOURCE}: {', '.join(options)}", processors) | {
+            _check(kind, parameters, options.processors)
+        note = [f"{_SOURCE}: kinds {options.kinds}", options.words]
+        note += [f"{key}={float(value)!r}" for key, value in options.parameters.items()]
+        self.header = options.header(", ".join(note)) | {
             "MaxRuntime": str(int(math.exp(LARGEST_LOG_RUN_TIME))),
             "Queue": [f"{_CODES[kind]} {kind}" for kind in self.parameters],
         }
 
-    def blocks(self, jobs: int | None = None, *, days: float | None = None) -> Iterator[JobBlock]:
-        """Yield the jobs in arrival order, in blocks; the clock starts at midnight.
-
-        At least one of ``jobs`` and ``days`` limits them.
-        """
-        return cut(self.stream(), jobs, None if days is None else days * DAY)
-
     def stream(self) -> Iterator[JobBlock]:
-        """Yield the jobs in arrival order without end."""
+        """Yield the jobs in arrival order without end; the clock starts at midnight."""
         return _merged([self._of_kind(kind) for kind in self.parameters])
 
     def _of_kind(self, kind: JobKind) -> Iterator[JobBlock]:
         """Yield the jobs of one kind without end, `DRAWN` at a time."""
         parameters = self.parameters[kind]
-        place = list(JobKind).index(kind)
-        arrivals, sizes, times, walltimes = (np.random.default_rng((self._seed, place, k)) for k in range(4))
+        arrivals, sizes, times, walltimes = self._options.generators(list(JobKind).index(kind), 4)
         for submit in _submit_times(kind, parameters, arrivals):
             processors = sizes_of(parameters, sizes, DRAWN)
             run_time = run_times_of(parameters, times, processors)
-            yield JobBlock(
-                job_id=np.full(DRAWN, -1, np.int64),
-                submit_time=submit,
-                run_time=run_time,
-                walltime=factored(run_time, self._factor, walltimes),
-                processors=processors,
-                status=np.ones(DRAWN, np.int64),
-                queue=np.full(DRAWN, _CODES[kind], np.int64),
-            )
+            walltime = self._options.walltimes(run_time, walltimes)
+            queue = np.full(DRAWN, _CODES[kind], np.int64)
+            yield drawn_jobs(submit, run_time, walltime, processors, queue=queue)
 
 
 def moved(parameters: Parameters, processors: int) -> Parameters:
@@ -324,29 +276,8 @@ def _merged(streams: list[Iterator[JobBlock]]) -> Iterator[JobBlock]:
             yield joined.select(np.argsort(joined.submit_time, kind="stable"))
 
 
-def _by_kind(parameters: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return parameters of names such as batch.aarr by kind and name."""
-    changed: dict[str, dict[str, float]] = {}
-    for key, value in parameters.items():
-        kind, _, name = key.partition(".")
-        if not name:
-            raise InputError(f"{key}: allowed: KIND.NAME, such as batch.aarr")
-        changed.setdefault(kind, {})[name] = value
-    return changed
-
-
-def _make(options: Drawing) -> Lublin:
-    return Lublin(
-        options.kinds,
-        processors=options.processors,
-        changed=_by_kind(options.parameters),
-        seed=options.seed,
-        estimate_factor=options.factor,
-    )
-
-
 MODEL = ModelRecord(
     "batch and interactive jobs with a daily cycle; run times depend on sizes",
     "Lublin and Feitelson 2003",
-    _make,
+    Lublin,
 )

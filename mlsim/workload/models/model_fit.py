@@ -11,21 +11,11 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.derived_logs import SourceLog
 from mlsim.workload.log_times import local_times
-from mlsim.workload.models.accasim_generator import (
-    DAY,
-    GIGA,
-    HOURS,
-    MONTHS,
-    SLOT,
-    SLOTS,
-    WEEKDAYS,
-    LearnedModel,
-    weight_at,
-)
+from mlsim.workload.models import accasim_generator as accasim
+from mlsim.workload.models.accasim_generator import DAY, SLOT, SLOTS, LearnedModel
 from mlsim.workload.workload_jobs import JobBlock
 
-QUANTILES: Final = 2001
-"""Points at which distributions are kept."""
+QUANTILES: Final = 2001  # Points at which distributions are kept
 FEWEST_JOBS: Final = 100
 
 
@@ -68,7 +58,7 @@ def fit(
     times = local_times(jobs.submit_time, source.start_header(), source.path)
     slots = np.bincount((times % DAY // SLOT).astype(np.int64), minlength=SLOTS) / len(jobs)
     passed = np.empty(len(jobs))
-    weight_at(times, slots, passed)
+    accasim.weight_at(times, slots, passed)
     sizes, counts = np.unique(jobs.processors[jobs.processors > 1], return_counts=True)
     parallel = int(counts.sum())
     return LearnedModel(
@@ -91,7 +81,7 @@ def fit(
 
 def work_of(jobs: JobBlock, gflops: float) -> Floats:
     """Return the work of jobs [FLOP]: run time x processors x the speed of a processor."""
-    work: Floats = jobs.run_time * jobs.processors * (gflops * GIGA)
+    work: Floats = jobs.run_time * jobs.processors * (gflops * accasim.GIGA)
     return work
 
 
@@ -99,10 +89,12 @@ def calendar_counts(times: Floats) -> Ints:
     """Count local times (s since 1970) by hour, weekday (Monday first) and month, one after the other."""
     days = (times // DAY).astype(np.int64)
     months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12
-    counts = np.bincount(HOURS + (times % DAY // 3600).astype(np.int64), minlength=MONTHS + 12)
-    counts += np.bincount(WEEKDAYS + (days + 3) % 7, minlength=MONTHS + 12)
-    counts += np.bincount(MONTHS + months, minlength=MONTHS + 12)
-    return counts.astype(np.int64)
+    places = (
+        accasim.HOURS + (times % DAY // 3600).astype(np.int64),
+        accasim.WEEKDAYS + (days + 3) % 7,
+        accasim.MONTHS + months,
+    )
+    return np.bincount(np.concatenate(places), minlength=accasim.N_COUNTS).astype(np.int64)
 
 
 def _quantiles(values: Floats) -> tuple[float, ...]:

@@ -27,7 +27,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.workload.published_data import read_rows
+from mlsim.workload.models.model_base import read_rows
 from mlsim.workload.workload_jobs import JobBlock
 
 _MINUTE, _HOUR = 60, 3600
@@ -47,12 +47,9 @@ _VALUES = ((0, 0), (20, 10), (200, 20), (1_000, 35), (10_000, 90), (70_000, 340)
 """Numbers of jobs, and of different values; linear between them."""
 _RANKS = tuple(tuple(map(int, row.values())) for row in read_rows("tsafrir.csv"))
 """Popularity of the largest value, and of the others by time, in four logs (``data/tsafrir.csv``)."""
-_SHIFTS = (0, 30, -30, 20, -20, 10, -10)
-"""Shift of a rare value that already exists [s]."""
-FEWEST_JOBS: Final = 500
-"""With fewer the model has too few values; its authors name this number as the least."""
-LEAST_LARGEST: Final = 2.0 * _HOUR
-"""Below this largest value there are no twenty round ones [s]."""
+_SHIFTS = (0, 30, -30, 20, -20, 10, -10)  # Shift of a rare value that already exists [s]
+FEWEST_JOBS: Final = 500  # With fewer the model has too few values; its authors name this number as the least
+LEAST_LARGEST: Final = 2.0 * _HOUR  # Below this largest value there are no twenty round ones [s]
 
 
 def distribution(jobs: int, largest: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -62,21 +59,18 @@ def distribution(jobs: int, largest: int, rng: np.random.Generator) -> tuple[Int
     popularity.
     """
     head = _head_times(largest)
-    ranks = _head_ranks(rng)
-    size = _head_sizes()
-    percent = {time: size[rank - 1] for time, rank in zip(head, ranks, strict=True)}
-    n_values = _n_values(jobs)
+    a, b, c = _HEAD_SIZES  # percentages of the twenty, the most popular first
+    sizes = [a * math.exp(b * rank) + c for rank in range(2, _HEAD + 1)]
+    sizes = [_HEAD_PERCENT - sum(sizes), *sizes]
+    percent = {time: sizes[rank - 1] for time, rank in zip(head, _head_ranks(rng), strict=True)}
+    numbers, values = zip(*_VALUES, strict=True)
+    n_values = math.floor(float(np.interp(jobs, numbers, values)) + 0.5)
     tail = _tail_times(largest, n_values, set(head))
     weights = np.arange(_HEAD + 1, _HEAD + 1 + len(tail), dtype=float) ** _TAIL_EXPONENT
     weights *= (100.0 - _HEAD_PERCENT) / weights.sum()
     percent |= dict(zip(tail, rng.permutation(weights).tolist(), strict=True))
     times = sorted(percent)
     return np.array(times, np.int64), _shared(jobs, [percent[time] for time in times])
-
-
-def _n_values(jobs: int) -> int:
-    numbers, values = zip(*_VALUES, strict=True)
-    return math.floor(float(np.interp(jobs, numbers, values)) + 0.5)
 
 
 def _head_times(largest: int) -> list[int]:
@@ -87,13 +81,6 @@ def _head_times(largest: int) -> list[int]:
             if len(found) < _HEAD - 1 and time < largest and time not in found:
                 found.append(time)
     return [largest, *sorted(found)]
-
-
-def _head_sizes() -> list[float]:
-    """Return the percentages of the twenty, the most popular first."""
-    a, b, c = _HEAD_SIZES
-    sizes = [a * math.exp(b * rank) + c for rank in range(2, _HEAD + 1)]
-    return [_HEAD_PERCENT - sum(sizes), *sizes]
 
 
 def _head_ranks(rng: np.random.Generator) -> list[int]:

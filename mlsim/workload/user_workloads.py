@@ -1,40 +1,77 @@
-"""User-defined models of workloads."""
+"""User-defined readers of logs and models of workloads.
+
+A reader is a function of a path, or a class with a method ``read``; a model is a function of processors and
+random numbers, or a class with a method ``draw``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, check_plugin, make_callable
-from mlsim.scenario import WorkloadModel, parameters_of
+from mlsim.scenario import WorkloadFormat, WorkloadModel, parameters_of
 from mlsim.scenario.unit_types import nearest
-from mlsim.workload.models.model_base import (
-    MOST_PROCESSORS,
-    base_header,
-    check_factor,
-    check_seed,
-    factor_words,
-    factored,
-)
+from mlsim.workload.format_record import Reading, WholeLog
+from mlsim.workload.log_table import log_of_table
+from mlsim.workload.models.model_base import Drawing
 from mlsim.workload.workload_jobs import IF_KNOWN, JobBlock
 
+_GROUP, _PAGE = "mlsim.workloads", "docs/reference/workloads.md"
+READERS: Final = Family(
+    *("workload format", "workload.format", _GROUP, ("read",), tuple(WorkloadFormat), _PAGE), arguments=1
+)
 GENERATORS: Final = Family(
-    "workload model",
-    "workload.generate.model",
-    "mlsim.workloads",
-    ("draw",),
-    (*WorkloadModel, *WorkloadModel.aliases()),
-    "docs/reference/workloads.md",
+    *("workload model", "workload.generate.model", _GROUP, ("draw",)),
+    *((*WorkloadModel, *WorkloadModel.aliases()), _PAGE),
     arguments=2,
 )
 _REQUIRED = ("submit_time", "run_time", "processors")
 _KNOWN = (*_REQUIRED, "walltime", *IF_KNOWN)
 _LARGEST = 2.0**53
+_LEAST = {
+    "submit_time": (0.0, "seconds from the start, 0 or more, below 2^53"),
+    "run_time": (0.0, "seconds, 0 or more, below 2^53"),
+    "walltime": (0.0, "seconds, more than 0, below 2^53"),
+    "processors": (1.0, "a whole number, 1 or more"),
+}
+
+
+def check_reader(name: str, execute: bool) -> None:
+    """Check a user-defined reader; its code is executed only if ``execute``."""
+    check_plugin(READERS, name, execute)
+
+
+def read_by_user(name: str, path: str | Path, options: Reading) -> WholeLog:
+    """Read a log with a user-defined reader, ``path/file.py:reader`` or the name of an entry point.
+
+    The reader gets the path, and returns a table with the columns of CSV workloads: a data frame, or a
+    mapping of names to columns.
+    """
+    title = f"{READERS.name} {name}"
+    read = make_callable(READERS, name, entry_points)
+    try:
+        table = _table_of(read(Path(path)))
+    except BaseException as error:  # whatever the user's code raises
+        raise user_code_error(f"{title}: {path} cannot be read", error) from error
+    return log_of_table(f"{path}, as {name} reads it", table, options)
+
+
+def _table_of(found: Any) -> pl.DataFrame:
+    if isinstance(found, pl.DataFrame):
+        return found
+    if isinstance(found, Mapping):
+        return pl.DataFrame({str(name): column for name, column in found.items()})
+    raise TypeError(
+        f"it gives {type(found).__name__}; allowed: a polars.DataFrame, or a mapping of names to columns"
+    )
 
 
 def check_model(name: str, execute: bool) -> None:
@@ -45,28 +82,21 @@ def check_model(name: str, execute: bool) -> None:
 class OwnModel:
     """A workload that user code draws: ``path/file.py:model`` or an entry point, with its parameters.
 
-    ``estimate_factor`` None: walltimes from the code, and run times where it has none.
+    Without a factor: walltimes from the code, and run times where it has none.
     """
 
-    def __init__(
-        self, name: str, *, processors: int, seed: int, estimate_factor: tuple[float, float] | None
-    ) -> None:
-        if not 1 <= processors <= MOST_PROCESSORS:
-            raise InputError(f"processors: {processors}; allowed: 1 to {MOST_PROCESSORS:,}")
-        check_seed(seed)
-        if estimate_factor is not None:
-            check_factor(estimate_factor)
+    def __init__(self, name: str, options: Drawing) -> None:
+        options.check_processors()
         self._title = f"{GENERATORS.name} {name}"
         self._draw = make_callable(GENERATORS, name, entry_points)
-        self._processors, self._seed, self._factor = processors, seed, estimate_factor
+        self._options = options
         values = "".join(f", {key} {value!r}" for key, value in parameters_of(name).items())
-        by = "" if estimate_factor is None else f", {factor_words(estimate_factor)}"
-        note = " ".join(f"{name}{values}, seed {seed}{by}".split())
-        self.header = base_header(note, processors)
+        words = f"seed {options.seed}" if options.factor is None else options.words
+        self.header = options.header(" ".join(f"{name}{values}, {words}".split()))
 
     def stream(self) -> Iterator[JobBlock]:
         """Yield the jobs, checked; the code is called anew with the same random numbers."""
-        drawn, walltimes = (np.random.default_rng((self._seed, 4, k)) for k in range(2))
+        drawn, walltimes = self._options.generators(4, 2)
         made, now, names = 0, 0.0, None
         tables = self._tables(drawn)
         while (table := self._next(tables, made)) is not None:
@@ -81,7 +111,7 @@ class OwnModel:
 
     def _tables(self, rng: np.random.Generator) -> Iterator[Any]:
         try:
-            return iter(self._draw(self._processors, rng))
+            return iter(self._draw(self._options.processors, rng))
         except BaseException as error:  # whatever the user's code raises
             raise user_code_error(f"{self._title}: cannot draw jobs", error) from error
 
@@ -125,10 +155,10 @@ class OwnModel:
                 wrong |= values != np.floor(values)
             if wrong.any():
                 raise InputError(f"{place}: {name} {values[np.argmax(wrong)]:g}; allowed: {allowed}")
-        if np.any(columns["processors"] > self._processors):
+        if np.any(columns["processors"] > self._options.processors):
             raise InputError(
                 f"{place}: a job asks for {columns['processors'].max():g} processors, and the machine has "
-                f"{self._processors}"
+                f"{self._options.processors}"
             )
         times = np.append(now, columns["submit_time"])
         if np.any(np.diff(times) < 0):
@@ -140,8 +170,8 @@ class OwnModel:
 
     def _block(self, columns: Mapping[str, Floats], walltimes: np.random.Generator) -> JobBlock:
         run_time = columns["run_time"]
-        if self._factor is not None:
-            walltime = np.maximum(factored(run_time, self._factor, walltimes), 1.0)
+        if self._options.factor is not None:
+            walltime = np.maximum(self._options.walltimes(run_time, walltimes), 1.0)
         else:
             walltime = columns.get("walltime", np.where(run_time > 0, run_time, 1.0))
         codes: dict[str, Any] = {name: columns[name].astype(np.int64) for name in IF_KNOWN if name in columns}
@@ -153,14 +183,6 @@ class OwnModel:
             processors=columns["processors"].astype(np.int64),
             **codes,
         )
-
-
-_LEAST = {
-    "submit_time": (0.0, "seconds from the start, 0 or more, below 2^53"),
-    "run_time": (0.0, "seconds, 0 or more, below 2^53"),
-    "walltime": (0.0, "seconds, more than 0, below 2^53"),
-    "processors": (1.0, "a whole number, 1 or more"),
-}
 
 
 def _numbers(place: str, name: str, column: Any) -> Floats:
