@@ -90,14 +90,16 @@ def advise(options: AdviseOptions) -> None:
 
 def _report_unknown(unknown: Unknown, record: RecordedLoop, options: AdviseOptions) -> None:
     """Print, and write if asked, that a record allows no verdict."""
-    from mlsim.experiment.advice import facts_of_unknown, write_unknown
+    from mlsim.experiment.advice import facts_of_unknown
+    from mlsim.experiment.manifest import write_summary
     from mlsim.experiment.result_directories import complete_or_gone
 
+    facts = facts_of_unknown(unknown, record)
     if options.out is not None:
         with complete_or_gone(options.out) as place:
-            write_unknown(place, unknown, record)
+            write_summary(place.partial / "advice.json", facts)
     if options.json_:
-        print_json(facts_of_unknown(unknown, record))
+        print_json(facts)
     else:
         print(f"No verdict: {unknown.reason}.\nInstead: {unknown.instead}.")
 

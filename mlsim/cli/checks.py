@@ -192,7 +192,7 @@ def schema(
     for_: Annotated[FileKind | None, typer.Option("--for", help="The same, as an option.")] = None,
 ) -> None:
     """Print the JSON schema of scenario files, or of loops or studies, for editors."""
-    from mlsim.experiment.result_schemas import schema_of
+    from mlsim.experiment.study.study_file import schema_of
 
     if kind is not None and for_ is not None and kind != for_:
         raise InputError(f"mlsim schema {kind} --for {for_}: give one of them")

@@ -97,7 +97,7 @@ def _has(path: Path, text: str) -> bool:
 def _texts(template: Template) -> Iterator[tuple[str, str]]:
     """Yield each file's name and text; workloads lie beside the scenario here, unlike in the repository."""
     from mlsim._files import read_text
-    from mlsim.experiment.result_schemas import schema_of
+    from mlsim.experiment.study.study_file import schema_of
 
     for name, kind in template.yaml.items():
         text = read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")

@@ -333,8 +333,15 @@ def energy(options: _EnergyOptions) -> None:
 
     mlsim learn energy samples.csv --csv classes.csv --steps steps.csv
     """
-    from mlsim.learning.energy_classes import Cleaning, Tree, classify, cleaned
-    from mlsim.learning.energy_samples import power_steps, read_samples, write_steps
+    from mlsim.learning.energy_classes import (
+        Cleaning,
+        Tree,
+        classify,
+        cleaned,
+        power_steps,
+        read_samples,
+        write_steps,
+    )
 
     steps = options.steps
     for name, value in (("--least", options.least), ("--most", options.most)):
@@ -411,7 +418,7 @@ def profiles(options: _ProfilesOptions) -> None:
 
     mlsim learn profiles -o samples.csv --each 20
     """
-    from mlsim.learning.energy_samples import GeneratedProfiles, generated_profiles, write_samples
+    from mlsim.learning.energy_classes import GeneratedProfiles, generated_profiles, write_samples
 
     out, shortest, longest = options.out, options.shortest, options.longest
     if longest < shortest:

@@ -154,7 +154,7 @@ def mixed(context: typer.Context, options: _MixedOptions) -> None:
         validation.at_phases(scenario, phases)
     weeks = weeks_of(scenario)
     with parts_in(out, "learn mixed", scenario.name, options.jobs) as parts:
-        found = learn_mixed(weeks, *train_test, searching, validation.searches_in_parts(parts))
+        found = learn_mixed(weeks, *train_test, searching, parts)
         _print(found, source)
         if out is not None:
             validation.write_mixed(out, found, scenario)
@@ -214,7 +214,7 @@ def _print_band(band: PhaseBand) -> None:
 def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
     from rich.console import Console
 
-    from mlsim.learning.weight_search import FEATURES
+    from mlsim.learning.mixed_policies import FEATURES
 
     beside = ("train", "source", "test", "source") if source else ("train", "test")
     spreads = found.against("SAF")
@@ -344,17 +344,17 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
         validation.at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
     with parts_in(out, "learn transfer", ", ".join(names), options.jobs) as parts:
-        found = validation.learn_transfer(logs, options.share, searching, validation.searches_in_parts(parts))
+        found = validation.learn_transfer(logs, options.share, searching, parts)
         _print_transfer(found)
         if out is not None:
             validation.write_transfer(out, found, _REFERENCE)
-            validation.write_transfer_phases(out, None)
+            validation.write_phases(out, None)
         if phases:
             logs.clear()  # each part cuts its own
             band = validation.transfer_phases(scenarios, phases, options.share, searching, parts)
             _print_band_transfer(band, phases)
             if out is not None:
-                validation.write_transfer_phases(out, band)
+                validation.write_phases(out, band)
     if out is not None:
         print(f"Written: {out}")
 

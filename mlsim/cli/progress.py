@@ -198,7 +198,7 @@ def watch(options: _WatchOptions) -> None:
 
     target = options.target
     if is_store(target):
-        from mlsim.experiment.study.study_engine import status_of
+        from mlsim.experiment.study.study_runner import status_of
 
         def look() -> tuple[RenderableType, bool]:
             lines = list(status_of(target))

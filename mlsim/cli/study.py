@@ -73,10 +73,11 @@ def run(options: _RunOptions) -> None:
         if executor is None:  # another rank than the first
             return
         from mlsim.experiment.study import load_study
-        from mlsim.experiment.study.study_engine import ProgressDisplay, default_directory, run_study
+        from mlsim.experiment.study.study_engine import run_study
+        from mlsim.experiment.study.study_runner import ProgressDisplay
 
         chosen = load_study(options.path)
-        target = options.out or default_directory(chosen)
+        target = options.out or Path("runs") / chosen.name
         if options.dry_run:
             _print_plan(chosen, target, options)
             return
@@ -119,12 +120,12 @@ def _executor(options: _RunOptions) -> Iterator[Executor | None]:
 def _print_plan(chosen: Study, target: Path, options: _RunOptions) -> None:
     """Print the runs to do, and a time estimate from the runs that are stored."""
     from mlsim.experiment.study.axes import words_of
-    from mlsim.experiment.study.study_engine import missing_tasks, seconds_there, time_words
+    from mlsim.experiment.study.study_engine import missing_tasks
+    from mlsim.experiment.study.study_runner import time_words
 
-    keys, tasks, store = missing_tasks(chosen, target, force=options.force, retry_failed=options.retry_failed)
-    total = there = len(set(keys))
-    there -= len(tasks)
-    left = len(tasks)
+    again = {"force": options.force, "retry_failed": options.retry_failed}
+    total, tasks, known = missing_tasks(chosen, target, **again)
+    there, left = total - len(tasks), len(tasks)
     for task in tasks:
         print(words_of(task.labels))
     line = f"{target}: {there} of {total} runs done, {left} to do"
@@ -135,7 +136,6 @@ def _print_plan(chosen: Study, target: Path, options: _RunOptions) -> None:
             f"{target}: {there} of at most {total} runs done, {len(tasks)} to do next; their results decide "
             f"on the others, at most {left - len(tasks)}"
         )
-    known = seconds_there(keys, store)
     if tasks and known:
         mean = sum(known) / len(known)
         line += f"; about {time_words(mean * left)} on one core ({mean:.3g} s per run so far)"
@@ -199,7 +199,7 @@ def _print_failed(rows: Sequence[StudyRow]) -> None:
 @study.command()
 def status(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Results of a study.")]) -> None:
     """Show the progress of a study, also while another process works on it."""
-    from mlsim.experiment.study.study_engine import status_of
+    from mlsim.experiment.study.study_runner import status_of
 
     for line in status_of(directory):
         print(line)

@@ -17,9 +17,10 @@ from mlsim.experiment.recorded_loop import LEAST_CHUNKS, RecordedLoop, Unknown
 from mlsim.experiment.result_directories import Place
 from mlsim.scenario import Scenario
 
-NEARLY = 0.01
-"""A choice is as good as the best one if it takes at most this share more."""
+NEARLY = 0.01  # A choice is as good as the best one if it takes at most this share more
 _SPREAD = (1.0, 0.8, 1.2)
+_MOST_SIMULATIONS = 1_000_000
+_MOST_SHOWN = 16
 _COSTS = ("chunk_calculation", "chunk_assignment", "atomic_service", "break_time", "piece_time")
 _LATENCIES = ("latency", "intra_node_latency")
 
@@ -29,8 +30,7 @@ class Variation:
     """Parameters that vary between the simulations of a choice."""
 
     seed: int
-    factor: float
-    """Of all scheduling overheads and network latencies."""
+    factor: float  # Of all scheduling overheads and network latencies
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class Advice:
         return self.now if self.now.mean <= first.mean * (1.0 + NEARLY) else first
 
 
-Make = Callable[[Mapping[str, object]], Scenario]
-"""Makes the loop with some keys changed."""
+Make = Callable[[Mapping[str, object]], Scenario]  # Makes the loop with some keys changed
 
 
 def advise(
@@ -86,11 +85,10 @@ def advise(
     charge: Callable[[str, str], Mapping[str, object]] = lambda _technique, _model: {},
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Advice:
-    """Simulate a loop under every technique and model, and rank them.
+    """Simulate a loop, made by ``make``, under every technique and model, and rank them.
 
-    ``make`` builds the loop with some keys changed. With ``named``, a technique that cannot be used is an
-    error, as the user asked for it; otherwise it is left out. ``charge`` returns further keys of a technique
-    and a model, such as measured costs of requests. ``tell`` is called with finished and total simulations.
+    With ``named``, a technique that cannot be used is an error, else it is left out. ``charge`` returns more
+    keys of a technique and a model. ``tell`` is called with finished and total simulations.
     """
     base = make({})
     today = str(base.application.technique), str(base.application.execution.model)
@@ -102,7 +100,13 @@ def advise(
     for done, pair in enumerate(pairs):
         tell(done, len(pairs))
         try:
-            results = [_simulate(make, pair, charge(*pair), variation, run_time) for variation in variations]
+            technique, model = pair
+            keys: Mapping[str, object] = {
+                **charge(technique, model),
+                "application.technique": technique,
+                "application.execution.model": model,
+            }
+            results = [_simulate(make, keys, variation, run_time) for variation in variations]
         except InputError as error:
             if named or pair == today:
                 raise
@@ -126,11 +130,13 @@ def advise(
 def _variations(
     make: Make, base: Scenario, seeds: int, run_time: float | None, pairs: int
 ) -> list[Variation]:
-    """Return the variations.
+    """Return seeds, if costs are random, times factors, if overheads are charged; factor 1 first."""
+    from mlsim.cosim import loop_cost_sums
 
-    Seeds, if costs are random, times factors, if overheads are charged; factor 1 first.
-    """
-    random = bool(base.platform.perturbations) or _has_random_costs(make, base, run_time)
+    random = bool(base.platform.perturbations)
+    if not random:
+        costs, others = (loop_cost_sums(one, run_time).sums for one in (base, make({"seed": base.seed + 1})))
+        random = not np.array_equal(costs, others)
     chosen = range(base.seed, base.seed + (seeds if random else 1))
     factors = _SPREAD if _charges(base, 2.0) else _SPREAD[:1]
     simulations = len(chosen) * len(factors) * pairs
@@ -140,17 +146,6 @@ def _variations(
             f"handing out; allowed: {_MOST_SIMULATIONS:,}; try fewer seeds, techniques or models"
         )
     return [Variation(seed, factor) for factor in factors for seed in chosen]
-
-
-_MOST_SIMULATIONS = 1_000_000
-
-
-def _has_random_costs(make: Make, base: Scenario, run_time: float | None) -> bool:
-    from mlsim.cosim import loop_cost_sums
-
-    other = make({"seed": base.seed + 1})
-    costs, others = loop_cost_sums(base, run_time), loop_cost_sums(other, run_time)
-    return not np.array_equal(costs.sums, others.sums)
 
 
 def _charges(base: Scenario, factor: float) -> dict[str, object]:
@@ -167,28 +162,15 @@ def _charges(base: Scenario, factor: float) -> dict[str, object]:
 
 
 def _simulate(
-    make: Make,
-    pair: tuple[str, str],
-    charged: Mapping[str, object],
-    variation: Variation,
-    run_time: float | None,
+    make: Make, keys: Mapping[str, object], variation: Variation, run_time: float | None
 ) -> tuple[float, int]:
     """Return the loop time [s] and the number of chunks."""
-    technique, model = pair
-    changes: dict[str, object] = {
-        **charged,
-        "application.technique": technique,
-        "application.execution.model": model,
-        "seed": variation.seed,
-    }
+    changes = {**keys, "seed": variation.seed}
     scenario = make(changes)
     if variation.factor != 1.0:
         scenario = make(changes | _charges(scenario, variation.factor))
     facts: dict[str, Any] = run_loop(scenario, run_time=run_time, chunks=False).facts
     return float(facts["t_loop"]), int(facts["steps"])
-
-
-_MOST_SHOWN = 16
 
 
 def facts_of(advice: Advice, record: RecordedLoop | None) -> dict[str, Any]:
@@ -230,11 +212,6 @@ def _facts_of_record(record: RecordedLoop) -> dict[str, Any]:
     }
 
 
-def write_unknown(place: Place, unknown: Unknown, record: RecordedLoop) -> None:
-    """Write ``advice.json`` of a record that allows no recommendation."""
-    write_summary(place.partial / "advice.json", facts_of_unknown(unknown, record))
-
-
 def _facts(choice: Candidate, advice: Advice) -> dict[str, Any]:
     return {
         "technique": choice.technique,
@@ -261,7 +238,8 @@ def write_advice(place: Place, advice: Advice, record: RecordedLoop | None, titl
         from mlsim.analysis.plots.chart_style import write_picture
         from mlsim.analysis.plots.panel_plots import Panel, bars
 
-        shown = _shown(advice)
+        shown = advice.choices[:_MOST_SHOWN]
+        shown += [choice for choice in (advice.now, advice.static) if choice not in shown]
         panel = Panel(
             "mean, least and largest over the variations",
             [choice.label for choice in shown],
@@ -269,9 +247,3 @@ def write_advice(place: Place, advice: Advice, record: RecordedLoop | None, titl
             ends={"T_loop": [(min(choice.t_loop), max(choice.t_loop)) for choice in shown]},
         )
         write_picture(bars([panel], title, "parallel loop time (s)"), path)
-
-
-def _shown(advice: Advice) -> list[Candidate]:
-    """Return the best candidates, and the current one and STATIC in any case."""
-    first = advice.choices[:_MOST_SHOWN]
-    return [*first, *(choice for choice in (advice.now, advice.static) if choice not in first)]

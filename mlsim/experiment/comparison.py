@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from mlsim._runtime.forks import check_fork
 from mlsim.errors import InputError
+from mlsim.experiment import stored_runs
 from mlsim.experiment.result import Result
-from mlsim.experiment.stored_runs import StoredRun, find_runs, name_runs, read_run, scenario_differences
+from mlsim.experiment.stored_runs import StoredRun, find_runs, read_run
 from mlsim.record.derived_times import TAU
+from mlsim.scenario import plain
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,9 +40,7 @@ class RunComparison:
     @cached_property
     def summaries(self) -> list[dict[str, Any]]:
         """The summary of each run, with one τ for all."""
-        from mlsim.experiment.stored_runs import summary_of
-
-        return [summary_of(run, self.tau) for run in self.runs]
+        return [stored_runs.summary_of(run, self.tau) for run in self.runs]
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -67,10 +67,7 @@ class RunComparison:
         return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=verdicts)
 
     def jobs(self, run: str | int = 1) -> pl.DataFrame:
-        """Pair the jobs of the first run with those of another, by its name or place.
-
-        See :func:`mlsim.analysis.run_comparison.pair_jobs` for the columns.
-        """
+        """Pair the jobs of the first run with those of another, by its name or place (``pair_jobs``)."""
         from mlsim.analysis.run_comparison import pair_jobs
 
         place = self.labels.index(run) if isinstance(run, str) else run
@@ -86,7 +83,7 @@ class RunComparison:
     @cached_property
     def differences(self) -> dict[str, list[Any]]:
         """Keys in which the scenarios differ, with the value of each run."""
-        return scenario_differences(self.runs)
+        return stored_runs.differences_of([run.scenario for run in self.runs])
 
     @cached_property
     def notes(self) -> list[str]:
@@ -128,17 +125,9 @@ class RunComparison:
         return plain
 
     def draw(self, directory: str | Path) -> list[Path]:
-        """Write the pictures, as PNG and PDF, into a directory that must not exist.
+        """Write the pictures, as PNG and PDF, into a directory that must not exist; return the files.
 
-        Returns
-        -------
-        list of Path
-            The files. Pass times are drawn where every run recorded its passes.
-
-        Raises
-        ------
-        InputError, OutputError
-            If the directory is there already, or cannot be written to.
+        Pass times are drawn where every run recorded its passes.
         """
         from mlsim.experiment.result_directories import reserved, writing
 
@@ -148,10 +137,7 @@ class RunComparison:
         return [place.directory / path.name for path in written]
 
     def write(self, directory: str | Path) -> None:
-        """Write ``comparison.json``, ``table.csv``, ``jobs-1.parquet`` … with paired jobs, and the pictures.
-
-        The directory must not exist.
-        """
+        """Write tables, paired jobs and pictures into a directory that must not exist."""
         from mlsim.experiment.result_directories import complete_or_gone
         from mlsim.experiment.run_directory import write_json
 
@@ -173,8 +159,7 @@ class RunComparison:
         return f"RunComparison({', '.join(self.labels)})"
 
     def _repr_html_(self) -> str:
-        """Show the tables in a notebook."""
-        from mlsim.experiment.notebook_support import comparison_html
+        from mlsim.experiment.result import comparison_html
 
         return comparison_html(self.labels, self.metrics, self.tolerance, self.differences)
 
@@ -209,16 +194,6 @@ def compare(
         Share of the first run's value up to which another is not called better or worse: one run a side
         cannot distinguish smaller differences from chance. Wall-clock times are never judged.
 
-    Returns
-    -------
-    RunComparison
-        Tables, pairs of jobs, notes; it can draw and write itself.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two runs, a directory holds none, or names do not fit.
-
     Examples
     --------
     >>> import mlsim
@@ -239,7 +214,9 @@ def compare(
         raise InputError(f"a comparison needs two runs or more; given: {', '.join(names) or 'none'}")
     return RunComparison(
         tuple(
-            _of_result(run, name) if isinstance(run, Result) else read_run(run, name)
+            StoredRun(name, run.directory, run.summary, run.records, plain(run.scenario))
+            if isinstance(run, Result)
+            else read_run(run, name)
             for run, name in zip(found, names, strict=True)
         ),
         tau,
@@ -248,15 +225,12 @@ def compare(
 
 
 def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[str]:
-    """Return a unique name for every run."""
     if labels is not None:
-        if len(labels) != len(runs) or len(set(labels)) < len(labels) or not all(labels):
-            raise InputError(f"labels: {len(runs)} runs need as many different names; found {list(labels)}")
-        return list(labels)
+        return stored_runs.check_labels(labels, len(runs))
     paths = [path for run in runs if (path := run.directory if isinstance(run, Result) else run) is not None]
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("a run is given twice; name each once")
-    by_path = dict(zip(paths, name_runs(paths), strict=True))
+    by_path = dict(zip(paths, stored_runs.name_runs(paths), strict=True))
     names: list[str] = []
     for run in runs:
         path = run.directory if isinstance(run, Result) else run
@@ -265,9 +239,3 @@ def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[
         twice = sum(other == name or other.startswith(f"{name} #") for other in names)
         names.append(f"{name} #{twice + 1}" if twice else name)
     return names
-
-
-def _of_result(result: Result, label: str) -> StoredRun:
-    from mlsim.scenario import plain
-
-    return StoredRun(label, result.directory, result.summary, result.records, plain(result.scenario))

@@ -46,15 +46,21 @@ def replay_instances(
 ) -> list[Replayed]:
     """Solve each instance of a file from ``mlsim cp dump`` with each dispatcher; in this order.
 
-    With one job everything runs in this process, as solve times of concurrent processes disturb each other.
-    ``store`` is a directory that keeps every solve: what it has is not solved again. ``progress`` is called
-    with the number of finished solves. A killed process raises an OutputError; stored solves remain.
+    One job is this process, as solve times of concurrent processes disturb each other. ``store`` keeps every
+    solve; ``progress`` receives the number of finished ones.
     """
     kept = None if store is None else Store.open(store, "cp replay", "instances")
+    entries: Entries = Memory() if kept is None else kept
+    rows: list[Replayed] = []
     with nullcontext() if kept is None else locked(kept):
-        rows: list[Replayed] = []
-        for row in _rows(_orders(file, dispatchers, config, seed), kept or Memory(), jobs or cores(), store):
-            rows.append(row)
+        orders = _orders(file, dispatchers, config, seed)
+        for order, content, new in _solves(orders, entries, jobs or cores()):
+            try:
+                if new:
+                    entries.put(order.key, content)
+            except OSError as error:
+                raise disk_error(store or Path(), error) from error
+            rows.append(_row(order, content))
             if progress is not None:
                 progress(len(rows))
     place = {name: k for k, name in enumerate(dispatchers)}
@@ -70,64 +76,30 @@ def _orders(file: Path, dispatchers: Sequence[Dispatcher], config: CpConfig, see
             yield _Order(key, number, line, place, name, config, seed)
 
 
-def _rows(orders: Iterator[_Order], kept: Entries, jobs: int, store: Path | None) -> Iterator[Replayed]:
-    """Yield all solves as they become available: stored ones, and those that are solved now."""
+def _solves(
+    orders: Iterator[_Order], entries: Entries, jobs: int
+) -> Iterator[tuple[_Order, dict[str, Any], bool]]:
+    """Yield solves, and whether they are new, as they become available; by this process or several.
 
-    def keep(order: _Order, content: dict[str, Any]) -> Replayed:
-        try:
-            kept.put(order.key, content)
-        except OSError as error:
-            raise disk_error(store or Path(), error) from error
-        return _row(order, content)
-
-    missing = _Missing(orders, kept)
-    if jobs == 1:
-        for order in missing:
-            yield from missing.there()
-            yield keep(order, _solve(order))
-    else:
-        for order, content in _side_by_side(iter(missing), jobs):
-            yield from missing.there()
-            yield keep(order, content)
-    yield from missing.there()
-
-
-class _Missing:
-    """Iterates over the orders that are not stored yet, and collects the rows of the others."""
-
-    def __init__(self, orders: Iterator[_Order], kept: Entries) -> None:
-        self._orders, self._kept = orders, kept
-        self._there: list[Replayed] = []
-
-    def __iter__(self) -> Iterator[_Order]:
-        for order in self._orders:
-            content = self._kept.get(order.key)
-            if content is None:
-                yield order
-            else:
-                self._there.append(_row(order, content))
-
-    def there(self) -> list[Replayed]:
-        """Return the stored rows that were passed since the last call."""
-        there, self._there = self._there, []
-        return there
-
-
-def _side_by_side(orders: Iterator[_Order], jobs: int) -> Iterator[tuple[_Order, dict[str, Any]]]:
-    """Yield solves as they finish; each process holds one order, so that the file is never held whole."""
+    Each process holds one order, so that the file is never held whole.
+    """
     busy: dict[Helper, _Order] = {}
     idle: list[Helper] = []
     try:
         for order in orders:
+            content = entries.get(order.key)
+            if content is not None or jobs == 1:
+                yield order, content or _solve(order), content is None
+                continue
             if not idle and len(busy) == jobs:
                 for helper in wait(list(busy)):
-                    yield _done(helper, busy, idle)
+                    yield *_done(helper, busy, idle), True
             helper = idle.pop() if idle else _started()
             busy[helper] = order
             helper.send(order)
         while busy:
             for helper in wait(list(busy)):
-                yield _done(helper, busy, idle)
+                yield *_done(helper, busy, idle), True
     finally:
         for helper in (*busy, *idle):
             helper.kill()
@@ -154,7 +126,6 @@ def _done(helper: Helper, busy: dict[Helper, _Order], idle: list[Helper]) -> tup
 
 
 def _solve(order: _Order) -> dict[str, Any]:
-    """Solve one instance; return the content to be stored."""
     instance = instance_in(order.line, order.place)
     row = solve_one(order.number, instance, order.dispatcher, order.config, order.seed)
     return {"solve": asdict(row.solve), "wrong": list(row.wrong)}

@@ -49,8 +49,7 @@ _UNREAD = {
     "platform.shared": "it has the whole machine to itself",
     "platform.nodes.N.power": "energy is computed for runs",
 }
-LEFT_ASIDE = tuple(_STAND_IN)
-"""Sections of a scenario that a loop alone does not read."""
+LEFT_ASIDE = tuple(_STAND_IN)  # Sections of a scenario that a loop alone does not read
 
 SCHEMA_VERSION = 1
 
@@ -76,41 +75,37 @@ class LoopResult:
     @property
     def chunks(self) -> pl.DataFrame:
         """One row per chunk, as in ``chunks.parquet``; empty unless chunks were kept."""
-        from mlsim.record.table_writer import frame
-
-        return frame("chunks", self.records, None)
+        return self._frame("chunks")
 
     @property
     def pes(self) -> pl.DataFrame:
         """One row per PE, as in ``pes.parquet``."""
+        return self._frame("pes")
+
+    def _frame(self, table: str) -> pl.DataFrame:
         from mlsim.record.table_writer import frame
 
-        return frame("pes", self.records, None)
+        return frame(table, self.records, None)
+
+    def _without_chunks(self, directory: Path | None = None) -> LoopResult:
+        from mlsim.record import Chunks, empty
+
+        records = replace(self.records, chunks=empty(Chunks))
+        return replace(self, records=records, directory=directory)
 
     def __repr__(self) -> str:
         return f"LoopResult({self.label!r}, t_loop={self.facts['t_loop']})"
 
     def _repr_html_(self) -> str:
-        """Show the metrics in a notebook."""
-        from mlsim.experiment.notebook_support import loop_html
+        from mlsim.experiment.result import loop_html
 
         return loop_html(self.facts)
 
 
 def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
-    """Read a loop from a scenario file; sections that a loop does not use are ignored.
+    """Read a loop from a scenario file, which may lack sections that a loop does not use.
 
-    Parameters
-    ----------
-    path
-        A scenario file; it may lack ``workload``, ``batch`` and ``coordination``.
-    overrides
-        As for :func:`mlsim.load`.
-
-    Raises
-    ------
-    InputError
-        As for :func:`mlsim.load`; also for an override of an ignored section.
+    ``overrides`` and errors are those of :func:`mlsim.load`; an override of an ignored section is an error.
     """
     return _checked(load(path, _as_loop(overrides)))
 
@@ -153,10 +148,7 @@ def _checked(scenario: Scenario) -> Scenario:
 
 
 def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:
-    """Add the mean cost of an application where overrides choose one but no scale.
-
-    A mandelbrot's iterations take 20 ms, those of psia 0.2 s on average (Eleliemy 2021, §4.4).
-    """
+    """Add the mean cost of a chosen application without scale: mandelbrot and psia (Eleliemy 2021, §4.4)."""
     costs = {key.removeprefix("application.costs."): value for key, value in overrides.items()}
     if {"application.costs", "mean", "unit_cost", "calibrate"} & costs.keys():
         return dict(overrides)
@@ -167,10 +159,7 @@ def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:
 
 
 def choices(techniques: Sequence[str], models: Sequence[str]) -> list[dict[str, object]]:
-    """Return the overrides of every combination of techniques and models, as words of a scenario file.
-
-    An empty list keeps the choice of the file.
-    """
+    """Return the overrides of all combinations of techniques and models; an empty list changes nothing."""
     keys = {"application.technique": techniques, "application.execution.model": models}
     named = {key: words for key, words in keys.items() if words}
     return [dict(zip(named, words, strict=True)) for words in product(*named.values())]
@@ -187,11 +176,6 @@ def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool 
         Seconds that costs made from a job's run time (profile ``job``, or calibrated) are made from.
     chunks
         Whether to keep a row for every chunk.
-
-    Raises
-    ------
-    InputError
-        If the scenario or a file it names cannot be used.
 
     Examples
     --------
@@ -220,11 +204,6 @@ def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool 
     )
 
 
-def write_loop(place: Place, directory: Path, result: LoopResult) -> None:
-    """Write the directory of a loop, as ``mlsim loop`` does, with the chunks that were kept."""
-    _write(place, directory, result, chunks=True)
-
-
 def run_loops(
     scenarios: Sequence[Scenario],
     *,
@@ -238,13 +217,13 @@ def run_loops(
     Parameters
     ----------
     scenarios
-        Loops to simulate; a single one is written into ``out`` itself, several into a subdirectory each.
+        Loops; a single one is written into ``out`` itself, several into a subdirectory each.
     run_time
         As for :func:`run_loop`.
     chunks
         Whether chunks are written, and drawn; without ``out`` they are not kept.
     out
-        Directory to write; it must not exist. Nothing is written without it.
+        Directory to write, which must not exist. Nothing is written without it.
     progress
         Called with each result.
 
@@ -252,23 +231,17 @@ def run_loops(
     -------
     list of LoopResult
         Without chunks, so that many loops fit into memory.
-
-    Raises
-    ------
-    InputError
-        If a scenario cannot be used; nothing is left half-written.
-    OutputError
-        If not all of the results can be written; the message lists what was kept, and where.
     """
     from mlsim.cosim import check_loop
 
     for scenario in scenarios:
         check_loop(scenario, run_time, held=len(scenarios) - 1)
+    report = progress or (lambda _result: None)
     results: list[LoopResult] = []
     if out is None:
         for scenario in scenarios:
             results.append(run_loop(scenario, run_time=run_time, chunks=False))
-            _report(progress, results[-1])
+            report(results[-1])
         return results
     for scenario in scenarios:
         check_needs(scenario)
@@ -276,22 +249,22 @@ def run_loops(
         curves: list[Curve] = []
         names = _names(scenarios)
         for scenario, name in zip(scenarios, names, strict=True):
-            result = run_loop(scenario, run_time=run_time, chunks=chunks or _needs_chunks(scenario))
-            curves += _write(place, place.partial / name, result, chunks)
-            results.append(_without_chunks(result, place.directory / name))
-            _report(progress, result)
+            needed = chunks or scenario.output.trace.shows_chunks
+            result = run_loop(scenario, run_time=run_time, chunks=needed)
+            curves += write_loop(place, place.partial / name, result, chunks)
+            results.append(result._without_chunks(place.directory / name))
+            report(result)
         if len(results) > 1:
-            _write_together(place, results, curves)
+            import polars as pl
+
+            write_summary(place.partial / "summary.json", summary(results))
+            pl.DataFrame([result.facts for result in results]).write_csv(place.partial / "loops.csv")
+        if len(results) > 1 and curves and scenarios[0].output.pictures:
+            from mlsim.analysis.plots import draw_chunk_sizes
+
+            with place.extra(place.partial / "chunk-sizes.png") as path:
+                draw_chunk_sizes(path, curves, scenarios[0].name)
     return results
-
-
-def _report(progress: Callable[[LoopResult], None] | None, result: LoopResult) -> None:
-    if progress is not None:
-        progress(result)
-
-
-def _needs_chunks(scenario: Scenario) -> bool:
-    return scenario.output.trace.shows_chunks
 
 
 def _names(scenarios: Sequence[Scenario]) -> list[str]:
@@ -306,52 +279,32 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
     return names
 
 
-def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
-    """Write one loop; return its curve of chunk sizes."""
+def write_loop(place: Place, directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
+    """Write the directory of a loop, as ``mlsim loop`` does; return its curve of chunk sizes."""
     load_matplotlib()
     with importing():
-        from mlsim.analysis.plots import chunk_curve
+        from mlsim.analysis.plots import chunk_curve, draw_chunk_sizes, draw_pes
         from mlsim.record.table_writer import write_tables
 
     directory.mkdir(exist_ok=True)
     scenario = result.scenario
     (directory / "loop.yaml").write_text(dump(scenario, _SECTIONS), encoding="utf-8")
     write_json(directory / "versions.json", versions() | read_in(scenario, directory))
-    kept = result.records if chunks else _without_chunks(result).records
-    write_tables(directory, kept, technique_of(scenario), scenario.output.csv)
+    kept = result if chunks else result._without_chunks()
+    write_tables(directory, kept.records, technique_of(scenario), scenario.output.csv)
     curves = [chunk_curve(result.records.chunks, result.label)] if chunks else []
-    if scenario.output.pictures:
-        _draw(place, directory, result, curves)
+    if scenario.output.pictures and curves:
+        title = f"{scenario.name}: {result.label}"
+        with place.extra(directory / "pes.png") as path:
+            draw_pes(path, result.records, title)
+        with place.extra(directory / "chunk-sizes.png") as path:
+            draw_chunk_sizes(path, curves, title)
     if scenario.output.trace is not TraceLevel.NONE:
         with place.extra(directory / "trace") as path:
             write_trace(path, result.records, scenario, "", exclusive_nodes=True)
     write_summary(directory / "summary.json", summary([result]))
     write_manifest(directory)
     return curves
-
-
-def _draw(place: Place, directory: Path, result: LoopResult, curves: list[Curve]) -> None:
-    from mlsim.analysis.plots import draw_chunk_sizes, draw_pes
-
-    if curves:
-        title = f"{result.scenario.name}: {result.label}"
-        with place.extra(directory / "pes.png") as path:
-            draw_pes(path, result.records, title)
-        with place.extra(directory / "chunk-sizes.png") as path:
-            draw_chunk_sizes(path, curves, title)
-
-
-def _write_together(place: Place, results: list[LoopResult], curves: list[Curve]) -> None:
-    """Write what compares the loops: their metrics as JSON and CSV, and their chunk sizes."""
-    import polars as pl
-
-    from mlsim.analysis.plots import draw_chunk_sizes
-
-    write_summary(place.partial / "summary.json", summary(results))
-    pl.DataFrame([result.facts for result in results]).write_csv(place.partial / "loops.csv")
-    if curves and results[0].scenario.output.pictures:
-        with place.extra(place.partial / "chunk-sizes.png") as path:
-            draw_chunk_sizes(path, curves, results[0].scenario.name)
 
 
 def summary(loops: Sequence[LoopResult]) -> dict[str, Any]:
@@ -364,35 +317,16 @@ def summary(loops: Sequence[LoopResult]) -> dict[str, Any]:
     }
 
 
-def _without_chunks(result: LoopResult, directory: Path | None = None) -> LoopResult:
-    from mlsim.record import Chunks, empty
-
-    records = replace(result.records, chunks=empty(Chunks))
-    return replace(result, records=records, directory=directory)
-
-
-REFERENCE_SPEED = 1e9
-"""FLOP/s of a PE of speed 1."""
+REFERENCE_SPEED = 1e9  # FLOP/s of a PE of speed 1
 
 _PES = re.compile(r"(?:(\d{1,9})\s*[x×]\s*)?(\d{1,9})")
 _SPEEDS = re.compile(r"(\d+\.?\d*|\.\d+)(?:\s*[x×]\s*(\d{1,9}))?")
 
 
 def node_groups(pes: str, speeds: str | None = None) -> list[dict[str, Any]]:
-    """Return the ``platform.nodes`` of a scenario.
+    """Return the ``platform.nodes`` of a scenario, by NODESxPES, and SPEEDxNODES relative to 1.
 
-    Parameters
-    ----------
-    pes
-        Nodes x PEs of each, one or more of them with commas between; a number alone is one node's PEs.
-    speeds
-        Speed of the PEs, relative to 1, x how many nodes have it, likewise in order of the nodes; a number
-        alone is one node's. None: 1.
-
-    Raises
-    ------
-    InputError
-        If a text cannot be read, or there are not as many speeds as nodes; the message names it.
+    Both are one or more with commas between, in order of the nodes; a number alone is of one node.
 
     Examples
     --------

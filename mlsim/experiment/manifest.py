@@ -20,8 +20,7 @@ _SUMMARY = "summary.json"
 _STORE = "store.json"
 _VERSION = 1
 _ALGORITHM = "sha256"
-_MOST_BYTES = 64_000_000
-"""Of a manifest or a summary; those of 100,000 files have 10 MB."""
+_MOST_BYTES = 64_000_000  # Of a manifest or a summary; those of 100,000 files have 10 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +83,7 @@ def verify(directory: Path) -> Findings:
 
 
 def check_read(directory: Path, leaving: Collection[str] = (), scenario: str = "scenario.yaml") -> str:
-    """Verify the files of a run that are about to be read: summary, scenario and tables not in ``leaving``.
-
-    Returns a note for the user if nothing could be verified, else "". Raises InputError if a file is damaged,
-    missing, or not of the run.
-    """
+    """Verify the files of a run to be read, without tables of ``leaving``; else return a note, or ""."""
     recorded = _recorded(directory)
     if recorded is None:
         if expects_manifest(directory):
@@ -123,7 +118,6 @@ def expects_manifest(directory: Path) -> bool:
 
 
 def _recorded(directory: Path) -> dict[str, str] | None:
-    """Read a manifest; None if there is none."""
     path = directory / MANIFEST
     if not os.path.lexists(path):
         return None
@@ -139,11 +133,8 @@ def _recorded(directory: Path) -> dict[str, str] | None:
         if own != _digest(json_text(content)) or not isinstance(files, dict):
             raise DamagedError
         for name, digest in files.items():
-            if (
-                not isinstance(digest, str)
-                or PurePosixPath(name).is_absolute()
-                or ".." in PurePosixPath(name).parts
-            ):
+            place = PurePosixPath(name)
+            if not isinstance(digest, str) or place.is_absolute() or ".." in place.parts:
                 raise DamagedError
     except DamagedError as error:
         raise InputError(
@@ -190,8 +181,15 @@ def _is(directory: Path, name: str, digest: str) -> bool:
 
 
 def _checksum(path: Path) -> str:
+    """Return the checksum of a file; of a summary, that without ``self``, once its own has been compared."""
     if path.name == _SUMMARY:
-        return _summary_checksum(path)
+        content = _object(path)
+        if isinstance(content.get("self"), dict):
+            own = content["self"].pop("checksum", None)
+            if own != _digest(json_text(content)):
+                raise DamagedError
+            del content["self"]
+        return _digest(json_text(content))
     try:
         file = open_file(path)
     except InputError as error:
@@ -200,43 +198,25 @@ def _checksum(path: Path) -> str:
         return hashlib.file_digest(file, _ALGORITHM).hexdigest()
 
 
-def _summary_checksum(path: Path) -> str:
-    """Return the checksum of a summary without ``self``, once its own has been compared."""
-    content = _object(path)
-    if isinstance(content.get("self"), dict):
-        own = content["self"].pop("checksum", None)
-        if own != _digest(json_text(content)):
-            raise DamagedError
-        del content["self"]
-    return _digest(json_text(content))
-
-
 def _digest(text: str) -> str:
     return hashlib.new(_ALGORITHM, text.encode()).hexdigest()
 
 
 _PATTERN = re.compile(
-    r"(?P<host>[\w-]{1,32})-(?P<machine>[0-9a-f]{8})(?P<boot>[0-9a-f]{8})(?P<space>[0-9a-f]{8})"
-    r"-(?P<pid>\d{1,10})-(?P<start>\d{1,20})",
-    re.ASCII,
+    r"([\w-]{1,32})-([0-9a-f]{8})([0-9a-f]{8})([0-9a-f]{8})-(\d{1,10})-(\d{1,20})", re.ASCII
 )
-_ENDED = ("Z", "X")
-"""States of processes that have ended, and wait to be reaped."""
+_ENDED = ("Z", "X")  # States of processes that have ended, and wait to be reaped
 
 
 class Owner(NamedTuple):
-    """A process that may still run: machine, boot, PID namespace (containers have their own), PID and start.
+    """A process that may still run."""
 
-    ``machine``, ``boot`` and ``space`` are fingerprints; ``start`` is in ticks since the machine's boot, 0 if
-    unknown; ``host`` is for messages.
-    """
-
-    host: str
-    machine: str
+    host: str  # for messages
+    machine: str  # fingerprint, as those below
     boot: str
-    space: str
+    space: str  # PID namespace: containers have their own
     pid: int
-    start: int
+    start: int  # in ticks since the machine's boot; 0 if unknown
 
     @classmethod
     def this_process(cls) -> Owner:
@@ -246,7 +226,7 @@ class Owner(NamedTuple):
             re.sub(r"[^\w-]", "_", host, flags=re.ASCII)[:32] or "unknown",
             _fingerprint(host + _text("/etc/machine-id")),
             _fingerprint(_text("/proc/sys/kernel/random/boot_id")),
-            _fingerprint(_name_space()),
+            _fingerprint(_text("/proc/self/ns/pid", link=True)),
             os.getpid(),
             _start_of(os.getpid()) or 0,
         )
@@ -257,15 +237,8 @@ class Owner(NamedTuple):
         found = _PATTERN.fullmatch(text)
         if found is None:
             return None
-        parts = found.groupdict()
-        return cls(
-            parts["host"],
-            parts["machine"],
-            parts["boot"],
-            parts["space"],
-            int(parts["pid"]),
-            int(parts["start"]),
-        )
+        host, machine, boot, space, pid, start = found.groups()
+        return cls(host, machine, boot, space, int(pid), int(start))
 
     @property
     def token(self) -> str:
@@ -290,18 +263,11 @@ def _fingerprint(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
 
 
-def _text(path: str) -> str:
+def _text(path: str, *, link: bool = False) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+        return os.readlink(path) if link else Path(path).read_text("utf-8", "replace").strip()
     except OSError:
         return ""  # another system, which has no such file
-
-
-def _name_space() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
 
 
 def _start_of(pid: int) -> int | None:

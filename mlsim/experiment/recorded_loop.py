@@ -34,43 +34,25 @@ _NETWORK = ("bandwidth", "latency", "intra_node_latency")
 
 @dataclass(frozen=True)
 class RecordedLoop:
-    """A recorded loop: its scenario without costs, and the costs derived from its chunks.
-
-    Attributes
-    ----------
-    costs
-        float64[N]: cost of each iteration [s on a PE of the reference speed].
-    t_loop
-        Loop time [s], the mean of its time steps.
-    parts
-        Number of chunks that begin at different iterations.
-    measured
-        Whether real ranks executed the loop.
-    overhead
-        Median time from a request to the start of the chunk [s].
-    """
+    """A recorded loop: its scenario without costs, and the costs derived from its chunks."""
 
     content: dict[str, Any]
-    costs: Floats
+    costs: Floats  # float64[N]: of each iteration [s on a PE of the reference speed]
     technique: str
     model: str
-    t_loop: float
+    t_loop: float  # mean of its time steps [s]
     chunks: int
-    parts: int
+    parts: int  # chunks that begin at different iterations
     pes: int
-    measured: bool
-    overhead: float
+    measured: bool  # real ranks executed the loop
+    overhead: float  # median time from a request to the start of the chunk [s]
 
 
-_ITERATION = 48
-"""Bytes per iteration while costs are computed."""
+_ITERATION = 48  # Bytes per iteration while costs are computed
 
 
 def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
-    """Read the loop of a job from the directory of a run, simulated or real, that has chunks.
-
-    ``job`` is a job id; None if the run has only one loop.
-    """
+    """Read the loop of a job (None: the only one) from a run, simulated or real, that has chunks."""
     file = "loop.yaml" if is_file(directory / "loop.yaml") else "scenario.yaml"
     check_read(directory, scenario=file)
     path = directory / "chunks.parquet"
@@ -81,7 +63,7 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     chunks = read_rows_of_loops(path, Chunks, records, np.array([row]))
     if not len(chunks.job):
         raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
-    scenario, summary = read_scenario(directory, file), read_summary(directory / "summary.json")
+    scenario, summary = read_scenario(directory / file), read_summary(directory / "summary.json")
     _check_scenario(directory / file, scenario)
     cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
     if int(chunks.pe.max()) >= cores.sum():
@@ -152,8 +134,8 @@ class Unknown:
 def unknown_of(record: RecordedLoop, source: Path) -> Unknown | None:
     """Return why a record allows no verdict on other techniques; None if it does.
 
-    The time of a chunk is divided evenly among its iterations. With few chunks per PE, this hides the
-    imbalance that another technique would meet, and all techniques but the recorded one look too good.
+    The time of a chunk is divided evenly among its iterations. Few chunks per PE thus hide the imbalance that
+    another technique would meet, and all techniques but the recorded one look too good.
     """
     if record.parts >= LEAST_CHUNKS * record.pes:
         return None
@@ -190,7 +172,6 @@ def maker_of(record: RecordedLoop) -> Iterator[Callable[[Mapping[str, object]], 
 
 
 def _row_of(directory: Path, records: Records, job: int | None) -> int:
-    """Return the row of the job whose loop is requested."""
     with_loops = records.loops.job
     if not len(with_loops):
         raise InputError(f"{directory}: no job of it executed a loop")
@@ -241,10 +222,7 @@ def _costs(path: Path, chunks: Chunks, speed: Floats) -> Floats:
 def _content(
     scenario: Mapping[str, Any], records: Records, cores: Ints, speed: Floats, waits: Waits | None
 ) -> dict[str, Any]:
-    """Return the scenario of the loop on the nodes that its job had.
-
-    ``waits``: of the requests of real chunks.
-    """
+    """Return the scenario of the loop on the nodes of its job; ``waits`` are of requests of real chunks."""
     application = {key: value for key, value in scenario["application"].items() if key not in _OF_THE_RUN}
     platform: dict[str, Any] = {"nodes": _groups(cores, speed), "reference_speed": "1 GFLOP/s"}
     network = scenario["platform"].get("network") or {}

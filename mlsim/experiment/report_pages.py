@@ -31,13 +31,10 @@ def make_page(
 ) -> str:
     """Return the report page on runs, loops and studies as text.
 
-    Runs beyond ``most_runs`` appear only in the comparison. Of each run at most ``most_chunks`` chunks are
-    included: those of the jobs whose PEs lost the most time. Differences up to ``tolerance``, a share of the
-    first run's value, are not marked.
+    Runs beyond ``most_runs`` appear only in the comparison; of others the chunks of jobs that lost most time.
     """
     from mlsim import __version__
-    from mlsim.analysis.page import page_text
-    from mlsim.experiment.stored_runs import summary_of
+    from mlsim.analysis.page import PageRun, page_text
 
     studies, directories = _found(paths)
     names = _names(directories, labels)
@@ -46,9 +43,12 @@ def make_page(
     for directory, name in zip(directories, names, strict=True):
         stored = read_loop_or_run(directory, name)
         if len(runs) < most_runs:
-            runs.append(_page_run(stored, most_chunks))
+            scenario = read_text(_scenario_file(directory), "scenario", _MOST_BYTES)
+            loops = read_loops(stored, most_chunks)
+            summary = stored_runs.summary_of(stored)
+            runs.append(PageRun(stored.label, summary, stored.records, scenario, loops))
         else:
-            others.append((name, summary_of(stored)))
+            others.append((name, stored_runs.summary_of(stored)))
     return page_text(runs, studies, others=others, tolerance=tolerance, version=__version__)
 
 
@@ -76,33 +76,21 @@ def _found(paths: Sequence[str | Path]) -> tuple[list[PageStudy], list[Path]]:
 def _names(directories: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
     if labels is None:
         return _names_in_study(directories) or stored_runs.name_runs(directories)
-    if len(labels) != len(directories) or len(set(labels)) < len(labels) or not all(labels):
-        raise InputError(
-            f"labels: {len(directories)} runs need as many different names; found {list(labels)}"
-        )
-    return list(labels)
+    return stored_runs.check_labels(labels, len(directories))
 
 
 def _names_in_study(directories: Sequence[Path]) -> list[str]:
     """Return names from the keys in which a study's runs differ; empty if not of a study or not unique."""
     if len(directories) < 2 or not all(path.parent.parent.name == "store" for path in directories):
         return []
-    found = stored_runs.differences_of([stored_runs.read_scenario(path) for path in directories])
+    found = stored_runs.differences_of(
+        [stored_runs.read_scenario(path / "scenario.yaml") for path in directories]
+    )
     names = [
         ", ".join(f"{key.rpartition('.')[2]} {values[place]}" for key, values in found.items())
         for place in range(len(directories))
     ]
     return names if len(set(names)) == len(names) else []
-
-
-def _page_run(stored: stored_runs.StoredRun, most_chunks: int) -> PageRun:
-    from mlsim.analysis.page import PageRun
-    from mlsim.experiment.stored_runs import summary_of
-
-    assert stored.directory is not None, "read from one"
-    scenario = read_text(_scenario_file(stored.directory), "scenario", _MOST_BYTES)
-    loops = read_loops(stored, most_chunks)
-    return PageRun(stored.label, summary_of(stored), stored.records, scenario, loops)
 
 
 def _scenario_file(directory: Path) -> Path:
@@ -114,10 +102,7 @@ def _scenario_file(directory: Path) -> Path:
 def read_loops(
     stored: stored_runs.StoredRun, most_chunks: int, jobs: Sequence[int] | None = None
 ) -> PageLoops:
-    """Read at most ``most_chunks`` chunks, and the PEs, of jobs of a run in their last attempts.
-
-    Without ``jobs`` (rows), the jobs whose PEs lost the most time are read.
-    """
+    """Read at most ``most_chunks`` chunks, and the PEs, of jobs (by default those that lost most time)."""
     import numpy as np
 
     from mlsim.analysis.page import PageLoops, wanted_jobs
@@ -158,10 +143,7 @@ def read_loop_or_run(directory: Path, label: str) -> stored_runs.StoredRun:
 def read_for_plot(
     paths: Sequence[str | Path], labels: Sequence[str] | None, *, of_loops: bool, job: int | None = None
 ) -> dict[str, Records]:
-    """Read the records of runs for a figure, by name; with chunks and PEs of one loop if ``of_loops``.
-
-    ``job`` is the id of the job whose loop is read; by default the job whose PEs lost the most time.
-    """
+    """Read the records of runs by name, with the loop of a job (by default that which lost most time)."""
     _, directories = _found(paths)
     if not directories:
         raise InputError("no runs: a study keeps whole runs only with keep: tables, or all, in study.yaml")

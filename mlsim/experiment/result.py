@@ -1,18 +1,30 @@
-"""The result of one run: a summary, data frames, a notebook's view."""
+"""The result of one run: a summary, data frames, and what a notebook shows."""
 
 from __future__ import annotations
 
+import io
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from mlsim._files import read_bytes
+from mlsim.errors import InputError
 from mlsim.record import Records
 from mlsim.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas
     import polars as pl
+    from rich.console import RenderableType
+
+
+def _table(name: str) -> cached_property[pl.DataFrame]:
+    """Return a property of results: a table, made on first use."""
+    return cached_property(lambda result: result._frame(name))
 
 
 @dataclass(frozen=True)
@@ -28,40 +40,34 @@ class Result:
     directory: Path | None = None
     """Directory of the written run; None if it was not written."""
 
-    @cached_property
-    def jobs(self) -> pl.DataFrame:
-        """One row per job, as in ``jobs.parquet``."""
-        return self._frame("jobs")
-
-    @cached_property
-    def occupancy(self) -> pl.DataFrame:
-        """Nodes held by each job, as in ``occupancy.parquet``."""
-        return self._frame("occupancy")
-
-    @cached_property
-    def loops(self) -> pl.DataFrame:
-        """One row a simulated loop, as in ``loops.parquet``."""
-        return self._frame("loops")
-
-    @cached_property
-    def chunks(self) -> pl.DataFrame:
-        """One row per chunk, as in ``chunks.parquet``; empty unless the trace shows chunks."""
-        return self._frame("chunks")
-
-    @cached_property
-    def pes(self) -> pl.DataFrame:
-        """One row per PE of a job, as in ``pes.parquet``; kept from trace level ``nodes`` on."""
-        return self._frame("pes")
-
-    @cached_property
-    def messages(self) -> pl.DataFrame:
-        """The coordination messages, as in ``messages.parquet``."""
-        return self._frame("messages")
-
-    @cached_property
-    def power_steps(self) -> pl.DataFrame:
-        """The measured power of jobs over time, as in ``power_steps.parquet``."""
-        return self._frame("power_steps")
+    jobs = _table("jobs")
+    """One row per job, as in ``jobs.parquet``."""
+    occupancy = _table("occupancy")
+    """Nodes held by each job, as in ``occupancy.parquet``."""
+    loops = _table("loops")
+    """One row a simulated loop, as in ``loops.parquet``."""
+    chunks = _table("chunks")
+    """One row per chunk, as in ``chunks.parquet``; empty unless the trace shows chunks."""
+    pes = _table("pes")
+    """One row per PE of a job, as in ``pes.parquet``; kept from trace level ``nodes`` on."""
+    messages = _table("messages")
+    """The coordination messages, as in ``messages.parquet``."""
+    power_steps = _table("power_steps")
+    """The measured power of jobs over time, as in ``power_steps.parquet``."""
+    passes = _table("passes")
+    """The passes of the dispatcher, as in ``passes.parquet``; empty unless ``output.passes`` is on."""
+    outages = _table("outages")
+    """When nodes were out of use, as in ``outages.parquet``."""
+    selections = _table("selections")
+    """Techniques chosen for time steps of loops, as in ``selections.parquet``."""
+    attempts = _table("attempts")
+    """Attempts that failures ended, as in ``attempts.parquet``."""
+    nodes = _table("nodes")
+    """One row per node of the machine, as in ``nodes.parquet``."""
+    solves = _table("solves")
+    """Inputs and results of the solver, as in ``solves.parquet``; empty without one."""
+    shared = _table("shared")
+    """Machine-wide resources, as in ``shared.parquet``; empty if there are none."""
 
     def by(self, group: str, tau: float = 10.0) -> pl.DataFrame:
         """Break the metrics of jobs down: one row a group, every aggregate of every metric a column.
@@ -74,11 +80,6 @@ class Result:
         tau
             The bound of bounded slowdowns, in seconds.
 
-        Raises
-        ------
-        InputError
-            If there is no such grouping.
-
         Examples
         --------
         >>> import mlsim
@@ -90,75 +91,23 @@ class Result:
         from mlsim.analysis.group_metrics import GROUPINGS
 
         if group not in GROUPINGS:
-            from mlsim.errors import InputError
-
             raise InputError(f"by({group!r}): no such grouping; allowed: {', '.join(GROUPINGS)}")
         table: pl.DataFrame = breakdown(self.records.jobs, group, tau, self.records.names.of)
         return table
 
-    @cached_property
-    def passes(self) -> pl.DataFrame:
-        """The passes of the dispatcher, as in ``passes.parquet``; empty unless ``output.passes`` is on."""
-        return self._frame("passes")
-
-    @cached_property
-    def outages(self) -> pl.DataFrame:
-        """When nodes were out of use, as in ``outages.parquet``."""
-        return self._frame("outages")
-
-    @cached_property
-    def selections(self) -> pl.DataFrame:
-        """Techniques chosen for time steps of loops, as in ``selections.parquet``."""
-        return self._frame("selections")
-
-    @property
-    def attempts(self) -> pl.DataFrame:
-        """Attempts that failures ended, as in ``attempts.parquet``."""
-        return self._frame("attempts")
-
-    @cached_property
-    def nodes(self) -> pl.DataFrame:
-        """One row per node of the machine, as in ``nodes.parquet``."""
-        return self._frame("nodes")
-
-    @cached_property
-    def solves(self) -> pl.DataFrame:
-        """Inputs and results of the solver, as in ``solves.parquet``; empty without one."""
-        return self._frame("solves")
-
-    @cached_property
-    def shared(self) -> pl.DataFrame:
-        """Machine-wide resources, as in ``shared.parquet``; empty if there are none."""
-        return self._frame("shared")
-
     def to_pandas(self, name: str = "jobs") -> pandas.DataFrame:
         """Return one of the tables as a data frame of pandas (extra ``pandas``).
 
-        Whole numbers stay whole: where some are missing the column is of pandas' type ``Int64``, and not of
-        floating-point numbers. Words of closed sets are categories.
-
-        Raises
-        ------
-        InputError
-            If there is no such table, or pandas or pyarrow is not installed.
+        Whole numbers stay whole: where some are missing the column is of pandas' type ``Int64``. Words of
+        closed sets are categories.
         """
-        from mlsim.experiment.notebook_support import to_pandas
-
         return to_pandas(self.table(name))
 
     def table(self, name: str) -> pl.DataFrame:
-        """Return one of the tables, by the name of its file without suffix; empty where it has no rows.
-
-        Raises
-        ------
-        InputError
-            If there is no such table.
-        """
+        """Return one of the tables, by the name of its file without suffix; empty where it has no rows."""
         from mlsim.record.table_files import FILES
 
         if name not in FILES:
-            from mlsim.errors import InputError
-
             raise InputError(f"table({name!r}): no such table; allowed: {', '.join(FILES)}")
         return self._frame(name)
 
@@ -171,9 +120,6 @@ class Result:
         return f"Result(scenario={self.scenario.name!r}, jobs={self.summary['jobs']['submitted']})"
 
     def _repr_html_(self) -> str:
-        """Show the summary and the utilization in a notebook."""
-        from mlsim.experiment.notebook_support import run_html
-
         return run_html(self.summary, self.records, self.scenario.name)
 
 
@@ -181,3 +127,107 @@ def technique_of(scenario: Scenario) -> str | None:
     """Name the loop technique of a scenario; None if its jobs execute no loops."""
     application = scenario.application
     return str(application.technique) if application.model.value == "loop" else None
+
+
+def polars_of(table: Any) -> pl.DataFrame:
+    """Return a table of jobs, a data frame of Polars or pandas, as one of Polars."""
+    import polars as pl
+
+    if isinstance(table, pl.LazyFrame):
+        table = table.collect()
+    elif type(table).__module__.partition(".")[0] == "pandas":
+        table = _of_pandas(table)
+    if not isinstance(table, pl.DataFrame):
+        raise InputError(
+            f"workload: found {type(table).__name__}; allowed: a data frame of polars or pandas, with the "
+            "columns of a workload in CSV (job_id, submit_time, run_time, walltime, processors, ...)"
+        )
+    if not table.height:
+        raise InputError("workload: the table has no rows; a run needs a job")
+    return table
+
+
+def _of_pandas(table: Any) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.from_pandas(table)
+    except ImportError as error:
+        raise _lacking("to take this data frame of pandas as a workload", error) from error
+    except (AttributeError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"workload: the data frame of pandas cannot be read: {error}") from error
+
+
+def to_pandas(table: pl.DataFrame) -> pandas.DataFrame:
+    """Return a table as a data frame of pandas; integers stay integers where some are missing."""
+    try:
+        import pandas
+
+        frame = table.to_pandas()
+    except ImportError as error:
+        raise _lacking("a data frame of pandas cannot be made", error) from error
+    for column in table.iter_columns():
+        if column.dtype.is_integer() and column.null_count():
+            frame[column.name] = pandas.array(column.to_list(), dtype="Int64")
+    return frame
+
+
+def _lacking(what: str, error: ImportError) -> InputError:
+    return InputError(f"{what}: {error}; install the extra: pip install 'mlsim[pandas]'")
+
+
+_COLUMNS = 100
+_TEXT = '<pre style="white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace">{code}</pre>'
+
+
+def run_html(summary: dict[str, Any], records: Records, name: str) -> str:
+    """Return the summary of a run, as the command line prints it, and its utilization over time."""
+    from mlsim.analysis import summary_table
+
+    return _html_of(summary_table(summary)) + _utilization_picture(records, name)
+
+
+def loop_html(facts: dict[str, Any]) -> str:
+    """Return the metrics of a loop, as the command line prints them."""
+    from mlsim.analysis.terminal_tables import loop_table
+
+    return _html_of(loop_table([facts]))
+
+
+def comparison_html(
+    labels: Sequence[str],
+    metrics: Sequence[dict[str, Any]],
+    tolerance: float,
+    differences: Mapping[str, list[Any]],
+) -> str:
+    """Return the tables of a comparison, as the command line prints them."""
+    from rich.console import Group
+
+    from mlsim.analysis.run_comparison import comparison_table, differences_table
+
+    parts = [comparison_table(labels, metrics, tolerance)]
+    if differences:
+        parts.insert(0, differences_table(labels, differences))
+    return _html_of(Group(*parts))
+
+
+def _html_of(shown: RenderableType) -> str:
+    from rich.console import Console
+
+    console = Console(record=True, file=io.StringIO(), width=_COLUMNS)
+    console.print(shown)
+    return console.export_html(inline_styles=True, code_format=_TEXT)
+
+
+def _utilization_picture(records: Records, name: str) -> str:
+    if not len(records.occupancy.job):
+        return ""
+    from mlsim._runtime.late import load_matplotlib
+
+    load_matplotlib()
+    from mlsim.analysis.plots import draw_utilization
+
+    with TemporaryDirectory(prefix="mlsim-") as directory:
+        path = draw_utilization(Path(directory, "utilization.png"), records, name)
+        data = b64encode(read_bytes(path)).decode()
+    return f'<img alt="utilization over time" style="max-width:100%" src="data:image/png;base64,{data}">'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import importlib.util
 import logging
 import os
 import re
@@ -22,31 +21,21 @@ from mlsim.errors import InputError, OutputError, StoppedError
 from mlsim.experiment.manifest import Owner, write_manifest
 
 
-def are_there() -> bool:
-    """Whether this system has file locks of POSIX; Windows has not."""
-    return importlib.util.find_spec("fcntl") is not None
-
-
 def take(descriptor: int, *, shared: bool = False) -> None:
-    """Lock an open file without waiting.
-
-    Raise OSError EWOULDBLOCK if another process has the lock, else ENOTSUP.
-    """
-    if not are_there():
-        raise OSError(errno.ENOTSUP, "no locks of files here")
-    import fcntl
-
+    """Lock an open file without waiting; raise EWOULDBLOCK if another process has the lock, else ENOTSUP."""
+    try:
+        import fcntl
+    except ImportError as error:  # Windows has no locks of POSIX
+        raise OSError(errno.ENOTSUP, "no locks of files here") from error
     fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 _ADVICE = "Nothing was kept; free some space or give --out elsewhere."
-_LONGEST_STEM = 140
-"""Bytes; file systems take names of 255, and an owner has 90."""
+_LONGEST_STEM = 140  # Bytes; file systems take names of 255, and an owner has 90
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 _TRIES = 200
 _BETWEEN_TRIES = 0.01
-_OLD = 86_400.0
-"""Seconds after which left-overs of processes on other machines are reported."""
+_OLD = 86_400.0  # Seconds after which left-overs of processes on other machines are reported
 
 _log = logging.getLogger("mlsim")
 
@@ -68,27 +57,15 @@ class NextFree:
 
 
 class Place:
-    """A directory that results are being written to.
-
-    Attributes
-    ----------
-    partial
-        The hidden directory to write to.
-    directory
-        The intended name; after :meth:`keep` the final name.
-    missing
-        Files that could not be written, with the reason, by path in the directory.
-    """
+    """A directory that results are being written to."""
 
     def __init__(self, out: Path | NextFree, directory: Path, partial: Path, made: list[Path]) -> None:
-        self.directory = directory
-        self.missing: dict[str, str] = {}
-        self._out = out
-        self._made = made
+        self._out, self._made = out, made
+        self._here = Path.cwd()  # user code may change it
         self._kept = False
-        self._here = Path.cwd()
-        """The current directory: user code may change it."""
-        self.partial = self._here / partial
+        self.directory = directory  # the intended name; after `keep` the final name
+        self.partial = self._here / partial  # the hidden directory to write to
+        self.missing: dict[str, str] = {}  # files that could not be written, with the reason
 
     @contextmanager
     def extra(self, path: Path) -> Iterator[Path]:
@@ -98,21 +75,22 @@ class Place:
         except (StoppedError, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as error:  # also panics of compiled libraries
-            _remove(path)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             kind = "" if isinstance(error, OSError | OutputError) else f"{type(error).__name__}: "
             self.missing[path.relative_to(self.partial).as_posix()] = kind + reason
 
     def keep(self, *, manifest: bool = True) -> None:
-        """Rename the finished directory to its final name, by default with checksums of its files.
-
-        Raises KeptError if the name is taken meanwhile, so that the directory gets another one, or if a file
-        is missing; OSError if it cannot be written.
-        """
+        """Rename the finished directory to its final name (if that is taken, another: KeptError)."""
         if manifest:
             write_manifest(self.partial)
         wanted = self.directory
-        self.directory = self._take_name()
+        others = self._out if isinstance(self._out, NextFree) else NextFree(wanted.parent, self._out.name)
+        names = chain([wanted], others.numbered())
+        self.directory = next(path for path in names if _renamed(self.partial, self._here / path))
         self._kept = True
         problems = []
         if self.directory != wanted and isinstance(self._out, Path):
@@ -123,12 +101,6 @@ class Place:
         if problems:
             rest = "All else is" if self.missing else "The results are"
             raise KeptError(f"{'; '.join(problems)}. {rest} in {self.directory}")
-
-    def _take_name(self) -> Path:
-        out = self._out
-        others = out if isinstance(out, NextFree) else NextFree(out.parent, out.name)
-        names = chain([self.directory], others.numbered())
-        return next(path for path in names if _renamed(self.partial, self._here / path))
 
     def discard(self) -> None:
         """Remove what was written, unless it is kept."""
@@ -150,20 +122,9 @@ def _renamed(partial: Path, path: Path) -> bool:
     return True
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
 @contextmanager
 def reserved(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Place]:
-    """Reserve a directory while the block runs; it is removed afterwards unless the block keeps it.
-
-    Raises InputError if the directory exists, another process is writing it, or it cannot be written; see
-    :func:`complete_or_gone`.
-    """
+    """Reserve a directory while the block runs; it is removed afterwards unless the block keeps it."""
     place = _reserve(out if isinstance(out, NextFree) else Path(out), done)
     try:
         with unfinished(place.partial):
@@ -174,22 +135,14 @@ def reserved(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Plac
 
 @contextmanager
 def complete_or_gone(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Place]:
-    """Reserve a directory, and keep it if the block succeeds.
-
-    With ``done`` the simulation has been done already, so that an existing directory is no reason to lose it.
-    Raises OutputError if it cannot be written; nothing is left then, unless the message names a place.
-    """
+    """Reserve a directory, and keep it if the block succeeds; with ``done`` an existing one loses nothing."""
     with reserved(out, done=done) as place, writing(place.directory, place.partial):
         yield place
         place.keep()
 
 
 def write_and_keep(place: Place, write: Callable[[Place], None]) -> None:
-    """Write and keep finished results; if that fails, in the directory of temporary files.
-
-    ``write`` writes everything into the given place; it may be called twice. Raises OutputError if not all
-    could be written there; the message lists what is kept, and where.
-    """
+    """Write and keep finished results, in the directory of temporary files if all else fails."""
     try:
         with writing(place.directory, place.partial):
             write(place)
@@ -231,58 +184,44 @@ def writing(directory: Path, partial: Path | None = None) -> Iterator[None]:
         raise OutputError(f"{directory}: results cannot be written: {reason}. {_ADVICE}") from error
 
 
-def check_target(directory: Path) -> None:
-    """Refuse, before any work is done, a directory that results cannot be written to."""
+def check_target(directory: Path, *, free: bool = True) -> None:
+    """Refuse, before any work is done, a directory that cannot be made, or that exists (``free``)."""
     try:
-        is_taken = directory.exists() or directory.is_symlink()
+        is_taken = free and (directory.exists() or directory.is_symlink())
+        parent = directory.parent
+        while not parent.exists():
+            parent = parent.parent
+        is_directory = parent.is_dir()
     except (OSError, ValueError) as error:
-        raise _cannot_be(directory, error) from error
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{str(directory)[:200]!r}: {reason}. Give another --out.") from error
     if is_taken:
         raise InputError(
             f"{directory}: already exists; a run never overwrites anything. "
             "Give another --out, or move it away."
         )
-    _check_parent(directory)
-
-
-def _check_parent(directory: Path) -> None:
-    """Refuse a directory that cannot be made where it is to be, whether it is there or not."""
-    try:
-        parent = _first_existing(directory.parent)
-        is_directory = parent.is_dir()
-    except (OSError, ValueError) as error:
-        raise _cannot_be(directory, error) from error
     if not is_directory:
         raise InputError(f"{directory}: {parent} is not a directory. Give another --out.")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise InputError(f"{directory}: no permission to write in {parent}. Give another --out.")
 
 
-def _cannot_be(directory: Path, error: OSError | ValueError) -> InputError:
-    reason = getattr(error, "strerror", None) or error
-    return InputError(f"{str(directory)[:200]!r}: {reason}. Give another --out.")
-
-
-def _first_existing(path: Path) -> Path:
-    while not path.exists():
-        path = path.parent
-    return path
-
-
 def _reserve(out: Path | NextFree, done: bool) -> Place:
-    if not done and isinstance(out, Path):
-        check_target(out)
-    elif not done and isinstance(out, NextFree):
-        _check_parent(next(out.numbered()))  # whether a number is free is only known when it is reserved
+    if not done:
+        numbered = isinstance(out, NextFree)  # whether a number is free is only known when it is reserved
+        check_target(next(path for path, _ in _candidates(out)), free=not numbered)
     made: list[Path] = []
-    for tries in count(1):
+    for left in reversed(range(_TRIES)):
         try:
-            made += _make_parents(out.parent)
+            parents = (out.parent, *out.parent.parents)
+            missing = [parent for parent in parents if not parent.exists()]
+            out.parent.mkdir(parents=True, exist_ok=True)
+            made += missing[::-1]
             with _alone_in(out.parent):
                 _clear(out)
                 return Place(out, *_begin(out, done), made)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and tries < _TRIES:
+            if isinstance(error, FileNotFoundError) and left:
                 continue  # the process that had made the parent has removed it again
             _remove_empty(made)
             reason = error.strerror or error
@@ -292,30 +231,22 @@ def _reserve(out: Path | NextFree, done: bool) -> Place:
 
 
 def _remove_empty(directories: list[Path]) -> None:
-    """Remove directories that were made and are still empty."""
     for directory in reversed(directories):
         with suppress(OSError):
             directory.rmdir()
-
-
-def _make_parents(path: Path) -> list[Path]:
-    """Make directories that are missing; return those that were made."""
-    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    return missing[::-1]
 
 
 @contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
     """Keep other processes of this machine from choosing a name in the directory at the same time.
 
-    Where the file system knows no such locks, or the lock is never released, names are chosen without.
-    Two processes may then choose the same one; the one that ends last takes the next.
+    Without such locks, two processes may choose the same one; the one that ends last takes the next.
     """
-    if not are_there():
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except PermissionError:  # Windows opens no directories
         yield
         return
-    descriptor = os.open(directory, os.O_RDONLY)
     try:
         for _ in range(_TRIES):
             try:

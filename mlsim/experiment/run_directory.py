@@ -6,13 +6,12 @@ import logging
 import math
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
-from weakref import ref
 
 from mlsim import __version__
 from mlsim._runtime.late import importing, load_matplotlib
@@ -48,11 +47,7 @@ def write_trace(
     exclusive_nodes: bool,
     ranks: Ranks | None = None,
 ) -> None:
-    """Write the OTF2 trace of records, at the level that their scenario asks for.
-
-    ``workload_name`` is empty if there is no file of jobs; with ``exclusive_nodes`` a node has one job at a
-    time; ``ranks`` are those of a real run.
-    """
+    """Write the OTF2 trace of records as their scenario asks; ``ranks`` are those of a real run."""
     from mlsim.record.otf2 import Level, Selection, write_otf2
 
     output = scenario.output
@@ -131,24 +126,19 @@ def check_writers(scenario: Scenario, execute: bool = True) -> None:
 
 def write_by_user(place: Place, directory: Path, result: Result) -> None:
     """Call every user-defined writer, each with a directory of its own; if one fails, all others are kept."""
-    for own, title, write in _writers(result.scenario):
-        with place.extra(directory / own) as path:
-            path.mkdir()
-            try:
-                write(result, path)
-            except BaseException as error:  # whatever the user's code raises
-                raise user_code_error(title, error) from error
-
-
-def _writers(scenario: Scenario) -> Iterator[tuple[str, str, Callable[..., Any]]]:
-    """Yield each writer's directory, its name in messages, and its function."""
     taken: dict[str, int] = {"trace": 1}
-    for name in located_writers(scenario):
+    for name in located_writers(result.scenario):
         file = user_function(name)
         own = file[1] if file else str(name)
         taken[own] = taken.get(own, 0) + 1
         number = f"-{taken[own]}" if taken[own] > 1 else ""
-        yield f"{own}{number}", f"{WRITERS.name} {name}", make_callable(WRITERS, name, entry_points)
+        write = make_callable(WRITERS, name, entry_points)
+        with place.extra(directory / f"{own}{number}") as path:
+            path.mkdir()
+            try:
+                write(result, path)
+            except BaseException as error:  # whatever the user's code raises
+                raise user_code_error(f"{WRITERS.name} {name}", error) from error
 
 
 _LIBRARIES = ("matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
@@ -175,28 +165,13 @@ def check_needs(scenario: Scenario) -> None:
 def write_start(directory: Path, scenario: Scenario) -> None:
     """Write scenario and versions before a run starts; a directory that cannot be written fails at once."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "scenario.yaml").write_text(_text_of(scenario), encoding="utf-8")
-    if scenario.jobs_file is not None:
+    given = scenario
+    if scenario.jobs_file is not None:  # a table of jobs is beside the scenario
         shutil.copyfile(scenario.jobs_file, directory / scenario.jobs_file.name)
+        workload = scenario.workload.model_copy(update={"path": scenario.jobs_file.name})
+        given = scenario.model_copy(update={"workload": workload})
+    (directory / "scenario.yaml").write_text(dump(given), encoding="utf-8")
     write_json(directory / "versions.json", versions() | read_in(scenario, directory))
-
-
-def _text_of(scenario: Scenario) -> str:
-    """Return the text of a scenario file; a workload that was passed as a table is beside it.
-
-    A run writes it at its start and at its end. The last text is cached, as making it takes long.
-    """
-    if not _written or _written[0]() is not scenario:
-        given = scenario
-        if scenario.jobs_file is not None:
-            workload = scenario.workload.model_copy(update={"path": scenario.jobs_file.name})
-            given = scenario.model_copy(update={"workload": workload})
-        _written[:] = [ref(scenario), dump(given)]
-    return str(_written[1])
-
-
-_written: list[Any] = []
-"""The scenario whose text was made last, and that text."""
 
 
 def write_files(
@@ -208,20 +183,24 @@ def write_files(
 ) -> None:
     """Write all files of a run; a picture or trace that fails is noted in ``place``, and the rest is kept.
 
-    ``before_summary`` is called when all files but the summary are written, so that the summary can contain
-    the time that this took. ``ranks`` are those of a real run, for its trace.
+    ``before_summary`` is called before the summary is written, so that it can contain the time of the output.
     """
     with importing():
         from mlsim.record.table_writer import write_tables
 
-    write_start(directory, result.scenario)
+    if not (directory / "versions.json").exists():
+        write_start(directory, result.scenario)
     write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
     _tidy(result.records)
-    if result.scenario.output.pictures and _is_worth_drawing(result.records):
+    # Empty pictures of very many jobs would take much memory.
+    shows_any = len(result.records.occupancy.job) > 0 or not is_long(result.records.jobs)
+    if result.scenario.output.pictures and shows_any:
         _draw(place, directory, result)
     if result.scenario.output.trace is not TraceLevel.NONE:
         with place.extra(directory / "trace") as path:
-            _trace(path, result, ranks)
+            workload = result.scenario.workload
+            exclusive = workload.mapping is not Mapping.CORE
+            write_trace(path, result.records, result.scenario, workload.log_name, exclusive, ranks)
     write_by_user(place, directory, result)
     if before_summary is not None:
         before_summary()
@@ -265,14 +244,3 @@ def _tidy(records: Records) -> None:
     let_go_of_table(records.jobs)
     let_go_of_table(records.occupancy)
     give_back(is_large(records))
-
-
-def _is_worth_drawing(records: Records) -> bool:
-    """Whether a picture would show anything; empty ones of very many jobs would take much memory."""
-    return bool(len(records.occupancy.job)) or not is_long(records.jobs)
-
-
-def _trace(directory: Path, result: Result, ranks: Ranks | None) -> None:
-    workload = result.scenario.workload
-    exclusive = workload.mapping is not Mapping.CORE
-    write_trace(directory, result.records, result.scenario, workload.log_name, exclusive, ranks)

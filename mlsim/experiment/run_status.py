@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 STATUS = "status.json"
-_BETWEEN = 1.0
-"""Seconds between two states that are written."""
+_BETWEEN = 1.0  # Seconds between two states that are written
 _VERSION = 1
 _log = logging.getLogger("mlsim")
 _MOST_BYTES = 64_000_000
@@ -32,29 +31,20 @@ _LETTERS = {"free": ".", "held": "#", "down": "x"}
 class Progress:
     """Progress of a run."""
 
-    time: float
-    """Simulated seconds."""
-    done: int
-    """Jobs that have ended."""
-    total: int
-    """Jobs of the workload."""
+    time: float  # simulated seconds
+    done: int  # jobs that have ended
+    total: int  # jobs of the workload
     waiting: int
-    """Jobs in the queue."""
     running: int = 0
-    """Jobs that run."""
-    free_units: int = 0
-    """Free nodes or cores, as the dispatcher counts."""
+    free_units: int = 0  # free nodes or cores, as the dispatcher counts
+    # If called before the run continues: one letter per node (`.` free, `x` down, `#` held), and the last
+    # coordination messages, the latest last.
     nodes: Callable[[], str] = str
-    """Returns one letter per node, if called before the run continues: ``.`` free, ``x`` down, ``#`` held."""
     messages: Callable[[], list[dict[str, Any]]] = list
-    """Returns the last coordination messages, the latest last, if called before the run continues."""
 
 
 class StateOf:
-    """Converts the progress of a run to plain values, at most once per second.
-
-    With ``at_once`` the first state is due immediately, otherwise after a second.
-    """
+    """Converts the progress of a run to plain values, at most once per second; the first maybe at once."""
 
     def __init__(self, scenario: Scenario, *, at_once: bool = True) -> None:
         self._name, self._began = scenario.name, time.time()
@@ -110,10 +100,7 @@ class StatusFile:
         self._writes = True
 
     def begin(self) -> None:
-        """Write the first state.
-
-        Raise OutputError if that fails. Later failures only warn and end the writing.
-        """
+        """Write the first state; raise OutputError. Later failures only warn and end the writing."""
         try:
             self._write({**self._state.last, "state": "running", "pid": os.getpid(), "updated": time.time()})
         except OSError as error:
@@ -158,10 +145,7 @@ def status_kept(directory: Path | None, scenario: Scenario) -> Iterator[Callable
 
 
 def find_status(path: str | Path) -> Path | None:
-    """Return the status file of a run; None if the run has ended or has not written one yet.
-
-    ``path`` is the file itself, or the future directory of the run.
-    """
+    """Return the status file of a run, by its path or the future directory; None if the run has none."""
     place = expanded(path)
     if is_file(place):
         return place

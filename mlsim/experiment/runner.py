@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,7 @@ def scenario_from(
     overrides: Mapping[str, Any] | None = None,
     workload: Any = None,
 ) -> Scenario:
-    """Return the scenario of a file, of a mapping shaped like one, or a scenario already loaded.
-
-    ``overrides`` are values by dotted key. A table of jobs, ``workload``, replaces the log of the scenario;
-    in a mapping it may also be the value of ``workload`` or of its ``path``.
-    """
+    """Return the scenario of a file, mapping or scenario; a table of jobs (also inside) replaces the log."""
     check_fork()
     if isinstance(scenario, Scenario):
         if overrides:
@@ -76,7 +72,7 @@ def _is_table(value: object) -> bool:
 
 def _held(table: Any) -> HeldFile:
     """Write a table of jobs to a temporary file for the readers of workloads."""
-    from mlsim.experiment.notebook_support import polars_of
+    from mlsim.experiment.result import polars_of
 
     held = HeldFile(_JOBS)
     polars_of(table).write_parquet(held.path)
@@ -102,11 +98,9 @@ def run(
     workload
         A table of jobs that replaces the scenario's log: a data frame of Polars, or of pandas (extra
         ``pandas``), with the columns of a workload in Parquet. In a mapping it may also replace the whole
-        section ``workload``, or the ``path`` in it. A run that is written stores it as
-        ``workload.parquet``, which its ``scenario.yaml`` reads.
+        section ``workload``, or the ``path`` in it.
     out
-        Directory of the run; it must not exist, and is reserved before the simulation starts. Without it
-        nothing is written.
+        Directory of the run, which must not exist. Without it nothing is written.
     progress
         Called repeatedly during the simulation.
 
@@ -120,8 +114,7 @@ def run(
     InputError
         If the scenario or a file it names cannot be used, or overrides are combined with a loaded scenario.
     OutputError
-        If not all results can be written; the message lists what was kept, and where. No partial results
-        are left.
+        If not all results can be written; the message lists what was kept, and where.
 
     Examples
     --------
@@ -156,7 +149,6 @@ def run(
 def _run(
     scenario: Scenario, began: float, place: Place | None, progress: Callable[[Progress], None] | None
 ) -> Result:
-    """Simulate, and write the results if there is a place for them."""
     from mlsim import cosim
 
     with status_kept(None if place is None else place.partial, scenario) as keep:
@@ -189,21 +181,15 @@ def _run(
     return replace(result, directory=place.directory)
 
 
+_OF_STATE = [field.name for field in fields(Progress) if field.name != "total"]
+
+
 def _reporter(*listeners: Callable[[Progress], None] | None) -> Any:
     """Return the function that reports progress to all listeners; None without any."""
     known = [listener for listener in listeners if listener is not None]
 
     def tell(state: Any, total: int) -> None:
-        now = Progress(
-            state.time,
-            state.done,
-            total,
-            state.waiting,
-            state.running,
-            state.free_units,
-            state.nodes,
-            state.messages,
-        )
+        now = Progress(total=total, **{name: getattr(state, name) for name in _OF_STATE})
         for listener in known:
             listener(now)
 
@@ -211,7 +197,6 @@ def _reporter(*listeners: Callable[[Progress], None] | None) -> Any:
 
 
 def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
-    """Return measurements of mlsim itself: wall-clock seconds and memory."""
     from mlsim._jit import compile_seconds
 
     now = time.perf_counter()
@@ -249,10 +234,7 @@ def _peak_memory_mb() -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The same scenario without and with RCA.
-
-    Gains are those of :func:`mlsim.analysis.rca_gains.explain_gains`.
-    """
+    """The same scenario without and with RCA; gains are those of ``rca_gains.explain_gains``."""
 
     off: Result
     on: Result
@@ -266,24 +248,10 @@ def run_both(
     out: str | Path | NextFree | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Comparison:
-    """Run a scenario without and with RCA and compare the two, job by job.
+    """Run a scenario without and with RCA, whatever it asks for, and compare the two, job by job.
 
-    Parameters
-    ----------
-    scenario
-        Scenario to simulate; whether its RCA is on makes no difference.
-    out
-        Directory to write to, must not exist: gets ``rca-off/``, ``rca-on/``, ``gains.json`` and
-        ``gains.parquet``.
-    progress
-        Called at intervals in both runs.
-
-    Raises
-    ------
-    InputError
-        If the scenario's jobs execute no loops, or a file cannot be used.
-    OutputError
-        If not all of the results can be written; the message lists what was kept, and where.
+    ``out``, which must not exist, gets ``rca-off/``, ``rca-on/``, ``gains.json`` and ``gains.parquet``;
+    ``progress`` is called at intervals in both runs. The jobs must execute loops.
     """
     if scenario.application.model is not ApplicationModel.LOOP:
         raise InputError(
@@ -294,7 +262,7 @@ def run_both(
     check_needs(scenario)
     with reserved(out) as place:
         with writing(place.directory):
-            write_start(place.partial / "rca-off", scenario)
+            write_start(place.partial / "rca-off", _with(scenario, rca=False))
         comparison = _compared(scenario, progress)
         write_and_keep(place, lambda here: _write(here, comparison))
     return replace(comparison, directory=place.directory)

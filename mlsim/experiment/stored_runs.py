@@ -25,16 +25,11 @@ _LEAST, _MOST = -1e18, 1 << 64
 _ANYTHING = object()
 _PASS_TIMES = ("self.pass_time.count", "self.pass_time.total", "self.pass_time.mean")
 _OF_LOOPS = {"schema_version": 1, "scenario": "", "seed": 0, "loops": [{"technique": "", "model": ""}]}
-_SAID = ("scenario", "seed")
-"""Keys that records do not have."""
+_SAID = ("scenario", "seed")  # Keys that records do not have
 
 
 def read_summary(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
-    """Read the summary of a run of jobs, or of single loops, which have no ``jobs``.
-
-    ``needed`` are dotted keys that must be numbers. Raises InputError, naming the key, if the file cannot be
-    read, is of another version, or has values that no run writes.
-    """
+    """Read the summary of a run of jobs, or of single loops; dotted keys ``needed`` must be numbers."""
     from mlsim.analysis import SCHEMA_VERSION
 
     summary = read_json(path, "summary", _MOST_BYTES)
@@ -105,31 +100,23 @@ def _refuse(path: Path, key: str, found: object, allowed: str) -> NoReturn:
 
 
 _SUMMARY = "summary.json"
-_UNREAD = ("chunks", "pes")
-"""Tables of loops, which are large, and which no metric of jobs needs."""
+_UNREAD = ("chunks", "pes")  # Tables of loops, which are large, and which no metric of jobs needs
 
 
 @dataclass(frozen=True)
 class StoredRun:
     """Stored results of a run."""
 
-    label: str
-    """A short name, unique among the runs that were read together."""
+    label: str  # A short name, unique among the runs that were read together
     directory: Path | None
     summary: dict[str, Any]
-    records: Records
-    """Its tables, without the chunks and PEs of loops."""
-    scenario: dict[str, Any]
-    """Its resolved scenario as plain values."""
-    note: str = ""
-    """A note for the user on its files; empty if they were verified."""
+    records: Records  # Its tables, without the chunks and PEs of loops
+    scenario: dict[str, Any]  # Its resolved scenario as plain values
+    note: str = ""  # A note for the user on its files; empty if they were verified
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the directories of runs; a directory of runs (as of ``--rca both``) means all runs in it.
-
-    Raises InputError if a path has no run; the message describes what it is instead, and what to try.
-    """
+    """Return the directories of runs; a directory of runs (as of ``--rca both``) means all runs in it."""
     found: list[Path] = []
     for path in map(expanded, paths):
         for directory in _runs_at(path):
@@ -188,20 +175,7 @@ def name_runs(directories: Sequence[Path]) -> list[str]:
 
 
 def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
-    """Read a run from the directory that ``mlsim run --out`` wrote.
-
-    Parameters
-    ----------
-    directory
-        Of the run.
-    label
-        Its name; by default the directory's.
-
-    Raises
-    ------
-    InputError
-        If the directory has no run of jobs, or a file of it cannot be read.
-    """
+    """Read a run of jobs from the directory that ``mlsim run --out`` wrote; ``label`` is its name."""
     from mlsim._files.parquet import check_apart
     from mlsim.record.table_reader import read_tables
 
@@ -210,28 +184,24 @@ def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
     if note:  # no checksum vouches for the tables
         tables = (path for path in sorted(directory.glob("*.parquet")) if path.stem not in _UNREAD)
         check_apart(directory, *tables)
-    summary = _read_summary(directory)
-    return StoredRun(
-        label or name_runs([directory])[0],
-        directory,
-        summary,
-        read_tables(directory, without=_UNREAD),
-        _read_scenario(directory / "scenario.yaml"),
-        note,
-    )
-
-
-def _read_summary(directory: Path) -> dict[str, Any]:
     summary = read_summary(directory / _SUMMARY)
     if "jobs" not in summary:
         raise InputError(
             f"{directory}: the results of loops alone (`mlsim loop`), which have no jobs; their metrics are "
             f"in {directory / _SUMMARY}"
         )
-    return summary
+    return StoredRun(
+        label or name_runs([directory])[0],
+        directory,
+        summary,
+        read_tables(directory, without=_UNREAD),
+        read_scenario(directory / "scenario.yaml"),
+        note,
+    )
 
 
-def _read_scenario(path: Path) -> dict[str, Any]:
+def read_scenario(path: Path) -> dict[str, Any]:
+    """Return the resolved scenario of a run, or of a loop alone (``loop.yaml``), as plain values."""
     from mlsim.scenario.scenario_text import parse_text
 
     document = parse_text(read_text(path, "scenario", _MOST_BYTES), str(path))
@@ -243,21 +213,8 @@ def _read_scenario(path: Path) -> dict[str, Any]:
     return document.value
 
 
-def scenario_differences(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
-    """Return the keys in which scenarios of runs differ, with the value of each run; None: it has none.
-
-    Names and descriptions are left out, and what is only about output.
-    """
-    return differences_of([run.scenario for run in runs])
-
-
-def read_scenario(directory: Path, file: str = "scenario.yaml") -> dict[str, Any]:
-    """Return the resolved scenario of a run as plain values; that of a loop alone is in ``loop.yaml``."""
-    return _read_scenario(directory / file)
-
-
 def differences_of(scenarios: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return the keys in which scenarios differ; see :func:`scenario_differences`."""
+    """Return the keys in which scenarios differ, with each value or None; without names, texts and output."""
     flat = [dict(dotted_items(scenario)) for scenario in scenarios]
     keys = dict.fromkeys(key for values in flat for key in values)
     table = {key: [values.get(key) for values in flat] for key in keys}
@@ -285,11 +242,7 @@ def dotted_items(value: Any, key: str = "", *, lists: bool = True) -> Iterator[t
 
 @dataclass(frozen=True)
 class RunMetrics:
-    """The metrics of a run's records.
-
-    ``summary`` is computed anew, in the shape of ``summary.json``; ``by_class`` are jobs by class;
-    ``pass_times`` are empty if the run recorded no passes; ``groups`` are of the grouping ``by``, if any.
-    """
+    """The metrics of a run's records; ``summary`` is computed anew, in the shape of ``summary.json``."""
 
     run: StoredRun
     summary: dict[str, Any]
@@ -327,10 +280,7 @@ class RunMetrics:
 
 
 def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
-    """Compute the summary of a run anew from its records, with a τ [s] for bounded slowdowns.
-
-    ``self`` and ``workload``, which records do not contain, are as stored.
-    """
+    """Compute the summary of a run anew from its records; ``self`` and ``workload`` are as stored."""
     from mlsim.analysis import summarize
 
     stored = run.summary
@@ -347,17 +297,7 @@ def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
 
 
 def measure_run(run: StoredRun, by: str | None = None, tau: float = TAU) -> RunMetrics:
-    """Compute all metrics of a run.
-
-    Parameters
-    ----------
-    run
-        From :func:`read_run`.
-    by
-        Further grouping of jobs: one of :data:`mlsim.analysis.group_metrics.GROUPINGS`.
-    tau
-        The bound of bounded slowdowns, in seconds.
-    """
+    """Compute all metrics of a run, with jobs also grouped ``by`` one of ``GROUPINGS``; τ is in s."""
     from mlsim.analysis.breakdowns import breakdown, pass_time_by_queue_length
 
     jobs, names = run.records.jobs, run.records.names.of
@@ -369,15 +309,21 @@ def measure_run(run: StoredRun, by: str | None = None, tau: float = TAU) -> RunM
 
 def _nested_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
     """Return rows in which ``wait_time.mean`` is ``mean`` in ``wait_time``."""
-    return [_nested(row.items()) for row in table.iter_rows(named=True)]
+    rows = []
+    for flat in table.iter_rows(named=True):
+        row: dict[str, Any] = {}
+        for key, value in flat.items():
+            name, _, part = key.partition(".")
+            if part:
+                row.setdefault(name, {})[part] = value
+            else:
+                row[name] = value
+        rows.append(row)
+    return rows
 
 
-def _nested(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for key, value in items:
-        name, _, part = key.partition(".")
-        if part:
-            row.setdefault(name, {})[part] = value
-        else:
-            row[name] = value
-    return row
+def check_labels(labels: Sequence[str], runs: int) -> list[str]:
+    """Return names given to runs, each different and not empty."""
+    if len(labels) != runs or len(set(labels)) < len(labels) or not all(labels):
+        raise InputError(f"labels: {runs} runs need as many different names; found {list(labels)}")
+    return list(labels)

@@ -39,10 +39,8 @@ class LogWeeks:
     """The weeks of a scenario's log."""
 
     scenario: Scenario
-    blocks: Mapping[int, JobBlock]
-    """Number of a week to its jobs; weeks without jobs are left out."""
-    units: int
-    """Processors of the machine."""
+    blocks: Mapping[int, JobBlock]  # Number of a week to its jobs; weeks without jobs are left out
+    units: int  # Processors of the machine
 
 
 def check_weekly(scenario: Scenario) -> None:
@@ -57,7 +55,6 @@ def check_weekly(scenario: Scenario) -> None:
 
 
 def _check_replay(scenario: Scenario, what: str) -> None:
-    """Check that compiled replay on a pool of units can simulate a scenario."""
     place = scenario.source
     found = replay_obstacle(scenario)
     if found is not None:
@@ -68,10 +65,7 @@ def _check_replay(scenario: Scenario, what: str) -> None:
 
 
 def weeks_of(scenario: Scenario) -> LogWeeks:
-    """Return the weeks of a scenario's log.
-
-    Those of ``select.weeks``, or all whole ones; see check_weekly.
-    """
+    """Return the weeks of a scenario's log: those of ``select.weeks``, or all whole ones."""
     check_weekly(scenario)
     config = scenario.workload
     assert config.weeks is not None, "checked above"
@@ -110,17 +104,12 @@ class WholeLog:
 
     scenario: Scenario
     jobs: JobBlock
-    local: Floats
-    """Submit times as seconds since 1970 on the clocks of the log's time zone."""
-    units: int
-    """Processors of the machine."""
+    local: Floats  # Submit times as seconds since 1970 on the clocks of the log's time zone
+    units: int  # Processors of the machine
 
 
 def whole_log(scenario: Scenario) -> WholeLog:
-    """Return all jobs of a scenario, for compiled replay on a pool of units.
-
-    Raise InputError if that cannot be.
-    """
+    """Return all jobs of a scenario, for compiled replay on a pool of units."""
     _check_replay(scenario, "the log is")
     workload, jobs, units = _one_unit_each(scenario)
     logged = _on_log_clock(workload, jobs, scenario.workload.select.scale_load).submit_time
@@ -128,11 +117,7 @@ def whole_log(scenario: Scenario) -> WholeLog:
 
 
 def run_weekly(scenario: Scenario) -> dict[str, Any]:
-    """Simulate the weeks of a scenario's log, each separately, and measure them.
-
-    The summary has ``weeks.{count,jobs,first,last}``; for each metric of a job, and for ``backfilled`` (jobs
-    per week), the sum, mean, median, minimum and maximum of the weekly values.
-    """
+    """Simulate the weeks of a scenario's log, each separately; return aggregates of the weekly values."""
     weeks = weeks_of(scenario)
     blocks = list(weeks.blocks.values())
     found = replay_many(blocks, scenario.batch, weeks.units, starts=True)
@@ -163,7 +148,6 @@ def empty_weekly() -> dict[str, Any]:
 
 
 def _jobs(block: JobBlock, found: Replays, k: int, kills: bool) -> Jobs:
-    """Return the record of the jobs of a week that ran."""
     starts = found.starts[k][0]
     ran = ~np.isnan(starts)
     times = zip(starts.tolist(), block.run_time.tolist(), block.walltime.tolist(), strict=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -16,12 +16,12 @@ from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim._runtime.shared_cache import bytes_of, shared
 from mlsim.analysis.group_metrics import class_quality
 from mlsim.analysis.job_metrics import JOB_METRICS
-from mlsim.batch.clock.class_replay import ClassReplay, class_obstacle, replay_classes
+from mlsim.batch.clock.class_replay import class_obstacle, replay_classes
 from mlsim.batch.predictors.job_history import Categories, first_features
 from mlsim.batch.predictors.weekly_forests import Forest, check_library
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import WholeLog, whole_log
-from mlsim.learning.learning_parts import Part, Parts, Work
+from mlsim.learning.learning_parts import Part, Parts
 from mlsim.record.derived_times import TAU
 from mlsim.scenario import BatchConfig, Policy, Scenario, dump, loads
 from mlsim.workload.job_selection import WEEK_SECONDS, recorded_starts
@@ -40,28 +40,17 @@ class Known(StrEnum):
 class JobFeatures:
     """Features and classes of jobs."""
 
-    values: Floats
-    """float64[jobs, 20]: in the order of :data:`FEATURE_NAMES`; -1 where nothing is known."""
-    week: Ints
-    """Week of each job's submission, from 0."""
-    known_from: Ints
-    """The first week in which each job's run time is known."""
+    values: Floats  # float64[jobs, 20]: in the order of `FEATURE_NAMES`; -1 where nothing is known
+    week: Ints  # Week of each job's submission, from 0
+    known_from: Ints  # The first week in which each job's run time is known
+    # Median run time of the jobs that ended in the week before (s), frozen at submission; of the last week
+    # with any where none did, NaN in the first week.
     divider: Floats
-    """Median run time of the jobs that ended in the week before (s), frozen at submission; of the last week
-    with any where none did, NaN in the first week.
-    """
-    small: Ints
-    """1 if the job's run time is below its divider, else 0. Jobs without a divider are judged by the first
-    one.
-    """
+    small: Ints  # 1 if the run time is below the divider (the first one for jobs without), else 0
 
 
 def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> JobFeatures:
-    """Return the features of all jobs of a log, one row per job.
-
-    ``jobs`` are in arrival order, with the waits of the log; ``local`` are their submit times as seconds
-    since 1970 on the clocks of the log's time zone (:func:`mlsim.workload.log_times.local_times`).
-    """
+    """Return the features of jobs in arrival order; ``local`` are submit times on the log's clocks (s)."""
     zero, week = weeks_from_first(jobs)
     known_from = week + 1
     if known is Known.ENDED:
@@ -88,7 +77,6 @@ def weeks_from_first(jobs: JobBlock) -> tuple[float, Ints]:
 def _write_history(
     jobs: JobBlock, values: Floats, small: Ints, week: Ints, known_from: Ints, at_once: bool
 ) -> None:
-    """Write the features of each job's categories."""
     n_weeks = int(week.max()) + 1 if len(jobs) else 0
     users, categories = jobs.user.tolist(), Categories()
     by_edge = np.argsort(known_from, kind="stable")
@@ -121,18 +109,13 @@ VARIANTS: Final = (
     "class-clairvoyant",
     "runtimes-clairvoyant",
 )
-"""Base: no classes. Classification: predicted ones. -idempotent: with the safeguard. Clairvoyant: with the
-right classes, or the right run times and no classes."""
-
-
+# Base: no classes. Classification: predicted ones. -idempotent: with the safeguard. Clairvoyant: with the
+# right classes, or the right run times and no classes.
 _WEEKLY: Final = ("accuracy", "precision", "recall")
 
 
 def check_scenario(scenario: Scenario, policies: Sequence[Policy]) -> None:
-    """Check that all variants of some policies can be simulated on the log of a scenario.
-
-    Raises InputError if a key rules it out, or a policy lacks its weights.
-    """
+    """Check that all variants of some policies can be simulated on the log of a scenario."""
     for policy in policies:
         config = scenario.batch.model_copy(update={"policy": policy})
         obstacle = class_obstacle(config)
@@ -159,11 +142,7 @@ def check_weeks(name: str, jobs: JobBlock) -> None:
 
 
 def predict_classes(features: JobFeatures, *, trees: int = 100, seed: int = 0) -> Mask:
-    """Return which jobs are predicted to be small, each by the forest of its week.
-
-    The forest of a week learns from the jobs that had ended when it began. Raises InputError without
-    scikit-learn.
-    """
+    """Return which jobs are predicted to be small, each by a forest of jobs that had ended by its week."""
     check_library()
     small = np.zeros(len(features.week), np.bool_)
     weeks = int(features.week.max()) + 1 if len(features.week) else 0
@@ -185,20 +164,13 @@ def predict_week(features: JobFeatures, week: int, trees: int, seed: int) -> Mas
 class Quality:
     """Quality of predicted classes; small is the positive class (Zrigui 2021, Eqs. 6.1 to 6.3)."""
 
-    accuracy: float
-    """Of all jobs after the first week."""
-    precision: float
-    """Likewise."""
-    recall: float
-    """Likewise."""
-    false_small: float
-    """Share of these jobs that were wrongly predicted small."""
-    false_large: float
-    """Share of these jobs that were wrongly predicted large."""
-    weeks: Ints
-    """The weeks after the first that have jobs."""
-    weekly: Floats
-    """float64[weeks, 3]: accuracy, precision and recall of each of these; NaN where undefined."""
+    accuracy: float  # Of all jobs after the first week
+    precision: float  # Likewise
+    recall: float  # Likewise
+    false_small: float  # Share of these jobs that were wrongly predicted small
+    false_large: float  # Share of these jobs that were wrongly predicted large
+    weeks: Ints  # The weeks after the first that have jobs
+    weekly: Floats  # float64[weeks, 3]: accuracy, precision and recall of each of these; NaN where undefined
 
 
 def quality_of(features: JobFeatures, small: Mask) -> Quality:
@@ -220,27 +192,18 @@ def quality_of(features: JobFeatures, small: Mask) -> Quality:
 class VariantResult:
     """Result of one variant of ch. 6 on a whole log."""
 
-    bounded_slowdown: float
-    """Cumulative: the sum over all jobs that ran."""
-    mean_small: float
-    """Mean bounded slowdown of the jobs that turned out small."""
-    mean_large: float
-    """Mean bounded slowdown of the others."""
-    killed: int
-    """Jobs that the safeguard killed, each counted once."""
-    lost_node_seconds: float
-    """Node-seconds of their first attempts."""
-    jobs: int
-    """Jobs that ran; each completes once."""
+    bounded_slowdown: float  # Cumulative: the sum over all jobs that ran
+    mean_small: float  # Mean bounded slowdown of the jobs that turned out small
+    mean_large: float  # Mean bounded slowdown of the others
+    killed: int  # Jobs that the safeguard killed, each counted once
+    lost_node_seconds: float  # Node-seconds of their first attempts
+    jobs: int  # Jobs that ran; each completes once
 
 
 def run_variant(
     variant: str, jobs: JobBlock, features: JobFeatures, predicted: Mask, config: BatchConfig, units: int
 ) -> VariantResult:
-    """Simulate a whole log under one of :data:`VARIANTS`.
-
-    ``jobs`` are in arrival order; ``units`` are the processors of the machine.
-    """
+    """Simulate a whole log, in arrival order, under one of :data:`VARIANTS`."""
     large = np.zeros(len(jobs), np.bool_)
     small: Mask = {
         "base": large,
@@ -251,14 +214,10 @@ def run_variant(
         jobs = replace(jobs, walltime=np.maximum(jobs.run_time, 1e-9))
     guard = variant == "classification-idempotent"
     found = replay_classes(jobs, config, units, small, features.divider, safeguard=guard)
-    return _measured(jobs, features.small, found)
-
-
-def _measured(jobs: JobBlock, small: Ints, found: ClassReplay) -> VariantResult:
     ran = ~np.isnan(found.start)
     response, time = (found.end - jobs.submit_time)[ran], (found.end - found.start)[ran]
     values = np.maximum(response / np.maximum(time, TAU), 1.0)
-    mask = small[ran] == 1
+    mask = features.small[ran] == 1
 
     def mean(part: Floats) -> float:
         return float(part.mean()) if len(part) else float("nan")
@@ -277,9 +236,10 @@ def predicted_in_parts(
     parts: Parts, log: WholeLog, features: JobFeatures, known: Known, *, trees: int, seed: int
 ) -> Mask:
     """Return the result of :func:`predict_classes`, each week a part; ``features`` are made by ``known``."""
+    scenario = log.scenario
     weeks = range(1, int(features.week.max()) + 1)
     wanted = [
-        Part({"log": log.scenario.name, "week": str(week)}, log.scenario, _Forest(week, known, trees, seed))
+        Part({"log": scenario.name, "week": str(week)}, scenario, _forest, (week, known, trees, seed))
         for week in weeks
     ]
     small = np.zeros(len(features.week), np.bool_)
@@ -298,88 +258,51 @@ def variants_in_parts(
         Part(
             {"log": log.scenario.name, "policy": str(policy), "variant": variant},
             log.scenario,
-            _Variant(policy, variant, known, bits),
+            _variant,
+            (policy, variant, known, bits),
         )
         for policy, variant in cases
     ]
-    return {case: _result(found) for case, found in zip(cases, parts.results(wanted), strict=True)}
+    found = (VariantResult(*values.tolist()) for values in parts.results(wanted))
+    return {
+        case: replace(one, killed=int(one.killed), jobs=int(one.jobs))
+        for case, one in zip(cases, found, strict=True)
+    }
 
 
 def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:
-    """Return the cumulative bounded slowdown of EASY++ on a log, and the number of jobs that ran.
+    """Return the cumulative bounded slowdown of EASY++ (Tsafrir et al. 2007) on a log, and how many jobs ran.
 
-    EASY++ (Tsafrir et al. 2007) predicts the mean of a user's last two run times, backfills shortest first,
-    and serves in order of arrival; the rest is that of the scenario.
+    It predicts the mean of a user's last two run times, backfills shortest first, else in arrival order.
     """
     keys = {"batch.policy": "FCFS", "batch.predictor": "EASY++", "batch.backfill_order": "SPF"}
     place = Path(scenario.source)
     changed = loads(dump(scenario), scenario.source, keys, expanded(place).parent)
-    part = Part({"log": scenario.name, "dispatcher": "EASY++"}, changed, _Run())
-    (found,) = parts.results([part])
+    (found,) = parts.results([Part({"log": scenario.name, "dispatcher": "EASY++"}, changed, _slowdown)])
     total, jobs = found.tolist()
     return total, int(jobs)
 
 
-@dataclass(frozen=True)
-class _Run(Work):
-    """Simulates a scenario as it is."""
+def _slowdown(scenario: Scenario) -> Floats:
+    """Return the sum of bounded slowdowns of the jobs that ran, and their number."""
+    from mlsim.experiment.runner import run
 
-    def found(self, scenario: Scenario) -> Floats:
-        """Return the sum of bounded slowdowns of the jobs that ran, and their number."""
-        from mlsim.experiment.runner import run
-
-        values = JOB_METRICS["bounded_slowdown"].values(run(scenario).records.jobs, TAU)
-        return np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))], np.float64)
+    values = JOB_METRICS["bounded_slowdown"].values(run(scenario).records.jobs, TAU)
+    return np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))], np.float64)
 
 
-@dataclass(frozen=True)
-class _Forest(Work):
-    """Predicts the classes of one week."""
-
-    week: int
-    known: Known
-    trees: int
-    seed: int
-
-    def found(self, scenario: Scenario) -> Floats:
-        """Return 1 for each job of the week that is predicted to be small, else 0."""
-        features = _shared_log(scenario, self.known)[1]
-        return predict_week(features, self.week, self.trees, self.seed).astype(np.float64)
+def _forest(scenario: Scenario, week: int, known: Known, trees: int, seed: int) -> Floats:
+    _, features = _shared_log(scenario, known)
+    return predict_week(features, week, trees, seed).astype(np.float64)
 
 
-@dataclass(frozen=True)
-class _Variant(Work):
-    """Simulates one variant of one policy."""
-
-    policy: Policy
-    variant: str
-    known: Known
-    predicted: bytes
-    """Bits of the jobs in arrival order, compressed."""
-
-    def found(self, scenario: Scenario) -> Floats:
-        """Return the values of a result in the order of its fields."""
-        log, features = _shared_log(scenario, self.known)
-        bits = np.frombuffer(zlib.decompress(self.predicted), np.uint8)
-        small = np.unpackbits(bits, count=len(log.jobs)).astype(np.bool_)
-        config = scenario.batch.model_copy(update={"policy": self.policy})
-        return np.array(
-            astuple(run_variant(self.variant, log.jobs, features, small, config, log.units)), np.float64
-        )
-
-
-def _result(found: Floats) -> VariantResult:
-    values: Mapping[str, float] = dict(
-        zip((field.name for field in fields(VariantResult)), found.tolist(), strict=True)
-    )
-    return VariantResult(
-        bounded_slowdown=values["bounded_slowdown"],
-        mean_small=values["mean_small"],
-        mean_large=values["mean_large"],
-        killed=int(values["killed"]),
-        lost_node_seconds=values["lost_node_seconds"],
-        jobs=int(values["jobs"]),
-    )
+def _variant(scenario: Scenario, policy: Policy, variant: str, known: Known, predicted: bytes) -> Floats:
+    """Simulate one variant of one policy; ``predicted`` are bits of the jobs in arrival order, compressed."""
+    log, features = _shared_log(scenario, known)
+    bits = np.frombuffer(zlib.decompress(predicted), np.uint8)
+    small = np.unpackbits(bits, count=len(log.jobs)).astype(np.bool_)
+    config = scenario.batch.model_copy(update={"policy": policy})
+    return np.array(astuple(run_variant(variant, log.jobs, features, small, config, log.units)), np.float64)
 
 
 def _shared_log(scenario: Scenario, known: Known) -> tuple[WholeLog, JobFeatures]:

@@ -1,9 +1,11 @@
-"""Mixed policies of the weeks of a log."""
+"""Mixed policies of the weeks of a log: weight vectors, their searches, and their value."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,58 +14,198 @@ from mlsim.batch.clock.replay_many import replay_many
 from mlsim.errors import InputError
 from mlsim.experiment.study.study_tables import Spread, spread_of
 from mlsim.experiment.weekly_runs import LogWeeks
-from mlsim.learning.weight_search import (
-    check_grid,
-    check_method,
-    minimise,
-    normalised,
-    places_of,
-    simplex_grid,
-    tried_by,
-    widened,
-)
-from mlsim.scenario import BatchConfig, Policy, WeightsConfig
+from mlsim.learning.learning_parts import Part, Parts, shared_weeks
+from mlsim.scenario import BatchConfig, Policy, Scenario, WeightsConfig
 from mlsim.workload.workload_jobs import JobBlock
 
-PURE = ("SAF", "SPF", "LEXP", "SQF", "SEXP", "LRF", "SRF", "FCFS", "LPF", "LQF", "LAF")
-"""Policies of the catalogue that results stand beside."""
+FEATURES: Final = ("q", "p", "wait", "ratio", "exp", "area")  # in the order of `batch.weights`
+PURE = ("SAF", "SPF", "LEXP", "SQF", "SEXP", "LRF", "SRF", "FCFS", "LPF", "LQF", "LAF")  # for comparison
+METHODS = ("xnes", "cma-es")
+_MOST: Final = 10_000_000  # combinations of values that a grid is made of: some GB of memory
+_TYPICAL_WAIT = 1800.0  # at which the spread of expansion factors is taken [s]
 
-_TYPICAL_WAIT = 1800.0
-"""At which the spread of expansion factors is taken [s]."""
+
+def places_of(features: Sequence[str]) -> list[int]:
+    """Return the places of features among the weights; there must be two, known, each once."""
+    for name in features:
+        if name not in FEATURES:
+            raise InputError(f"features: {name!r} is not known; allowed: {', '.join(FEATURES)}")
+    if len(features) < 2 or len(set(features)) < len(features):
+        raise InputError(f"features: {', '.join(features)}; allowed: at least two, each once")
+    return [FEATURES.index(name) for name in features]
+
+
+def check_grid(points: int, features: Sequence[str]) -> None:
+    """Refuse a grid over some features that has too few points or features, or too many."""
+    dimensions = len(places_of(features)) - 1
+    if points < 2:
+        raise InputError(f"points: {points}; allowed: 2 or more")
+    if points**dimensions > _MOST:
+        most = int(_MOST ** (1 / dimensions))
+        raise InputError(
+            f"points: {points} values of each of {dimensions} features are {points**dimensions:,} vectors to "
+            f"make a grid of; allowed: {_MOST:,}, thus up to {most} points. Or search by xnes or cma-es"
+        )
+
+
+def normalised(vectors: Floats) -> Floats:
+    """Return vectors divided by the sums of their absolute values, as policy linear reads them."""
+    found: Floats = vectors / np.abs(vectors).sum(axis=1, keepdims=True)
+    return found
+
+
+def widened(vectors: Floats, features: Sequence[str]) -> Floats:
+    """Return vectors over all six features, 0 for those that are not among ``features``."""
+    wide = np.zeros((len(vectors), len(FEATURES)))
+    wide[:, places_of(features)] = vectors
+    return wide
+
+
+def simplex_grid(points: int, features: Sequence[str]) -> Floats:
+    """Return a uniform grid of all mixed policies over some features, shape (vectors, 6).
+
+    Only the direction of a vector matters, so that the vectors with a sum of absolute values of 1 are all
+    policies (Zrigui 2021, §5.4). All features but the first have ``points`` values from -1 to 1; the first
+    has the remainder to 1, with both signs. 200 points and three features are 39,600 vectors.
+    """
+    check_grid(points, features)
+    axes = [np.linspace(-1.0, 1.0, points)] * (len(features) - 1)
+    others = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    rest = 1.0 - np.abs(others).sum(axis=1)
+    inside, edge = others[rest > 1e-12], others[np.abs(rest) <= 1e-12]
+    left = rest[rest > 1e-12, np.newaxis]
+    parts = [
+        np.hstack([left, inside]),
+        np.hstack([-left, inside]),
+        np.hstack([np.zeros((len(edge), 1)), edge]),
+    ]
+    return widened(np.vstack(parts), features)
+
+
+def penalty(vectors: Floats, factor: float) -> Floats:
+    """Return factor x (‖w‖₁ + 1 / ‖w‖₁), which is least where ‖w‖₁ = 1 (Zrigui 2021, Eq. 5.4)."""
+    norms = np.abs(vectors).sum(axis=1)
+    found: Floats = factor * (norms + 1.0 / norms)
+    return found
+
+
+def minimise(
+    loss: Callable[[Floats], Floats],
+    dimensions: int,
+    *,
+    method: str,
+    evaluations: int,
+    factor: float,
+    seed: int,
+) -> tuple[Floats, float]:
+    """Return the best vector found for loss plus penalty, and its loss without the penalty.
+
+    ``method`` is ``xnes`` (Glasmachers et al. 2010) or ``cma-es`` (Hansen and Ostermeier 2001, by the package
+    cmaes). Up to ``evaluations`` vectors are tried, in whole generations; ``factor`` is λ of the penalty.
+    """
+    search = _search_of(method, dimensions, seed)
+    best, least, tried = np.ones(dimensions), math.inf, 0
+    while tried == 0 or tried + search.population <= evaluations:
+        vectors = search.ask()
+        found = loss(vectors)
+        place = int(np.argmin(found))
+        if found[place] < least:
+            best, least = vectors[place].copy(), float(found[place])
+        search.tell(vectors, found + penalty(vectors, factor))
+        tried += len(vectors)
+    return best, least
+
+
+def tried_by(method: str, dimensions: int, evaluations: int) -> int:
+    """Return the number of vectors that a search tries: whole generations, at least one."""
+    population = _search_of(method, dimensions, 0).population
+    return max(evaluations // population, 1) * population
+
+
+def _search_of(method: str, dimensions: int, seed: int) -> _Xnes | _CmaEs:
+    """Return a search in its first generation; raise InputError if its method or package is missing."""
+    if method == "xnes":
+        return _Xnes(dimensions, seed)
+    if method == "cma-es":
+        return _CmaEs(dimensions, seed)
+    raise InputError(f"method: {method!r} is not known; allowed: grid, {', '.join(METHODS)}")
+
+
+class _Xnes:
+    """Exponential natural evolution strategies with the authors' default rates (Glasmachers et al. 2010)."""
+
+    def __init__(self, dimensions: int, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+        self.population = 4 + int(3 * math.log(dimensions))
+        self._mean = np.zeros(dimensions)
+        self._sigma, self._shape = 0.5, np.eye(dimensions)
+        self._rate = 0.6 * (3 + math.log(dimensions)) / (dimensions * math.sqrt(dimensions))
+        ranks = np.arange(1, self.population + 1)
+        raw = np.maximum(0.0, math.log(self.population / 2 + 1) - np.log(ranks))
+        self._utilities = raw / raw.sum() - 1.0 / self.population
+        self._drawn = np.empty(0)
+
+    def ask(self) -> Floats:
+        self._drawn = self._random.standard_normal((self.population, len(self._mean)))
+        found: Floats = self._mean + self._sigma * self._drawn @ self._shape
+        return found
+
+    def tell(self, _vectors: Floats, losses: Floats) -> None:
+        """Follow the natural gradient."""
+        drawn = self._drawn[np.argsort(losses, kind="stable")]
+        n = len(self._mean)
+        mean = self._utilities @ drawn
+        shape = (drawn.T * self._utilities) @ drawn - self._utilities.sum() * np.eye(n)
+        sigma = np.trace(shape) / n
+        self._mean = self._mean + self._sigma * mean @ self._shape
+        self._sigma *= math.exp(self._rate / 2 * sigma)
+        values, vectors = np.linalg.eigh(self._rate / 2 * (shape - sigma * np.eye(n)))
+        self._shape = self._shape @ (
+            (vectors * np.exp(values)) @ vectors.T
+        )  # exponential, as it is symmetric
+
+
+class _CmaEs:
+    """CMA-ES of the package cmaes, which draws by a generator of its own."""
+
+    def __init__(self, dimensions: int, seed: int) -> None:
+        try:
+            from cmaes import CMA
+        except ImportError as error:
+            raise InputError(
+                "method: cma-es: needs the package cmaes, which is not installed; "
+                "pip install 'mlsim[search]', or use xnes"
+            ) from error
+        self._own: Any = CMA(mean=np.zeros(dimensions), sigma=0.5, seed=seed)
+        self.population = int(self._own.population_size)
+
+    def ask(self) -> Floats:
+        return np.array([self._own.ask() for _ in range(self.population)])
+
+    def tell(self, vectors: Floats, losses: Floats) -> None:
+        self._own.tell([(vector, float(loss)) for vector, loss in zip(vectors, losses, strict=True)])
 
 
 @dataclass(frozen=True)
 class Searching:
-    """Options of the search for weight vectors."""
+    """Options of the search for weight vectors; those below ``points`` are of xnes and cma-es."""
 
-    features: tuple[str, ...] = ("q", "p", "wait")
-    """Names of :data:`mlsim.learning.weight_search.FEATURES`."""
-    method: str = "grid"
-    """``grid``, ``xnes`` or ``cma-es``."""
-    points: int = 200
-    """Grid: values per dimension."""
-    evaluations: int = 2000
-    """xnes and cma-es: vectors tried for each week, and for all training weeks."""
-    factor: float = 1.0
-    """xnes and cma-es: λ of the penalty."""
+    features: tuple[str, ...] = ("q", "p", "wait")  # names of FEATURES
+    method: str = "grid"  # `grid`, `xnes` or `cma-es`
+    points: int = 200  # of a grid: values per dimension
+    evaluations: int = 2000  # vectors tried for each week, and for all training weeks
+    factor: float = 1.0  # λ of the penalty
     seed: int = 0
-    """xnes and cma-es."""
-    scaled: bool = False
-    """Whether each feature is divided by its deviation in the training weeks (:func:`feature_scales`)."""
-    scale: Floats | None = None
-    """Divisors of features; computed by the learning function where they are scaled."""
+    scaled: bool = False  # whether features are divided by their deviation in the training weeks
+    scale: Floats | None = None  # divisors of features, which learning sets if they are scaled
 
     def check(self) -> None:
-        """Check options before a search.
-
-        Raises InputError if features or method are unknown, a grid of them is too large, or the package of
-        the method is not installed.
-        """
+        """Check options before a search; raise InputError."""
         if self.method == "grid":
             check_grid(self.points, self.features)
-            return
-        places_of(self.features)
-        check_method(self.method)
+        else:
+            places_of(self.features)
+            _search_of(self.method, 2, 0)
 
     def over(self, blocks: Sequence[JobBlock]) -> Searching:
         """Return the same with the scale of some weeks, if features are scaled."""
@@ -87,28 +229,17 @@ class Wanted:
     searching: Searching
 
 
-Searches = Callable[[Sequence[Wanted]], Iterable[Floats]]
-"""Has vectors searched (:func:`searched`), and gives what is found in the same order."""
-
-
 @dataclass(frozen=True)
 class Mixed:
     """Mixed and pure policies in every week."""
 
-    weeks: Ints
-    """Numbers of the weeks with jobs."""
+    weeks: Ints  # numbers of the weeks with jobs
     train: Mask
-    """Marks those for learning."""
     test: Mask
-    """Marks those for testing."""
-    means: Mapping[str, Floats]
-    """Mean bounded slowdown in each week by policy: ``w*``, ``w*_train``, ``w_greedy`` and :data:`PURE`."""
-    best: Floats
-    """The best vector of each week."""
-    learned: Floats
-    """The vector of w*_train."""
-    vectors: int
-    """Vectors simulated in each week."""
+    means: Mapping[str, Floats]  # policy (w*, w*_train, w_greedy, PURE) to its mean bounded slowdown per week
+    best: Floats  # the best vector of each week
+    learned: Floats  # the vector of w*_train
+    vectors: int  # simulated in each week
 
     def sums(self) -> dict[str, tuple[float, float]]:
         """Return each policy's sums of weekly means over the training weeks and over the test weeks."""
@@ -124,10 +255,7 @@ class Mixed:
 
 
 def paired(weeks: Ints, values: Floats, others: Floats) -> Spread:
-    """Return a policy's mean over weeks, and the paired difference to another policy.
-
-    Of a single week there is a difference, but its interval and test are NaN.
-    """
+    """Return a policy's mean over weeks, and the paired difference to another; one week has no test."""
     one, other = (dict(zip(map(str, weeks.tolist()), of.tolist(), strict=True)) for of in (values, others))
     found = spread_of(one, other)
     return replace(found, difference=float(values[0] - others[0])) if len(weeks) == 1 else found
@@ -178,9 +306,20 @@ def searched(wanted: Wanted) -> Floats:
     return total
 
 
-def searched_here(wanted: Sequence[Wanted]) -> Iterator[Floats]:
-    """Search in this process, one after the other, and keep nothing."""
-    return map(searched, wanted)
+def searches(wanted: Sequence[Wanted], parts: Parts | None) -> Iterator[Floats]:
+    """Search in order, as parts, or in this process, which keeps nothing."""
+    return map(searched, wanted) if parts is None else parts.results(list(map(_part, wanted)))
+
+
+def _part(wanted: Wanted) -> Part:
+    first, last = wanted.weeks[0], wanted.weeks[-1]
+    scenario = wanted.log.scenario
+    labels = {"log": scenario.name, "weeks": f"{first}" if first == last else f"{first}-{last}"}
+    return Part(labels, scenario, _searched, (wanted.weeks, wanted.searching))
+
+
+def _searched(scenario: Scenario, weeks: tuple[int, ...], searching: Searching) -> Floats:
+    return searched(Wanted(shared_weeks(scenario), weeks, searching))
 
 
 def parts_of(log: LogWeeks, weeks: Sequence[int], searching: Searching) -> list[Wanted]:
@@ -226,63 +365,47 @@ def learn_mixed(
     train: tuple[int, int],
     test: tuple[int, int],
     searching: Searching,
-    searches: Searches = searched_here,
+    parts: Parts | None = None,
 ) -> Mixed:
-    """Search mixed policies on the weeks of a log, and test them.
+    """Search mixed policies on the weeks ``train`` (first and last) of a log, and test them on ``test``.
 
-    Parameters
-    ----------
-    weeks
-        From :func:`mlsim.experiment.weekly_runs.weeks_of`; that before the first training week is used by
-        w_greedy if it is there.
-    train, test
-        First and last week.
-    searching
-        How vectors are searched.
-    searches
-        Who does the searches.
-
-    Raises
-    ------
-    InputError
-        If there are no weeks to learn or test, they overlap, or options do not fit.
+    w_greedy uses the week before the first one, if any. ``parts`` run the searches; None: this process.
     """
     fit = [number for number, block in weeks.blocks.items() if (block.processors <= weeks.units).any()]
     numbers = np.array(sorted(fit), np.int64)
     numbers = numbers[(numbers >= min(train[0], test[0]) - 1) & (numbers <= max(train[1], test[1]))]
-    parts = [(numbers >= first) & (numbers <= last) for first, last in (train, test)]
-    for name, part in zip(("train", "test"), parts, strict=True):
+    trained, tested = ((numbers >= first) & (numbers <= last) for first, last in (train, test))
+    for name, part in (("train", trained), ("test", tested)):
         if not part.any():
             raise InputError(f"{name}: no week of the log has a job there")
-    if (parts[0] & parts[1]).any():
+    if (trained & tested).any():
         raise InputError("train, test: overlap; what was fitted is no evidence")
     blocks = [weeks.blocks[number] for number in numbers.tolist()]
-    searching = searching.over([block for block, taken in zip(blocks, parts[0], strict=True) if taken])
+    searching = searching.over([block for block, taken in zip(blocks, trained, strict=True) if taken])
     config, units = weeks.scenario.batch, weeks.units
     find = _by_grid if searching.method == "grid" else _by_evolution
-    best, least, greedy, learned, count = find(weeks, numbers, parts[0], searching, searches)
+    best, least, greedy, learned, count = find(weeks, numbers, trained, searching, parts)
     fitted = weekly_means(blocks, config, units, learned[np.newaxis])[:, 0]
     before = np.diff(numbers, prepend=numbers[0] - 2) == 1
-    fcfs = pure_means(blocks, config, units)
+    pure = pure_means(blocks, config, units)
     means = {
         "w*": least,
         "w*_train": fitted,
-        "w_greedy": np.where(before, greedy, fcfs["FCFS"]),  # nothing was learned in a week before
-        **fcfs,
+        "w_greedy": np.where(before, greedy, pure["FCFS"]),  # nothing was learned in a week before
+        **pure,
     }
-    return Mixed(numbers, parts[0], parts[1], means, normalised(best), learned, count)
+    return Mixed(numbers, trained, tested, means, normalised(best), learned, count)
 
 
 _Found = tuple[Floats, Floats, Floats, Floats, int]
 
 
-def _by_grid(log: LogWeeks, numbers: Ints, train: Mask, searching: Searching, searches: Searches) -> _Found:
-    """Try every vector in every week."""
+def _by_grid(log: LogWeeks, numbers: Ints, train: Mask, searching: Searching, parts: Parts | None) -> _Found:
     vectors = searching.grid()
     total = np.zeros(len(vectors))
     best, least, greedy = [], [], []
     last: Ints | None = None
-    found = searches(parts_of(log, numbers.tolist(), searching))
+    found = searches(parts_of(log, numbers.tolist(), searching), parts)
     for taken, means in zip(train.tolist(), found, strict=True):
         greedy.append(np.nan if last is None else float(means[last].mean()))
         last = np.flatnonzero(means == means.min())
@@ -295,11 +418,10 @@ def _by_grid(log: LogWeeks, numbers: Ints, train: Mask, searching: Searching, se
 
 
 def _by_evolution(
-    log: LogWeeks, numbers: Ints, train: Mask, searching: Searching, searches: Searches
+    log: LogWeeks, numbers: Ints, train: Mask, searching: Searching, parts: Parts | None
 ) -> _Found:
-    """Search each week, and the training weeks together."""
     wanted = [Wanted(log, (number,), searching) for number in numbers.tolist()]
-    *each, together = searches([*wanted, *parts_of(log, numbers[train].tolist(), searching)])
+    *each, together = searches([*wanted, *parts_of(log, numbers[train].tolist(), searching)], parts)
     best, least = np.array([found[:-1] for found in each]), np.array([found[-1] for found in each])
     config, units = log.scenario.batch, log.units
     greedy = [np.nan] + [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from mlsim.analysis.job_metrics import JOB_METRICS, backfilled_share
 from mlsim.cosim import workload_of
 from mlsim.errors import InputError
 from mlsim.experiment.study import Study
-from mlsim.learning.learning_parts import Part, Parts, Work
+from mlsim.learning.learning_parts import Part, Parts
 from mlsim.record import Jobs
 from mlsim.record.derived_times import TAU
 from mlsim.scenario import Scenario
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_PREMATURE = 100.0
-"""Times of its run time that a premature job asks for, at least."""
-_MOST_DELAYED = 100
-"""Number of jobs with the largest slowdowns whose sizes are analysed."""
+_PREMATURE = 100.0  # times of its run time that a premature job asks for, at least
+_MOST_DELAYED = 100  # jobs with the largest slowdowns whose sizes are analysed
 
+# Shares of jobs by bounded slowdown: 1, above 1 and below 10, from 10 and below 100, from 100.
 CATEGORIES: Final = ("slowdown 1 %", "1 to 10 %", "10 to 100 %", "100 or more %")
-"""Shares of jobs by bounded slowdown: 1, above 1 and below 10, from 10 and below 100, from 100."""
+# Metrics whose cumulative means are kept week by week.
 CURVES: Final = ("bounded_slowdown", "per_processor_bounded_slowdown", "wait_time")
-"""Metrics whose cumulative means are kept week by week."""
 DELAYS: Final = (
     "premature %",
     "premature to standard",
@@ -50,18 +48,12 @@ DELAYS: Final = (
 class Delays:
     """Delays of jobs in one run."""
 
-    premature: float
-    """Share of premature jobs (%)."""
-    ratio: float
-    """Mean bounded slowdown of these, divided by that of the others; NaN where there are none of either."""
-    shares: Floats
-    """float64[4]: shares of jobs by :data:`CATEGORIES` (%)."""
-    backfilled: float
-    """Share of the started jobs (%)."""
-    sizes: Floats
-    """Processors of the hundred most delayed jobs (or fewer), largest slowdown first."""
-    curves: Floats
-    """float64[3, weeks]: mean of each of :data:`CURVES` over all jobs that ended by the end of each week."""
+    premature: float  # share of premature jobs (%)
+    ratio: float  # mean bounded slowdown of these, divided by that of the others; NaN without either
+    shares: Floats  # float64[4]: shares of jobs by CATEGORIES (%)
+    backfilled: float  # share of the started jobs (%)
+    sizes: Floats  # processors of the hundred most delayed jobs (or fewer), largest slowdown first
+    curves: Floats  # float64[3, weeks]: mean of each of CURVES over all jobs that ended by the end of a week
 
     def row(self) -> Floats:
         """Return one number for each of :data:`DELAYS`."""
@@ -82,8 +74,8 @@ class Delays:
         return cls(premature, ratio, row[3:7], float(row[7]), sizes, curves.reshape(len(CURVES), -1))
 
 
+# Labels of all axes of a study but its repetitions to the runs of all repetitions.
 Samples = Mapping[tuple[str, ...], Sequence[Delays]]
-"""Labels of all axes of a study but its repetitions, in order of the axes, to the runs of all repetitions."""
 
 
 def delays_of(jobs: Jobs) -> Delays:
@@ -93,7 +85,9 @@ def delays_of(jobs: Jobs) -> Delays:
     if not ran.any():
         nothing = np.empty((len(CURVES), 0))
         return Delays(np.nan, np.nan, np.full(len(CATEGORIES), np.nan), np.nan, np.empty(0), nothing)
-    curves = _curves(jobs)
+    found = [weekly(jobs, JOB_METRICS[name].values(jobs, TAU)) for name in CURVES]
+    before = np.full((len(CURVES), int(found[0].week[0]) - 1), np.nan)  # until the first job ended
+    curves = np.hstack([before, np.array([one.cumulative_mean for one in found])])
     slowdown, processors = slowdown[ran], jobs.processors[ran]
     premature = jobs.walltime[ran] >= _PREMATURE * (jobs.end_time - jobs.start_time)[ran]
     both = premature.any() and not premature.all()
@@ -109,44 +103,24 @@ def delays_of(jobs: Jobs) -> Delays:
     )
 
 
-def _curves(jobs: Jobs) -> Floats:
-    """Return the cumulative means of each week, from the first of the run on; NaN before any job ended."""
-    found = [weekly(jobs, JOB_METRICS[name].values(jobs, TAU)) for name in CURVES]
-    before = np.full((len(CURVES), int(found[0].week[0]) - 1), np.nan)
-    return np.hstack([before, np.array([one.cumulative_mean for one in found])])
+def _job_delays(scenario: Scenario) -> Floats:
+    from mlsim.experiment.runner import run
+
+    return delays_of(run(scenario).records.jobs).packed()
 
 
-@dataclass(frozen=True)
-class _JobDelays(Work):
-    """Simulates a scenario."""
-
-    def found(self, scenario: Scenario) -> Floats:
-        """Return the delays."""
-        from mlsim.experiment.runner import run
-
-        return delays_of(run(scenario).records.jobs).packed()
-
-
-@dataclass(frozen=True)
-class _Premature(Work):
-    """Counts the premature jobs of a log."""
-
-    def found(self, scenario: Scenario) -> Floats:
-        """Return their share, the number of jobs, and their mean run time."""
-        jobs = JobBlock.concatenate(list(workload_of(scenario).blocks()))
-        share = 100.0 * np.mean(jobs.walltime >= _PREMATURE * jobs.run_time)
-        return np.array([share, len(jobs), jobs.run_time.mean()])
+def _premature(scenario: Scenario) -> Floats:
+    jobs = JobBlock.concatenate(list(workload_of(scenario).blocks()))
+    share = 100.0 * np.mean(jobs.walltime >= _PREMATURE * jobs.run_time)
+    return np.array([share, len(jobs), jobs.run_time.mean()])
 
 
 def delays_of_study(study: Study, parts: Parts) -> Samples:
-    """Return the delays in the repetitions of each combination of a study of runs.
-
-    Its keys ``metrics`` and pictures are ignored. Raises InputError if the study is not one of runs.
-    """
+    """Return the delays in the repetitions of each combination of a study of runs, without its metrics."""
     if study.subject.kind != "runs":
         raise InputError(f"{study.source}: of: {study.subject.kind}; needed: runs")
     cases = list(study.cases)
-    wanted = [Part(point.labels, scenario, _JobDelays()) for point, scenario in cases]
+    wanted = [Part(point.labels, scenario, _job_delays) for point, scenario in cases]
     groups: dict[tuple[str, ...], list[Delays]] = {}
     for (point, _), found in zip(cases, parts.results(wanted), strict=True):
         labels = tuple(value for axis, value in point.labels.items() if axis != study.repetitions)
@@ -164,11 +138,7 @@ def means_of(samples: Iterable[Delays]) -> Floats:
 
 
 def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], Floats]:
-    """Return the premature jobs in each log of a study, before resampling.
-
-    Maps labels of :func:`log_axes` to the share of premature jobs (%), the number of jobs, and their mean run
-    time (s).
-    """
+    """Return share of premature jobs (%), number of jobs and mean run time (s) of each whole log."""
     axes = log_axes(study)
     logs: dict[tuple[str, ...], Scenario] = {}
     for point, scenario in study.cases:
@@ -177,24 +147,19 @@ def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], F
             whole = scenario.workload.model_copy(update={"resample": None})
             logs[labels] = scenario.model_copy(update={"workload": whole})
     wanted = [
-        Part(dict(zip(axes, labels, strict=True)), scenario, _Premature())
-        for labels, scenario in logs.items()
+        Part(dict(zip(axes, labels, strict=True)), scenario, _premature) for labels, scenario in logs.items()
     ]
     return dict(zip(logs, parts.results(wanted), strict=True))
 
 
 def policy_axis(study: Study) -> str:
     """Return the axis of a study that varies the policy: with key ``batch.policy``, or the last."""
-    axes = [axis for axis in study.axes if axis.name != study.repetitions]
-    found = [axis.name for axis in axes if any("batch.policy" in keys for keys in axis.points.values())]
-    return (found or [axes[-1].name])[0]
+    found = [axis.name for axis in study.axes if any("batch.policy" in keys for keys in axis.points.values())]
+    return next((name for name in found if name in study.compared), study.compared[-1])
 
 
 def log_axes(study: Study) -> list[str]:
-    """Return the axes of a study that vary the jobs: with keys of ``workload``, or the first.
-
-    Ways to resample do not count: the log itself stays the same.
-    """
+    """Return the axes of a study that vary the jobs by keys of ``workload``; without one, the first."""
     axes = [axis for axis in study.axes if axis.name != study.repetitions]
     found = [
         axis.name
@@ -212,12 +177,9 @@ Panels = Mapping[str, Mapping[str, Sequence[Delays]]]
 
 
 def delay_pictures(samples: Samples, trim: int) -> dict[str, Callable[[], Figure]]:
-    """Return all pictures by file name: a panel per log, a colour per policy.
+    """Return pictures by file name (Fig. 4.1 to 4.4): a panel per log, a colour per policy, the last label.
 
-    ``samples`` are runs of each combination; the last label is the policy, those before it name the panel.
-    ``trim`` best and worst runs are left out of curves, by the value at their end. There is a
-    ``cumulative-METRIC`` for each of :data:`CURVES` (Fig. 4.1), ``most-delayed`` (Fig. 4.2),
-    ``slowdown-shares`` (Fig. 4.3) and ``backfilled`` (Fig. 4.4).
+    ``trim`` best and worst runs are left out of curves, by the value at their end.
     """
     panels: dict[str, dict[str, Sequence[Delays]]] = {}
     for labels, runs in samples.items():
@@ -228,9 +190,13 @@ def delay_pictures(samples: Samples, trim: int) -> dict[str, Callable[[], Figure
 
     return {
         **{f"cumulative-{name.replace('_', '-')}": curve(number) for number, name in enumerate(CURVES)},
-        "most-delayed": lambda: _sizes(panels),
+        "most-delayed": lambda: _boxes(
+            panels, "sizes", "The hundred most delayed jobs of each sample", "processors", "log"
+        ),
         "slowdown-shares": lambda: _shares(panels),
-        "backfilled": lambda: _backfilled(panels),
+        "backfilled": lambda: _boxes(
+            panels, "backfilled", "Backfilled jobs over samples", "% of started jobs", "linear"
+        ),
     }
 
 
@@ -260,30 +226,19 @@ def _band(runs: Sequence[Delays], number: int, trim: int) -> tuple[Floats, Float
     return np.arange(1.0, length + 1), values.mean(axis=0), values.min(axis=0), values.max(axis=0)
 
 
-def _sizes(panels: Panels) -> Figure:
-    """Draw the processors of the hundred most delayed jobs of all runs."""
+def _boxes(panels: Panels, field: str, title: str, unit: str, scale: Literal["linear", "log"]) -> Figure:
     from mlsim.analysis.plots.distribution_plots import value_boxes
 
-    values = {
-        title: {name: np.concatenate([run.sizes for run in runs]) for name, runs in policies.items()}
-        for title, policies in panels.items()
+    def values(runs: Sequence[Delays]) -> Floats:
+        return np.concatenate([np.atleast_1d(getattr(run, field)) for run in runs])
+
+    shown = {
+        name: {policy: values(runs) for policy, runs in policies.items()} for name, policies in panels.items()
     }
-    return value_boxes(values, "The hundred most delayed jobs of each sample", "processors", "log")
-
-
-def _backfilled(panels: Panels) -> Figure:
-    """Draw shares of backfilled jobs over the runs."""
-    from mlsim.analysis.plots.distribution_plots import value_boxes
-
-    values = {
-        title: {name: np.array([run.backfilled for run in runs]) for name, runs in policies.items()}
-        for title, policies in panels.items()
-    }
-    return value_boxes(values, "Backfilled jobs over samples", "% of started jobs", "linear")
+    return value_boxes(shown, title, unit, scale)
 
 
 def _shares(panels: Panels) -> Figure:
-    """Draw shares of jobs by bounded slowdown, means over the runs."""
     from mlsim.analysis.plots.panel_plots import Panel, bars
 
     first = 2  # after premature and ratio

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
@@ -17,37 +17,36 @@ from mlsim.scenario import BatchConfig
 from mlsim.scenario.simulation_demand import Share, check_memory
 from mlsim.workload.workload_jobs import JobBlock
 
-_BASES: Final = ("id", "log10", "sqrt", "inverse")
+# Functions of p, q and r, as NumPy computes and as Python writes them.
+_BASES: Final[Mapping[str, tuple[Callable[[Floats], Floats], str]]] = {
+    "id": (lambda values: values, "{}"),
+    "log10": (np.log10, "np.log10({})"),
+    "sqrt": (np.sqrt, "np.sqrt({})"),
+    "inverse": (np.reciprocal, "(1 / {})"),
+}
 _OPERATORS: Final = ("+", "*", "/")
 _NAMES: Final = ("p", "q", "r")
-_JOB: Final = 32
-"""Bytes of a job in an order, and of a task whose score is known."""
+_JOB: Final = 32  # Bytes of a job in an order, and of a task whose score is known
 
 
 @dataclass(frozen=True)
 class Trials:
     """Size of the trials."""
 
-    sets: int = 100
-    """Sets of jobs."""
-    tasks: int = 32
-    """Jobs of each set that are put into random orders."""
-    initial: int = 16
-    """Jobs of each set before these, which go first in every trial, so that the machine is busy."""
-    trials: int = 1024
-    """Random orders of each set; each job is first equally often, or once more."""
+    sets: int = 100  # sets of jobs
+    tasks: int = 32  # jobs of each set that are put into random orders
+    initial: int = 16  # jobs of each set before these, first in every trial, so that the machine is busy
+    trials: int = 1024  # random orders of each set; each job is first equally often, or once more
     seed: int = 0
-    """Of the draws."""
 
 
 def run_trials(
     weeks: LogWeeks, tried: Trials, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Simulate the trials; ``progress`` receives the number of sets done.
+    """Simulate the trials on sets of consecutive jobs of a week; ``progress`` receives sets done and all.
 
-    Sets are consecutive jobs of a week. Returns estimates (s), processors, submit times since the first job
-    of the set (s), and scores, whose mean over the jobs of a set is 1 / tasks, each of shape (sets x tasks,).
-    Raises InputError if no week has enough jobs, or memory does not hold the trials.
+    Returns estimates (s), processors, submit times since the first job of the set (s), and scores, whose mean
+    over the jobs of a set is 1 / tasks, each of shape (sets x tasks,).
     """
     length = tried.initial + tried.tasks
     check_memory(
@@ -58,7 +57,10 @@ def run_trials(
         ],
         "they",
     )
-    blocks = [_fitting(block, weeks.units) for _, block in sorted(weeks.blocks.items())]
+    blocks = [
+        block.select(np.flatnonzero((block.processors <= weeks.units) & (block.run_time > 0)))
+        for _, block in sorted(weeks.blocks.items())
+    ]
     blocks = [block for block in blocks if len(block) >= length]
     if not blocks:
         raise InputError(f"no week has {length} jobs, which is what a set needs; allowed: fewer tasks")
@@ -83,12 +85,7 @@ def run_trials(
     return p, q, r, score
 
 
-def _fitting(block: JobBlock, units: int) -> JobBlock:
-    return block.select(np.flatnonzero((block.processors <= units) & (block.run_time > 0)))
-
-
 def _scores(block: JobBlock, units: int, tried: Trials, rng: np.random.Generator) -> Floats:
-    """Return the scores of the jobs of a set that are put into random orders."""
     orders = _orders(tried, rng)
     # A job's place in the order serves as its estimate, by which policy SPF serves the queue strictly.
     config = BatchConfig.model_validate({"policy": "SPF", "backfill": "none", "on_overrun": "extend"})
@@ -103,9 +100,8 @@ def _scores(block: JobBlock, units: int, tried: Trials, rng: np.random.Generator
     sums = replay_many(trials, config, units).bounded_slowdown[:, 0] - busy
     first = orders[:, 0]
     # Means, not sums: one more trial must not look like harm.
-    means = np.bincount(first, weights=sums, minlength=tried.tasks) / np.bincount(
-        first, minlength=tried.tasks
-    )
+    totals = np.bincount(first, weights=sums, minlength=tried.tasks)
+    means = totals / np.bincount(first, minlength=tried.tasks)
     scores: Floats = means / means.sum()
     return scores
 
@@ -124,19 +120,15 @@ def _orders(tried: Trials, rng: np.random.Generator) -> Ints:
 class Function:
     """A function of p, q and r; the job with the smallest value goes first."""
 
-    bases: tuple[str, ...]
-    """Of p, q and r: :data:`_BASES`."""
-    operators: tuple[str, ...]
-    """Between them; ``*`` and ``/`` bind as usual."""
-    weights: tuple[float, ...]
-    """One per term of the sum."""
-    error: float
-    """Mean distance from the scores, weighted by p q."""
+    bases: tuple[str, ...]  # of p, q and r
+    operators: tuple[str, ...]  # between them; `*` and `/` bind as usual
+    weights: tuple[float, ...]  # one per term of the sum
+    error: float  # mean distance from the scores, weighted by p q
 
     @property
     def text(self) -> str:
         """The function as a Python expression of arrays p, q and r."""
-        parts = [_EXPRESSIONS[base].format(name) for base, name in zip(self.bases, _NAMES, strict=True)]
+        parts = [_BASES[base][1].format(name) for base, name in zip(self.bases, _NAMES, strict=True)]
         terms = [[parts[0]]]
         for operator, part in zip(self.operators, parts[1:], strict=True):
             if operator == "+":
@@ -154,19 +146,9 @@ class Function:
         return found
 
 
-_EXPRESSIONS: Final = {"id": "{}", "log10": "np.log10({})", "sqrt": "np.sqrt({})", "inverse": "(1 / {})"}
-
-
-def _based(base: str, values: Floats) -> Floats:
-    if base == "id":
-        return values
-    found: Floats = {"log10": np.log10, "sqrt": np.sqrt, "inverse": np.reciprocal}[base](values)
-    return found
-
-
 def _terms(bases: Sequence[str], operators: Sequence[str], p: Floats, q: Floats, r: Floats) -> list[Floats]:
     """Return the terms of the sum: every function is linear in one weight for each."""
-    parts = [_based(base, np.maximum(values, 1.0)) for base, values in zip(bases, (p, q, r), strict=True)]
+    parts = [_BASES[base][0](np.maximum(values, 1.0)) for base, values in zip(bases, (p, q, r), strict=True)]
     terms = [parts[0]]
     for operator, part in zip(operators, parts[1:], strict=True):
         if operator == "+":
@@ -177,12 +159,10 @@ def _terms(bases: Sequence[str], operators: Sequence[str], p: Floats, q: Floats,
 
 
 def fit_functions(p: Floats, q: Floats, r: Floats, score: Floats, keep: int = 4) -> list[Function]:
-    """Fit 484 functions to the scores by weighted least squares, and return the nearest, by error.
+    """Fit 484 functions to the scores of :func:`run_trials` by weighted least squares; return the nearest.
 
-    They are the 576 of the source without those that divide by a logarithm. The columns are from
-    :func:`run_trials`; values below 1 count as 1, so that the logarithm exists and nothing is divided by
-    zero. A job weighs p q, so that large ones, whose harm lasts, are fitted best. Among equal errors the
-    order of bases and operators decides.
+    They are the 576 of the source without those that divide by a logarithm. Values below 1 count as 1. A job
+    weighs p q, so that large ones, whose harm lasts, are fitted best.
     """
     weight = np.maximum(p, 1.0) * q
     root = np.sqrt(weight / weight.mean())
@@ -201,21 +181,24 @@ def fit_functions(p: Floats, q: Floats, r: Floats, score: Floats, keep: int = 4)
     return sorted(found, key=lambda function: function.error)[:keep]
 
 
+_POLICY: Final = '''
+
+class Learned{number}:
+    """Of estimate p (s), processors q, submit time r (s); error {error:.6g}."""
+
+    live = False
+
+    def key(self, now, jobs):
+        p, q = np.maximum(jobs.estimate, 1.0), np.maximum(jobs.processors, 1.0)
+        r = np.maximum(jobs.submit_time, 1.0)
+        return np.zeros(len(p)) + {text}
+'''
+
+
 def as_policy(functions: Sequence[Function], of: str) -> str:
     """Return a Python file with a policy per function, ``Learned1`` and so on; ``of`` is their source."""
-    lines = [f'"""Policies that mlsim learned from {of}."""', "", "import numpy as np", ""]
-    for number, function in enumerate(functions, 1):
-        lines += [
-            "",
-            f"class Learned{number}:",
-            f'    """Of estimate p (s), processors q, submit time r (s); error {function.error:.6g}."""',
-            "",
-            "    live = False",
-            "",
-            "    def key(self, now, jobs):",
-            "        p, q = np.maximum(jobs.estimate, 1.0), np.maximum(jobs.processors, 1.0)",
-            "        r = np.maximum(jobs.submit_time, 1.0)",
-            f"        return np.zeros(len(p)) + {function.text}",
-            "",
-        ]
-    return "\n".join(lines)
+    policies = (
+        _POLICY.format(number=number, error=function.error, text=function.text)
+        for number, function in enumerate(functions, 1)
+    )
+    return f'"""Policies that mlsim learned from {of}."""\n\nimport numpy as np\n' + "".join(policies)

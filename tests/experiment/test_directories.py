@@ -229,7 +229,7 @@ def test_a_picture_or_trace_that_fails_loses_nothing_else(
     scenario, tmp_path, monkeypatch, part, missing, failure, words
 ):
     if part == "trace":
-        monkeypatch.setattr(run_directory, "_trace", lambda path, *_: (path.mkdir(), failure()))
+        monkeypatch.setattr(run_directory, "write_trace", lambda path, *_: (path.mkdir(), failure()))
     else:
         monkeypatch.setattr("mlsim.analysis.plots.draw_gantt", failure)
     with pytest.raises(KeptError, match=rf"run/{missing}: cannot be written: {words}.*All else is in .*/run"):
@@ -244,16 +244,16 @@ def test_a_run_whose_tables_cannot_be_written_is_kept_elsewhere(scenario, tmp_pa
     """On a disk that fills up while tables are written, as long as there is another."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(result_directories, "gettempdir", lambda: str(tmp_path / "tmp"))
-    write = run_directory.write_start
+    write = run_directory.write_summary
     calls = []
 
-    def full(directory: Path, *rest: object) -> None:
-        calls.append(directory)
+    def full(path: Path, *rest: object) -> None:
+        calls.append(path)
         if len(calls) == 1:
             _no_space()
-        write(directory, *rest)
+        write(path, *rest)
 
-    monkeypatch.setattr(run_directory, "write_start", full)
+    monkeypatch.setattr(run_directory, "write_summary", full)
     with pytest.raises(KeptError, match=r"No space left.*The results are in .*/tmp/run-001"):
         mlsim.run(scenario, PLAIN, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -11,7 +11,7 @@ import pytest
 
 import mlsim
 from mlsim.experiment import compare, loop_from_mapping, run_loop
-from mlsim.experiment.notebook_support import to_pandas
+from mlsim.experiment.result import to_pandas
 from mlsim.record.table_files import FILES
 
 JOBS = pl.DataFrame(

@@ -12,11 +12,11 @@ from mlsim.analysis.group_metrics import GROUPINGS
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.manifest import write_manifest
 from mlsim.experiment.stored_runs import (
+    differences_of,
     find_runs,
     measure_run,
     name_runs,
     read_run,
-    scenario_differences,
     summary_of,
 )
 from mlsim.scenario import from_mapping
@@ -147,8 +147,8 @@ def test_names_are_as_short_as_can_be():
 
 def test_scenarios_differ_in_what_was_set(runs):
     found = [read_run(runs / name) for name in ("fcfs", "saf")]
-    assert scenario_differences(found) == {"batch.policy": ["FCFS", "SAF"]}
-    assert scenario_differences(found[:1] * 2) == {}
+    assert differences_of([run.scenario for run in found]) == {"batch.policy": ["FCFS", "SAF"]}
+    assert differences_of([found[0].scenario] * 2) == {}
 
 
 @pytest.mark.slow

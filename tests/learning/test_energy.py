@@ -16,12 +16,16 @@ from typer.testing import CliRunner
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.learning.energy_classes import Cleaning, EnergyClass, Tree, classify, cleaned
-from mlsim.learning.energy_samples import (
+from mlsim.learning.energy_classes import (
     KINDS,
+    Cleaning,
+    EnergyClass,
     GeneratedProfiles,
     Measured,
     Samples,
+    Tree,
+    classify,
+    cleaned,
     generated_profiles,
     power_steps,
     read_samples,

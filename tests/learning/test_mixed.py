@@ -12,9 +12,20 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import weeks_of
-from mlsim.learning.mixed_policies import PURE, Searching, feature_scales, learn_mixed, weekly_means
+from mlsim.learning.mixed_policies import (
+    FEATURES,
+    PURE,
+    Searching,
+    feature_scales,
+    learn_mixed,
+    minimise,
+    penalty,
+    simplex_grid,
+    tried_by,
+    weekly_means,
+    widened,
+)
 from mlsim.learning.policy_validation import learn_phases, learn_transfer
-from mlsim.learning.weight_search import FEATURES, minimise, penalty, simplex_grid, tried_by, widened
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import generate
 

@@ -19,13 +19,7 @@ from mlsim.experiment.study.study_store import Memory
 from mlsim.experiment.weekly_runs import weeks_of
 from mlsim.learning.learning_parts import Part, Parts
 from mlsim.learning.mixed_policies import Searching, learn_mixed
-from mlsim.learning.policy_validation import (
-    PROTOCOLS,
-    PhaseSums,
-    learn_transfer,
-    searches_in_parts,
-    transfer_phases,
-)
+from mlsim.learning.policy_validation import PROTOCOLS, learn_transfer, phase_sums, transfer_phases
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import generate
 
@@ -110,7 +104,7 @@ def test_kept_searches_give_what_plain_ones_give(scenarios, searching):
     parts = Parts(Memory())
     plain = learn_mixed(weeks, (0, 2), (3, 4), searching)
     for _ in range(2):  # done, and then there
-        kept = learn_mixed(weeks, (0, 2), (3, 4), searching, searches_in_parts(parts))
+        kept = learn_mixed(weeks, (0, 2), (3, 4), searching, parts)
         assert kept.learned.tobytes() == plain.learned.tobytes()
         assert all(kept.means[name].tobytes() == plain.means[name].tobytes() for name in plain.means)
 
@@ -119,20 +113,20 @@ def test_parts_that_differ_in_anything_are_not_taken_for_one_another(scenarios):
     ways = [Searching(("q", "p"), points=3), Searching(("q", "p"), points=5), Searching(points=3)]
     ways.append(Searching(("q", "p"), points=3, scale=np.array([1.0, 1 + 1e-15, 1, 1, 1, 1])))
     keys = {
-        Parts()._task(Part({}, scenario, PhaseSums((0, 1), (2, last), way))).key
+        Parts()._task(Part({}, scenario, phase_sums, ((0, 1), (2, last), way))).key
         for scenario in scenarios
         for last in (3, 4)
         for way in ways
     }
     assert len(keys) == 16
-    again = pickle.loads(pickle.dumps(PhaseSums((0, 1), (2, 3), ways[3])))
-    assert again.options() == PhaseSums((0, 1), (2, 3), ways[3]).options()
+    work = Parts()._task(Part({}, scenarios[0], phase_sums, ((0, 1), (2, 3), ways[3]))).subject
+    assert pickle.loads(pickle.dumps(work)).words() == work.words()
 
 
 def test_a_part_that_fails_says_which_and_is_done_once_more(scenarios):
-    parts = Parts(Memory())
-    wrong = Part({"phase": "6 h"}, scenarios[0], PhaseSums((0, 1), (90, 91), Searching(("q", "p"), points=3)))
-    good = Part({"phase": "0 h"}, scenarios[0], PhaseSums((0, 1), (2, 3), Searching(("q", "p"), points=3)))
+    parts, searching = Parts(Memory()), Searching(("q", "p"), points=3)
+    wrong = Part({"phase": "6 h"}, scenarios[0], phase_sums, ((0, 1), (90, 91), searching))
+    good = Part({"phase": "0 h"}, scenarios[0], phase_sums, ((0, 1), (2, 3), searching))
     for _ in range(2):
         with pytest.raises(MlsimError, match="6 h: test: no week of the log"):
             list(parts.results([good, wrong]))

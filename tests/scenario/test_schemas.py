@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from mlsim.experiment.result_schemas import schema_of
+from mlsim.experiment.study.study_file import schema_of
 from mlsim.scenario import Choice, Policy, Predictor, dotted_keys, dump, loads, words
 from mlsim.scenario.field_types import ChoiceType
 from mlsim.scenario.scenario_text import parse_text

@@ -14,7 +14,7 @@ import pytest
 
 from mlsim._files.input_files import LONGEST_LINE, bounded_lines, read_lines
 from mlsim.errors import InputError
-from mlsim.learning.energy_samples import read_samples
+from mlsim.learning.energy_classes import read_samples
 from tests.cli.conftest import COMMAND, REPOSITORY
 
 if sys.version_info >= (3, 14):

@@ -1,9 +1,9 @@
 """Studies: many runs, of loops or of whole scenarios, stored one by one, compared in tables and pictures.
 
 From the top down: ``study_engine`` runs a study; ``study_results`` writes its results by ``study_tables``
-and ``study_pictures``; ``study_executors`` and ``cluster_executors`` execute tasks by ``study_worker``;
-``study_store`` keeps their results; ``study_plan`` makes tasks of a study; ``study_loading`` reads a study.
-The ``search_*`` modules do the same for searches.
+and ``study_pictures``; ``study_runner`` and the executors execute tasks; ``study_plan`` makes tasks of a
+study; ``study_store`` keeps their results; ``study_loading`` reads a study by ``study_file``. The
+``search_*`` modules do the same for searches.
 """
 
 from __future__ import annotations

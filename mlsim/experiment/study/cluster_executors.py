@@ -14,14 +14,11 @@ from threading import Lock
 from typing import Any
 
 from mlsim.errors import SIGNALS, InputError, OutputError, StoppedError
-from mlsim.experiment.study.study_executors import Executor, Pool, Processes
+from mlsim.experiment.study.study_executors import Executor, Pool, Processes, execute_all
 from mlsim.experiment.study.study_model import Done, Task
-from mlsim.experiment.study.study_worker import execute_all
 
-_alone = Lock()
-"""Held during a run: a process runs one at a time, also where a cluster's worker has several threads."""
-_FUTURES_PER_WORKER = 2
-"""Futures that are pending per worker, so that none waits for its next task."""
+_alone = Lock()  # held during a run: a process runs one at a time, also in a worker with several threads
+_FUTURES_PER_WORKER = 2  # Futures that are pending per worker, so that none waits for its next task
 _SECONDS_TO_CONNECT = 30
 
 
@@ -34,39 +31,32 @@ def execute_remotely(tasks: Sequence[Task]) -> list[Done]:
 
 
 class _RemotePool(Pool):
+    @abstractmethod
+    def workers(self) -> int: ...
     def cancel(self, futures: Sequence[Any]) -> None:
-        """Cancel futures that have not started."""
         for future in futures:
             future.cancel()
 
     def size(self, _tasks: int) -> int:
-        """Return the number of futures that keep all workers busy."""
         return self.workers() * _FUTURES_PER_WORKER
 
-    @abstractmethod
-    def workers(self) -> int:
-        """Return the number of workers."""
 
-
-class DaskPool(_RemotePool):
+class _DaskPool(_RemotePool):
     """Workers of a Dask cluster, by its client."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
     def workers(self) -> int:
-        """Return the number of threads of all workers."""
         with _connected():
             threads: dict[str, int] = self._client.nthreads()
         return max(sum(threads.values()), 1)
 
     def submit(self, tasks: Sequence[Task]) -> Any:
-        """Submit tasks to the scheduler."""
         with _connected():
             return self._client.submit(execute_remotely, tasks, pure=False)
 
     def first_done(self, futures: Sequence[Any]) -> Sequence[Any]:
-        """Wait for the first futures."""
         from distributed import wait as wait_for
 
         with _connected():
@@ -106,20 +96,7 @@ def _silent() -> Iterator[None]:
 
 @contextmanager
 def on_cluster(scheduler: str, jobs: int | None) -> Iterator[Executor]:
-    """Yield an executor on a Dask cluster.
-
-    Parameters
-    ----------
-    scheduler
-        Address of its scheduler; ``slurm``: start workers as Slurm jobs, as dask-jobqueue is configured.
-    jobs
-        Number of workers that Slurm is asked for.
-
-    Raises
-    ------
-    InputError
-        If Dask is not installed, or no such scheduler answers.
-    """
+    """Yield an executor on a Dask cluster, by the address of its scheduler, or on ``jobs`` new Slurm jobs."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -132,14 +109,14 @@ def on_cluster(scheduler: str, jobs: int | None) -> Iterator[Executor]:
         with _silent(), SLURMCluster() as cluster, Client(cluster) as client:
             cluster.scale(jobs or 1)
             client.wait_for_workers(1)
-            yield DaskPool(client)
+            yield _DaskPool(client)
         return
     try:
         client = Client(scheduler, timeout=_SECONDS_TO_CONNECT)
     except (OSError, ValueError, TimeoutError) as error:
         raise InputError(f"--scheduler {scheduler}: no Dask scheduler answers there: {error}") from error
     with _silent(), client:
-        yield DaskPool(client)
+        yield _DaskPool(client)
 
 
 class _RankPool(_RemotePool):
@@ -149,27 +126,18 @@ class _RankPool(_RemotePool):
         self._pool, self._ranks = pool, ranks
 
     def workers(self) -> int:
-        """Return the number of ranks that execute tasks."""
         return self._ranks
 
     def submit(self, tasks: Sequence[Task]) -> Any:
-        """Submit tasks to a rank."""
         return self._pool.submit(execute_remotely, tasks)
 
     def first_done(self, futures: Sequence[Any]) -> Sequence[Any]:
-        """Wait for the first futures."""
         return list(wait(futures, return_when=FIRST_COMPLETED).done)
 
 
 @contextmanager
 def over_ranks() -> Iterator[Executor | None]:
-    """Yield an executor on the other ranks in rank 0, and None in those once they have executed all tasks.
-
-    Raises
-    ------
-    InputError
-        If mpi4py cannot be used, or there is no other rank.
-    """
+    """Yield an executor on the other ranks in rank 0, and None in those once they have executed all tasks."""
     handlers = _by_default()  # MPI waits for other ranks as it starts, where Python handles no signal
     if SIGNALS:
         raise StoppedError(SIGNALS[0])

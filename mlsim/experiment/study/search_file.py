@@ -1,4 +1,4 @@
-"""The section ``search`` of a study file: reading, checks, JSON schema."""
+"""The section ``search`` of a study file: reading and checks."""
 
 from __future__ import annotations
 
@@ -7,33 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsim.errors import InputError
-from mlsim.experiment.study.axes import Axis, Point, axes_of, points, words_of
-from mlsim.experiment.study.search_methods import (
-    AVERAGES,
-    METHOD_KEYS,
-    Choice,
-    Options,
-    Parameter,
-    Range,
-    Search,
-    Value,
-)
+from mlsim.experiment.study import study_file
+from mlsim.experiment.study.axes import Axis, Point, axes_of, limits, one_of, points, words_of
+from mlsim.experiment.study.search_methods import Choice, Options, Parameter, Range, Search, Value
 from mlsim.experiment.study.search_run import LABELS, names_any
-from mlsim.experiment.study.study_file import check_metric, check_titles, one_of
-from mlsim.experiment.study.study_model import Study
+from mlsim.experiment.study.study_file import METHOD_KEYS, MOST, SEARCH_KEYS
 from mlsim.scenario import dotted_keys
 from mlsim.scenario.unit_types import nearest
 
-NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines", "interval", "trim")
-"""Keys that a study with a search does not have; its own intervals are by bootstrap."""
-_OF_ALL = ("minimise", "maximise", "over", "method", "average", "relative", "validate", "baselines")
-SEARCH_KEYS = (*_OF_ALL, *dict.fromkeys(key for keys in METHOD_KEYS.values() for key in keys))
+_OF_METHODS = {key for keys in METHOD_KEYS.values() for key in keys}
 _RANGE_KEYS = ("from", "to", "scale", "integer")
 _SCALES = ("linear", "log")
-_REPEATED = ("seed", "week")
-"""Axes that are repetitions without being declared so."""
-_MOST = 1_000_000
+_REPEATED = ("seed", "week")  # axes that are repetitions without being declared so
 _SIGMA = 0.3
+_UNITS = (
+    "for one with a unit, name the number (over: {lag: {from: 1, to: 9}}) and give the unit in set "
+    '({platform.network.latency: "{lag} us"})'
+)
 
 
 def read_search(
@@ -48,11 +38,10 @@ def read_search(
     if not isinstance(given, dict):
         raise InputError(f"{place}: {given!r:.80}; allowed: a mapping; its keys: {', '.join(SEARCH_KEYS)}")
     for key in given:
-        one_of(key, SEARCH_KEYS, place)
-    method = one_of(
-        _needed(given, "method", ", ".join(METHOD_KEYS), place), list(METHOD_KEYS), f"{place}: method"
-    )
-    for key in set(given) - set(_OF_ALL) - set(METHOD_KEYS[method]):
+        one_of(key, list(SEARCH_KEYS), place)
+    given = {key: study_file.parsed(key, value, SEARCH_KEYS, place) for key, value in given.items()}
+    method = _needed(given, "method", ", ".join(METHOD_KEYS), place)
+    for key in set(given) & _OF_METHODS - set(METHOD_KEYS[method]):
         readers = [name for name, keys in METHOD_KEYS.items() if key in keys]
         raise InputError(f"{place}: {key}: {method} does not read it; read by {', '.join(readers)}")
     metric, maximise = _metric(given, empty, place)
@@ -70,18 +59,17 @@ def read_search(
     repetitions = list(points(axes, content.get("without", [])))
     if not repetitions:
         raise InputError(f"{file}: without: leaves no repetition; take an entry away")
-    held_out = _held_out(given, axes, repetitions, baselines, place)
     return Search(
         metric=metric,
         title=next((title for title, key in metrics.items() if key == metric), metric),
         maximise=maximise,
-        average=one_of(given.get("average", AVERAGES[0]), AVERAGES, f"{place}: average"),
+        average=given.get("average", study_file.AVERAGES[0]),
         relative=relative,
         parameters=parameters,
         method=method,
         options=options,
         repetitions=repetitions,
-        held_out=held_out,
+        held_out=_held_out(given, axes, repetitions, baselines, place),
         baselines=baselines,
         common=common,
         kept_axes=kept,
@@ -111,7 +99,7 @@ def _metric(given: Mapping[str, Any], empty: Mapping[str, Any], place: str) -> t
             f"{place}: {asked[0]}: {metric}: is measured of the tool itself, and differs from run to run; "
             "allowed: metrics of what is simulated"
         )
-    check_metric(metric, empty, f"{place}: {asked[0]}")
+    study_file.check_metric(metric, empty, f"{place}: {asked[0]}")
     return metric, asked[0] == "maximise"
 
 
@@ -121,42 +109,24 @@ def _parameters(value: object, place: str) -> list[Parameter]:
             f"{place}: {value!r:.80}; allowed: a mapping of parameters, each with a range or choices, e.g. "
             "{batch.weights.p: {from: -1, to: 1}}"
         )
-    return [_parameter(str(name), points, f"{place}: {name}") for name, points in value.items()]
+    return [_parameter(str(name), points, place) for name, points in value.items()]
 
 
-def _parameter(name: str, value: object, place: str) -> Parameter:
+def _parameter(name: str, value: object, over: str) -> Parameter:
+    place = f"{over}: {name}"
     if not isinstance(value, dict) or not set(value) & {"from", "to"}:
-        (axis,) = axes_of({name: value}, place.rsplit(":", 1)[0])
+        (axis,) = axes_of({name: value}, over)
         if len(axis.points) < 2:
             raise InputError(f"{place}: is one choice; allowed: two or more, or a range {{from: 1, to: 9}}")
         return Choice(axis.name, axis.points)
     for key in value:
         one_of(key, _RANGE_KEYS, place)
-    low, high = (_limit(value, key, place) for key in ("from", "to"))
-    scale = one_of(value.get("scale", _SCALES[0]), _SCALES, f"{place}: scale")
+    log = one_of(value.get("scale", _SCALES[0]), _SCALES, f"{place}: scale") == "log"
     integer = value.get("integer", False)
     if not isinstance(integer, bool):
         raise InputError(f"{place}: integer: {integer!r:.80}; allowed: true, false")
-    if low >= high:
-        raise InputError(f"{place}: from {low:g} to {high:g}: is empty; allowed: from less than to")
-    if scale == "log" and low <= 0:
-        raise InputError(f"{place}: from {low:g}: has no logarithm; allowed with scale log: more than 0")
-    if integer and (not low.is_integer() or not high.is_integer()):
-        raise InputError(
-            f"{place}: from {low:g} to {high:g}: integer, and its limits are not; allowed: whole numbers"
-        )
-    return Range(name.split(".")[-1], name if "." in name else "", low, high, scale == "log", integer)
-
-
-def _limit(value: Mapping[str, Any], key: str, place: str) -> float:
-    limit = value.get(key)
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not math.isfinite(limit):
-        found = "missing" if key not in value else f"{limit!r:.80}"
-        raise InputError(
-            f"{place}: {key}: {found}; allowed: a number; for one with a unit, name the number (over: "
-            '{lag: {from: 1, to: 9}}) and give the unit in set ({platform.network.latency: "{lag} us"})'
-        )
-    return float(limit)
+    low, high = limits(value, log, integer, place, _UNITS)
+    return Range(name.split(".")[-1], name if "." in name else "", low, high, log, integer)
 
 
 def _kept_axes(content: Mapping[str, Any], axes: Sequence[Axis], file: str) -> list[str]:
@@ -194,10 +164,8 @@ def _common(
                 f"{file}: set: {key}: {error}: is no parameter or axis; allowed in braces: {words}"
             ) from error
     for parameter in parameters:
-        own = isinstance(parameter, Range) and parameter.key
-        if isinstance(parameter, Choice) or own:
-            continue
-        if not any(names_any(value, [parameter.name]) for value in common.values()):
+        unnamed = isinstance(parameter, Range) and not parameter.key
+        if unnamed and not any(names_any(value, [parameter.name]) for value in common.values()):
             hint = nearest(parameter.name, [key for key in dotted_keys() if "." in key])
             raise InputError(
                 f"{file}: search: over: {parameter.name}: sets nothing;{hint} allowed: a dotted key of the "
@@ -209,7 +177,7 @@ def _common(
 
 def _check_names(parameters: Sequence[Parameter], axes: Sequence[Axis], file: str) -> None:
     names = [*LABELS, *(parameter.name for parameter in parameters), *(axis.name for axis in axes)]
-    check_titles([*names, "objective", "failed"], f"{file}: search: over")
+    study_file.check_titles([*names, "objective", "failed"], f"{file}: search: over")
     keys = {key for axis in axes for overrides in axis.points.values() for key in overrides}
     for parameter in parameters:
         own = {key for value in parameter.probes() for key in parameter.overrides(value)}
@@ -223,46 +191,34 @@ def _check_names(parameters: Sequence[Parameter], axes: Sequence[Axis], file: st
 def _options(given: Mapping[str, Any], method: str, parameters: Sequence[Parameter], place: str) -> Options:
     steps = _points(given.get("points"), parameters, f"{place}: points") if method == "grid" else []
     size = math.prod(steps)
-    if method == "grid":
-        evaluations = _count(given.get("evaluations", size), 1, f"{place}: evaluations")
-        if evaluations < size:
-            raise InputError(
-                f"{place}: evaluations: {evaluations}, and the grid has {size} candidates; allowed: {size} "
-                "or more, or less points"
-            )
-        evaluations = size
-    else:
-        evaluations = _count(
-            _needed(given, "evaluations", "how many candidates, e.g. 100", place), 1, f"{place}: evaluations"
+    if method != "grid":
+        evaluations = _needed(given, "evaluations", "number of candidates, e.g. 100", place)
+    elif given.get("evaluations", size) < size:
+        raise InputError(
+            f"{place}: evaluations: {given['evaluations']}, and the grid has {size} candidates; allowed: "
+            f"{size} or more, or less points"
         )
-    default = 4 + int(3 * math.log(len(parameters)))
-    population = _count(
-        given.get("population", default), 2 if method == "cma-es" else 1, f"{place}: population"
-    )
+    else:
+        evaluations = size
+    population = given.get("population", 4 + int(3 * math.log(len(parameters))))
+    if method == "cma-es" and population < 2:
+        raise InputError(f"{place}: population: {population}; allowed: a whole number, 2 to {MOST:,}")
     if method in ("cma-es", "optuna") and evaluations < population:
         raise InputError(
             f"{place}: evaluations: {evaluations}, less than one population of {population}; allowed: "
             f"{population} or more, or a smaller population"
         )
-    if method == "cma-es":
-        for parameter in parameters:
-            if isinstance(parameter, Choice):
-                raise InputError(
-                    f"{place}: over: {parameter.name}: choices have no order, which cma-es needs; allowed: "
-                    "ranges, or one of the methods grid, random, optuna"
-                )
-    return Options(
-        evaluations=evaluations,
-        seed=_count(given.get("seed", 0), 0, f"{place}: seed", 2**32 - 1),
-        points=steps,
-        population=population,
-        sigma=_sigma(given.get("sigma", _SIGMA), f"{place}: sigma"),
-        start=_start(given.get("start", {}), parameters, f"{place}: start"),
-    )
+    for parameter in parameters if method == "cma-es" else ():
+        if isinstance(parameter, Choice):
+            raise InputError(
+                f"{place}: over: {parameter.name}: choices have no order, which cma-es needs; allowed: "
+                "ranges, or one of the methods grid, random, optuna"
+            )
+    start = _start(given.get("start", {}), parameters, f"{place}: start")
+    return Options(evaluations, given.get("seed", 0), steps, population, given.get("sigma", _SIGMA), start)
 
 
 def _points(value: object, parameters: Sequence[Parameter], place: str) -> list[int]:
-    """Return the number of values of each parameter."""
     ranges = [parameter for parameter in parameters if isinstance(parameter, Range)]
     if value is None and ranges:
         raise InputError(
@@ -276,54 +232,35 @@ def _points(value: object, parameters: Sequence[Parameter], place: str) -> list[
     for parameter in parameters:
         count = 1
         if isinstance(parameter, Range):
-            count = _count(
-                _needed(named, parameter.name, "how many values, e.g. 5", place),
-                1,
-                f"{place}: {parameter.name}",
-            )
-            if parameter.integer and count > parameter.high - parameter.low + 1:
-                there = int(parameter.high - parameter.low) + 1
+            count = _needed(named, parameter.name, "how many values, e.g. 5", place)
+            if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+                raise InputError(
+                    f"{place}: {parameter.name}: {count!r:.80}; allowed: a whole number, 1 to {MOST:,}"
+                )
+            there = int(parameter.high - parameter.low) + 1
+            if parameter.integer and count > there:
                 raise InputError(
                     f"{place}: {parameter.name}: {count}, and there are {there} whole numbers from "
                     f"{parameter.low:g} to {parameter.high:g}; allowed: at most {there}"
                 )
         steps.append(len(parameter.spread(count)))
-    if math.prod(steps) > _MOST:
+    if math.prod(steps) > MOST:
         raise InputError(
-            f"{place}: make a grid of {math.prod(steps):,} candidates; allowed: at most {_MOST:,}"
+            f"{place}: make a grid of {math.prod(steps):,} candidates; allowed: at most {MOST:,}"
         )
     return steps
-
-
-def _count(value: object, least: int, place: str, most: int = _MOST) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{place}: {value!r:.80}; allowed: a whole number, {least} to {most:,}")
-    return value
-
-
-def _sigma(value: object, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise InputError(
-            f"{place}: {value!r:.80}; allowed: more than 0, at most 1: a part of the ranges, e.g. {_SIGMA}"
-        )
-    return float(value)
 
 
 def _start(value: object, parameters: Sequence[Parameter], place: str) -> dict[str, Value]:
     if not isinstance(value, dict):
         raise InputError(f"{place}: {value!r:.80}; allowed: parameters with their values, e.g. {{p: 0.5}}")
     ranges = {one.name: one for one in parameters if isinstance(one, Range)}
-    start: dict[str, Value] = {}
     for name, number in value.items():
         one = ranges[one_of(name, list(ranges), place)]
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, int | float)
-            or not one.low <= number <= one.high
-        ):
+        right = isinstance(number, int | float) and not isinstance(number, bool)
+        if not right or not one.low <= number <= one.high:
             raise InputError(f"{place}: {name}: {number!r:.80}; allowed: {one.low:g} to {one.high:g}")
-        start[one.name] = number
-    return start
+    return value
 
 
 def _baselines(value: object, place: str) -> dict[str, Mapping[str, object]]:
@@ -353,119 +290,26 @@ def _held_out(
             f"{place}: baselines: missing; validate compares the best candidate with them, e.g. "
             "{base: {}}: the base as it is"
         )
-    validate = axes_of(given["validate"], f"{place}: validate")
-    if any(axis.every_week for axis in validate):
+    validate = {axis.name: axis for axis in axes_of(given["validate"], f"{place}: validate")}
+    if any(axis.every_week for axis in validate.values()):
         raise InputError(
             f"{place}: validate: weeks: all: are those of the search too; allowed: others, e.g. 11-20"
         )
-    known = {axis.name for axis in axes}
-    if known != {axis.name for axis in validate}:
-        found = ", ".join(axis.name for axis in validate)
-        allowed = ", ".join(axis.name for axis in axes) or "none: vary has no repetitions"
+    names = [axis.name for axis in axes]
+    if set(names) != set(validate):
+        allowed = ", ".join(names) or "none: vary has no repetitions"
         raise InputError(
-            f"{place}: validate: has {found}; allowed: the axes of vary, with other values: {allowed}"
+            f"{place}: validate: has {', '.join(validate)}; allowed: the axes of vary, with other values: "
+            f"{allowed}"
         )
-    order = [next(axis for axis in validate if axis.name == one.name) for one in axes]
-    held_out = list(points(order, []))
-    seen = [(dict(point.labels), dict(point.overrides)) for point in repetitions]
+    held_out = list(points([validate[name] for name in names], []))
     for point in held_out:
-        if any(point.labels == labels or (keys and point.overrides == keys) for labels, keys in seen):
+        if any(
+            point.labels == seen.labels or (seen.overrides and point.overrides == seen.overrides)
+            for seen in repetitions
+        ):
             raise InputError(
                 f"{place}: validate: {words_of(point.labels)}: is among those that candidates are "
                 "chosen by; allowed: others"
             )
     return held_out
-
-
-def check_columns(study: Study) -> None:
-    """Refuse names that two columns of a search's results would have."""
-    search = study.search
-    assert search is not None, "called for searches only"
-    names = [
-        "candidate",
-        "generation",
-        *(one.name for one in search.parameters),
-        "objective",
-        "runs",
-        "failed",
-    ]
-    check_titles([*names, *study.metrics], f"{study.source}: search: over")
-
-
-def search_schema(axes: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of ``search``, by those of ``vary`` and of keys with values."""
-    number, count = {"type": "number"}, {"type": "integer", "minimum": 1}
-    line = {"type": "string", "minLength": 1}
-    span = {
-        "type": "object",
-        "properties": {
-            "from": number,
-            "to": number,
-            "scale": {"enum": ["linear", "log"]},
-            "integer": {"type": "boolean"},
-        },
-        "required": ["from", "to"],
-        "additionalProperties": False,
-    }
-    labels = {
-        "type": "object",
-        "minProperties": 2,
-        "not": {"anyOf": [{"required": ["from"]}, {"required": ["to"]}]},
-        "additionalProperties": overrides,
-    }
-    choices = {"anyOf": [span, {"type": "array", "minItems": 2}, labels]}
-    numbers = {"type": "object", "additionalProperties": number}
-    properties: dict[str, Any] = {
-        "minimise": line | {"description": "Key of summary.json that is to be small."},
-        "maximise": line | {"description": "Key of summary.json that is to be large."},
-        "over": {
-            "description": "Parameters: a dotted key, or a name in braces in set, with a range or choices.",
-            "type": "object",
-            "minProperties": 1,
-            "additionalProperties": choices,
-        },
-        "method": {"description": "What chooses candidates.", "enum": list(METHOD_KEYS)},
-        "average": {"description": "Of a candidate's values over repetitions.", "enum": list(AVERAGES)},
-        "relative": line | {"description": "Baseline whose value values are divided by."},
-        "validate": axes | {"description": "Axes as in vary, with repetitions that the search does not see."},
-        "baselines": {
-            "description": "What the best candidate is compared with: labels, each with keys.",
-            "type": "object",
-            "additionalProperties": overrides,
-        },
-        "evaluations": count | {"description": "How many candidates are tried."},
-        "seed": {"description": "Of the method.", "type": "integer", "minimum": 0},
-        "points": {
-            "description": "Of a grid: how many values of each range.",
-            "anyOf": [count, {"type": "object", "additionalProperties": count}],
-        },
-        "population": count | {"description": "Candidates that are asked for at a time."},
-        "sigma": {
-            "description": "First standard deviation of cma-es, in lengths of the ranges.",
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "maximum": 1,
-        },
-        "start": numbers | {"description": "First mean of cma-es, by parameter. Default: the middle."},
-    }
-    return {
-        "description": "Searches for the least or largest value of a metric, in place of comparing.",
-        "type": "object",
-        "properties": properties,
-        "required": ["over", "method"],
-        "oneOf": [{"required": ["minimise"]}, {"required": ["maximise"]}],
-        "allOf": [_own(method, keys) for method, keys in METHOD_KEYS.items()],
-        "additionalProperties": False,
-    }
-
-
-def _own(method: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return the conditions of one method: the keys it needs, and those of other methods that it lacks."""
-    others = sorted({key for own in METHOD_KEYS.values() for key in own} - set(keys))
-    return {
-        "if": {"properties": {"method": {"const": method}}},
-        "then": {
-            "required": ["points"] if method == "grid" else ["evaluations"],
-            "not": {"anyOf": [{"required": [key]} for key in others]},
-        },
-    }

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
@@ -17,54 +16,21 @@ import numpy as np
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Point
 
-Value = float | int | str
-"""A number of a range, or the label of a choice."""
+Value = float | int | str  # a number of a range, or the label of a choice
 Values = tuple[Value, ...]
 _DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Parameter(ABC):
-    """One parameter that a search varies."""
-
-    name: str
-    """Its name in tables."""
-
-    @abstractmethod
-    def at(self, share: float) -> Value:
-        """Return the value at a share of the range, from 0 to 1."""
-
-    @abstractmethod
-    def spread(self, points: int) -> list[Value]:
-        """Return this many equally spaced values, from the first to the last."""
-
-    @abstractmethod
-    def probes(self) -> list[Value]:
-        """Return values with which scenarios are checked before the first run."""
-
-    @abstractmethod
-    def label(self, value: Value) -> str:
-        """Return a value as tables show it; :meth:`value` reads it."""
-
-    @abstractmethod
-    def value(self, label: str) -> Value:
-        """Return the value of a label."""
-
-    @abstractmethod
-    def overrides(self, value: Value) -> Mapping[str, object]:
-        """Return the keys of the scenario that a value sets."""
-
-
-@dataclass(frozen=True)
-class Range(Parameter):
-    """Numbers between two limits, inclusive.
+class Range:
+    """A parameter with numbers between two limits, inclusive.
 
     Numbers that are not whole are rounded to six digits, so that a resumed search asks for the same runs on
     another machine, whose arithmetic may differ in the last bits, and files are readable.
     """
 
-    key: str
-    """The scenario's key that it sets; empty: it is named in texts of ``set``."""
+    name: str  # in tables
+    key: str  # of the scenario; empty: it is named in texts of `set`
     low: float
     high: float
     log: bool
@@ -72,10 +38,7 @@ class Range(Parameter):
 
     def at(self, share: float) -> Value:
         """Return the value at a share; each integer has an equal part of the range (of its logarithm)."""
-        half = 0.5 if self.integer else 0.0
-        low, high = self._scaled(self.low - half), self._scaled(self.high + half)
-        found = low + share * (high - low)
-        return self.nearest(math.exp(found) if self.log else found)
+        return self._between(share, 0.5 if self.integer else 0.0)
 
     def share(self, value: float) -> float:
         """Return the position of a value between the limits, from 0 to 1."""
@@ -84,7 +47,10 @@ class Range(Parameter):
 
     def between(self, share: float) -> Value:
         """Return the value at a position between the limits; the inverse of :meth:`share`."""
-        low, high = self._scaled(self.low), self._scaled(self.high)
+        return self._between(share, 0.0)
+
+    def _between(self, share: float, margin: float) -> Value:
+        low, high = self._scaled(self.low - margin), self._scaled(self.high + margin)
         found = low + share * (high - low)
         return self.nearest(math.exp(found) if self.log else found)
 
@@ -105,7 +71,7 @@ class Range(Parameter):
         return [self.between(0.6), self.nearest(self.low), self.nearest(self.high)]
 
     def label(self, value: Value) -> str:
-        """Format a number without losing digits."""
+        """Format a number for tables without losing digits; :meth:`value` reads it."""
         short = f"{value:.{_DIGITS}g}"
         return short if not self.integer and float(short) == value else repr(value)
 
@@ -114,7 +80,7 @@ class Range(Parameter):
         return int(label) if self.integer else float(label)
 
     def overrides(self, value: Value) -> Mapping[str, object]:
-        """Set its key."""
+        """Return the keys of the scenario that a value sets."""
         return {self.key: value} if self.key else {}
 
     def _scaled(self, value: float) -> float:
@@ -122,23 +88,19 @@ class Range(Parameter):
 
 
 @dataclass(frozen=True)
-class Choice(Parameter):
-    """One of several labels, without order."""
+class Choice:
+    """A parameter with one of several labels, without order; all are probes."""
 
+    name: str
     choices: Mapping[str, Mapping[str, object]]
-
-    @property
-    def labels(self) -> Sequence[str]:
-        """All labels."""
-        return list(self.choices)
 
     def at(self, share: float) -> Value:
         """Return a choice; each has an equal part."""
-        return self.labels[min(int(share * len(self.choices)), len(self.choices) - 1)]
+        return list(self.choices)[min(int(share * len(self.choices)), len(self.choices) - 1)]
 
     def spread(self, _points: int, /) -> list[Value]:
         """Return all choices."""
-        return list(self.choices)
+        return self.probes()
 
     def probes(self) -> list[Value]:
         """Return all choices."""
@@ -157,14 +119,7 @@ class Choice(Parameter):
         return self.choices[str(value)]
 
 
-AVERAGES = ("mean", "median")
-METHOD_KEYS: Mapping[str, tuple[str, ...]] = {
-    "grid": ("points", "evaluations"),
-    "random": ("evaluations", "seed"),
-    "cma-es": ("evaluations", "seed", "population", "sigma", "start"),
-    "optuna": ("evaluations", "seed", "population"),
-}
-"""Methods, each with the keys of ``search:`` that it reads besides the common ones."""
+Parameter = Range | Choice
 
 
 @dataclass(frozen=True)
@@ -173,13 +128,10 @@ class Options:
 
     evaluations: int
     seed: int
-    points: Sequence[int]
-    population: int
-    """Candidates per generation."""
-    sigma: float
-    """First standard deviation of CMA-ES, in lengths of the ranges."""
-    start: Mapping[str, Value]
-    """First mean of CMA-ES, by parameter; others begin in the middle."""
+    points: Sequence[int]  # of a grid: values of each parameter
+    population: int  # candidates per generation
+    sigma: float  # first standard deviation of CMA-ES, in lengths of the ranges
+    start: Mapping[str, Value]  # first mean of CMA-ES, by parameter; others begin in the middle
 
 
 @dataclass(frozen=True)
@@ -187,25 +139,23 @@ class Search:
     """A search as its study file declares it: metric, parameters, method, runs."""
 
     metric: str
-    title: str
-    """Its name in tables."""
+    title: str  # of the metric in tables
     maximise: bool
     average: str
-    relative: str
-    """The baseline that divides the values, of the same repetition; empty: none."""
+    relative: str  # the baseline that divides the values, of the same repetition; empty: none
     parameters: Sequence[Parameter]
     method: str
     options: Options
-    repetitions: Sequence[Point]
-    """Every candidate is evaluated on these."""
-    held_out: Sequence[Point]
-    """Only the best candidate and the baselines are evaluated on these, at the end."""
-    baselines: Mapping[str, Mapping[str, object]]
-    """Keys of the scenario that the best candidate is compared with, by label."""
-    common: Mapping[str, object]
-    """Keys of every run; ``{name}`` in a text is a label of it."""
-    kept_axes: Sequence[str]
-    """Repetitions whose keys are put into ``best.yaml``, of the first of each: all but seeds and weeks."""
+    repetitions: Sequence[Point]  # every candidate is evaluated on these
+    held_out: Sequence[Point]  # only the best candidate and the baselines are evaluated on these, at the end
+    baselines: Mapping[str, Mapping[str, object]]  # label to keys of the scenario
+    common: Mapping[str, object]  # keys of every run; `{name}` in a text is a label of it
+    kept_axes: Sequence[str]  # repetitions whose first keys `best.yaml` has: all but seeds and weeks
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parameters."""
+        return [parameter.name for parameter in self.parameters]
 
     @property
     def objective(self) -> str:
@@ -227,19 +177,6 @@ class Search:
 PACKAGES = {"cma-es": ("cmaes", "search"), "optuna": ("optuna", "optuna")}
 
 
-class Method(Protocol):
-    """Proposes candidates, which depend only on its options and on the losses it has received."""
-
-    def ask(self) -> list[Values]:
-        """Return the next generation; empty if there are no more."""
-
-    def tell(self, losses: Sequence[float]) -> None:
-        """Receive the losses of the candidates asked for last, in their order.
-
-        Smaller is better, all are finite.
-        """
-
-
 def check_installed(method: str, place: str) -> None:
     """Refuse a method whose package is not installed."""
     package, extra = PACKAGES.get(method, ("", ""))
@@ -250,47 +187,58 @@ def check_installed(method: str, place: str) -> None:
         )
 
 
-def method_of(search: Search) -> Method:
-    """Return the method of a search in its initial state."""
-    if search.method == "grid":
-        return Listed(grid(search.parameters, search.options))
-    if search.method == "random":
-        return Listed(random(search.parameters, search.options))
-    if search.method == "cma-es":
-        return CmaEs(search.parameters, search.options)
-    return TreeParzen(search.parameters, search.options)
-
-
-class Listed:
-    """Candidates that do not depend on each other: a grid, or random ones, in a single generation."""
-
-    def __init__(self, candidates: list[Values]) -> None:
-        self._left = [candidates]
+class Method(Protocol):
+    """Proposes candidates, which depend only on its options and on the losses it has received."""
 
     def ask(self) -> list[Values]:
-        """Return all candidates, once."""
-        return self._left.pop() if self._left else []
+        """Return the next generation; empty if there are no more."""
 
     def tell(self, losses: Sequence[float]) -> None:
-        """Ignore losses."""
+        """Receive the losses of the candidates asked for last, in their order: smaller is better, finite."""
 
 
-def grid(parameters: Sequence[Parameter], options: Options) -> list[Values]:
-    """Return every combination of equally spaced values of each parameter, the last parameter fastest."""
-    steps = zip(parameters, options.points, strict=True)
-    return list(product(*(parameter.spread(points) for parameter, points in steps)))
+def method_of(search: Search) -> Method:
+    """Return the method of a search in its initial state."""
+    methods: dict[str, Callable[..., Method]] = {
+        "grid": _Grid,
+        "random": _Random,
+        "cma-es": _CmaEs,
+        "optuna": _TreeParzen,
+    }
+    return methods[search.method](search.parameters, search.options)
 
 
-def random(parameters: Sequence[Parameter], options: Options) -> list[Values]:
-    """Return candidates drawn independently and uniformly (on a log scale: of the logarithm)."""
-    shares = np.random.default_rng(options.seed).random((options.evaluations, len(parameters)))
-    return [
-        tuple(parameter.at(share) for parameter, share in zip(parameters, row, strict=True))
-        for row in shares.tolist()
-    ]
+class _Listed(Method):
+    """Candidates that do not depend on each other, in a single generation."""
+
+    _left: list[list[Values]]
+
+    def ask(self) -> list[Values]:
+        return self._left.pop() if self._left else []
 
 
-class CmaEs:
+class _Grid(_Listed):
+    """Every combination of equally spaced values of each parameter, the last parameter fastest."""
+
+    def __init__(self, parameters: Sequence[Parameter], options: Options) -> None:
+        steps = zip(parameters, options.points, strict=True)
+        self._left = [list(product(*(parameter.spread(points) for parameter, points in steps)))]
+
+
+class _Random(_Listed):
+    """Candidates drawn independently and uniformly (on a log scale: of the logarithm)."""
+
+    def __init__(self, parameters: Sequence[Parameter], options: Options) -> None:
+        shares = np.random.default_rng(options.seed).random((options.evaluations, len(parameters)))
+        self._left = [
+            [
+                tuple(parameter.at(share) for parameter, share in zip(parameters, row, strict=True))
+                for row in shares.tolist()
+            ]
+        ]
+
+
+class _CmaEs(Method):
     """CMA-ES, of the package cmaes, between 0 and 1 along each range (of its logarithm).
 
     Integers on a linear scale are those of CMA-ES with margin (Hamano et al. 2022), which keeps their
@@ -307,7 +255,6 @@ class CmaEs:
         self._own = self._begun(np.array(middle))
 
     def ask(self) -> list[Values]:
-        """Draw a generation."""
         if self._own.should_stop():
             self._restarts += 1
             generator = np.random.default_rng([self._options.seed, self._restarts])
@@ -322,11 +269,9 @@ class CmaEs:
         return asked
 
     def tell(self, losses: Sequence[float]) -> None:
-        """Move the distribution."""
         self._own.tell(list(zip(self._told, losses, strict=True)))
 
     def _begun(self, mean: Any) -> Any:
-        """Return the distribution in its initial state."""
         from cmaes import CMA, CMAwM
 
         options: dict[str, Any] = {
@@ -336,16 +281,14 @@ class CmaEs:
             "seed": int(np.random.SeedSequence([self._options.seed, self._restarts]).generate_state(1)[0]),
             "population_size": self._options.population * 2**self._restarts,
         }
-        steps = np.array([_step(one) for one in self._ranges])
+        # Distances of integers on the unit range; 0: not integers, or not equally spaced.
+        steps = np.array(
+            [1.0 / (one.high - one.low) if one.integer and not one.log else 0.0 for one in self._ranges]
+        )
         return CMAwM(steps=steps, **options) if steps.any() else CMA(**options)
 
 
-def _step(one: Range) -> float:
-    """Return the distance of integers on the unit range; 0: not integers, or not equally spaced."""
-    return 1.0 / (one.high - one.low) if one.integer and not one.log else 0.0
-
-
-class TreeParzen:
+class _TreeParzen(Method):
     """Optuna's TPE sampler, for all parameters together; candidates without a loss yet count as bad."""
 
     def __init__(self, parameters: Sequence[Parameter], options: Options) -> None:
@@ -354,14 +297,13 @@ class TreeParzen:
         logging.getLogger("optuna").setLevel(logging.WARNING)
         self._parameters, self._options = parameters, options
         self._distributions = {parameter.name: _distribution(parameter) for parameter in parameters}
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):  # that options are experimental: they are on purpose
             sampler = optuna.samplers.TPESampler(seed=options.seed, multivariate=True, constant_liar=True)
         self._own = optuna.create_study(sampler=sampler)
         self._asked: list[Any] = []
 
     def ask(self) -> list[Values]:
-        """Draw a generation."""
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):
             self._asked = [self._own.ask(self._distributions) for _ in range(self._options.population)]
         return [
             tuple(
@@ -372,7 +314,6 @@ class TreeParzen:
         ]
 
     def tell(self, losses: Sequence[float]) -> None:
-        """Pass on the losses."""
         for trial, loss in zip(self._asked, losses, strict=True):
             self._own.tell(trial, loss)
 
@@ -381,13 +322,7 @@ def _distribution(parameter: Parameter) -> Any:
     from optuna import distributions
 
     if isinstance(parameter, Choice):
-        return distributions.CategoricalDistribution(list(parameter.labels))
-    assert isinstance(parameter, Range), "there are no others"
+        return distributions.CategoricalDistribution(list(parameter.choices))
     if parameter.integer:
         return distributions.IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
     return distributions.FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-
-
-def _quiet() -> Any:
-    """Suppress Optuna's warnings that options are experimental: they are chosen on purpose."""
-    return warnings.catch_warnings(action="ignore")

@@ -7,35 +7,182 @@ tasks, get a future, wait for the first futures that are done. One loop (:meth:`
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
+from mlsim import _jit
+from mlsim._files import read_bytes
 from mlsim._runtime.processes import Helper, HelperEndedError, wait
-from mlsim.errors import MlsimError, OutputError
-from mlsim.experiment.study.study_model import Done, Task
-from mlsim.experiment.study.study_worker import execute, record_failure
+from mlsim._runtime.shared_cache import sharing
+from mlsim.errors import MlsimError, OutputError, StoppedError
+from mlsim.experiment.study.study_model import Balance, Done, OwnPicture, Simulated, Task
+from mlsim.experiment.study.study_store import Store, beside_name, disk_error, write_whole
+from mlsim.record import Records
+from mlsim.scenario import Scenario
 
-Started = Callable[[Task], None]
-"""Called when a task starts, or when it is submitted if the pool does not report starts."""
+Started = Callable[[Task], None]  # called when a task starts, or is submitted if the pool reports no starts
 
-_BATCH_SECONDS = 0.02
-"""Seconds of runs that are submitted together: submitting one takes as long as a short run itself."""
-_SECONDS_PER_PROCESS = 2.0
-"""Work left per process below which no further process is started; starting one takes 1 s."""
+_BINS = 400  # of the curve of the busy share over time
+_BATCH_SECONDS = 0.02  # of runs that are submitted together: submitting one takes as long as a short run
+_SECONDS_PER_PROCESS = 2.0  # work left per process, below which none is started; starting one takes 1 s
+
+
+def execute(task: Task) -> Done:
+    """Execute a task, and store its result or failure; a failure to write stops the study."""
+    began = time.perf_counter()
+    here = os.getcwd()
+    with sharing():
+        try:
+            try:
+                simulated = _simulated(task)
+            finally:
+                os.chdir(here)  # code of the user's may have changed to another directory
+        except (StoppedError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # whatever a plugin or a compiled library raises
+            kind = "" if isinstance(error, MlsimError) else f"{type(error).__name__}: "
+            reason = "there is not enough memory" if isinstance(error, MemoryError) else f"{kind}{error}"
+            return record_failure(task, reason, time.perf_counter() - began)
+        try:
+            content = _content(task, simulated)
+        except OSError as error:
+            return _not_written(task, error)
+        return _stored(task, content | {"seconds": time.perf_counter() - began})
+
+
+def execute_all(tasks: Sequence[Task]) -> list[Done]:
+    """Execute tasks one after the other in a process of their own, which announces no compilation."""
+    _jit.quiet()
+    return [execute(task) for task in tasks]
+
+
+def record_failure(task: Task, why: str, seconds: float) -> Done:
+    """Store the failure of a run."""
+    return _stored(task, {"status": "failed", "message": why, "seconds": seconds})
+
+
+def _stored(task: Task, content: dict[str, Any]) -> Done:
+    failed, seconds = content.get("message", ""), content["seconds"]
+    if task.store is None:
+        return Done(task.key, failed, seconds, content)
+    try:
+        Store(task.store).put(task.key, content)
+    except OSError as error:
+        return _not_written(task, error)
+    return Done(task.key, failed, seconds)
+
+
+def _not_written(task: Task, error: OSError) -> Done:
+    return Done(task.key, stops=str(disk_error(task.store or Path(), error)))
+
+
+def _simulated(task: Task) -> Simulated:
+    scenario = task.subject.scenario(task.base, task.overrides)
+    draws_chunks = any(picture.kind == "timeline" for picture in task.pictures.values())
+    return task.subject.simulate(scenario, draws_chunks)
+
+
+def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
+    """Return the stored content of a run, after its further files are written."""
+    files: list[str] = []
+    content: dict[str, Any] = {
+        "status": "done",
+        "labels": dict(task.labels),
+        "keep": task.keep,
+        "output": task.output,
+        "summary": simulated.summary,
+        "shows": task.shows,
+        "files": files,
+    }
+    if task.curve:
+        content["curve"] = _busy_curve(simulated.records)
+    if task.balance:
+        content["balance"] = _balance_of(simulated.scenario, simulated.records)._asdict()
+    if task.store is not None:
+        store = Store(task.store)
+        for name, picture in task.pictures.items():
+            files.append(beside_name(name))
+            path = store.beside(task.key, files[-1])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, _image(picture, simulated, path.suffix))
+        if task.keep != "summary":
+            _write_run(store.beside(task.key, "run"), simulated, whole=task.keep == "all")
+            files.append("run")
+    return content
+
+
+def _busy_curve(records: Records) -> list[list[float]]:
+    from mlsim.analysis.plots.chart_style import time_axis
+    from mlsim.analysis.plots.utilization_plot import busy_share
+
+    axis = time_axis(records.jobs)
+    edges = np.linspace(axis.begin, axis.end, _BINS + 1)
+    return [(0.5 * (edges[1:] + edges[:-1])).tolist(), busy_share(records, axis, _BINS).tolist()]
+
+
+def _balance_of(scenario: Scenario, records: Records) -> Balance:
+    from mlsim.analysis.machine_metrics import max_over_mean
+    from mlsim.cosim import workload_of
+
+    names = workload_of(scenario).header.get("executable_names")
+    jobs, loops = records.jobs, records.loops
+    codes = jobs.executable[loops.job].tolist()
+    words = [names[code - 1] if isinstance(names, list) and code > 0 else str(code) for code in codes]
+    return Balance(jobs.job_id[loops.job].tolist(), words, max_over_mean(loops).tolist())
+
+
+def _write_run(directory: Path, simulated: Simulated, whole: bool) -> None:
+    """Write the directory of a run, complete or not at all."""
+    from mlsim.experiment.manifest import write_manifest
+    from mlsim.experiment.result_directories import Place
+
+    part = directory.with_name(f".{directory.name}.{os.getpid()}.part")
+    for old in (part, directory):
+        if old.exists():
+            shutil.rmtree(old)
+    part.mkdir(parents=True)
+    try:
+        place = Place(directory, directory, part, [])
+        simulated.write(place, whole)
+        for name, why in place.missing.items():
+            raise OSError(None, f"{name}: {why}")
+        write_manifest(part)
+        part.rename(directory)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _image(picture: OwnPicture, simulated: Simulated, suffix: str) -> bytes:
+    from mlsim._runtime.late import load_matplotlib
+
+    load_matplotlib()
+    from mlsim.analysis.plots import draw_pes, gantt, write_picture
+
+    with tempfile.TemporaryDirectory(prefix="mlsim-") as directory:
+        path = Path(directory) / f"picture{suffix}"
+        if picture.kind == "timeline":
+            draw_pes(path, simulated.records, picture.title)
+        else:
+            write_picture(gantt(simulated.records, picture.title, picture.span), path)
+        return read_bytes(path)
 
 
 class Executor(Protocol):
     """Executes tasks."""
 
     def results(self, tasks: Sequence[Task], started: Started) -> Iterator[Done]:
-        """Execute tasks, about in their order, and yield each when it is done.
-
-        Closing the iterator cancels all tasks that are still running.
-        """
+        """Execute tasks, about in order, and yield each when it is done; closing this cancels the rest."""
 
 
 class Serial:
@@ -49,20 +196,14 @@ class Serial:
 
 
 class WorkerEndedError(Exception):
-    """The process of a worker has ended; the reason, and after how many seconds."""
-
-    def __init__(self, reason: str, seconds: float) -> None:
-        super().__init__(reason)
-        self.reason, self.seconds = reason, seconds
+    """The process of a worker has ended: the reason, and after how many seconds."""
 
 
 class Pool(ABC):
     """An executor with several workers."""
 
-    most_together: ClassVar[int] = 1
-    """Largest number of short tasks that are submitted together."""
-    _cold = True
-    """Whether no task has been executed yet."""
+    most_together: ClassVar[int] = 1  # largest number of short tasks that are submitted together
+    _cold = True  # no task has been executed yet
 
     @abstractmethod
     def submit(self, tasks: Sequence[Task]) -> Any:
@@ -105,7 +246,7 @@ class Pool(ABC):
                         done = future.result()
                     except WorkerEndedError as error:
                         if len(batch) == 1 and batch[0].key in ended:
-                            yield record_failure(batch[0], error.reason, error.seconds)
+                            yield record_failure(batch[0], *error.args)
                         else:  # again, each alone: it is unknown which of them ended the process
                             ended |= {task.key for task in batch}
                             waiting.extendleft(reversed(batch))
@@ -143,15 +284,10 @@ def cores() -> int:
 
 
 class Processes(Pool):
-    """Processes of this machine.
+    """Processes of this machine; by default one per core, or a single one if the rest takes only seconds.
 
     They are not those of ``concurrent.futures``, whose pool breaks as a whole when one process is killed, and
     which cannot end a task that exceeds its timeout.
-
-    Parameters
-    ----------
-    jobs
-        Number of processes; None: one per core, but a single one if the rest takes only seconds.
     """
 
     most_together = 32
@@ -222,12 +358,11 @@ class _Worker(Helper):
         self._tasks: Sequence[Task] = ()
         self._idle_workers = idle
         try:
-            super().__init__("mlsim.experiment.study.study_worker:execute_all")
+            super().__init__(f"{__name__}:execute_all")
         except OSError as error:
             raise OutputError(f"no process can be started for the runs of the study: {error}") from error
 
     def begin(self, tasks: Sequence[Task]) -> None:
-        """Start tasks."""
         self._tasks = tasks
         self.send(tasks)
 

@@ -1,33 +1,318 @@
-"""Study files: keys, words, and checks across them."""
+"""Study files: their keys, the JSON schemas of files, and checks across keys."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
-from mlsim.experiment.study.axes import Axis, Point
-from mlsim.scenario.field_types import Text
+from mlsim.experiment.study.axes import ALL_WEEKS, SAMPLES, SCALES, Axis, one_of, unknown_word
+from mlsim.scenario import dotted_keys, json_schema
+from mlsim.scenario.amount_types import Amount
+from mlsim.scenario.field_types import FieldType, Number, Text, Whole, literal
 from mlsim.scenario.scenario_text import parse_text
-from mlsim.scenario.unit_types import nearest
+from mlsim.scenario.unit_types import TIME, nearest
 
-KINDS = ("loops", "runs", "weeks")
-"""The subjects of studies; loops by default."""
+Schema = dict[str, Any]
 
-_COMMON = (
-    *("of", "name", "description", "base", "vary", "search", "set", "without", "columns", "repetitions"),
-    *("metrics", "relative", "reference", "pictures", "formats", "interval", "trim", "keep", "timeout"),
+KINDS = ("loops", "runs", "weeks")  # subjects of studies; loops by default
+FORMATS = ("png", "svg", "pdf")  # of pictures
+KEEP = ("summary", "tables", "all")  # levels of stored results of a run, from least to most
+INTERVALS = {
+    "bootstrap": "percentiles of 10,000 bootstrap resamples",
+    "t": "by Student's t, for values that are about normal",
+}
+PICTURE_KEYS = {
+    "utilization": ("lines", "panels", "where"),
+    "balance": ("lines", "panels", "where"),
+    "metric": ("along", "lines", "panels", "where", "relative", "metric"),
+    "gantt": ("where", "span"),
+}
+AVERAGES = ("mean", "median")
+METHOD_KEYS: Mapping[str, tuple[str, ...]] = {
+    "grid": ("points", "evaluations"),
+    "random": ("evaluations", "seed"),
+    "cma-es": ("evaluations", "seed", "population", "sigma", "start"),
+    "optuna": ("evaluations", "seed", "population"),
+}
+"""Search methods, each with the keys of ``search:`` that it reads besides the common ones."""
+NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines", "interval", "trim")
+MOST = 1_000_000  # candidates, and values of a grid
+
+
+@dataclass(frozen=True)
+class _Word(FieldType[str]):
+    """One of several words."""
+
+    words: Sequence[str]
+
+    @property
+    def allowed(self) -> str:
+        return ", ".join(self.words)
+
+    def parse(self, value: object) -> str:
+        if value not in self.words:
+            raise ValueError(unknown_word(value, self.words))
+        return str(value)
+
+    def json(self) -> Schema:
+        return {"enum": list(self.words)}
+
+
+@dataclass(frozen=True)
+class _Words(_Word):
+    """One word or a list of them, each once."""
+
+    def parse(self, value: object) -> Any:
+        words = value if isinstance(value, list | tuple) else [value]
+        if not words:
+            raise ValueError(f"names none; allowed: {self.allowed}")
+        return tuple(dict.fromkeys(map(super().parse, words)))
+
+    def json(self) -> Schema:
+        return {"anyOf": [super().json(), {"type": "array", "minItems": 1, "items": super().json()}]}
+
+
+def _mapping(properties: Schema, required: Sequence[str]) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _named(values: Schema, least: int = 1) -> Schema:
+    return {"type": "object", "minProperties": least, "additionalProperties": values}
+
+
+def _some(items: Schema) -> Schema:
+    return {"type": "array", "minItems": 1, "items": items}
+
+
+_LINE = {"type": "string", "minLength": 1}
+_NUMBER = {"type": "number"}
+_OVERRIDES = {"$ref": "#/$defs/Overrides"}
+_AXES = {"$ref": "#/$defs/Axes"}
+_COMBINATION = {"$ref": "#/$defs/Combination"}
+_COMBINATIONS = {"type": "array", "items": _COMBINATION}
+_COUNT = Whole(1, MOST)
+
+_LIMITS = _mapping(
+    {"from": _NUMBER, "to": _NUMBER, "scale": {"enum": ["linear", "log"]}, "integer": {"type": "boolean"}},
+    ["from", "to"],
 )
+_CHOICES = _named(_OVERRIDES, 2) | {"not": {"anyOf": [{"required": ["from"]}, {"required": ["to"]}]}}
+
+SEARCH_KEYS: Mapping[str, tuple[FieldType[Any] | Schema, str]] = {
+    "minimise": (_LINE, "Key of summary.json that is to be small."),
+    "maximise": (_LINE, "Key of summary.json that is to be large."),
+    "over": (
+        _named({"anyOf": [_LIMITS, {"type": "array", "minItems": 2}, _CHOICES]}),
+        "Parameters: a dotted key, or a name in braces in set, with a range or choices.",
+    ),
+    "method": (_Word(list(METHOD_KEYS)), "The method that chooses candidates."),
+    "average": (_Word(AVERAGES), "Of a candidate's values over repetitions."),
+    "relative": (_LINE, "Baseline whose value values are divided by."),
+    "validate": (_AXES, "Axes as in vary, with repetitions that the search does not see."),
+    "baselines": (_named(_OVERRIDES, 0), "Labels, each with keys, that the best candidate is compared with."),
+    "evaluations": (_COUNT, "Number of candidates."),
+    "seed": (Whole(0, 2**32 - 1), "Of the method."),
+    "points": (
+        {"anyOf": [_COUNT.json(), _named(_COUNT.json(), 0)]},
+        "Of a grid: number of values of each range.",
+    ),
+    "population": (_COUNT, "Number of candidates that are asked for at a time."),
+    "sigma": (
+        Number(0, 1, low_belongs=False),
+        "First standard deviation of cma-es, as a part of the ranges.",
+    ),
+    "start": (_named(_NUMBER, 0), "First mean of cma-es, by parameter. Default: the middle."),
+}
+"""Keys of ``search``, each with its type (or only its schema) and meaning."""
+
+_KEYS: Mapping[str, tuple[FieldType[Any] | Schema, str]] = {
+    "of": (_Word(KINDS), "The subject: loops (default), runs, or weeks of a log."),
+    "name": (Text(file_name=True), "Name of the study. Default: that of its directory."),
+    "description": ({"type": "string"}, "Purpose of the study."),
+    "base": (_LINE, "The file that is varied, beside this one."),
+    "vary": (_AXES, "Axes: a dotted key with a list of values, or a name with labels and their keys."),
+    "search": (
+        {"$ref": "#/$defs/Search"},
+        "Searches for the least or largest value of a metric, in place of comparing.",
+    ),
+    "set": (_OVERRIDES, "Keys of every run; {axis} in a text is the run's label."),
+    "without": (_COMBINATIONS, "Combinations to leave out."),
+    "columns": (_LINE, "The axis that stands side by side. Default: the last."),
+    "repetitions": ({"anyOf": [_LINE, _some(_LINE)]}, "The axis that tables show the mean over, or several."),
+    "metrics": (_named(_LINE), "Titles in the tables, each with a key of summary.json."),
+    "relative": (_COMBINATION, "The first metric is also divided by that of this combination."),
+    "reference": (_LINE, "CSV of published values, beside this file."),
+    "pictures": (
+        {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/Picture-{kind}"} for kind in PICTURE_KEYS]}},
+        "Pictures to draw.",
+    ),
+    "formats": (_Words(FORMATS), "File formats of pictures. Default: png."),
+    "interval": (_Word(list(INTERVALS)), "Method for intervals of means. Default: bootstrap."),
+    "trim": (
+        Whole(0),
+        "How many of the least and of the largest values of repetitions are left out. Default: 0.",
+    ),
+    "keep": (_Word(KEEP), "Results of every run that the store keeps."),
+    "timeout": (Amount(TIME, positive=True), "Wall-clock time after which a run has failed, with a unit."),
+    "timelines": (_COMBINATIONS, "Combinations whose PEs are drawn over time."),
+}
+_OF_LOOPS = ("timelines",)
 KEYS = {
-    "loops": (*_COMMON, "timelines"),
-    "runs": _COMMON,
-    "weeks": tuple(key for key in _COMMON if key != "keep"),
+    "loops": tuple(_KEYS),
+    "runs": tuple(key for key in _KEYS if key not in _OF_LOOPS),
+    "weeks": tuple(key for key in _KEYS if key not in (*_OF_LOOPS, "keep")),
 }
 """Allowed keys, by subject."""
+
+
+def _properties(keys: Mapping[str, tuple[FieldType[Any] | Schema, str]]) -> Schema:
+    return {
+        key: {**(kind if isinstance(kind, dict) else kind.json()), "description": meaning}
+        for key, (kind, meaning) in keys.items()
+    }
+
+
+def schema_of(kind: str) -> Schema:
+    """Return the JSON schema of a kind of file: scenario, loop or study."""
+    return {"scenario": json_schema, "loop": loop_schema, "study": study_schema}[kind]()
+
+
+def loop_schema() -> Schema:
+    """Return the schema of single loops: a scenario that may lack the sections that a loop ignores."""
+    from mlsim.experiment.loops import LEFT_ASIDE
+
+    schema = json_schema()
+    for section in LEFT_ASIDE:
+        schema["properties"][section] = {"description": "Left aside by a loop alone."}
+    schema["required"] = [key for key in schema["required"] if key not in LEFT_ASIDE]
+    return schema | {"title": "Loop", "description": "A loop alone, on a whole machine."}
+
+
+def study_schema() -> Schema:
+    """Return the schema of ``study.yaml``, of loops, of runs and of weeks."""
+    properties = _properties(_KEYS)
+    kinds: Schema = {}
+    for kind, keys in KEYS.items():
+        kinds[kind] = _mapping(
+            {key: properties[key] for key in keys}, ["base"] if kind == KINDS[0] else ["of", "base"]
+        )
+        kinds[kind]["properties"]["of"] = {"const": kind, "description": properties["of"]["description"]}
+        kinds[kind] |= {
+            "if": {"required": ["search"]},
+            "then": {"not": {"anyOf": [{"required": [key]} for key in NOT_WITH_SEARCH]}},
+            "else": {"required": ["vary"]},
+        }
+
+    def when(kind: str, otherwise: Schema) -> Schema:
+        right = {"properties": {"of": {"const": kind}}, "required": ["of"]}
+        return {"if": right, "then": kinds[kind], "else": otherwise}
+
+    label = {"type": ["string", "number", "boolean"]}
+    # Keys of a scenario, dotted; places in lists are numbers.
+    names = [re.sub(r"\bN\b", "[0-9]+", literal(key)).replace(r"\*", ".+") for key in dotted_keys()]
+    pattern = f"^({'|'.join(names)})$"
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Study",
+        "description": "A loop, or a scenario, under every combination of some choices.",
+        "type": "object",
+        **when("runs", when("weeks", kinds["loops"])),
+        "$defs": {
+            "Key": {"pattern": pattern},
+            "Overrides": {
+                "description": "Dotted keys of a scenario, with their values; an empty value is the default.",
+                "type": "object",
+                "propertyNames": {"$ref": "#/$defs/Key"},
+            },
+            "Combination": {
+                "description": "Axes, each with a label or a list of labels.",
+                "type": "object",
+                "additionalProperties": {"anyOf": [label, {"type": "array", "items": label}]},
+            },
+            "Axes": _axes_schema(pattern),
+            "Search": _search_schema(),
+            **{f"Picture-{kind}": _picture_schema(kind, keys) for kind, keys in PICTURE_KEYS.items()},
+        },
+    }
+
+
+def _axes_schema(pattern: str) -> Schema:
+    labels = _named(_OVERRIDES)
+    file_pattern = _LINE | {"description": "Pattern of files, such as logs/*.swf.gz."}
+    files = _mapping({"files": file_pattern}, ["files"])
+    span: Schema = {
+        "from": _NUMBER,
+        "to": _NUMBER,
+        "scale": {"enum": list(SCALES)},
+        "unit": {"type": "string", "description": "Put behind each value, such as s."},
+    }
+    sample: Schema = {
+        "sample": {"enum": list(SAMPLES), "description": "The way in which values are drawn."},
+        "count": {"type": "integer", "minimum": 2},
+        "seed": {"type": "integer", "minimum": 0, "description": "Of the draw. Default: 0."},
+    }
+    joint = _named(_mapping(span, ["from", "to"])) | {"propertyNames": {"$ref": "#/$defs/Key"}}
+    template = {
+        "description": "A text with the names of axes in braces, which this one replaces.",
+        "type": "string",
+        "pattern": r"\{.+\}",
+    }
+    of_key = [{"type": "array", "minItems": 1}, labels, files]
+    of_key.append(_mapping(sample | span, ["sample", "count", "from", "to"]))
+    of_name = [labels, files, _mapping(sample | {"of": joint}, ["sample", "count", "of"]), template]
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "properties": {
+            "seeds": {"description": "Number of seeds, from 1 on.", "type": "integer", "minimum": 1},
+            "weeks": {
+                "description": "Weeks of the log, each alone, such as 28-64; all: every one with jobs.",
+                "type": "string",
+                "pattern": f"^({ALL_WEEKS}|(0|[1-9][0-9]{{0,5}}) *- *(0|[1-9][0-9]{{0,5}}))$",
+            },
+            "cases": {"description": "Keys that vary together.", "anyOf": [_some(_OVERRIDES), labels]},
+        },
+        "patternProperties": {pattern: {"anyOf": of_key}},
+        "additionalProperties": {"anyOf": of_name},
+    }
+
+
+def _search_schema() -> Schema:
+    """Each method needs ``points`` or ``evaluations``, and lacks the keys of other methods."""
+    every = {key for keys in METHOD_KEYS.values() for key in keys}
+    return _mapping(_properties(SEARCH_KEYS), ["over", "method"]) | {
+        "oneOf": [{"required": ["minimise"]}, {"required": ["maximise"]}],
+        "allOf": [
+            {
+                "if": {"properties": {"method": {"const": method}}},
+                "then": {
+                    "required": ["points" if method == "grid" else "evaluations"],
+                    "not": {"anyOf": [{"required": [key]} for key in sorted(every - set(keys))]},
+                },
+            }
+            for method, keys in METHOD_KEYS.items()
+        ],
+    }
+
+
+def _picture_schema(kind: str, keys: Sequence[str]) -> Schema:
+    parts: Schema = {key: {"type": "string"} for key in ("along", "lines", "panels", "metric")}
+    parts |= {"where": _COMBINATION, "relative": {"type": "boolean"}}
+    parts["span"] = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
+    needed = [key for key in ("lines", "along") if key in keys]
+    return _mapping({"kind": {"const": kind}} | {key: parts[key] for key in keys}, ["kind", *needed])
 
 
 def file_of(path: str | Path) -> Path:
@@ -46,22 +331,18 @@ def file_text(file: Path) -> str:
         raise InputError(f"{error}; a study is a directory with study.yaml") from error
 
 
-def _is_varied_key(key: tuple[str | int, ...]) -> bool:
-    """Whether it is a key of the scenario below a label of ``vary``: an empty one has its default."""
-    return len(key) == 4 and key[0] == "vary"
-
-
 def mapping(text: str, file: Path) -> dict[str, Any]:
-    """Read the keys of a study file, with ``of``; errors name the line."""
-    document = parse_text(text, str(file), _is_varied_key)
+    """Read the keys of a study file, with ``of`` and ``name``; most values are parsed."""
+    # An empty value below a label of vary is the default of its key.
+    document = parse_text(text, str(file), lambda key: len(key) == 4 and key[0] == "vary")
     for problem in document.problems:
         place = f"{file}:{problem.line}" if problem.line else str(file)
         raise InputError(f"{place}: {'.'.join(map(str, problem.key))}: {problem.message}")
     content = document.value
     if not isinstance(content, dict):
-        raise InputError(f"{file}: a study is a mapping; its keys: {', '.join(_COMMON)}")
-    kind = one_of(content.setdefault("of", KINDS[0]), KINDS, f"{file}: of")
-    keys = KEYS[kind]
+        raise InputError(f"{file}: a study is a mapping; its keys: {', '.join(_KEYS)}")
+    content = {"of": KINDS[0], "name": file.parent.resolve().name or "study", **content}
+    keys = KEYS[parsed("of", content["of"], _KEYS, str(file))]
     for key in content:
         if key not in keys:
             hint = nearest(str(key), list(keys))
@@ -72,19 +353,24 @@ def mapping(text: str, file: Path) -> dict[str, Any]:
             raise InputError(
                 f"{file}: {key}: missing; a study needs base (a scenario file) and vary, or search"
             )
-    if "name" in content:
-        try:
-            Text(file_name=True).parse(content["name"])
-        except ValueError as error:
-            raise InputError(f"{file}:{document.line_of(('name',))}: name: {error}") from error
-    return content
+    return {key: parsed(key, value, _KEYS, str(file)) for key, value in content.items()}
+
+
+def parsed(
+    key: str, value: object, keys: Mapping[str, tuple[FieldType[Any] | Schema, str]], place: str
+) -> Any:
+    """Return the value of a key as its type reads it."""
+    kind, _ = keys[key]
+    if isinstance(kind, dict):
+        return value
+    try:
+        return kind.parse(value)
+    except ValueError as error:
+        raise InputError(f"{place}: {key}: {error}") from error
 
 
 def entries(value: object, axes: Sequence[Axis], place: str, *, parts: bool = False) -> list[dict[str, Any]]:
-    """Read a list of combinations, each a mapping of axes to a label or a list of labels.
-
-    With ``parts``, axes that others were joined of may be named too. Messages begin with ``place``.
-    """
+    """Read a list of combinations: axes (with ``parts``: also joined ones) to a label or a list of labels."""
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise InputError(f"{place}: {value!r}; allowed: a list of mappings, e.g. [{{technique: SS}}]")
     labels: dict[str, list[str]] = {axis.name: list(axis.points) for axis in axes}
@@ -99,30 +385,11 @@ def entries(value: object, axes: Sequence[Axis], place: str, *, parts: bool = Fa
     return value
 
 
-def one_of(word: object, allowed: Sequence[str], place: str) -> str:
-    """Return a word that must be allowed; the message begins with ``place`` and suggests a similar one."""
-    if word not in allowed:
-        hint = nearest(str(word), list(allowed))
-        raise InputError(f"{place}: {word!r} is not known;{hint} allowed: {', '.join(allowed)}")
-    return str(word)
-
-
 _LONGEST_NAME = 255
 
 
-def check_name(name: object, place: str) -> str:
-    """Return the name of a study, if it can be part of a directory's name."""
-    text = str(name)
-    if not text.strip() or not text.isprintable() or set(text) & set("/\\") or text in (".", ".."):
-        raise InputError(f"{place}: {text!r:.80} cannot be used; allowed: a text without / and \\, not empty")
-    return text
-
-
 def side_by_side(columns: object, repetitions: str | None, axes: Sequence[Axis], place: str) -> str:
-    """Return the axis of the columns: the requested one, or the last one that is compared.
-
-    Tables show the mean over repetitions, which therefore cannot be columns.
-    """
+    """Return the axis of the columns: the requested one, or the last one that is compared."""
     compared = [axis.name for axis in axes if axis.name != repetitions]
     if not compared:
         raise InputError(f"{place}: {repetitions}: is all that varies, and repeated; vary needs another axis")
@@ -156,10 +423,7 @@ def check_files(names: Iterable[str], place: str) -> None:
 
 
 def check_metric(key: str, summary: Mapping[str, Any], place: str) -> None:
-    """Refuse a dotted key that no summary has, or that is no number; with ``?``, summaries may lack it.
-
-    ``summary`` is of a run without jobs; parts of it that are empty or None may hold anything.
-    """
+    """Refuse a dotted key that no summary has, or that is no number; with ``?``, summaries may lack it."""
     value: Any = summary
     for part in key.removesuffix("?").split("."):
         if value is None or value == {}:
@@ -175,11 +439,3 @@ def check_metric(key: str, summary: Mapping[str, Any], place: str) -> None:
     if value not in (None, {}) and not isinstance(value, int | float):
         allowed = ", ".join(f"{key}.{part}" for part in value) if isinstance(value, Mapping) else "numbers"
         raise InputError(f"{place}: {key} is {type(value).__name__}, no number; allowed: {allowed}")
-
-
-def some_points(points: Iterable[Point], place: str) -> list[Point]:
-    """Return the combinations of a study, at least one."""
-    found = list(points)
-    if not found:
-        raise InputError(f"{place}: leaves no combination; take an entry away")
-    return found

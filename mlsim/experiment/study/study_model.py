@@ -1,36 +1,195 @@
-"""A study as read: its axes, its tasks and its pictures."""
+"""A study as read: its subject, its axes, its tasks and its pictures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mlsim._runtime.arrays import Floats
+from mlsim._files import expanded
 from mlsim.errors import InputError
-from mlsim.experiment.study.axes import Axis, Point, matches
-from mlsim.experiment.study.study_file import entries, one_of
-from mlsim.experiment.study.subjects import Base, Subject
-from mlsim.scenario import Scenario
+from mlsim.experiment.study.axes import Axis, Point, matches, one_of
+from mlsim.experiment.study.study_file import PICTURE_KEYS, entries
+from mlsim.scenario import Scenario, TraceLevel, loads, overridden
 
 if TYPE_CHECKING:
+    from mlsim.experiment.result_directories import Place
     from mlsim.experiment.study.search_methods import Search
+    from mlsim.record import Records
+
+
+@dataclass(frozen=True)
+class Base:
+    """The scenario file that a study varies, as read: later changes of it do not matter."""
+
+    text: str
+    source: str
+    directory: Path
+
+    @classmethod
+    def of(cls, file: Path, text: str) -> Base:
+        """Return the base of a file with this text."""
+        return cls(text, str(file), expanded(file).parent)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """One simulated run or loop of a study."""
+
+    scenario: Scenario
+    summary: dict[str, Any]
+    records: Records
+    write_files: Callable[[Place, Scenario], None] | None = None  # as the command of its kind does
+
+    def write(self, place: Place, whole: bool) -> None:
+        """Write its directory: all files of its command, or only tables and metrics."""
+        assert self.write_files is not None, "a subject without directories has no key keep"
+        shown = self.scenario
+        if not whole:
+            no_pictures = {"pictures": False, "trace": TraceLevel.NONE, "writers": None, "csv": False}
+            shown = shown.model_copy(update={"output": shown.output.model_copy(update=no_pictures)})
+        self.write_files(place, shown)
+
+
+class Subject(ABC):
+    """A kind of study: single loops, whole runs, weeks of a log. All else of a study is common."""
+
+    kind: ClassVar[str]  # the word of the key `of`, and the name of the table of all metrics
+    metrics: ClassVar[Mapping[str, str]] = {}  # title to key of the summary: the default of a study
+    reads: ClassVar[tuple[str, ...]] = ()  # keys of a scenario that `check` examines
+
+    def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
+        """Make the scenario of a combination; raise InputError if it cannot be simulated."""
+        return loads(base.text, base.source, overrides, base.directory)
+
+    def given(self, base: Base, overrides: Mapping[str, object]) -> dict[str, Any]:
+        """Return the given keys of a combination's scenario, without defaults."""
+        return overridden(base.text, base.source, overrides)
+
+    @abstractmethod
+    def check(self, scenario: Scenario) -> None:
+        """Read the files of a scenario, without simulating; raise InputError if one cannot be used."""
+
+    @abstractmethod
+    def empty(self) -> Mapping[str, Any]:
+        """Return an empty summary, for its keys and types of values."""
+
+    @abstractmethod
+    def simulate(self, scenario: Scenario, chunks: bool, /) -> Simulated:
+        """Simulate a scenario; ``chunks``: whether to keep the chunks of a single loop."""
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return _subject, (self.kind,)
+
+
+def _subject(kind: str) -> Subject:
+    return SUBJECTS[kind]
+
+
+class _Runs(Subject):
+    kind = "runs"
+    metrics: ClassVar = {"makespan (s)": "makespan", "utilization": "utilization.busy"}
+    reads = (
+        *("platform", "workload", "application"),
+        *("batch.dispatcher", "batch.policy", "batch.allocator", "batch.predictor"),  # may name users' code
+    )
+
+    def check(self, scenario: Scenario) -> None:
+        from mlsim.cosim import survey
+
+        survey(scenario)
+
+    def empty(self) -> Mapping[str, Any]:
+        from mlsim.analysis.run_summary import summary_without_jobs
+
+        return summary_without_jobs()
+
+    def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
+        from mlsim.experiment.run_directory import write_files
+        from mlsim.experiment.runner import run
+
+        result = run(scenario)
+
+        def write(place: Place, shown: Scenario) -> None:
+            write_files(place, place.partial, replace(result, scenario=shown))
+
+        return Simulated(scenario, result.summary, result.records, write)
+
+
+class _Loops(Subject):
+    kind = "loops"
+    metrics: ClassVar = {"T_loop (s)": "t_loop"}
+    reads = ("platform", "application")
+
+    def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
+        from mlsim.experiment.loops import loop_from_text
+
+        return loop_from_text(base.text, base.source, overrides, base.directory)
+
+    def given(self, base: Base, overrides: Mapping[str, object]) -> dict[str, Any]:
+        from mlsim.experiment.loops import LEFT_ASIDE
+
+        given = super().given(base, overrides)
+        return {key: value for key, value in given.items() if key not in LEFT_ASIDE}
+
+    def check(self, scenario: Scenario) -> None:
+        from mlsim.cosim import check_loop
+
+        check_loop(scenario)
+
+    def empty(self) -> Mapping[str, Any]:
+        return {"technique": "", "model": ""} | dict.fromkeys(_LOOP_METRICS)
+
+    def simulate(self, scenario: Scenario, chunks: bool, /) -> Simulated:
+        from mlsim.experiment.loops import run_loop, write_loop
+
+        result = run_loop(scenario, chunks=chunks or scenario.output.trace.shows_chunks)
+
+        def write(place: Place, shown: Scenario) -> None:
+            write_loop(place, place.partial, replace(result, scenario=shown), chunks=True)
+
+        return Simulated(scenario, result.facts, result.records, write)
+
+
+_LOOP_METRICS = (
+    *("nodes", "pes", "iterations", "steps", "t_loop", "mean_finish", "cov", "imbalance", "max_over_mean"),
+    *("busy", "overhead", "idle", "efficiency"),
+)
+
+
+class _Weeks(_Runs):
+    kind = "weeks"
+    metrics: ClassVar = {"sum of weekly mean bounded slowdowns": "bounded_slowdown.sum"}
+
+    def check(self, scenario: Scenario) -> None:
+        from mlsim.experiment.weekly_runs import weeks_of
+
+        weeks_of(scenario)
+
+    def empty(self) -> Mapping[str, Any]:
+        from mlsim.experiment.weekly_runs import empty_weekly
+
+        return empty_weekly()
+
+    def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
+        from mlsim.experiment.weekly_runs import NO_RECORDS, run_weekly
+
+        return Simulated(scenario, run_weekly(scenario), NO_RECORDS)
+
+
+SUBJECTS: dict[str, Subject] = {subject.kind: subject for subject in (_Loops(), _Runs(), _Weeks())}
 
 
 @dataclass(frozen=True)
 class OwnPicture:
     """A picture of a single run, drawn when it has been simulated."""
 
-    kind: str
-    """``gantt``: nodes over time; ``timeline``: PEs over time."""
+    kind: str  # `gantt`: nodes over time; `timeline`: PEs over time
     title: str
-    span: tuple[float, float] | None = None
-    """Part of the time shown (s), for ``gantt``; None: all."""
+    span: tuple[float, float] | None = None  # part of the time shown (s), for `gantt`; None: all
 
 
 @dataclass(frozen=True)
@@ -38,22 +197,17 @@ class Task:
     """A run to be executed; can be sent to another process."""
 
     key: str
-    labels: Mapping[str, str]
-    """Labels of the combination, for messages."""
+    labels: Mapping[str, str]  # of the combination, for messages
     subject: Subject
     base: Base
     overrides: Mapping[str, object]
     keep: str
-    output: str
-    """Digest of its scenario's output section."""
+    output: str  # digest of its scenario's output section
     curve: bool = False
     balance: bool = False
-    pictures: Mapping[str, OwnPicture] = field(default_factory=dict)
-    """Pictures of it alone, by the names of their files."""
-    store: Path | None = None
-    """Directory of the store; None: the content is returned."""
-    timeout: float | None = None
-    """Seconds of wall-clock time after which it has failed."""
+    pictures: Mapping[str, OwnPicture] = field(default_factory=dict)  # of it alone, by file name
+    store: Path | None = None  # directory of the store; None: the content is returned
+    timeout: float | None = None  # seconds of wall-clock time after which it has failed
 
     @property
     def shows(self) -> dict[str, str]:
@@ -68,67 +222,36 @@ class Done:
     """The end of a task."""
 
     key: str
-    failed: str = ""
-    """Why it failed; empty: it did not."""
-    seconds: float = 0.0
-    """Wall-clock time that it took."""
-    content: dict[str, Any] | None = None
-    """The content of the entry, if there is no store."""
-    stops: str = ""
-    """Why the study cannot continue, such as a full disk; empty: it can."""
-
-
-PICTURE_KEYS = {
-    "utilization": ("lines", "panels", "where"),
-    "balance": ("lines", "panels", "where"),
-    "metric": ("along", "lines", "panels", "where", "relative", "metric"),
-    "gantt": ("where", "span"),
-}
-FORMATS = ("png", "svg", "pdf")
-"""File formats of pictures."""
-
-
-@dataclass(frozen=True)
-class PictureSpec:
-    """One entry of a study's pictures.
-
-    Attributes
-    ----------
-    kind
-        ``utilization``: busy share of the machine over time. ``balance``: max/mean of finishing times of
-        each job's loop. ``metric``: a metric along an axis. ``gantt``: nodes over time.
-    lines, panels, along
-        Axes: one curve per label, one panel per label, and the x axis.
-    where
-        Labels of the runs that the picture shows.
-    relative
-        Whether it shows the first metric relative to the study's combination.
-    metric
-        Title of the metric; empty: the first.
-    span
-        Time range (s) of ``gantt``; None: all.
-    """
-
-    kind: str
-    lines: str = ""
-    panels: str = ""
-    along: str = ""
-    where: Mapping[str, Any] = field(default_factory=dict)
-    relative: bool = False
-    metric: str = ""
-    span: tuple[float, float] | None = None
-
-    def shows(self, labels: Mapping[str, str]) -> bool:
-        """Whether a run is in the picture."""
-        return matches(labels, self.where)
+    failed: str = ""  # reason; empty: it did not fail
+    seconds: float = 0.0  # wall-clock time that it took
+    content: dict[str, Any] | None = None  # of the entry, if there is no store
+    stops: str = ""  # reason why the study cannot continue, such as a full disk; empty: it can
 
 
 class Balance(NamedTuple):
     """Each loop of a run: its job, the name of its executable, and max/mean of finishing times."""
 
-    job_id: NDArray[np.int64]
+    job_id: list[int]
     executable: list[str]
-    max_over_mean: Floats
+    max_over_mean: list[float]
+
+
+@dataclass(frozen=True)
+class PictureSpec:
+    """One entry of a study's pictures."""
+
+    kind: str
+    lines: str = ""  # axis of one curve per label
+    panels: str = ""  # axis of one panel per label
+    along: str = ""  # the x axis
+    where: Mapping[str, Any] = field(default_factory=dict)  # labels of the runs that it shows
+    relative: bool = False  # the first metric relative to the study's combination
+    metric: str = ""  # title; empty: the first
+    span: tuple[float, float] | None = None  # time range (s) of `gantt`; None: all
+
+    def shows(self, labels: Mapping[str, str]) -> bool:
+        """Whether a run is in the picture."""
+        return matches(labels, self.where)
 
 
 def picture_of(value: object, axes: Sequence[Axis], place: str) -> PictureSpec:
@@ -167,7 +290,7 @@ def _span(value: object, place: str) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Cases(Sequence[tuple[Point, Scenario]]):
+class Cases:
     """Every combination with its scenario, which is built on each access: many would not fit into memory."""
 
     points: Sequence[Point]
@@ -177,13 +300,7 @@ class Cases(Sequence[tuple[Point, Scenario]]):
     def __len__(self) -> int:
         return len(self.points)
 
-    @overload
-    def __getitem__(self, place: int) -> tuple[Point, Scenario]: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[tuple[Point, Scenario]]: ...
-    def __getitem__(self, place: int | slice) -> tuple[Point, Scenario] | Sequence[tuple[Point, Scenario]]:
-        if isinstance(place, slice):
-            return Cases(self.points[place], self.base, self.subject)
+    def __getitem__(self, place: int) -> tuple[Point, Scenario]:
         point = self.points[place]
         return point, self.subject.scenario(self.base, point.overrides)
 
@@ -200,45 +317,43 @@ class Study:
     source: Path
     text: str
     subject: Subject
-    """Loops, whole runs, or weeks."""
-    axes: Sequence[Axis]
-    cases: Cases
-    """Every combination with its scenario; all of them have been checked."""
-    columns: str
-    """Name of the axis of the columns."""
-    repetitions: str | None
-    """Name of the axis that tables take the mean over, or None."""
-    metrics: Mapping[str, str]
-    """Title to key of the summary."""
-    relative: Mapping[str, str]
-    """Labels of the combination that the first metric is divided by; empty: none."""
-    reference: Mapping[tuple[str, ...], Mapping[str, float]]
-    """Published values: labels of all axes but repetitions, to values by title."""
-    pictures: Sequence[PictureSpec]
-    timelines: Sequence[Mapping[str, Any]]
-    """Combinations whose PEs are drawn over time."""
+    axes: Sequence[Axis]  # of a search: its repetitions
+    cases: Cases  # all have been checked; of a search, a few of the possible candidates
+    metrics: Mapping[str, str]  # title to key of the summary
     keep: str
-    timeout: float | None
-    """Seconds of wall-clock time that one run may take, or None."""
-    formats: Sequence[str] = ("png",)
+    timeout: float | None  # seconds of wall-clock time that one run may take
+    formats: Sequence[str]  # of pictures
+    columns: str = ""  # axis of the columns
+    repetitions: str | None = None  # axis that tables take the mean over
+    relative: Mapping[str, str] = field(default_factory=dict)  # labels that the first metric is divided by
+    # Published values: labels of all axes but repetitions, to values by title.
+    reference: Mapping[tuple[str, ...], Mapping[str, float]] = field(default_factory=dict)
+    pictures: Sequence[PictureSpec] = ()
+    timelines: Sequence[Mapping[str, Any]] = ()  # combinations whose PEs are drawn over time
     interval: str = "bootstrap"
-    trim: int = 0
-    """Number of smallest and of largest values of repetitions left out, per combination."""
+    trim: int = 0  # number of least and of largest values of repetitions left out, per combination
     search: Search | None = None
-    """The search; then ``cases`` are a few of the possible candidates, and ``axes`` repetitions."""
-
-    def drawn(self, point: Point) -> bool:
-        """Whether the PEs of a combination are drawn over time."""
-        return any(matches(point.labels, entry) for entry in self.timelines)
 
     @property
     def points(self) -> Sequence[Point]:
         """Every combination."""
         return self.cases.points
 
+    @property
+    def compared(self) -> list[str]:
+        """Names of the axes that tables compare: all but repetitions."""
+        return [axis.name for axis in self.axes if axis.name != self.repetitions]
 
-MEANS = " (means with their 95 % intervals)"
-"""Suffix of titles of pictures of repetitions."""
+    def drawn(self, point: Point) -> bool:
+        """Whether the PEs of a combination are drawn over time."""
+        return any(matches(point.labels, entry) for entry in self.timelines)
+
+    def part(self, points: Sequence[Point]) -> Study:
+        """Return the study of some runs."""
+        return replace(self, cases=replace(self.cases, points=points))
+
+
+MEANS = " (means with their 95 % intervals)"  # suffix of titles of pictures of repetitions
 
 
 def own_pictures(study: Study, point: Point) -> dict[str, OwnPicture]:
@@ -268,8 +383,7 @@ def gantt_file(picture: PictureSpec, labels: Mapping[str, str]) -> str:
 
 def timeline_file(point: Point) -> str:
     """Return the file name of the PE timeline of a combination."""
-    words = re.sub(r"[^\w+.-]+", "-", ", ".join(point.labels.values()))
-    return f"pes-{words.strip('-.')}.png"
+    return f"pes-{file_name(', '.join(point.labels.values()))}.png"
 
 
 def picture_title(study: str, labels: Mapping[str, str]) -> str:

@@ -1,38 +1,29 @@
-"""Draw the pictures of a study: curves of runs, and bars of loop times."""
+"""Pictures of several runs of a study: curves, and bars of loop times."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.analysis import plots
-from mlsim.experiment.study.study_model import MEANS, Balance, PictureSpec, file_name, picture_title
-from mlsim.experiment.study.study_tables import (
-    labels_of,
-    mean_interval,
-    pictures_of,
-    relative_title,
-    relative_to,
-)
+from mlsim.experiment.study import study_model as model
+from mlsim.experiment.study import study_tables as tables
+from mlsim.experiment.study.study_model import Balance, PictureSpec, Study, file_name
+from mlsim.experiment.study.study_plan import StudyRow
+from mlsim.experiment.study.study_store import Results
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from mlsim.experiment.study.study_model import Study
-    from mlsim.experiment.study.study_plan import StudyRow
-    from mlsim.experiment.study.study_store import Results
+_MOST_PANELS = 60  # a picture of more would be too long to read or draw
+_BESIDE = 0.5  # share of the room between two categories that the curves take
 
 
-_NAN = float("nan")
-_MOST_PANELS = 60
-"""Largest number of panels: a picture of more would be too long to read or draw."""
-
-
-def draw_bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
+def _bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     """Draw one panel per combination of all axes except repetitions, the columns and the last other one."""
     others = [axis.name for axis in study.axes if axis.name not in (study.columns, study.repetitions)]
     parts: dict[tuple[str, ...], list[StudyRow]] = {}
@@ -43,39 +34,37 @@ def draw_bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     panels = [_panel(", ".join(key), part, study, others[-1:]) for key, part in parts.items()]
     title, key = next(iter(study.metrics.items()))
     name = "t-loop" if key == "t_loop" else file_name(title)
-    shown = study.name if study.repetitions is None else f"{study.name}{MEANS}"
+    shown = study.name if study.repetitions is None else f"{study.name}{model.MEANS}"
     results.picture(name, plots.bars(panels, shown, title))
 
 
 def _panel(title: str, rows: Sequence[StudyRow], study: Study, along: Sequence[str]) -> plots.Panel:
     """Return one panel; ``along`` is the axis of its groups, or empty if only the columns vary."""
-    columns = study.columns
-
-    def group(row: StudyRow) -> str:
-        return "".join(row.labels[name] for name in along)
-
-    table: dict[tuple[str, str], list[StudyRow]] = {}
+    table: dict[str, dict[str, list[StudyRow]]] = {}
+    groups: dict[str, None] = {}
     for row in rows:
-        table.setdefault((row.labels[columns], group(row)), []).append(row)
-    groups = list(dict.fromkeys(map(group, rows)))
-    series = list(dict.fromkeys(row.labels[columns] for row in rows))
+        group = "".join(row.labels[name] for name in along)
+        groups[group] = None
+        table.setdefault(row.labels[study.columns], {}).setdefault(group, []).append(row)
+
+    def of_each(measure: Callable[[Sequence[StudyRow]], Any]) -> dict[str, list[Any]]:
+        return {name: [measure(series.get(group, [])) for group in groups] for name, series in table.items()}
+
+    def ends(part: Sequence[StudyRow]) -> tuple[float, float]:
+        return tables.mean_interval(_values(part), study.interval)
+
     return plots.Panel(
         title,
-        groups,
-        {name: [_mean(table.get((name, place), [])) for place in groups] for name in series},
-        {name: [_reference(table.get((name, place), [])) for place in groups] for name in series},
-        {}
-        if study.repetitions is None
-        else {
-            name: [mean_interval(_values(table.get((name, place), [])), study.interval) for place in groups]
-            for name in series
-        },
+        list(groups),
+        of_each(_mean),
+        of_each(_reference),
+        {} if study.repetitions is None else of_each(ends),
     )
 
 
 def _mean(rows: Sequence[StudyRow]) -> float:
     known = _values(rows)
-    return sum(known.tolist()) / len(known) if len(known) else _NAN
+    return sum(known.tolist()) / len(known) if len(known) else math.nan
 
 
 def _values(rows: Sequence[StudyRow]) -> Floats:
@@ -84,8 +73,7 @@ def _values(rows: Sequence[StudyRow]) -> Floats:
 
 
 def _reference(rows: Sequence[StudyRow]) -> float:
-    found = [row.reference for row in rows if row.reference is not None]
-    return found[0] if found else _NAN
+    return next((row.reference for row in rows if row.reference is not None), math.nan)
 
 
 Points = tuple[Floats, Floats]
@@ -103,12 +91,12 @@ class _Drawing(NamedTuple):
 
 def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     """Draw all pictures of several runs; those of single runs were drawn when these ended."""
-    ratios = relative_to(study, rows) if study.relative else {}
+    ratios = tables.relative_to(study, rows) if study.relative else {}
     done = [row for row in rows if not row.failed]
     for picture in study.pictures:
         if picture.kind == "gantt":
             continue
-        for labels, part in pictures_of(study, picture, done):
+        for labels, part in tables.pictures_of(study, picture, done):
             if picture.kind == "utilization":
                 drawing = _utilization(picture, part)
             elif picture.kind == "balance":
@@ -116,11 +104,13 @@ def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> N
                 results.table(f"{file_name('balance', *labels.values())}.csv", _balance_table(part))
             else:
                 drawing = _metric(study, picture, part, ratios)
-            title = picture_title(study.name, labels)
+            title = model.picture_title(study.name, labels)
             if picture.kind == "metric" and study.repetitions is not None:
-                title += MEANS
+                title += model.MEANS
             figure = plots.lines(drawing.panels, title, drawing.x, drawing.y, drawing.look)
             results.picture(file_name(drawing.name, *labels.values()), figure)
+    if study.subject.kind == "loops":
+        _bars(results, study, rows)
 
 
 def _panels(
@@ -165,11 +155,10 @@ def _balance(picture: PictureSpec, rows: Sequence[StudyRow]) -> _Drawing:
         for place in places.values():
             of = np.flatnonzero(x == place)
             x[of] += (np.arange(len(of)) + 0.5) / max(len(of), 1) * 0.8 - 0.4
-        return x, balance.max_over_mean
+        return x, np.array(balance.max_over_mean)
 
-    look = plots.Look(
-        dots=True, joined=False, ticks={place: name for name, place in places.items()}, across=1
-    )
+    ticks = {place: name for name, place in places.items()}
+    look = plots.Look(dots=True, joined=False, ticks=ticks, across=1)
     panels = _panels(picture, rows, points)
     return _Drawing(panels, "job, by executable", "max / mean of finishing times", look, "balance")
 
@@ -181,7 +170,6 @@ def _balance_of(row: StudyRow) -> Balance:
 
 
 def _balance_table(rows: Sequence[StudyRow]) -> pl.DataFrame:
-    """Return the balance of every job of some runs."""
     import polars as pl
 
     frames = [
@@ -208,7 +196,7 @@ def _metric(
         """Return the values of the repetitions at each position."""
         values: dict[str, list[float]] = {}
         for row in part:
-            value = ratios.get(labels_of(row), math.nan) if picture.relative else row.metrics[title]
+            value = ratios.get(tables.labels_of(row), math.nan) if picture.relative else row.metrics[title]
             values.setdefault(row.labels[picture.along], []).append(value)
         known = {label: np.array(found)[np.isfinite(found)] for label, found in values.items()}
         return {label: known[label] for label in labels if label in known}
@@ -220,22 +208,19 @@ def _metric(
         return np.array(x), np.array([found.mean() if len(found) else math.nan for found in values.values()])
 
     def ends(part: Sequence[StudyRow]) -> Points:
-        found = np.array([mean_interval(values, study.interval) for values in values_of(part).values()])
+        found = np.array(
+            [tables.mean_interval(values, study.interval) for values in values_of(part).values()]
+        )
         return found[:, 0], found[:, 1]
 
-    name = relative_title(study) if picture.relative else title
+    name = tables.relative_title(study) if picture.relative else title
     ticks = dict(zip(places, labels, strict=True))
     look = plots.Look(dots=True, joined=numbers is not None, ticks=ticks, across=3)
     panels = _panels(picture, rows, points, None if study.repetitions is None else ends)
     return _Drawing(panels, picture.along, name, look, name)
 
 
-_BESIDE = 0.5
-"""Share of the room between two categories that the curves take."""
-
-
 def _numbers(labels: Sequence[str]) -> list[float] | None:
-    """Return the labels of an axis as numbers; None if one is not."""
     try:
         numbers = [float(label) for label in labels]
     except ValueError:

@@ -6,12 +6,13 @@ import ast
 import hashlib
 import json
 import math
-import os
 import sys
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distributions
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,21 @@ from mlsim._files import expanded, open_file, read_bytes
 from mlsim._runtime.arrays import Floats
 from mlsim._runtime.shared_cache import sharing
 from mlsim.errors import InputError
-from mlsim.experiment.study.axes import Point, words_of
+from mlsim.experiment.study.axes import Point, search_path, words_of
+from mlsim.experiment.study.study_file import KEEP
 from mlsim.experiment.study.study_model import Balance, Study, Task, own_pictures
-from mlsim.experiment.study.study_store import KEEP, Entries, covers
+from mlsim.experiment.study.study_store import Entries, covers
 from mlsim.scenario import split_technique, user_function
-from mlsim.scenario.scenario_paths import VARIABLE
 
-_SHOWN = ("pictures", "csv", "writers")
-"""Keys of ``output`` that are of no account for metrics; what is traced may be measured."""
+_SHOWN = ("pictures", "csv", "writers")  # keys of `output` without influence on metrics; traces may have one
 _LONGEST_PATH = 4096
 
 
 class Digests:
-    """Computes the digests of the runs of one study.
+    """Computes the digests of the runs of one study; every file is read once.
 
     A digest covers the given keys (without name, description and output-only keys), the contents of all files
-    that they name, and mlsim: version, sources, and installed plugins. Files are read once, so that changes
-    during the study do not matter.
+    that they name, and mlsim with its plugins.
     """
 
     def __init__(self, kind: str, directory: Path) -> None:
@@ -82,10 +81,7 @@ class Digests:
 
 
 def located(given: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """Return the keys of a scenario with absolute paths of files, so that it may be stored anywhere.
-
-    Files are at keys called ``path``, and before the colon of ``./file.py:Name``.
-    """
+    """Return the keys of a scenario with absolute paths (keys ``path``, and files of code before a colon)."""
     return {key: _located(key, value, directory) for key, value in given.items()}
 
 
@@ -111,15 +107,12 @@ def _found(name: str, directory: Path) -> Path | None:
     """Return the file of a name, by the search path of scenarios."""
     try:
         wanted = expanded(name)
-        variable = os.environ.get(VARIABLE, "").split(os.pathsep)
-        places = [directory, *(expanded(place) for place in variable if place), Path("traces")]
-        return next((place / wanted for place in places if (place / wanted).is_file()), None)
+        return next((place / wanted for place in search_path(directory) if (place / wanted).is_file()), None)
     except (InputError, OSError, ValueError):  # the scenario reports it where it is to be a path
         return None
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text among the values of mappings and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -185,34 +178,27 @@ def tool() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of a study."""
+    """The runs of a study; equal numbers of inputs are equal inputs."""
 
     study: Study
-    keys: Sequence[str]
-    """Digest of each combination's run; combinations that are the same run have the same."""
-    outputs: Sequence[str]
-    """Digest of the output section of each."""
-    logs: Sequence[int]
-    """Number of the log and costs that each reads, whatever it selects; those of one are done together."""
-    reads: Sequence[int]
-    """Number of all that each reads and that is checked before the first run."""
+    keys: Sequence[str]  # digest of each combination's run; the same run has the same digest
+    outputs: Sequence[str]  # digest of the output section of each
+    logs: Sequence[int]  # number of the log and costs of each; runs of one log are executed together
+    reads: Sequence[int]  # number of all inputs of each, which are checked before the first run
 
     def missing(
         self,
         entries: Entries,
         store: Path | None,
-        *,
-        force: bool,
-        retry_failed: bool,
         but: Collection[str] = (),
+        *,
+        force: bool = False,
+        retry_failed: bool = False,
     ) -> list[Task]:
-        """Return the tasks to execute, those of one log together, in the order of execution.
-
-        Without ``store``, results are returned instead of stored. Runs of ``but`` are done already.
-        """
+        """Return the tasks to execute, without the keys ``but``, those of one log together."""
         tasks: dict[str, Task] = {}
-        groups: dict[int, int] = {}
         order: dict[str, int] = {}
+        groups: dict[int, int] = defaultdict(count().__next__)
         for place, key in enumerate(self.keys):
             if key in tasks or key in but:
                 continue
@@ -222,7 +208,7 @@ class Plan:
             if covers(found, task.keep, task.output, task.shows) and not (failed and retry_failed):
                 continue
             tasks[key] = task
-            order[key] = groups.setdefault(self.logs[place], len(groups))
+            order[key] = groups[self.logs[place]]
         return sorted(tasks.values(), key=lambda task: order[task.key])
 
     def _task(self, place: int, store: Path | None) -> Task:
@@ -244,20 +230,15 @@ class Plan:
         )
 
     def check_files(self, tasks: Sequence[Task]) -> None:
-        """Check the files and other inputs of the scenarios of tasks, each only once.
-
-        Errors name the combination.
-        """
+        """Check the files and other inputs of tasks, each once; errors name a combination."""
         from mlsim.experiment.run_directory import check_needs
 
         subject = self.study.subject
         numbers = dict(zip(self.keys, self.reads, strict=True))
-        seen: set[int] = set()
+        first: dict[int, Task] = {}
         for task in tasks:
-            number = numbers[task.key]
-            if number in seen:
-                continue
-            seen.add(number)
+            first.setdefault(numbers[task.key], task)
+        for task in first.values():
             try:
                 scenario = subject.scenario(task.base, task.overrides)
                 with sharing():
@@ -270,41 +251,26 @@ class Plan:
 
 def plan_of(study: Study, digests: Digests) -> Plan:
     """Compute the digests of all runs of a study, for which every file that they name is read."""
-    logs, reads = _Numbers(), _Numbers()
-    keys, outputs = [], []
+    numbers: dict[str, int] = defaultdict(count().__next__)
+    read_keys = (*study.subject.reads, *(() if study.keep == KEEP[0] else ("output",)))
+    keys, outputs, logs, reads = [], [], [], []
+
+    def number_of(kind: str, *values: object) -> int:
+        return numbers[json.dumps([kind, *values], sort_keys=True, default=str)]
+
     for point in study.points:
         given = study.subject.given(study.cases.base, point.overrides)
         keys.append(digests.of(given))
-        outputs.append(digests.output(given))
-        logs.add([_whole_log(given), _value_at(given, "application.costs")])
-        reads.add([_value_at(given, key) for key in (*study.subject.reads, *_ALSO_READ[study.keep])])
-    return Plan(study, keys, [sys.intern(output) for output in outputs], logs.found, reads.found)
-
-
-_ALSO_READ = {keep: () if keep == "summary" else ("output",) for keep in KEEP}
-
-
-class _Numbers:
-    """Numbers values; equal values get equal numbers."""
-
-    def __init__(self) -> None:
-        self.found: list[int] = []
-        self._known: dict[str, int] = {}
-
-    def add(self, value: object) -> None:
-        """Add a value."""
-        text = json.dumps(value, sort_keys=True, default=str)
-        self.found.append(self._known.setdefault(text, len(self._known)))
-
-
-def _whole_log(given: dict[str, Any]) -> Any:
-    """Return the keys of a scenario's log, without its selection."""
-    log = given.get("workload")
-    return {key: value for key, value in log.items() if key != "select"} if isinstance(log, dict) else log
+        outputs.append(sys.intern(digests.output(given)))
+        log = given.get("workload")
+        if isinstance(log, dict):  # without its selection
+            log = {key: value for key, value in log.items() if key != "select"}
+        logs.append(number_of("log", log, _value_at(given, "application.costs")))
+        reads.append(number_of("reads", *(_value_at(given, key) for key in read_keys)))
+    return Plan(study, keys, outputs, logs, reads)
 
 
 def _value_at(values: Any, key: str) -> Any:
-    """Return the value of a dotted key; None if it is missing."""
     for part in key.split("."):
         values = values.get(part) if isinstance(values, dict) else None
     return values
@@ -314,18 +280,12 @@ def _value_at(values: Any, key: str) -> Any:
 class StudyRow:
     """The results of one combination."""
 
-    labels: Mapping[str, str]
-    """Of each axis."""
-    metrics: Mapping[str, float]
-    """By title; NaN where the run has none, or has failed."""
-    found: Mapping[str, float]
-    """Published values by title."""
-    failed: str = ""
-    """Why the run failed; empty: it did not."""
-    key: str = ""
-    """Digest of the run."""
-    entries: Entries | None = None
-    """The entries of all its stored results."""
+    labels: Mapping[str, str]  # of each axis
+    metrics: Mapping[str, float]  # by title; NaN where the run has none, or has failed
+    found: Mapping[str, float]  # published values by title
+    failed: str = ""  # reason; empty: the run did not fail
+    key: str = ""  # digest of the run
+    entries: Entries | None = None  # all stored results
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -348,14 +308,10 @@ class StudyRow:
     def balance(self) -> Balance | None:
         """The balance of each job's loop, if a picture shows it."""
         found = self._kept().get("balance")
-        if found is None:
-            return None
-        jobs, ratios = np.array(found["job_id"], np.int64), np.array(found["max_over_mean"], float)
-        return Balance(jobs, found["executable"], ratios)
+        return None if found is None else Balance(**found)
 
     def _kept(self) -> Mapping[str, Any]:
-        found = None if self.entries is None else self.entries.get(self.key)
-        return {} if found is None else found
+        return (self.entries and self.entries.get(self.key)) or {}
 
 
 def row_of(study: Study, point: Point, key: str, entries: Entries) -> StudyRow:
@@ -374,21 +330,8 @@ def row_of(study: Study, point: Point, key: str, entries: Entries) -> StudyRow:
     return StudyRow(point.labels, metrics, study.reference.get(compared, {}), failed, key, entries)
 
 
-def rows_of(plan: Plan, entries: Entries, made: Mapping[int, StudyRow] | None = None) -> list[StudyRow]:
-    """Return the rows of all combinations, in order; ``made`` are those that exist already, by position."""
-    points = zip(plan.study.points, plan.keys, strict=True)
-    there = made or {}
-    return [
-        there.get(place) or row_of(plan.study, point, key, entries)
-        for place, (point, key) in enumerate(points)
-    ]
-
-
 def metric_of(summary: Mapping[str, Any], key: str, source: Path) -> float:
-    """Return a metric of a run by its dotted key; NaN without a value.
-
-    Raises InputError if the summary lacks the key and it does not end in ``?``, or if it is no number.
-    """
+    """Return a metric of a run by its dotted key; NaN without a value, which only ``?`` allows."""
     value: Any = summary
     for part in key.removesuffix("?").split("."):
         if not isinstance(value, Mapping) or part not in value:

@@ -1,4 +1,4 @@
-"""Results of a study, written and read back."""
+"""Results of a study: its tables and pictures, written and read back."""
 
 from __future__ import annotations
 
@@ -14,58 +14,50 @@ from mlsim.errors import InputError, OutputError
 from mlsim.experiment.manifest import json_text
 from mlsim.experiment.run_directory import versions
 from mlsim.experiment.stored_runs import dotted_items
+from mlsim.experiment.study import study_tables as tables
 from mlsim.experiment.study.study_model import Study, file_name, own_pictures
 from mlsim.experiment.study.study_plan import StudyRow
 from mlsim.experiment.study.study_store import Results, Store, beside_name
-from mlsim.experiment.study.study_tables import (
-    Table,
-    interval_note,
-    labels_of,
-    latex,
-    markdown,
-    relative_title,
-    relative_to,
-    statistics_table,
-    study_tables,
-)
 
 if TYPE_CHECKING:
     import polars as pl
 
-
-_BATCH = 1000
-"""Rows whose metrics are held as Python objects at a time."""
+_BATCH = 1000  # rows whose metrics are held as Python objects at a time
 _NO_METRICS = ("schema_version", "scenario", "self")
 
 
 def write_results(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
     """Write the tables and pictures of a study."""
     results = Results(store, study.formats)
-    results.text("study.yaml", study.text)
-    results.text("versions.json", json_text(versions()))
-    frame = all_metrics(study, rows)
-    results.table(f"{study.subject.kind}.csv", frame)
-    results.table(f"{study.subject.kind}.parquet", frame)
-    tables = study_tables(study, rows)
-    if study.subject.kind == "loops" and len(tables) == 1:
-        results.text("table.md", markdown(*next(iter(tables.values()))))
+    results.data("study.yaml", study.text)
+    results.data("versions.json", json_text(versions()))
+    write_frame(results, study.subject.kind, all_metrics(study, rows))
+    found = tables.study_tables(study, rows)
+    if study.subject.kind == "loops" and len(found) == 1:
+        results.data("table.md", tables.markdown(*next(iter(found.values()))))
     else:
-        parts = [f"## {title}\n\n{markdown(*table)}" for title, table in tables.items()]
-        results.text("table.md", "\n".join(parts))
-    results.text("table.tex", "\n".join(latex(title, table) for title, table in tables.items()))
-    for title, table in tables.items():
-        results.text(f"table-{file_name(title)}.csv", _csv(table))
-    statistics = statistics_table(study, rows)
+        parts = [f"## {title}\n\n{tables.markdown(*table)}" for title, table in found.items()]
+        results.data("table.md", "\n".join(parts))
+    results.data("table.tex", "\n".join(tables.latex(title, table) for title, table in found.items()))
+    for title, table in found.items():
+        results.data(f"table-{file_name(title)}.csv", _csv(table))
+    statistics = tables.statistics_table(study, rows)
     if statistics[1]:
-        results.text("statistics.md", f"{markdown(*statistics)}\n{interval_note(study.interval)}\n")
-        results.text("statistics.csv", _csv(statistics))
+        note = tables.INTERVAL_NOTES[study.interval]
+        results.data("statistics.md", f"{tables.markdown(*statistics)}\n{note}\n")
+        results.data("statistics.csv", _csv(statistics))
     _draw(results, study, rows)
     results.finish()
     return results
 
 
-def _csv(table: Table) -> str:
-    """Write a table as CSV."""
+def write_frame(results: Results, name: str, frame: pl.DataFrame) -> None:
+    """Write a table as CSV and as Parquet."""
+    for suffix in ("csv", "parquet"):
+        results.table(f"{name}.{suffix}", frame)
+
+
+def _csv(table: tables.Table) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table[0], *table[1]])
     return text.getvalue()
@@ -76,14 +68,9 @@ def _draw(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
 
     if study.pictures or study.subject.kind == "loops":
         load_matplotlib()
-    if study.pictures:
         from mlsim.experiment.study.study_pictures import draw_pictures
 
         draw_pictures(results, study, rows)
-    if study.subject.kind == "loops":
-        from mlsim.experiment.study.study_pictures import draw_bars
-
-        draw_bars(results, study, rows)
     for point, row in zip(study.points, rows, strict=True):
         for name in {} if row.failed else own_pictures(study, point):
             results.data(name, read_bytes(results.store.beside(row.key, beside_name(name))))
@@ -93,7 +80,7 @@ def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
     """Return every metric of every run after its labels, without measurements of mlsim itself."""
     import polars as pl
 
-    ratios = relative_to(study, rows) if study.relative else {}
+    ratios = tables.relative_to(study, rows) if study.relative else {}
     failures = any(row.failed for row in rows)
     loops = study.subject.kind == "loops"
     joined = [axis for axis in study.axes if axis.parts]
@@ -107,7 +94,7 @@ def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
             if not loops or study.metrics != study.subject.metrics:
                 line |= row.metrics
             if study.relative:
-                line[relative_title(study)] = ratios.get(labels_of(row))
+                line[tables.relative_title(study)] = ratios.get(tables.labels_of(row))
             if failures:
                 line["failed"] = row.failed or None
             facts = {name: value for name, value in row.facts.items() if name not in _NO_METRICS}
@@ -146,17 +133,9 @@ class StudyTables:
 
 
 def read_study(directory: str | Path) -> StudyTables:
-    """Read the results of a study.
+    """Read the results of a study from the directory that ``mlsim study`` wrote.
 
-    Parameters
-    ----------
-    directory
-        Where ``mlsim study`` wrote them.
-
-    Raises
-    ------
-    InputError
-        If there are none, or they are damaged.
+    Raises InputError if there are none, or they are damaged.
     """
     from mlsim._files.parquet import check_apart, read_columns, read_schema
 

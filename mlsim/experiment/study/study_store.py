@@ -1,4 +1,4 @@
-"""The store of a study, and the lock on it."""
+"""The store of a study, the lock on it, and the files of its results."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from mlsim._files import read_bytes
 from mlsim.errors import InputError, OutputError, StoppedError
 from mlsim.experiment import result_directories
 from mlsim.experiment.manifest import Owner, json_text, write_manifest
+from mlsim.experiment.study.study_file import KEEP
 
 if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
 STORE_VERSION = 1
-KEEP = ("summary", "tables", "all")
-"""Levels of stored results of a run, from least to most."""
-
 _INNER = "store"
 _MARK = "store.json"
 _WRITTEN = "results.json"
+_LOCK = "lock"
+_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)  # another process has the lock
 _log = logging.getLogger("mlsim")
 
 Content = dict[str, Any]
@@ -38,26 +38,17 @@ Content = dict[str, Any]
 class Entries(Protocol):
     """Results of runs, by digest."""
 
-    def get(self, key: str) -> Content | None:
+    def get(self, key: str, /) -> Content | None:
         """Return an entry; None if there is none."""
 
-    def put(self, key: str, content: Content) -> None:
+    def put(self, key: str, content: Content, /) -> None:
         """Keep an entry."""
 
 
-class Memory:
+class Memory(dict[str, Content]):
     """Entries for as long as the process lasts."""
 
-    def __init__(self) -> None:
-        self._entries: dict[str, Content] = {}
-
-    def get(self, key: str) -> Content | None:
-        """Return an entry; None if there is none."""
-        return self._entries.get(key)
-
-    def put(self, key: str, content: Content) -> None:
-        """Keep an entry."""
-        self._entries[key] = content
+    put = dict.__setitem__
 
 
 class Store:
@@ -69,11 +60,7 @@ class Store:
 
     @classmethod
     def open(cls, directory: Path, name: str, kind: str) -> Store:
-        """Create a store, or resume one.
-
-        Raises InputError if the directory has other content, or the store of another study or version;
-        OutputError if it cannot be written.
-        """
+        """Create a store, or resume one; refuse a directory that is something else."""
         check_store(directory, name, kind)
         store = cls(directory)
         try:
@@ -87,7 +74,7 @@ class Store:
 
     def get(self, key: str) -> Content | None:
         """Return an entry; None if there is none, or if it is damaged, with a warning."""
-        path = self.path(key, ".json")
+        path = self.beside(key, "json")
         if not os.path.lexists(path):
             return None
         data = read_bytes(path, "result")
@@ -105,7 +92,7 @@ class Store:
     def put(self, key: str, content: Content) -> None:
         """Store an entry; raise OSError, with nothing left of it, if that fails."""
         text = json.dumps(content, separators=(",", ":")).encode()
-        path, data = self.path(key, ".json"), _checksum(text).encode() + b"\n" + text
+        path, data = self.beside(key, "json"), _checksum(text).encode() + b"\n" + text
         try:
             write_whole(path, data)
         except FileNotFoundError:  # the first entry of its directory
@@ -116,13 +103,9 @@ class Store:
         """Return the path of a file about the store itself."""
         return self._entries / name
 
-    def path(self, key: str, suffix: str) -> Path:
-        """Return the path of a file of a run."""
-        return self._entries.joinpath(key[:2], f"{key[2:]}{suffix}")
-
     def beside(self, key: str, name: str) -> Path:
-        """Return the path of a further file of a run, or of its directory (``run``)."""
-        return self.path(key, f".{name}")
+        """Return the path of a run's entry (``json``), of a further file, or of its directory (``run``)."""
+        return self._entries.joinpath(key[:2], f"{key[2:]}.{name}")
 
     def clear_unfinished(self) -> None:
         """Remove partial files of killed processes; no other process may be writing."""
@@ -166,10 +149,7 @@ def check_store(directory: Path, name: str, kind: str) -> None:
 
 
 def covers(content: Mapping[str, Any] | None, keep: str, output: str, shows: Mapping[str, str]) -> bool:
-    """Whether an entry has everything that is wanted of a run: ``keep``, ``shows``, or its failure.
-
-    ``output`` is the digest of the output-only keys, on which only a whole run directory depends.
-    """
+    """Whether an entry has all that is wanted of a run; only whole directories depend on ``output``."""
     if content is None:
         return False
     if content["status"] != "done":
@@ -185,10 +165,7 @@ def beside_name(name: str) -> str:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it, so that it is complete or as before.
-
-    Raise OSError if not.
-    """
+    """Write a file under another name and rename it, so that it is complete or as before."""
     directory, name = os.path.split(path)
     part = os.path.join(directory, f".{name}.{os.getpid()}.part")
     try:
@@ -218,57 +195,46 @@ def _checksum(data: bytes) -> str:
 
 
 class Results:
-    """The files of a study's results, beside its store.
-
-    ``missing`` has pictures that failed, with the reason.
-    """
+    """The files of a study's results, beside its store."""
 
     def __init__(self, store: Store, formats: Sequence[str] = ("png",)) -> None:
-        self.store = store
+        self.store, self.directory = store, store.directory
+        self.missing: dict[str, str] = {}  # pictures that failed, with the reason
         self._formats = formats
-        self.directory = store.directory
-        self.missing: dict[str, str] = {}
         self._names: list[str] = []
 
-    def text(self, name: str, text: str) -> None:
-        """Write a text."""
+    def data(self, name: str, data: bytes | str) -> None:
+        """Write bytes, or a text."""
         self._names.append(name)
-        write_whole(self.directory / name, text.encode())
-
-    def data(self, name: str, data: bytes) -> None:
-        """Write bytes."""
-        self._names.append(name)
-        write_whole(self.directory / name, data)
+        write_whole(self.directory / name, data.encode() if isinstance(data, str) else data)
 
     def table(self, name: str, frame: pl.DataFrame) -> None:
         """Write a table as CSV or Parquet, by the suffix."""
-        part = self._part(name)
-        try:
-            if name.endswith(".csv"):
-                frame.write_csv(part)
-            else:
-                frame.write_parquet(part)
-            self._take(part, name)
-        finally:
-            part.unlink(missing_ok=True)
+        with self._part(name) as part:
+            (frame.write_csv if name.endswith(".csv") else frame.write_parquet)(part)
 
-    def picture(self, name: str, figure: Figure) -> None:
+    def picture(self, stem: str, figure: Figure) -> None:
         """Write a picture in all formats; a failure is noted, and the rest is written."""
-        for suffix in self._formats:
-            self._picture(f"{name}.{suffix}", figure)
-
-    def _picture(self, name: str, figure: Figure) -> None:
         from mlsim.analysis.plots import write_picture
 
-        part = self._part(name)
+        for name in (f"{stem}.{suffix}" for suffix in self._formats):
+            try:
+                with self._part(name) as part:
+                    write_picture(figure, part)
+            except (StoppedError, KeyboardInterrupt, SystemExit):
+                raise
+            except Exception as error:
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                self.missing[name] = reason
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[Path]:
+        """Yield the path to write a file to; it gets its name if the block succeeds."""
+        part = self.directory / f".{os.getpid()}.part{Path(name).suffix}"
         try:
-            write_picture(figure, part)
-            self._take(part, name)
-        except (StoppedError, KeyboardInterrupt, SystemExit):
-            raise
-        except Exception as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self.missing[name] = reason
+            yield part
+            part.replace(self.directory / name)
+            self._names.append(name)
         finally:
             part.unlink(missing_ok=True)
 
@@ -285,32 +251,26 @@ class Results:
         write_whole(memory, json.dumps(sorted(self._names)).encode())
         write_manifest(self.directory)
 
-    def _part(self, name: str) -> Path:
-        return self.directory / f".{os.getpid()}.part{Path(name).suffix}"
-
-    def _take(self, part: Path, name: str) -> None:
-        part.replace(self.directory / name)
-        self._names.append(name)
-
-
-_FILE = "lock"
-
 
 @contextmanager
 def locked(store: Store) -> Iterator[None]:
     """Prevent other processes from running the same study while the block runs.
 
-    The lock is that of the file system, which ends with the process. On one without locks, the process that
-    the file names is looked for; on another machine it cannot be found, and does not block. Raises InputError
-    if another process runs the study, OutputError if the lock cannot be written.
+    The lock ends with the process. On a file system without locks, the process that the file names is looked
+    for; on another machine it cannot be found, and does not block.
     """
-    directory, path = store.directory, store.inner(_FILE)
+    directory = store.directory
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(store.inner(_LOCK), os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise disk_error(directory, error) from error
     try:
-        _take(descriptor, directory)
+        other = _holder(descriptor, shared=False)
+        if other:
+            raise InputError(
+                f"{directory}: {other} is running this study. "
+                f"`mlsim study status {directory}` shows how far it is; wait for it, or give another --out."
+            )
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, Owner.this_process().token.encode())
@@ -319,38 +279,26 @@ def locked(store: Store) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _take(descriptor: int, directory: Path) -> None:
-    try:
-        result_directories.take(descriptor)
-        return
-    except OSError as error:
-        knows_locks = error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
-    owner = Owner.of_token(os.read(descriptor, 1000).decode("ascii", "replace"))
-    if knows_locks or (owner is not None and owner.lives()):
-        raise InputError(
-            f"{directory}: {_name(owner)} is running this study. "
-            f"`mlsim study status {directory}` shows how far it is; wait for it, or give another --out."
-        )
-
-
-def _name(owner: Owner | None) -> str:
-    return "another process" if owner is None else f"process {owner.pid} on {owner.host}"
-
-
 def holder(store: Store) -> str:
     """Return the name of the process that runs a study; "" without one."""
     try:
-        descriptor = os.open(store.inner(_FILE), os.O_RDONLY)
+        descriptor = os.open(store.inner(_LOCK), os.O_RDONLY)
     except OSError:
         return ""
     try:
-        owner = Owner.of_token(os.read(descriptor, 1000).decode("ascii", "replace"))
-        try:
-            result_directories.take(descriptor, shared=True)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
-                return _name(owner)
-            return _name(owner) if owner is not None and owner.lives() else ""
-        return ""
+        return _holder(descriptor, shared=True)
     finally:
         os.close(descriptor)
+
+
+def _holder(descriptor: int, *, shared: bool) -> str:
+    """Acquire the lock if no other process has it; return the name of the one that has, else ""."""
+    try:
+        result_directories.take(descriptor, shared=shared)
+        return ""
+    except OSError as error:
+        knows_locks = error.errno in _BUSY
+    owner = Owner.of_token(os.read(descriptor, 1000).decode("ascii", "replace"))
+    if not knows_locks and not (owner is not None and owner.lives()):
+        return ""
+    return "another process" if owner is None else f"process {owner.pid} on {owner.host}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
+from mlsim.experiment.study.study_file import INTERVALS
 from mlsim.experiment.study.study_model import PictureSpec, file_name, gantt_file
 
 if TYPE_CHECKING:
@@ -26,18 +27,18 @@ Labels = tuple[str, ...]
 
 
 def study_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
-    """Lay out every metric, and the first one relative to the study's combination, by title.
-
-    With repetitions a cell is their mean, with minimum and maximum in brackets if they differ. Reference
-    values are in a column beside.
-    """
+    """Lay out every metric, and the first one relative to the study's combination, by title."""
     tables: dict[str, Table] = {}
-    write = _seconds if study.subject.kind == "loops" else _plain
+    large = ".1f" if study.subject.kind == "loops" else ",.0f"
+
+    def write(value: float) -> str:
+        return format(value, large if abs(value) >= 100 else ".3g")
+
     for title in study.metrics:
         values = {labels_of(row): row.metrics[title] for row in rows}
         tables[title] = _table(study, values, _found(study, title), write)
     if study.relative:
-        found = _divided(study, _found(study, next(iter(study.metrics))), _compared(study))
+        found = _divided(study, _found(study, next(iter(study.metrics))), study.compared)
         tables[relative_title(study)] = _table(study, relative_to(study, rows), found, "{:.3f}".format)
     return tables
 
@@ -48,7 +49,6 @@ def labels_of(row: StudyRow) -> Labels:
 
 
 def _found(study: Study, title: str) -> dict[Labels, float]:
-    """Return reference values of one metric, by labels."""
     return {labels: values[title] for labels, values in study.reference.items() if title in values}
 
 
@@ -59,10 +59,7 @@ def relative_title(study: Study) -> str:
 
 
 def relative_to(study: Study, rows: Sequence[StudyRow]) -> dict[Labels, float]:
-    """Divide the first metric of each run by that of the run whose labels differ only in ``relative``.
-
-    Runs without a divisor are left out.
-    """
+    """Divide the first metric of each run by that of the run with the labels of ``relative``."""
     first = next(iter(study.metrics))
     values = {labels_of(row): row.metrics[first] for row in rows}
     return _divided(study, values, [axis.name for axis in study.axes])
@@ -78,41 +75,29 @@ def _divided(study: Study, values: Mapping[Labels, float], names: Sequence[str])
     return ratios
 
 
-def _compared(study: Study) -> list[str]:
-    return [axis.name for axis in study.axes if axis.name != study.repetitions]
-
-
-def _gathered(study: Study, values: Mapping[Labels, float]) -> dict[Labels, list[float]]:
-    """Group the values of repetitions by their common labels."""
-    left = [place for place, axis in enumerate(study.axes) if axis.name != study.repetitions]
-    gathered: dict[Labels, list[float]] = {}
-    for labels, value in values.items():
-        gathered.setdefault(tuple(labels[place] for place in left), []).append(value)
-    return gathered
-
-
 def _table(
     study: Study, values: Mapping[Labels, float], found: Mapping[Labels, float], write: Callable[[float], str]
 ) -> Table:
-    cells = _gathered(study, values)
-    names = _compared(study)
+    left = [row for row, axis in enumerate(study.axes) if axis.name != study.repetitions]
+    cells: dict[Labels, list[float]] = {}  # the values of repetitions, by their common labels
+    for labels, value in values.items():
+        cells.setdefault(tuple(labels[row] for row in left), []).append(value)
+    names = study.compared
     place = names.index(study.columns)
     across = next(list(axis.points) for axis in study.axes if axis.name == study.columns)
     known = {key[place] for key in found}
     titles = names[:place] + names[place + 1 :]
     for label in across:
         titles += [label, "source"] if label in known else [label]
-    lines: dict[Labels, list[str]] = {}
-    for key in cells:
-        left = key[:place] + key[place + 1 :]
-        if left not in lines:
-            lines[left] = list(left)
-            for label in across:
-                full = (*key[:place], label, *key[place + 1 :])
-                lines[left].append(_cell(cells.get(full, ()), write, study.trim))
-                if label in known:
-                    lines[left].append(_cell([found[full]] if full in found else (), write))
-    return titles, list(lines.values())
+    lines: list[list[str]] = []
+    for others in dict.fromkeys(key[:place] + key[place + 1 :] for key in cells):
+        lines.append(list(others))
+        for label in across:
+            full = (*others[:place], label, *others[place:])
+            lines[-1].append(_cell(cells.get(full, ()), write, study.trim))
+            if label in known:
+                lines[-1].append(_cell([found[full]] if full in found else (), write))
+    return titles, lines
 
 
 def _cell(values: Sequence[float], write: Callable[[float], str], trim: int = 0) -> str:
@@ -124,15 +109,6 @@ def _cell(values: Sequence[float], write: Callable[[float], str], trim: int = 0)
     return mean if least == largest else f"{mean} ({least} … {largest})"
 
 
-def _plain(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _seconds(value: float) -> str:
-    """Format seconds with three digits or, from 100 on, one decimal."""
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Write a table in Markdown."""
     cells = [titles, ["---"] * len(titles), *lines]
@@ -142,24 +118,16 @@ def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 def latex(title: str, table: Table) -> str:
     """Write a table in LaTeX, with booktabs' rules."""
     titles, lines = table
-    rows = [" & ".join(map(_escaped, line)) + r" \\" for line in lines]
-    head = " & ".join(map(_escaped, titles)) + r" \\"
+    head, *rows = (" & ".join(cell.translate(_LATEX) for cell in line) + r" \\" for line in (titles, *lines))
     body = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
     columns = "l" * len(titles)
     return "\n".join([f"% {title}", rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"]) + "\n"
 
 
-def _escaped(text: str) -> str:
-    """Escape a text for LaTeX."""
-    return "".join(_LATEX.get(letter, letter) for letter in text)
-
-
-_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "…": r"\dots{}",
-}
+_LATEX = str.maketrans(
+    {letter: f"\\{letter}" for letter in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\dots{}"}
+)
 
 
 Labelled = TypeVar("Labelled", "StudyRow", "Point")
@@ -169,19 +137,14 @@ def picture_files(study: Study, points: Sequence[Point]) -> Iterator[tuple[Pictu
     """Yield each picture entry of a study with its file names."""
     for picture in study.pictures:
         if picture.kind == "gantt":
-            shown = [point for point in points if picture.shows(point.labels)]
-            yield picture, [gantt_file(picture, point.labels) for point in shown]
+            shown = (point.labels for point in points if picture.shows(point.labels))
+            yield picture, [gantt_file(picture, labels) for labels in shown]
             continue
         first = picture.kind
-        if picture.kind == "metric":
+        if first == "metric":
             first = relative_title(study) if picture.relative else picture.metric or next(iter(study.metrics))
-        yield (
-            picture,
-            [
-                f"{file_name(first, *labels.values())}.{study.formats[0]}"
-                for labels, _ in pictures_of(study, picture, points)
-            ],
-        )
+        shown = (labels for labels, _ in pictures_of(study, picture, points))
+        yield picture, [f"{file_name(first, *labels.values())}.{study.formats[0]}" for labels in shown]
 
 
 def pictures_of(
@@ -199,20 +162,16 @@ def pictures_of(
             yield common, part
 
 
-INTERVALS = {
-    "bootstrap": "percentiles of 10,000 bootstrap resamples",
-    "t": "by Student's t, for values that are about normal",
-}
-_NOTE = (
-    "Intervals hold the mean with 95 %: {}. Differences are to the "
+INTERVAL_NOTES = {
+    kind: f"Intervals hold the mean with 95 %: {method}. Differences are to the "
     "reference combination, of pairs of the same repetition; p is of Wilcoxon's signed-rank test, two-sided, "
     "not corrected for the number of comparisons."
-)
+    for kind, method in INTERVALS.items()
+}
 _RESAMPLES = 10_000
 _MOST_DRAWN = 1 << 20
 _SHARE = 0.95
-_MOST_EXACT = 200
-"""Pairs up to which the distribution of the sum of ranks is computed; beyond, it is normal to many digits."""
+_MOST_EXACT = 200  # pairs; beyond, the distribution of the sum of ranks is normal to many digits
 _NAN = float("nan")
 
 
@@ -223,20 +182,13 @@ class Spread:
     runs: int
     mean: float
     median: float
-    low: float
-    """Lower end of the interval of the mean; NaN for less than two runs, as all below."""
+    low: float  # Lower end of the interval of the mean; NaN for less than two runs, as all below
     high: float
-    pairs: int = 0
-    """Repetitions that the reference combination has too."""
+    pairs: int = 0  # Repetitions that the reference combination has too
     difference: float = _NAN
     difference_low: float = _NAN
     difference_high: float = _NAN
     p: float = _NAN
-
-
-def interval_note(interval: str) -> str:
-    """Return the note on intervals and tests below tables."""
-    return _NOTE.format(INTERVALS[interval])
 
 
 def spread_of(
@@ -266,11 +218,7 @@ def trimmed(values: Mapping[str, float], count: int) -> dict[str, float]:
 
 
 def mean_interval(values: Floats, interval: str = "bootstrap") -> tuple[float, float]:
-    """Return a 95 % interval of the mean; NaN for fewer than two values.
-
-    By the percentile bootstrap (Efron and Tibshirani 1993, ch. 13), which gives the same ends for the same
-    values, or by Student's t.
-    """
+    """Return a 95 % interval of the mean: Student's t, or bootstrap (Efron and Tibshirani 1993, ch. 13)."""
     if len(values) < 2:
         return _NAN, _NAN
     if interval == "t":
@@ -337,7 +285,7 @@ def statistics_table(study: Study, rows: Sequence[StudyRow]) -> Table:
     place = next((n for n, axis in enumerate(study.axes) if axis.name == study.repetitions), None)
     if place is None:
         return [], []
-    names = [axis.name for axis in study.axes if axis.name != study.repetitions]
+    names = study.compared
     titles = ["metric", *names, "runs", "mean", "median", "low", "high"]
     if study.relative:
         titles += ["pairs", "difference", "difference low", "difference high", "p"]
@@ -354,15 +302,14 @@ def statistics_table(study: Study, rows: Sequence[StudyRow]) -> Table:
             other = tuple(study.relative.get(name, label) for name, label in named)
             compared = study.relative and other != labels
             found = spread_of(values, groups.get(other) if compared else None, study.interval)
-            cells = [str(found.runs), *map(_number, (found.mean, found.median, found.low, found.high))]
+            cells = [str(found.runs), *map(number, (found.mean, found.median, found.low, found.high))]
             if study.relative:
-                cells.append(str(found.pairs) if compared else "")
-                cells += map(
-                    _number, (found.difference, found.difference_low, found.difference_high, found.p)
-                )
+                differences = (found.difference, found.difference_low, found.difference_high, found.p)
+                cells += [str(found.pairs) if compared else "", *map(number, differences)]
             lines.append([title, *labels, *cells])
     return titles, lines
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}" if math.isfinite(value) else ""
+def number(value: float, digits: int = 6) -> str:
+    """Return a number as a table shows it; empty if it is not finite."""
+    return f"{value:.{digits}g}" if math.isfinite(value) else ""

@@ -23,8 +23,7 @@ import polars as pl
 import mlsim
 from mlsim.experiment.study.study_tables import spread_of
 from mlsim.experiment.weekly_runs import weeks_of
-from mlsim.learning.mixed_policies import Searching, learn_mixed
-from mlsim.learning.weight_search import FEATURES
+from mlsim.learning.mixed_policies import FEATURES, Searching, learn_mixed
 from mlsim.scenario import load
 
 BASE = Path(__file__).with_name("sdsc-sp2.yaml")

@@ -10,8 +10,8 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, read_study, run_study
-from mlsim.experiment.result_schemas import study_schema
 from mlsim.experiment.study.axes import axes_of
+from mlsim.experiment.study.study_file import study_schema
 
 RUN = "platform: {nodes: [{name: n, count: 4, cores: 1}]}\nworkload: {path: jobs.csv, mapping: node}\n"
 
@@ -70,7 +70,10 @@ BAD = [
     ({"cases": ["FCFS"]}, "cases: .*allowed: mappings of keys"),
     ({"seed": {"sample": "dice", "count": 3, "from": 1, "to": 9}}, "sample: 'dice' is not known"),
     ({"seed": {"sample": "random", "from": 1, "to": 9}}, "count: None; allowed: a whole number from 2"),
-    ({"seed": {"sample": "random", "count": 3, "from": 1}}, "seed: to: None; allowed: a number"),
+    (
+        {"seed": {"sample": "random", "count": 3, "from": 1}},
+        "seed: to: missing; allowed: a number; units go into unit",
+    ),
     ({"seed": {"sample": "random", "count": 3, "from": 1, "to": 9, "step": 1}}, "'step' is not known"),
     ({"a": {"sample": "random", "count": 3, "of": {}}}, "of: allowed: keys, each with a range"),
 ]

@@ -358,7 +358,7 @@ def test_the_end_of_a_dask_scheduler_is_an_error(place, monkeypatch, name, when)
 
     monkeypatch.setattr(distributed, "wait", at("wait", lambda futures: unittest.mock.Mock(done=futures)))
     with pytest.raises(OutputError, match=r"the Dask scheduler has ended.* it goes on where it ended"):
-        run_study(load_study(place), out=place / "out", executor=cluster_executors.DaskPool(Client()))
+        run_study(load_study(place), out=place / "out", executor=cluster_executors._DaskPool(Client()))
 
 
 def test_no_dask_scheduler(place, monkeypatch):

@@ -17,7 +17,7 @@ import pytest
 
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import load_study, read_study, run_study
-from mlsim.experiment.study import study_store, study_worker
+from mlsim.experiment.study import study_executors, study_store
 from mlsim.experiment.study.study_engine import missing_tasks
 from mlsim.experiment.study.study_store import Store, holder, locked, write_whole
 from tests.effort import THOROUGH
@@ -51,13 +51,13 @@ def place(tmp_path: Path) -> Path:
 def done(monkeypatch) -> list[str]:
     """Labels of the runs that are simulated, in order."""
     labels: list[str] = []
-    simulated = study_worker._simulated
+    simulated = study_executors._simulated
 
     def noting(task):
         labels.append(" ".join(task.labels.values()))
         return simulated(task)
 
-    monkeypatch.setattr(study_worker, "_simulated", noting)
+    monkeypatch.setattr(study_executors, "_simulated", noting)
     return labels
 
 
@@ -307,12 +307,12 @@ def test_killed_at_any_time_and_started_again(place):
     undisturbed = results_of(place / "out")
     code = (
         "import sys, os; from mlsim.experiment import load_study, run_study\n"
-        "from mlsim.experiment.study import study_worker\n"
-        "simulated = study_worker._simulated\n"
+        "from mlsim.experiment.study import study_executors\n"
+        "simulated = study_executors._simulated\n"
         "def slowly(task):\n"
         "    with open('log', 'a') as log: log.write(task.key + '\\n')\n"
         "    print('begun', flush=True); return simulated(task)\n"
-        "study_worker._simulated = slowly\n"
+        "study_executors._simulated = slowly\n"
         "run_study(load_study('.'), out='killed')\n"
     )
     random, kills = np.random.default_rng(None if THOROUGH else 1), 0
