@@ -26,10 +26,8 @@ CLASSES = ("short", "medium", "long")
 class Groups:
     """Assignment of jobs to groups."""
 
-    labels: list[str]
-    """The groups in their order; each has a job."""
-    code: Ints
-    """Place of each job's group in ``labels``; -1 for jobs that never started, which are in none."""
+    labels: list[str]  # in their order; each has a job
+    code: Ints  # place of each job's group in labels; -1: it never started, and is in none
 
 
 def group_jobs(jobs: Jobs, by: str, names: Mapping[int, str] | None = None) -> Groups:
@@ -40,7 +38,12 @@ def group_jobs(jobs: Jobs, by: str, names: Mapping[int, str] | None = None) -> G
     ``names`` maps to names. Two numbers with one name keep the number as well.
     """
     started = np.flatnonzero(~np.isnan(jobs.start_time))
-    numbers, name = _RULES[by](jobs) if by in _RULES else (_codes(jobs, by), _namer(names or {}))
+    if by in _RULES:
+        numbers, name = _RULES[by][0](jobs), _RULES[by][1]
+    else:
+        codes: Ints | None = getattr(jobs, by)
+        numbers = np.full(len(jobs.job_id), -1, np.int64) if codes is None else codes
+        name = _namer(names or {})
     found, places = np.unique(numbers[started], return_inverse=True)
     code = np.full(len(numbers), -1, np.int64)
     code[started] = places
@@ -68,11 +71,6 @@ def _weeks(jobs: Jobs) -> Ints:
     return np.floor(np.nan_to_num(jobs.end_time) / WEEK).astype(np.int64)
 
 
-def _codes(jobs: Jobs, column: str) -> Ints:
-    codes: Ints | None = getattr(jobs, column)
-    return np.full(len(jobs.job_id), -1, np.int64) if codes is None else codes
-
-
 def _namer(names: Mapping[int, str]) -> Callable[[int], str]:
     """Return the function that maps a code to its label."""
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
@@ -86,10 +84,10 @@ def _namer(names: Mapping[int, str]) -> Callable[[int], str]:
     return label
 
 
-_RULES: dict[str, Callable[[Jobs], tuple[Ints, Callable[[int], str]]]] = {
-    "class": lambda jobs: (_classes(jobs), CLASSES.__getitem__),
-    "size": lambda jobs: (size_exponents(jobs), size_name),
-    "week": lambda jobs: (_weeks(jobs), lambda week: str(week + 1)),
+_RULES: dict[str, tuple[Callable[[Jobs], Ints], Callable[[int], str]]] = {
+    "class": (_classes, CLASSES.__getitem__),
+    "size": (size_exponents, size_name),
+    "week": (_weeks, lambda week: str(week + 1)),
 }
 
 CODED = ("user", "group", "executable", "queue", "partition", "qos")
@@ -150,24 +148,15 @@ def _mean(values: Floats) -> float | None:
 class Weekly:
     """One metric of jobs per week, from the first to the last week in which a job ended.
 
-    Attributes
-    ----------
-    week
-        Number of the week, from 1 at the scenario's start.
-    count, total
-        Number of jobs with the metric that ended in the week, and the sum of their values.
-    cumulative_mean
-        Mean over all jobs that ended by its end: Σ total / Σ count (Zrigui 2021, Fig. 4.1).
-    band_low, band_high
-        10th and 90th percentile, interpolated linearly, of ``mean`` over the weeks so far. The source's band
-        is over resampled workloads; a single run has its weeks as samples.
+    The band is from the 10th to the 90th percentile, interpolated linearly, of ``mean`` over the weeks so
+    far; the source's (Zrigui 2021, Fig. 4.1) is over resampled workloads, of which a single run has none.
     """
 
-    week: NDArray[np.int64]
-    count: NDArray[np.int64]
-    total: Floats
+    week: Ints  # from 1 at the scenario's start
+    count: Ints  # jobs with the metric that ended in the week
+    total: Floats  # of their values
     mean: Floats
-    cumulative_mean: Floats
+    cumulative_mean: Floats  # over all jobs that ended by its end: Σ total / Σ count
     band_low: Floats
     band_high: Floats
 
@@ -181,17 +170,9 @@ def weekly(jobs: Jobs, values: Floats) -> Weekly:
     known = ~np.isnan(mine)
     count = np.bincount(weeks[known] - first, minlength=n)
     total = np.bincount(weeks[known] - first, weights=mine[known], minlength=n).astype(np.float64)
-    mean = total / _or_nan(count)
-    low, high = _band(mean)
-    return Weekly(
-        week=np.arange(n) + first + 1,
-        count=count,
-        total=total,
-        mean=mean,
-        cumulative_mean=np.cumsum(total) / _or_nan(np.cumsum(count)),
-        band_low=low,
-        band_high=high,
-    )
+    mean, week = total / _or_nan(count), np.arange(n) + first + 1
+    cumulative_mean = np.cumsum(total) / _or_nan(np.cumsum(count))
+    return Weekly(week, count, total, mean, cumulative_mean, *_band(mean))
 
 
 def _or_nan(count: NDArray[np.int64]) -> Floats:

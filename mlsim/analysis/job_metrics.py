@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,44 +21,36 @@ class JobMetric:
     """A metric that each job has one value of; less is better for all of them."""
 
     title: str
-    unit: str
-    """``s``, or ``1`` for a ratio."""
-    values: Callable[[Jobs, float], Floats]
-    """One value per job from the jobs and τ (s); NaN if it is undefined."""
-    formula: str
-    """In the symbols of the page on metrics."""
+    unit: str  # "s", or "1" for a ratio
+    formula: str  # in the symbols of the page on metrics
     source: str
+    values: Callable[[Jobs, float], Floats]  # per job, of the jobs and τ (s); NaN if it is undefined
 
 
+def _without_tau(values: Callable[[Jobs], Floats]) -> Callable[[Jobs, float], Floats]:
+    return lambda jobs, _: values(jobs)
+
+
+_PER_PROCESSOR = "per-processor bounded slowdown", "1", "max((w + p)/(q max(p, τ)), 1)"
+_ZRIGUI = "Zrigui 2021, Eq. 3.4; Zotkin and Keleher 1999"
 JOB_METRICS: dict[str, JobMetric] = {
     "wait_time": JobMetric(
-        "wait", "s", lambda jobs, _: derived_times.wait_time(jobs), "w", "Zrigui 2021, Eq. 3.1"
+        "wait", "s", "w", "Zrigui 2021, Eq. 3.1", _without_tau(derived_times.wait_time)
     ),
     "response_time": JobMetric(
-        "response", "s", lambda jobs, _: derived_times.response_time(jobs), "C - r", _FEITELSON
+        "response", "s", "C - r", _FEITELSON, _without_tau(derived_times.response_time)
     ),
     "slowdown": JobMetric(
-        "slowdown",
-        "1",
-        lambda jobs, _: derived_times.slowdown(jobs),
-        "(w + p)/p, over jobs with p > 0",
-        _FEITELSON,
+        "slowdown", "1", "(w + p)/p, over jobs with p > 0", _FEITELSON, _without_tau(derived_times.slowdown)
     ),
     "bounded_slowdown": JobMetric(
-        "bounded slowdown",
-        "1",
+        "bounded slowdown", "1", "max((w + p)/max(p, τ), 1)", "Zrigui 2021, Eq. 3.3",
         derived_times.bounded_slowdown,
-        "max((w + p)/max(p, τ), 1)",
-        "Zrigui 2021, Eq. 3.3",
     ),
     "per_processor_bounded_slowdown": JobMetric(
-        "per-processor bounded slowdown",
-        "1",
-        derived_times.per_processor_bounded_slowdown,
-        "max((w + p)/(q max(p, τ)), 1)",
-        "Zrigui 2021, Eq. 3.4; Zotkin and Keleher 1999",
+        *_PER_PROCESSOR, _ZRIGUI, derived_times.per_processor_bounded_slowdown
     ),
-}
+}  # fmt: skip
 """By their keys in ``summary.json``; summaries, breakdowns, weeks and the page of metrics follow."""
 
 
@@ -114,41 +106,26 @@ def accuracy(predicted: Floats, actual: Floats) -> dict[str, Any]:
     that are too short or too long, and their ``mean`` error [s]; ``within_25``: share of the jobs with
     0.75 <= A <= 1.25, where A = actual / predicted (Galleguillos 2020, §4.1.2). None without jobs.
     """
-    errors = _Errors()
-    errors.add(predicted, actual)
-    return errors.summary()
+    return _accuracy([(predicted, actual)])
 
 
-class _Errors:
-    """Sums of errors over jobs, block by block."""
-
-    def __init__(self) -> None:
-        self._jobs = self._under = self._over = self._exact = self._near = 0
-        self._error = self._too_short = self._too_long = 0.0
-
-    def add(self, predicted: Floats, actual: Floats) -> None:
-        """Add some jobs."""
+def _accuracy(blocks: Iterable[tuple[Floats, Floats]]) -> dict[str, Any]:
+    """Return what :func:`accuracy` does, of estimates and run times of some jobs after the other."""
+    sums = np.zeros(8)
+    for predicted, actual in blocks:
         error = predicted - actual
-        under, over = error < 0, error > 0
-        self._jobs += len(error)
-        self._under += int(np.count_nonzero(under))
-        self._over += int(np.count_nonzero(over))
-        self._exact += int(np.count_nonzero(error == 0))
-        self._near += int(np.count_nonzero(np.abs(actual / predicted - 1.0) <= WITHIN))
-        self._error += float(np.sum(np.abs(error)))
-        self._too_short += float(np.sum(-error[under]))
-        self._too_long += float(np.sum(error[over]))
-
-    def summary(self) -> dict[str, Any]:
-        """Return what :func:`accuracy` returns."""
-        return {
-            "jobs": self._jobs,
-            "mae": _mean(self._error, self._jobs),
-            "under": {"share": _mean(self._under, self._jobs), "mean": _mean(self._too_short, self._under)},
-            "over": {"share": _mean(self._over, self._jobs), "mean": _mean(self._too_long, self._over)},
-            "exact": _mean(self._exact, self._jobs),
-            "within_25": _mean(self._near, self._jobs),
-        }
+        under, over, is_near = error < 0, error > 0, np.abs(actual / predicted - 1.0) <= WITHIN
+        counts = [len(error), *map(np.count_nonzero, (under, over, error == 0, is_near))]
+        sums += [*counts, np.sum(np.abs(error)), np.sum(-error[under]), np.sum(error[over])]
+    jobs, n_under, n_over, exact, near, errors, too_short, too_long = sums.tolist()
+    return {
+        "jobs": int(jobs),
+        "mae": _mean(errors, jobs),
+        "under": {"share": _mean(n_under, jobs), "mean": _mean(too_short, n_under)},
+        "over": {"share": _mean(n_over, jobs), "mean": _mean(too_long, n_over)},
+        "exact": _mean(exact, jobs),
+        "within_25": _mean(near, jobs),
+    }
 
 
 def estimate_metrics(jobs: Jobs) -> dict[str, Any]:
@@ -156,16 +133,16 @@ def estimate_metrics(jobs: Jobs) -> dict[str, Any]:
 
     Over jobs that completed or were killed; how long a failed job would have run is not known.
     """
-    prediction, walltime = _Errors(), _Errors()
-    for block in blocks_of(jobs):
-        ended = (block.state == JobState.COMPLETED) | (block.state == JobState.KILLED)
-        actual = derived_times.run_time(block)[ended]
-        prediction.add(block.prediction[ended], actual)
-        walltime.add(block.walltime[ended], actual)
-    return {"prediction": prediction.summary(), "walltime": walltime.summary()}
+
+    def errors(estimate: str) -> Iterator[tuple[Floats, Floats]]:
+        for block in blocks_of(jobs):
+            ended = (block.state == JobState.COMPLETED) | (block.state == JobState.KILLED)
+            yield getattr(block, estimate)[ended], derived_times.run_time(block)[ended]
+
+    return {estimate: _accuracy(errors(estimate)) for estimate in ("prediction", "walltime")}
 
 
-def _mean(total: float, count: int) -> float | None:
+def _mean(total: float, count: float) -> float | None:
     return total / count if count else None
 
 

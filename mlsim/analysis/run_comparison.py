@@ -33,10 +33,9 @@ class Compared:
 
     key: str
     title: str
+    # "less" or "more"; empty where neither is better as such, or a single run is no evidence: wall-clock
+    # times depend on other load of the machine.
     better: str
-    """``less`` or ``more``; empty where neither is better as such, or a single run is no evidence: wall-clock
-    times depend on other load of the machine.
-    """
     write: Callable[[float | None], str]
 
 
@@ -82,24 +81,10 @@ def compare_metrics(summaries: Sequence[Summary], tolerance: float = TOLERANCE) 
     first value), ``same``, or None if neither direction is better. If a run has no value, or the first is 0,
     the derived entries are None.
     """
-    rows = []
-    for metric in COMPARED:
-        values = [_value(summary, metric.key) for summary in summaries]
-        differences = [_difference(values[0], value) for value in values[1:]]
-        rows.append(
-            {
-                "metric": metric.key,
-                "title": metric.title.strip(),
-                "better": metric.better or None,
-                "values": values,
-                "differences": differences,
-                "percent": [
-                    None if by is None or not values[0] else by / abs(values[0]) * 100.0 for by in differences
-                ],
-                "verdicts": [_verdict(values[0], by, metric.better, tolerance) for by in differences],
-            }
-        )
-    return rows
+    return [
+        _compared(metric, [_value(summary, metric.key) for summary in summaries], tolerance)
+        for metric in COMPARED
+    ]
 
 
 def _value(summary: Summary, key: str) -> float | None:
@@ -109,8 +94,19 @@ def _value(summary: Summary, key: str) -> float | None:
     return None if found is None else float(found)
 
 
-def _difference(first: float | None, other: float | None) -> float | None:
-    return None if first is None or other is None else other - first
+def _compared(metric: Compared, values: Sequence[float | None], tolerance: float) -> dict[str, Any]:
+    first, *others = values
+    differences = [None if first is None or other is None else other - first for other in others]
+    percent = [None if by is None or not first else by / abs(first) * 100.0 for by in differences]
+    return {
+        "metric": metric.key,
+        "title": metric.title.strip(),
+        "better": metric.better or None,
+        "values": values,
+        "differences": differences,
+        "percent": percent,
+        "verdicts": [_verdict(first, by, metric.better, tolerance) for by in differences],
+    }
 
 
 def _verdict(first: float | None, by: float | None, better: str, tolerance: float) -> str | None:
@@ -239,12 +235,9 @@ def _side_by_side(
     table = _table("all runs", labels[shown])
     for metric in metrics:
         known = _METRICS[metric["metric"]]
-        starred = _good(metric, tolerance)[shown]
-        cells = (
-            _starred(known.write(value), good)
-            for value, good in zip(metric["values"][shown], starred, strict=True)
-        )
-        table.add_row(known.title, *cells)
+        cells = zip(map(known.write, metric["values"][shown]), _good(metric, tolerance)[shown], strict=True)
+        words = (Text(f"{word} *", "green") if good else Text(f"{word}  ") for word, good in cells)
+        table.add_row(known.title, *words)
     return table
 
 
@@ -258,10 +251,6 @@ def _good(metric: Mapping[str, Any], tolerance: float) -> list[bool]:
     return good if sum(good) < len(known) else [False] * len(good)
 
 
-def _starred(word: str, good: bool) -> Text:
-    return Text(f"{word} *", "green") if good else Text(f"{word}  ")
-
-
 def _against_first(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], place: int) -> Table:
     table = _table("against the first", [labels[0], labels[place]])
     for title in ("difference", "%"):
@@ -271,14 +260,9 @@ def _against_first(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], 
         known = _METRICS[metric["metric"]]
         by, percent = metric["differences"][place - 1], metric["percent"][place - 1]
         word, style = _VERDICTS.get(metric["verdicts"][place - 1], ("", ""))
-        table.add_row(
-            known.title,
-            known.write(metric["values"][0]),
-            known.write(metric["values"][place]),
-            _signed(by, known.write),
-            "-" if percent is None else f"{percent:+,.1f}",
-            Text(word, style),
-        )
+        both = known.write(metric["values"][0]), known.write(metric["values"][place])
+        change = _signed(by, known.write), "-" if percent is None else f"{percent:+,.1f}"
+        table.add_row(known.title, *both, *change, Text(word, style))
     return table
 
 
@@ -304,15 +288,9 @@ def pairs_table(labels: Sequence[str], pairs: Sequence[Mapping[str, Any]]) -> Re
     """Lay out how many jobs start earlier and later than in the first run, and by how many hours in total."""
     table = _table("jobs", ("paired", "earlier", "hours", "later", "hours", "same"))
     for label, pair in zip(labels[1:], pairs, strict=True):
-        table.add_row(
-            label,
-            f"{pair['paired']:,}",
-            f"{pair['earlier']:,}",
-            f"{pair['seconds_earlier'] / 3600:,.0f}",
-            f"{pair['later']:,}",
-            f"{pair['seconds_later'] / 3600:,.0f}",
-            f"{pair['same']:,}",
-        )
+        earlier, later = pair["seconds_earlier"] / 3600, pair["seconds_later"] / 3600
+        cells = pair["paired"], pair["earlier"], earlier, pair["later"], later, pair["same"]
+        table.add_row(label, *(f"{value:,.0f}" for value in cells))
     words = f"Jobs that start earlier or later than in {labels[0]}, and by how many hours in all:"
     return Group(Text(words), Padding(table, (1, 0, 0, 0), expand=False))
 

@@ -13,24 +13,23 @@ from rich.text import Text
 
 from mlsim.analysis.formatting import ENDS, brief, clock, count, duration, number, share
 from mlsim.analysis.group_metrics import CODED
-from mlsim.analysis.job_metrics import SLOWDOWN_BINS
+from mlsim.analysis.job_metrics import NAMES, SLOWDOWN_BINS
 from mlsim.analysis.run_summary import best_loop
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-_COLUMNS = ("mean", "std", "median", "p90", "p99", "max")
-
 Summary = Mapping[str, Any]
+Write = Callable[[float | None], str]
 
 
 def summary_table(summary: Summary) -> RenderableType:
-    """Lay out a summary of :func:`mlsim.analysis.summarize`.
-
-    Loops and coordination appear if there are any.
-    """
-    blocks: list[RenderableType] = [_title(summary), _facts(_system_facts(summary)), _job_aggregates(summary)]
+    """Lay out a summary of :func:`mlsim.analysis.summarize`, with loops and the like if there are any."""
+    technique = f", technique {summary['technique']}" if summary["technique"] else ""
+    title = (str(summary["scenario"]), "bold"), (f"  seed {summary['seed']}{technique}", "dim")
+    blocks: list[RenderableType] = [Text.assemble(*title), _facts(_system_facts(summary))]
+    blocks.append(_job_aggregates(summary))
     estimates = summary["estimates"]
     if estimates["predictor"] not in (None, "walltime"):
         blocks.append(accuracy_table({name: estimates[name] for name in ("prediction", "walltime")}))
@@ -49,12 +48,6 @@ def summary_table(summary: Summary) -> RenderableType:
     return Padding(Group(*spaced), (0, 1), expand=False)
 
 
-def _title(summary: Summary) -> Text:
-    technique = f"technique {summary['technique']}" if summary["technique"] else None
-    rest = [f"seed {summary['seed']}", *filter(None, [technique])]
-    return Text.assemble((str(summary["scenario"]), "bold"), (f"  {', '.join(rest)}", "dim"))
-
-
 def _facts(facts: Mapping[str, str]) -> Table:
     """Lay out names and values in two columns."""
     table = Table.grid(padding=(0, 2))
@@ -66,24 +59,21 @@ def _facts(facts: Mapping[str, str]) -> Table:
 
 
 def _system_facts(summary: Summary) -> dict[str, str]:
-    queue, used = summary["queue_length"], summary["utilization"]
+    queue, used, jobs = summary["queue_length"], summary["utilization"], summary["jobs"]
+    ends = [f"{jobs[end]:,} {end}" for end in ENDS if jobs.get(end)]
+    shared = {
+        f"  {name}": f"{share(one['utilization'])} held, at most {one['max']:,} of {one['capacity']:,} "
+        f"{one['unit']}".rstrip()
+        for name, one in summary.get("shared", {}).items()
+    }
     return {
-        "jobs": _job_words(summary["jobs"]),
+        "jobs": ", ".join([f"{jobs['submitted']:,} submitted", f"{jobs['completed']:,} completed", *ends]),
         "makespan": _exact(summary["makespan"]),
         "  from submission": _exact(summary["makespan_from_submit"]),
         "utilization": f"{share(used['busy'])} busy, {share(used['allocated'])} allocated",
-        **_shared_facts(summary.get("shared", {})),
+        **shared,
         "throughput": f"{number(summary['throughput'])} jobs/h",
         "queue length": f"mean {number(queue['mean'])}, max {number(queue['max'])}",
-    }
-
-
-def _shared_facts(shared: Mapping[str, Summary]) -> dict[str, str]:
-    """Describe the use of machine-wide resources."""
-    return {
-        f"  {name}": f"{share(used['utilization'])} held, at most {used['max']:,} of {used['capacity']:,} "
-        f"{used['unit']}".rstrip()
-        for name, used in shared.items()
     }
 
 
@@ -98,20 +88,24 @@ def _plan_facts(cp: Summary) -> dict[str, str]:
     return facts
 
 
-def _job_words(jobs: Mapping[str, int]) -> str:
-    """Describe counts of jobs, without outcomes that did not occur."""
-    ends = [f"{jobs[end]:,} {end}" for end in ENDS if jobs.get(end)]
-    return ", ".join([f"{jobs['submitted']:,} submitted", f"{jobs['completed']:,} completed", *ends])
+_Row = tuple[str, Summary, Write]
+
+
+def _aggregates(title: str, rows: Sequence[_Row]) -> Table:
+    """Lay out aggregates; rows of indented names repeat the one above in other units."""
+    table = _table(title, NAMES)
+    for name, aggregate, write in rows:
+        cells = (write(aggregate.get(column)) for column in NAMES)
+        table.add_row(name, *cells, style="dim" if name.startswith(" ") else None)
+    return table
 
 
 def _job_aggregates(summary: Summary) -> Table:
-    table = _table("per job", _COLUMNS)
-    for name in ("wait_time", "response_time"):
-        _add(table, name.replace("_", " "), summary[name], clock)
-        _add(table, "  in s", summary[name], number, style="dim")
-    _add(table, "slowdown", summary["slowdown"], number)
-    _add(table, "bounded slowdown", summary["bounded_slowdown"], number)
-    return table
+    wait, response = summary["wait_time"], summary["response_time"]
+    rows: list[_Row] = [("wait time", wait, clock), ("  in s", wait, number)]
+    rows += [("response time", response, clock), ("  in s", response, number)]
+    rows += [("slowdown", summary["slowdown"], number)]
+    return _aggregates("per job", [*rows, ("bounded slowdown", summary["bounded_slowdown"], number)])
 
 
 def accuracy_table(rows: Mapping[str, Summary]) -> Table:
@@ -122,44 +116,34 @@ def accuracy_table(rows: Mapping[str, Summary]) -> Table:
     """
     table = _table("estimate", ("MAE min", "short", "by min", "long", "by min", "exact", "A ± 25 %"))
     for name, row in rows.items():
-        under, over = row["under"], row["over"]
-        table.add_row(
-            name,
-            _minutes(row["mae"]),
-            share(under["share"]),
-            _minutes(under["mean"]),
-            share(over["share"]),
-            _minutes(over["mean"]),
-            share(row["exact"]),
-            share(row["within_25"]),
-        )
+        under, over = ((share(row[end]["share"]), _over(row[end]["mean"], 60.0)) for end in ("under", "over"))
+        exact, near = share(row["exact"]), share(row["within_25"])
+        table.add_row(name, _over(row["mae"], 60.0), *under, *over, exact, near)
     return table
 
 
-def _minutes(seconds: float | None) -> str:
-    return number(None if seconds is None else seconds / 60.0)
+def _over(value: float | None, unit: float) -> str:
+    return number(None if value is None else value / unit)
+
+
+def _parts(whole: Summary, names: Sequence[str], total: float) -> str:
+    """Write the shares of parts in their total."""
+    return ", ".join(f"{share(whole[name] / total if total else None)} {name}" for name in names)
 
 
 def _loop_facts(loops: Summary) -> dict[str, str]:
     total = loops["busy"] + loops["overhead"] + loops["idle"]
-    parts = [
-        f"{share(loops[part] / total if total else None)} {part}" for part in ("busy", "overhead", "idle")
-    ]
     return {
         "loops": f"{count(loops['count'], 'loop')}, {count(loops['iterations'], 'iteration')}, "
         f"{count(loops['steps'], 'scheduling step')}",
-        "PE time": ", ".join(parts),
+        "PE time": _parts(loops, ("busy", "overhead", "idle"), total),
     }
 
 
 def _loop_aggregates(loops: Summary) -> Table:
-    table = _table("per loop", _COLUMNS)
-    _add(table, "loop time", loops["t_loop"], clock)
-    _add(table, "  in s", loops["t_loop"], number, style="dim")
-    _add(table, "c.o.v. of finish", loops["cov"], number)
-    _add(table, "imbalance in %", loops["imbalance"], number)
-    _add(table, "max/mean", loops["max_over_mean"], number)
-    return table
+    rows: list[_Row] = [("loop time", loops["t_loop"], clock), ("  in s", loops["t_loop"], number)]
+    rows += [("c.o.v. of finish", loops["cov"], number), ("imbalance in %", loops["imbalance"], number)]
+    return _aggregates("per loop", [*rows, ("max/mean", loops["max_over_mean"], number)])
 
 
 def _coordination_facts(coordination: Summary) -> dict[str, str]:
@@ -173,16 +157,12 @@ def _coordination_facts(coordination: Summary) -> dict[str, str]:
 
 
 def _energy_facts(energy: Summary) -> dict[str, str]:
-    total = energy["total"]
-    parts = [f"{share(energy[part] / total if total else None)} {part}" for part in ("jobs", "idle", "off")]
+    parts = _parts(energy, ("jobs", "idle", "off"), energy["total"])
+    mean, most = _over(energy["mean_power"], 1000), _over(energy["max_power"], 1000)
     return {
-        "energy": f"{number(total / 3.6e6)} kWh: {', '.join(parts)}",
-        "power": f"mean {_kilowatts(energy['mean_power'])}, max {_kilowatts(energy['max_power'])}",
+        "energy": f"{number(energy['total'] / 3.6e6)} kWh: {parts}",
+        "power": f"mean {mean} kW, max {most} kW",
     }
-
-
-def _kilowatts(watts: float | None) -> str:
-    return f"{number(None if watts is None else watts / 1000)} kW"
 
 
 def _failure_facts(failures: Summary) -> dict[str, str]:
@@ -194,23 +174,11 @@ def _failure_facts(failures: Summary) -> dict[str, str]:
     }
 
 
-def _add(
-    table: Table,
-    name: str,
-    aggregate: Summary,
-    write: Callable[[float | None], str],
-    style: str | None = None,
-) -> None:
-    table.add_row(name, *(write(aggregate[column]) for column in _COLUMNS), style=style)
-
-
 def _exact(seconds: float | None) -> str:
     """Format a duration for a reader, with its seconds."""
     short = duration(seconds)
     return short if seconds is None or seconds < 60 else f"{short} ({seconds:,.0f} s)"
 
-
-Write = Callable[[float | None], str]
 
 _PASS_TIMES = ("mean", "median", "p90", "p99", "max")
 _MOST_ROWS = 25
@@ -219,11 +187,19 @@ _LONGEST_LABEL = 24
 
 
 def metrics_table(summary: Summary, by_class: pl.DataFrame, pass_times: pl.DataFrame) -> RenderableType:
-    """Lay out the metrics that the one-screen summary omits.
-
-    ``summary`` has the key ``self`` of the run; the tables are those of :mod:`mlsim.analysis.breakdowns`.
-    """
-    blocks = [_further_aggregates(summary), _facts(_pass_facts(summary)), _histogram(summary)]
+    """Lay out the metrics that the one-screen summary omits, and tables of breakdowns."""
+    times = summary["self"].get("pass_time", {})
+    passes = summary["passes"]
+    rows: list[_Row] = [
+        ("slowdown per processor", summary["per_processor_bounded_slowdown"], number),
+        ("queue length over time", summary["queue_length"], number),
+        *([("queue length at passes", passes["queue_length"], number)] if passes else ()),
+    ]
+    facts = {"backfilled": f"{share(summary['backfilled_share'])} of the jobs that started"}
+    if times.get("count"):
+        rows.append(("wall time of a pass", times, brief))
+        facts["passes"] = f"{times['count']:,}, {brief(times['total'])} of wall time"
+    blocks: list[RenderableType] = [_aggregates("further", rows), _facts(facts), _histogram(summary)]
     if by_class.height:
         blocks.append(breakdown_table(by_class, "class"))
     if pass_times.height:
@@ -239,34 +215,6 @@ def _table(first: str, titles: Sequence[str]) -> Table:
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     return table
-
-
-def _further_aggregates(summary: Summary) -> RenderableType:
-    table = _table("further", _COLUMNS)
-
-    def add(name: str, aggregate: Summary, write: Write) -> None:
-        table.add_row(name, *(write(aggregate.get(column)) for column in _COLUMNS))
-
-    add("slowdown per processor", summary["per_processor_bounded_slowdown"], number)
-    add("queue length over time", summary["queue_length"], number)
-    if summary["passes"]:
-        add("queue length at passes", summary["passes"]["queue_length"], number)
-    if _pass_time(summary):
-        add("wall time of a pass", _pass_time(summary), brief)
-    return table
-
-
-def _pass_time(summary: Summary) -> dict[str, Any]:
-    """Return the metrics of passes; empty without passes."""
-    found: dict[str, Any] = summary["self"].get("pass_time", {})
-    return found if found.get("count") else {}
-
-
-def _pass_facts(summary: Summary) -> dict[str, str]:
-    facts = {"backfilled": f"{share(summary['backfilled_share'])} of the jobs that started"}
-    if times := _pass_time(summary):
-        facts["passes"] = f"{times['count']:,}, {brief(times['total'])} of wall time"
-    return facts
 
 
 def _histogram(summary: Summary) -> RenderableType:
@@ -290,10 +238,7 @@ def pass_time_table(pass_times: pl.DataFrame) -> RenderableType:
 
 
 def breakdown_table(table: pl.DataFrame, by: str) -> RenderableType:
-    """Lay out jobs by group, from :func:`mlsim.analysis.breakdowns.breakdown`.
-
-    Of users and the like the largest.
-    """
+    """Lay out jobs by group, as :func:`~mlsim.analysis.breakdowns.breakdown` has them; at most 25 users."""
     if by == "week":
         words = "so far: mean over all jobs ended by then; p10, p90: of the means of the weeks so far"
         return Group(_rows(by, table, _WEEKLY), Text(f"b.s.: bounded slowdown; {words}", "dim"))
@@ -344,12 +289,10 @@ def _rows(by: str, table: pl.DataFrame, columns: Sequence[_Column]) -> Table:
     return laid_out
 
 
-Facts = Mapping[str, Any]
-
 _LOOP_COLUMNS = ("T_loop", "", "steps", "c.o.v.", "imbalance", "max/mean", "overhead")
 
 
-def loop_table(loops: Sequence[Facts]) -> Table:
+def loop_table(loops: Sequence[Summary]) -> Table:
     """Lay out loops for the terminal, one per row, the shortest marked with a star.
 
     Overhead is its share of the PEs' time from the loop's start until the last PE learns that there is no
@@ -368,7 +311,7 @@ def loop_table(loops: Sequence[Facts]) -> Table:
     return table
 
 
-def _cells(facts: Facts, best: bool) -> list[Text]:
+def _cells(facts: Summary, best: bool) -> list[Text]:
     total = facts["busy"] + facts["overhead"] + facts["idle"]
     imbalance = facts["imbalance"]
     words = [

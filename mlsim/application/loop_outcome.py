@@ -240,7 +240,7 @@ def new_rows(n: int, since: float, full: int = 0) -> Rows:
 
 def in_order(rows: Rows, n: int) -> ChunkRows:
     """Sort the first n chunk rows by (start, PE); a PE's rows of equal start keep their order."""
-    from mlsim.record.chunk_merge import order_of
+    from mlsim.record.chunk_store import order_of
 
     pe, (step, first, size), (requested, start, end) = rows.pe[:n], rows.numbers[:, :n], rows.times[:, :n]
     order = order_of(start, pe)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mlsim.analysis.figure_kinds import KINDS
 from mlsim.cli.command_options import Json, Labels, Options, Runs, Tau, Tolerance, argument, option, output
 from mlsim.cli.new_files import new_files
 from mlsim.cli.terminal import print_json
@@ -179,10 +180,18 @@ def report(options: _ReportOptions) -> None:
     print(f"Written: {options.out}  ({len(text.encode()) / 1e6:.1f} MB)")
 
 
+def _figure_words() -> list[str]:
+    """Find the kinds of figures in the sources that declare them: importing these loads Matplotlib."""
+    found = files("mlsim.analysis").joinpath("plots").iterdir()
+    sources = (file.read_text(encoding="utf-8") for file in found if file.name.endswith(".py"))
+    declared = re.compile(r'^@paper_figure\(\s*"([\w-]+)"', re.MULTILINE)
+    return sorted(word for source in sources for word in declared.findall(source))
+
+
 if TYPE_CHECKING:
     PlotKind = str
 else:
-    PlotKind = StrEnum("PlotKind", {kind: kind for kind in KINDS})
+    PlotKind = StrEnum("PlotKind", {word: word for word in _figure_words()})
 
 
 class _PlotOptions(Options):
@@ -200,15 +209,15 @@ class _PlotOptions(Options):
 
 def plot(options: _PlotOptions) -> None:
     """Draw KIND of RUNs for a paper: PNG, SVG or PDF, legible at the width of a column."""
-    from mlsim.analysis.figure_kinds import draw_kind
+    from mlsim.analysis.plots.paper_style import figures, write_figure
     from mlsim.experiment.report_pages import read_for_plot
 
     kind, job = options.kind, options.job
-    target, what = options.out or Path(f"{kind}.pdf"), KINDS[kind]
+    target, what = options.out or Path(f"{kind}.pdf"), figures()[kind]
     if target.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"{target}: a figure is written as .png, .svg or .pdf; end its name so")
     if job is not None and not what.of_loops:
-        loops = ", ".join(name for name, other in KINDS.items() if other.of_loops)
+        loops = ", ".join(name for name, other in figures().items() if other.of_loops)
         raise InputError(f"--job: {kind} is not of one loop; it is for {loops}")
     with new_files([target]) as (partial,):
         found = read_for_plot(options.runs, _names(options.labels), of_loops=what.of_loops, job=job)
@@ -216,5 +225,5 @@ def plot(options: _PlotOptions) -> None:
             raise InputError(
                 f"{kind} shows one run; found {len(found)}: {', '.join(found)}. Name one of them"
             )
-        draw_kind(kind, found, partial, options.width, options.height, options.tau)
+        write_figure(what.draw(found, options.width, options.height, options.tau), partial)
     print(f"Written: {target}  ({what.meaning})")

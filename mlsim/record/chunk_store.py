@@ -10,10 +10,13 @@ from __future__ import annotations
 import mmap
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mlsim._jit import inner_kernel, kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import OutputError
 from mlsim.record.column_types import empty, stored_columns
@@ -25,22 +28,26 @@ HELD_ROWS = 1 << 16
 BLOCK_ROWS = 1 << 16
 """Number of rows simulated, and read, at a time."""
 _ROW_WORDS = 7
-"""Approximate number of words per row in memory."""
+"""Approximate number of words of 8 bytes per row in memory."""
+_WIDTHS = (np.uint8, np.uint16, np.uint32)
+"""Types of differences from the least of a block's whole numbers; larger ones take 8 bytes."""
 
 
 class _Run(NamedTuple):
-    """A block as it was kept: its place and its end in words of 8 bytes, its rows, and its time step."""
+    """A block as it was kept: start, requested and end of all rows, then each column of whole numbers."""
 
-    at: int
-    end: int
+    at: int  # place of the first word
+    after: int  # place behind the last one
     rows: int
     time_step: int
+    numbers: Ints  # of each column of whole numbers: its place, bytes of a number, the least, the largest
 
 
-class _Shift(NamedTuple):
-    """Offsets added to the rows of a time step: its begin (s), and the steps and iterations before it."""
+class Shift(NamedTuple):
+    """Offsets added to the rows of a time step: its begin, that of its loop, and preceding counts."""
 
-    begin: float
+    begin: float  # s from the loop's start
+    began: float  # s
     steps: int
     iterations: int
 
@@ -52,13 +59,13 @@ class LoopChunks:
         self.store = store
         self.attempt = 1
         self.runs: list[_Run] = []
-        self.shifts: list[_Shift] = []
+        self.shifts: list[Shift] = []
         self.rows = 0
         self.block_rows = store.block_rows
 
     def begin_step(self, begin: float, steps: int, iterations: int) -> None:
         """Begin a time step at ``begin`` [s from the loop's start], after so many steps and iterations."""
-        self.shifts.append(_Shift(begin, steps, iterations))
+        self.shifts.append(Shift(float(begin), 0.0, steps, iterations))
 
     def take(
         self, pe: Int32s, step: Ints, first: Ints, size: Ints, requested: Floats, start: Floats, end: Floats
@@ -69,34 +76,39 @@ class LoopChunks:
         time step. Chunks of a PE are in order of execution, within a block and from block to block. Raises
         OutputError if the disk is full.
         """
-        if len(pe):
-            place, after = self.store.keep(pe, step, first, size, requested, start, end)
-            self.runs.append(_Run(place, after, len(pe), len(self.shifts) - 1))
-            self.rows += len(pe)
+        if not len(pe):
+            return
+        order = order_of(start, pe)
+        columns = [_words_of(times[order]) for times in (start, requested, end)]
+        place, found = self.store.end + 3 * len(pe), []
+        whole: tuple[NDArray[Any], ...] = pe, step, first, size
+        for values in whole:
+            least, largest = int(values.min()), int(values.max())
+            kind = next((kind for kind in _WIDTHS if largest - least <= np.iinfo(kind).max), np.int64)
+            columns.append(_words_of((values[order].astype(np.int64) - least).astype(kind)))
+            found.append((place, np.dtype(kind).itemsize, least, largest))
+            place += len(columns[-1])
+        at, after = self.store.keep(np.concatenate(columns))
+        self.runs.append(_Run(at, after, len(pe), len(self.shifts) - 1, np.array(found, np.int64)))
+        self.rows += len(pe)
 
-    def time_steps(self) -> Iterator[tuple[list[_Run], _Shift]]:
+    def time_steps(self) -> Iterator[tuple[list[_Run], Shift]]:
         """Yield the runs of each time step that has chunks, and what is added to their rows."""
-        first = 0
-        while first < len(self.runs):
-            step, last = self.runs[first].time_step, first
-            while last < len(self.runs) and self.runs[last].time_step == step:
-                last += 1
-            yield self.runs[first:last], self.shifts[step]
-            first = last
-
-    def sizes(self) -> tuple[int, int]:
-        """Return the least and the largest size of its chunks; there must be one."""
-        from mlsim.record.chunk_merge import LARGEST_SIZE, LEAST, SIZE
-
-        words = self.store.words()
-        least = min(int(words[run.at + LEAST + SIZE]) for run in self.runs)
-        return least, max(int(words[run.at + LARGEST_SIZE]) for run in self.runs)
+        for step, runs in groupby(self.runs, lambda run: run.time_step):
+            yield list(runs), self.shifts[step]
 
     def forget(self) -> None:
         """Forget all blocks; their room is used again if nothing was kept after them."""
         if self.runs:
-            self.store.release(self.runs[0].at, self.runs[-1].end)
+            self.store.release(self.runs[0].at, self.runs[-1].after)
         self.runs, self.shifts, self.rows = [], [], 0
+
+
+def _words_of(column: NDArray[Any]) -> Ints:
+    """Return a column as words of 8 bytes, the last one filled up."""
+    words = np.zeros(-(-column.nbytes // 8), np.int64)
+    words.view(column.dtype)[: len(column)] = column
+    return words
 
 
 StartedLoop = tuple[float, int, LoopChunks]
@@ -113,9 +125,8 @@ class ChunkStore:
         self.block_rows = block_rows
         self._held_rows = held_rows
         self._held: Ints = np.empty(0, np.int64)
-        self._packed: Ints = np.empty(0, np.int64)  # the run that is kept next
         self._file: IO[bytes] | None = None
-        self._used = 0
+        self.end = 0
         self._mapped: Ints | None = None
 
     def open(self) -> LoopChunks:
@@ -129,41 +140,28 @@ class ChunkStore:
             return stored
         return next(stored.blocks(max(stored.n_rows, 1)), empty(Chunks))
 
-    def keep(
-        self, pe: Int32s, step: Ints, first: Ints, size: Ints, requested: Floats, start: Floats, end: Floats
-    ) -> tuple[int, int]:
-        """Keep rows, one or more, as a run; return its place and its end."""
-        from mlsim.record.chunk_merge import in_views, most_words, order_of, pack
-
-        if most_words(len(pe)) > len(self._packed):
-            self._packed = np.empty(most_words(len(pe)), np.int64)
-        order, to = order_of(start, pe), in_views(self._packed)
-        run = self._packed[: pack(order, pe, step, first, size, requested, start, end, to)]
-        at, after = self._used, self._used + len(run)
+    def keep(self, run: Ints) -> tuple[int, int]:
+        """Keep words; return their place and their end."""
+        at, after = self.end, self.end + len(run)
         if self._file is None and after > _ROW_WORDS * self._held_rows:
             self._file = self._open_file()
         if self._file is None:
-            self._keep_in_memory(at, after, run)
+            if after > len(self._held):
+                grown = np.empty(min(max(2 * len(self._held), after), _ROW_WORDS * self._held_rows), np.int64)
+                grown[:at] = self._held[:at]
+                self._held = grown
+            self._held[at:after] = run
         else:
             self._write(self._file, run)
-        self._used = after
-        self._mapped = None
+        self.end, self._mapped = after, None
         return at, after
 
     def release(self, first: int, end: int) -> None:
         """Use the room of runs again, if they were the last."""
-        if end == self._used:
-            self._used = first
-            self._mapped = None
+        if end == self.end:
+            self.end, self._mapped = first, None
             if self._file is not None:
                 self._file.seek(8 * first)
-
-    def _keep_in_memory(self, at: int, after: int, run: Ints) -> None:
-        if after > len(self._held):
-            grown = np.empty(min(max(2 * len(self._held), after), _ROW_WORDS * self._held_rows), np.int64)
-            grown[:at] = self._held[:at]
-            self._held = grown
-        self._held[at:after] = run
 
     def _open_file(self) -> IO[bytes]:
         """Open an unnamed file, which is gone with the process, and move what is in memory into it."""
@@ -171,7 +169,7 @@ class ChunkStore:
             file: IO[bytes] = tempfile.TemporaryFile(prefix="mlsim-", buffering=0)  # noqa: SIM115 - open while the store is
         except OSError as error:
             raise _no_room(error) from error
-        self._write(file, self._held[: self._used])
+        self._write(file, self._held[: self.end])
         self._held = np.empty(0, np.int64)
         return file
 
@@ -189,7 +187,7 @@ class ChunkStore:
         if self._file is None:
             return self._held
         if self._mapped is None:
-            mapped = mmap.mmap(self._file.fileno(), 8 * self._used)
+            mapped = mmap.mmap(self._file.fileno(), 8 * self.end)
             self._mapped = np.frombuffer(mapped, np.int64)
         return self._mapped
 
@@ -229,19 +227,25 @@ class StoredChunks(Chunks):
 
     def sizes(self) -> tuple[int, int]:
         """Return the least and the largest size, without reading the chunks; there must be one."""
-        sizes = [loop.sizes() for _, _, loop in self._loops if loop.rows]
-        return min(least for least, _ in sizes), max(largest for _, largest in sizes)
+        runs = [run for _, _, loop in self._loops for run in loop.runs]
+        sizes = np.array([run.numbers[-1] for run in runs])
+        return int(sizes[:, 2].min()), int(sizes[:, 3].max())
 
     def blocks(self, rows: int) -> Iterator[Chunks]:
         """Yield all rows in order, in blocks of the given size."""
         words, left = self._store.words(), self.n_rows
-        block = _new_block(self._columns, min(rows, left))
-        filled = 0
+        block, filled = _new_block(self._columns, min(rows, left)), 0
         for began, job, loop in self._loops:
             for runs, shift in loop.time_steps():
-                source = _Merged(words, runs, job, loop.attempt, began, shift)
-                while source.left:
-                    filled += source.fill(block, filled)
+                shift, source = shift._replace(began=float(began)), _unread(words, runs)
+                unread = sum(run.rows for run in runs)
+                while unread:
+                    count = min(unread, len(block.job) - filled)
+                    block.job[filled : filled + count] = job
+                    if block.attempt is not None:
+                        block.attempt[filled : filled + count] = loop.attempt
+                    merge(source, shift, Columns(*(getattr(block, name) for name in _FILLED)), filled, count)
+                    unread, filled = unread - count, filled + count
                     if filled == len(block.job):
                         yield block
                         let_go(words)
@@ -256,31 +260,205 @@ def _new_block(columns: Sequence[str], rows: int) -> Chunks:
     return Chunks(**{name: np.empty(rows, _COLUMNS[name]) for name in columns})
 
 
-class _Merged:
-    """The rows of one time step of a loop, read in order from its runs."""
+_FEW, _MANY = 4, 200
+"""Places that a row moves, on average; beyond, sorting by insertion takes longer than sorting otherwise."""
 
-    def __init__(
-        self, words: Ints, runs: list[_Run], job: int, attempt: int, began: float, shift: _Shift
-    ) -> None:
-        from mlsim.record.chunk_merge import Shift, heap_of, in_views
 
-        self._job, self._attempt = job, attempt
-        self._memory = in_views(words)
-        self._shift = Shift(float(shift.begin), float(began), shift.steps, shift.iterations)
-        self._at = np.array([run.at for run in runs], np.int64)
-        self._read = np.zeros(len(runs), np.int64)
-        self._heap = heap_of(self._memory, self._at, self._read)
-        self.left = sum(run.rows for run in runs)
+def order_of(start: Floats, pe: Int32s) -> Ints:
+    """Return the order of rows by (start, pe).
 
-    def fill(self, block: Chunks, filled: int) -> int:
-        """Write rows into a block behind those it has, until it is full; return how many."""
-        from mlsim.record.chunk_merge import Columns, merge
+    Rows are nearly sorted, or consist of long sorted stretches where nodes run ahead of each other.
+    """
+    order = np.arange(len(start))
+    if not _insert(order, start, pe, _FEW):
+        order = np.argsort(start, kind="stable")
+        if not _insert(order, start, pe, _MANY):
+            order = np.lexsort((pe, start))
+    return order
 
-        count = min(self.left, len(block.job) - filled)
-        block.job[filled : filled + count] = self._job
-        if block.attempt is not None:
-            block.attempt[filled : filled + count] = self._attempt
-        columns = Columns(*(getattr(block, name) for name in Columns._fields))
-        merge(self._memory, self._at, self._read, self._heap, self._shift, columns, filled, count)
-        self.left -= count
-        return count
+
+@kernel
+def _insert(order: Ints, start: Floats, pe: Int32s, most: int) -> bool:
+    """Sort rows by insertion, from an order in which those of a PE that start together are as they happened.
+
+    Return whether that is done; where rows would move by more places than ``most``, it is not.
+    """
+    moves = 0
+    for place in range(1, len(order)):
+        row, to = order[place], place
+        time, who = start[row], pe[row]
+        while to > 0:
+            other = order[to - 1]
+            if start[other] < time or (start[other] == time and pe[other] <= who):
+                break
+            order[to] = other
+            to -= 1
+        order[to] = row
+        moves += place - to
+        if moves > most * (place + 16):
+            return False
+    return True
+
+
+class Columns(NamedTuple):
+    """Columns to be filled in, as those of :class:`~mlsim.record.record_tables.Chunks`."""
+
+    pe: Int32s
+    step: Ints
+    first: Ints
+    size: Ints
+    requested: Floats
+    start: Floats
+    end: Floats
+
+
+_FILLED = Columns._fields
+
+
+class Unread(NamedTuple):
+    """Runs with rows left, in a heap by their next row; all words, as values of each width."""
+
+    words: Ints
+    reals: Floats
+    halves: NDArray[np.uint32]
+    quarters: NDArray[np.uint16]
+    bytes: NDArray[np.uint8]
+    numbers: Ints  # of each run, as of _Run
+    at: Ints
+    rows: Ints
+    read: Ints
+    heap: Ints  # its length, then numbers of runs
+
+
+def _unread(words: Ints, runs: Sequence[_Run]) -> Unread:
+    halves, quarters, single = words.view(np.uint32), words.view(np.uint16), words.view(np.uint8)
+    at, rows = (np.array([getattr(run, name) for run in runs], np.int64) for name in ("at", "rows"))
+    read, heap = np.zeros(len(runs), np.int64), np.arange(-1, len(runs))
+    heap[0] = len(runs)
+    numbers, reals = np.array([run.numbers for run in runs]), words.view(np.float64)
+    source = Unread(words, reals, halves, quarters, single, numbers, at, rows, read, heap)
+    _build_heap(source)
+    return source
+
+
+@kernel
+def _build_heap(source: Unread) -> None:
+    for place in range(source.heap[0] // 2, 0, -1):
+        _sift(source, place)
+
+
+@inner_kernel
+def _pe(source: Unread, run: int, row: int) -> int:
+    """Return the PE of a row of a run."""
+    place, width, least = source.numbers[run, 0, 0], source.numbers[run, 0, 1], source.numbers[run, 0, 2]
+    if width == 1:
+        return int(least + np.int64(source.bytes[8 * place + row]))
+    if width == 2:
+        return int(least + np.int64(source.quarters[4 * place + row]))
+    return int(least + np.int64(source.halves[2 * place + row]))
+
+
+@inner_kernel
+def _is_before(source: Unread, one: int, row: int, other: int) -> bool:
+    """Whether a row of a run comes before the next one of another run."""
+    mine, others = source.at[one] + row, source.at[other] + source.read[other]
+    start, other_start = source.reals[mine], source.reals[others]
+    if start != other_start:
+        return bool(start < other_start)
+    pe, other_pe = _pe(source, one, row), _pe(source, other, source.read[other])
+    if pe != other_pe:
+        return bool(pe < other_pe)
+    return one < other
+
+
+@inner_kernel
+def _sift(source: Unread, place: int) -> None:
+    """Move a run down the heap to where it belongs."""
+    heap, read = source.heap, source.read
+    while 2 * place <= heap[0]:
+        child = 2 * place
+        if child < heap[0]:
+            right = heap[child + 1]
+            if _is_before(source, right, read[right], heap[child]):
+                child += 1
+        lower = heap[child]
+        if not _is_before(source, lower, read[lower], heap[place]):
+            return
+        heap[place], heap[child] = lower, heap[place]
+        place = child
+
+
+@kernel
+def merge(source: Unread, shift: Shift, block: Columns, filled: int, count: int) -> None:
+    """Write the next ``count`` rows of all runs into columns, from row ``filled`` on.
+
+    Rows are copied in stretches: as long as the run with the first row is before the one with the second.
+    """
+    heap, read = source.heap, source.read
+    to, last = filled, filled + count
+    while to < last:
+        run, second = heap[1], 0
+        if heap[0] > 1:
+            second = heap[2]
+            if heap[0] > 2 and _is_before(source, heap[3], read[heap[3]], second):
+                second = heap[3]
+            second += 1
+        end = min(source.rows[run], read[run] + last - to)
+        if second > 0:
+            end = _end_of_stretch(source, run, end, second - 1)
+        _copy_rows(source, run, end, shift, block, to)
+        to += end - read[run]
+        read[run] = end
+        if end == source.rows[run]:
+            heap[1] = heap[heap[0]]
+            heap[0] -= 1
+        _sift(source, 1)
+
+
+@inner_kernel
+def _end_of_stretch(source: Unread, run: int, end: int, second: int) -> int:
+    """Return the first row of a run, up to ``end``, that is not before the next one of another run."""
+    if _is_before(source, run, end - 1, second):
+        return end
+    row = source.read[run] + 1  # the next one is before: the run is the first in the heap
+    while row < end and _is_before(source, run, row, second):
+        row += 1
+    return int(row)
+
+
+@inner_kernel
+def _copy_rows(source: Unread, run: int, end: int, shift: Shift, block: Columns, to: int) -> None:
+    n, begin = source.rows[run], source.read[run]
+    first = source.at[run] + begin
+    for row in range(end - begin):
+        block.start[to + row] = (source.reals[first + row] + shift.begin) + shift.began
+        block.requested[to + row] = (source.reals[first + n + row] + shift.begin) + shift.began
+        block.end[to + row] = (source.reals[first + 2 * n + row] + shift.begin) + shift.began
+    _copy_numbers(source, run, 0, end, 0, block.pe, to)
+    _copy_numbers(source, run, 1, end, shift.steps, block.step, to)
+    _copy_numbers(source, run, 2, end, shift.iterations, block.first, to)
+    _copy_numbers(source, run, 3, end, 0, block.size, to)
+
+
+@inner_kernel
+def _copy_numbers(
+    source: Unread, run: int, number: int, end: int, added: int, column: Ints | Int32s, to: int
+) -> None:
+    """Copy values of a column of whole numbers, up to row ``end`` of the run."""
+    begin, count = source.read[run], end - source.read[run]
+    place, width = source.numbers[run, number, 0], source.numbers[run, number, 1]
+    least = source.numbers[run, number, 2] + added
+    if width == 1:
+        _widen(source.bytes, 8 * place + begin, count, least, column, to)
+    elif width == 2:
+        _widen(source.quarters, 4 * place + begin, count, least, column, to)
+    elif width == 4:
+        _widen(source.halves, 2 * place + begin, count, least, column, to)
+    else:
+        _widen(source.words, place + begin, count, least, column, to)
+
+
+@inner_kernel
+def _widen(values: NDArray[Any], begin: int, count: int, least: int, column: Ints | Int32s, to: int) -> None:
+    for row in range(count):
+        column[to + row] = least + np.int64(values[begin + row])

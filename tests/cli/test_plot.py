@@ -13,9 +13,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import mlsim
-from mlsim.analysis.figure_kinds import KINDS
 from mlsim.analysis.plots.chart_style import time_axis
 from mlsim.analysis.plots.paper_runs import queue, utilization_lines
+from mlsim.analysis.plots.paper_style import figures
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.experiment.stored_runs import read_run
@@ -39,9 +39,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", figures())
 def test_every_kind_has_the_width_of_a_column_and_text_in_it(kind: str, runs: Path, tmp_path: Path) -> None:
-    given = [runs / "GSS"] if KINDS[kind].is_single else [runs / "GSS", runs / "STATIC"]
+    given = [runs / "GSS"] if figures()[kind].is_single else [runs / "GSS", runs / "STATIC"]
     plot(kind, *given, "-o", tmp_path / "a.svg")
     plot(kind, *given, "-o", tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
@@ -52,7 +52,7 @@ def test_every_kind_has_the_width_of_a_column_and_text_in_it(kind: str, runs: Pa
     styles = [element.attrib["style"] for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert len(words) > 4
     assert all(float(size) >= 5.5 for style in styles for size in re.findall(r"([\d.]+)px", style))
-    if not KINDS[kind].is_single:
+    if not figures()[kind].is_single:
         assert any(word.startswith("GSS") for word in words)
         assert any(word.startswith("STATIC") for word in words)
 

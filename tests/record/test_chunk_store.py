@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, ChunkStore, LoopChunks, StoredChunks
-from mlsim.record.chunk_merge import order_of
+from mlsim.record.chunk_store import order_of
 from mlsim.record.table_blocks import chunk_blocks, size_range
 
 COLUMNS = ("pe", "step", "first", "size", "requested", "start", "end")

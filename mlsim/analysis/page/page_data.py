@@ -6,7 +6,7 @@ import base64
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from mlsim.analysis.machine_metrics import machine_cores, utilization
 from mlsim.analysis.plots import utilization_plot
 from mlsim.analysis.plots.chart_style import BLUE, GREEN, INK, SKY, VERMILION, TimeAxis, time_axis
 from mlsim.analysis.plots.gantt_plot import Boxes, boxes
-from mlsim.record import Chunks, Loops, OutageKind, Outages, PEs, Records, empty
+from mlsim.record import Chunks, Loops, OutageKind, PEs, Records, empty
 from mlsim.record.derived_times import bounded_slowdown, wait_time, waiting_spans
 from mlsim.record.table_blocks import n_rows, rows_of
 from mlsim.record.timelines import out_of_use_spans, step_function
@@ -30,21 +30,16 @@ _LEVEL = 6
 
 def packed(values: NDArray[Any]) -> Packed:
     """Return a column as ``type``, ``n`` and ``data``; integers of 64 bits become the narrowest that fits."""
-    narrow = _narrow(np.ascontiguousarray(values))
+    narrow = np.ascontiguousarray(values)
+    if narrow.dtype == np.bool_ or narrow.dtype == np.int8:
+        narrow = narrow.astype(np.uint8)
+    elif narrow.dtype.name not in _KINDS:
+        limits = np.iinfo(np.int32)
+        fits = limits.min <= narrow.min(initial=0) and narrow.max(initial=0) <= limits.max
+        narrow = narrow.astype(np.int32 if fits else np.float64)
     planes = narrow.view(np.uint8).reshape(len(narrow), narrow.itemsize).T
     data = base64.b64encode(zlib.compress(planes.tobytes(), _LEVEL)).decode("ascii")
     return {"type": _KINDS[narrow.dtype.name], "n": len(narrow), "data": data}
-
-
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    if values.dtype.name in _KINDS:
-        return values
-    if values.dtype == np.bool_ or values.dtype == np.int8:
-        return values.astype(np.uint8)
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    limits = np.iinfo(np.int32)
-    fits = limits.min <= low and high <= limits.max
-    return values.astype(np.int32 if fits else np.float64)
 
 
 def packed_columns(columns: Mapping[str, NDArray[Any]]) -> dict[str, Packed]:
@@ -58,8 +53,7 @@ class PageLoops:
 
     chunks: Chunks
     pes: PEs
-    recorded: bool = True
-    """Whether the run recorded chunks at all."""
+    recorded: bool = True  # the run recorded chunks at all
 
     @staticmethod
     def none(recorded: bool = True) -> PageLoops:
@@ -84,46 +78,24 @@ def loop_data(records: Records, some: PageLoops) -> dict[str, Any]:
     first, count = _ranges(loops.job, chunks.job)
     first_pe, _ = _ranges(loops.job, pes.job)
     spread, mean, last = loops.std_finish, loops.mean_finish, loops.max_finish
+    as_they_are = ("job", "pes", "iterations", "steps", "t_loop", "busy", "overhead", "idle")
+    of_loops = {name: getattr(loops, name) for name in as_they_are}
+    of_loops |= {"imbalance": _ratio(last - mean, last) * 100.0, "cov": _ratio(spread, mean)}
+    of_chunks = {name: getattr(chunks, name) for name in ("pe", "step", "first", "size")}
+    began = jobs.start_time[chunks.job]
     return {
-        "loops": packed_columns(
-            {
-                "job": loops.job,
-                "pes": loops.pes,
-                "iterations": loops.iterations,
-                "steps": loops.steps,
-                "t_loop": loops.t_loop,
-                "busy": loops.busy,
-                "overhead": loops.overhead,
-                "idle": loops.idle,
-                "imbalance": _ratio(last - mean, last) * 100.0,
-                "cov": _ratio(spread, mean),
-                "first": first,
-                "count": count,
-                "first_pe": first_pe,
-            }
-        ),
-        "chunks": packed_columns(
-            {
-                "pe": chunks.pe,
-                "step": chunks.step,
-                "first": chunks.first,
-                "size": chunks.size,
-                "start": chunks.start - jobs.start_time[chunks.job],
-                "end": chunks.end - jobs.start_time[chunks.job],
-            }
-        ),
+        "loops": packed_columns({**of_loops, "first": first, "count": count, "first_pe": first_pe}),
+        "chunks": packed_columns({**of_chunks, "start": chunks.start - began, "end": chunks.end - began}),
         "pes": packed_columns({"finish": pes.finish - jobs.start_time[pes.job]}),
-        "unread": _why_unread(some.recorded),
+        "unread": _LEFT_OUT if some.recorded else _NOT_RECORDED,
     }
 
 
-def _why_unread(recorded: bool) -> str:
-    if not recorded:
-        return "Its chunks were not recorded: run the scenario with --set output.trace=chunks."
-    return (
-        "Its chunks are left out to keep the page small; mlsim report --chunks N has room for more, and "
-        "mlsim plot loop-timeline RUN --job ID draws them."
-    )
+_NOT_RECORDED = "Its chunks were not recorded: run the scenario with --set output.trace=chunks."
+_LEFT_OUT = (
+    "Its chunks are left out to keep the page small; mlsim report --chunks N has room for more, and "
+    "mlsim plot loop-timeline RUN --job ID draws them."
+)
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
@@ -151,13 +123,12 @@ _BINS = 16_384
 _MOST_NAMES = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """The rectangles in the page; ``left``: how many are not, ``area``: their share of the node-seconds."""
+class _Drawn(NamedTuple):
+    """The rectangles in the page."""
 
     boxes: Boxes
-    left: int
-    area: float
+    left: int  # how many are not in it
+    area: float  # their share of the node-seconds
 
 
 def run_data(records: Records, loops: PageLoops, most_boxes: int = MOST_BOXES) -> dict[str, Any]:
@@ -188,8 +159,7 @@ def _boxes(records: Records, most: int) -> _Drawn:
     held = records.occupancy
     area = (held.end - held.start)[found.row] * (found.bottom - found.top) * found.weight
     kept = np.sort(np.argpartition(-area, most)[:most])
-    part = Boxes(found.row[kept], found.top[kept], found.bottom[kept], found.weight[kept])
-    return _Drawn(part, n - most, 1.0 - float(area[kept].sum()) / float(area.sum()))
+    return _Drawn(rows_of(found, kept), n - most, 1.0 - float(area[kept].sum()) / float(area.sum()))
 
 
 def _box_columns(records: Records, drawn: Boxes) -> dict[str, Packed]:
@@ -228,11 +198,10 @@ def _jobs(records: Records) -> dict[str, Packed]:
 
 def _outages(records: Records, axis: TimeAxis) -> dict[str, Packed] | None:
     outages, parts = records.outages, []
-    for kind in OutageKind:
-        here = outages.kind == kind
-        some = Outages(*(getattr(outages, name)[here] for name in ("node", "kind", "start", "end")))
+    for place, kind in enumerate(OutageKind):
+        some = rows_of(outages, outages.kind == kind)
         found = utilization_plot.out_of_use_boxes(some, axis.begin, axis.end)
-        parts.append((found, np.full(len(found), list(OutageKind).index(kind), np.uint8)))
+        parts.append((found, np.full(len(found), place, np.uint8)))
     if not any(len(found) for found, _ in parts):
         return None
     start, end, first, last = np.concatenate([found for found, _ in parts]).T
@@ -245,11 +214,15 @@ def _steps(times: Floats, values: Floats) -> dict[str, Packed]:
 
 
 def _exact_or_averaged(
-    spans: tuple[Floats, Floats, Any], scale: float, axis: TimeAxis, averaged: Callable[[int], Floats]
+    spans: tuple[Floats, Floats, Any],
+    scale: float,
+    records: Records,
+    axis: TimeAxis,
+    averages: Callable[[Records, TimeAxis, int], Floats],
 ) -> dict[str, Packed]:
     """Return a step function over [begin, end] of the axis: as it is, or where it is long its averages."""
     if len(spans[0]) * 2 > _MOST_STEPS:
-        return _steps(np.linspace(axis.begin, axis.end, _BINS + 1)[:-1], averaged(_BINS))
+        return _steps(np.linspace(axis.begin, axis.end, _BINS + 1)[:-1], averages(records, axis, _BINS))
     times, values = step_function(*spans)
     return _steps(times, values / scale)
 
@@ -258,24 +231,19 @@ def _shares(records: Records, axis: TimeAxis) -> dict[str, Any]:
     """Return the track of allocated, busy and available cores, as shares of the machine."""
     held, cores = records.occupancy, max(machine_cores(records.nodes), 1)
     means = utilization(records)
-    allocated = _exact_or_averaged(
-        (held.start, held.end, held.count * held.cores), cores, axis,
-        lambda bins: utilization_plot.allocated_share(records, axis, bins),
-    )  # fmt: skip
-    series: list[dict[str, Any]] = [
-        {"label": f"allocated ({share(means['allocated'])})", "colour": SKY, "steps": allocated}
-    ]
+    spans = held.start, held.end, held.count * held.cores
+    allocated = _exact_or_averaged(spans, cores, records, axis, utilization_plot.allocated_share)
+    label = f"allocated ({share(means['allocated'])})"
+    series: list[dict[str, Any]] = [{"label": label, "colour": SKY, "steps": allocated}]
+    few = _BINS // 4
+    edges = np.linspace(axis.begin, axis.end, few + 1)[:-1]
     if means["busy"] is not None and abs(means["busy"] - (means["allocated"] or 0.0)) > 5e-4:
-        edges = np.linspace(axis.begin, axis.end, _BINS // 4 + 1)[:-1]
-        busy = _steps(edges, utilization_plot.busy_share(records, axis, _BINS // 4))
+        busy = _steps(edges, utilization_plot.busy_share(records, axis, few))
         series.append({"label": f"busy ({share(means['busy'])})", "colour": BLUE, "steps": busy})
     if len(records.outages.node):
         series.append(_capacity(records, axis, cores))
     for name in records.shared.name:
-        steps = _steps(
-            np.linspace(axis.begin, axis.end, _BINS // 4 + 1)[:-1],
-            utilization_plot.shared_share(records, name, axis, _BINS // 4),
-        )
+        steps = _steps(edges, utilization_plot.shared_share(records, name, axis, few))
         series.append({"label": name, "colour": GREEN, "line": True, "steps": steps})
     return {"title": "share of cores", "share": True, "most": 1.0, "series": series}
 
@@ -285,23 +253,14 @@ def _capacity(records: Records, axis: TimeAxis, cores: int) -> dict[str, Any]:
     times, missing = step_function(start, stop, records.nodes.cores[node])
     if not len(times) or times[0] > axis.begin:
         times, missing = np.append(axis.begin, times), np.append(0.0, missing)
-    look: dict[str, Any] = {
-        "label": "capacity (hatched: out of use)",
-        "colour": INK,
-        "line": True,
-        "hatched": True,
-    }
+    look = {"label": "capacity (hatched: out of use)", "colour": INK, "line": True, "hatched": True}
     return {**look, "steps": _steps(times, 1.0 - missing / cores)}
 
 
 def _queue(records: Records, axis: TimeAxis) -> dict[str, Any]:
     begin, end = waiting_spans(records.jobs, records.attempts)
-    steps = _exact_or_averaged(
-        (begin, end, np.ones(len(begin))),
-        1.0,
-        axis,
-        lambda bins: utilization_plot.waiting_jobs(records, axis, bins),
-    )
+    spans = begin, end, np.ones(len(begin))
+    steps = _exact_or_averaged(spans, 1.0, records, axis, utilization_plot.waiting_jobs)
     waiting = {"label": "waiting", "colour": VERMILION, "steps": steps}
     return {"title": "queue length (jobs)", "share": False, "series": [waiting]}
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from mlsim.analysis.formatting import clock, count, number, share
 from mlsim.analysis.page.page_data import MOST_BOXES, PageLoops, run_data
 from mlsim.analysis.page.page_parts import cards, comparison, coordination, data_table
-from mlsim.analysis.plots.paper_runs import paper_style
+from mlsim.analysis.plots.paper_style import paper_style
 from mlsim.record import JobState, Records
 from mlsim.record.column_types import words_of
 

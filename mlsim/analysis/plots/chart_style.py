@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
@@ -76,11 +76,10 @@ _UNITS = (
 class TimeAxis(NamedTuple):
     """The span of time a picture shows, and the unit it is labelled in."""
 
-    begin: float
+    begin: float  # s
     end: float
     unit: str
-    seconds: float
-    """Seconds in the unit."""
+    seconds: float  # in the unit
 
     def label(self, axes: Axes) -> None:
         """Set the limits and the label of the x axis, whose data are in the unit."""
@@ -89,15 +88,11 @@ class TimeAxis(NamedTuple):
 
 
 def picture_style() -> AbstractContextManager[None]:
-    """Draw under our settings, whatever the user's are."""
-    return matplotlib.rc_context(_settings())
-
-
-@cache
-def _settings() -> Any:  # matplotlib types the names one by one
-    """Return matplotlib's own settings, with ours in place of some."""
+    """Draw under matplotlib's own settings and ours, whatever the user's are."""
     own = matplotlib.rcParamsDefault.items()
-    return {name: value for name, value in own if not name.startswith(_NOT_OF_PICTURES)} | _STYLE
+    kept = {name: value for name, value in own if not name.startswith(_NOT_OF_PICTURES)}
+    settings: Any = kept | _STYLE  # matplotlib types the names one by one
+    return matplotlib.rc_context(settings)
 
 
 def time_axis(jobs: Jobs) -> TimeAxis:
@@ -117,11 +112,6 @@ def common_axis(runs: Mapping[str, Records]) -> TimeAxis:
     each = [time_axis(records.jobs) for records in runs.values()]
     longest = max(each, key=lambda axis: axis.end - axis.begin)
     return longest._replace(begin=min(axis.begin for axis in each), end=max(axis.end for axis in each))
-
-
-def part_axis(begin: float, end: float) -> TimeAxis:
-    """Return the axis from ``begin`` to ``end``, in s: a part of a picture's time, as in other pictures."""
-    return TimeAxis(begin, end, "s", 1.0)
 
 
 def span_axis(end: float) -> TimeAxis:
@@ -151,8 +141,13 @@ def axes_at(figure: Figure, left: int, top: int, width: int, height: int) -> Axe
 
 def job_palette() -> NDArray[np.float64]:
     """Return colours for jobs, (21, 3) RGB in [0, 1]: seven hues, each plain, lighter and darker."""
-    hues = np.array([_rgb(hue) for hue in _HUES])
+    hues = np.array([rgb(hue) for hue in _HUES])
     return np.concatenate([hues, 1 - (1 - hues) * 0.55, hues * 0.65])
+
+
+def rgb(code: str) -> tuple[float, ...]:
+    """Return a colour such as ``#0072B2`` as parts of 1."""
+    return tuple(int(code[place : place + 2], 16) / 255 for place in (1, 3, 5))
 
 
 def ink_on(colour: NDArray[np.float64]) -> str:
@@ -177,22 +172,17 @@ def write_picture(
     ``dpi`` is of rasterized parts, ``style`` the settings under which it was drawn. Raises OutputError if the
     file cannot be written.
     """
+    kind = next((word for word in ("pdf", "svg") if str(path).endswith(f".{word}")), "png")
+    dates = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}
+    options: dict[str, Any] = {"metadata": {dates[kind]: None}}
+    if kind == "png":
+        options["pil_kwargs"] = {"compress_level": _COMPRESSION}
     try:
         with style():
-            kind = next((word for word in ("pdf", "svg") if str(path).endswith(f".{word}")), "png")
-            options: dict[str, dict[str, Any]] = {
-                "pdf": {"metadata": {"CreationDate": None}},
-                "svg": {"metadata": {"Date": None}},
-                "png": {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": _COMPRESSION}},
-            }
-            figure.savefig(path, format=kind, dpi=dpi, **options[kind])
+            figure.savefig(path, format=kind, dpi=dpi, **options)
     except OSError as err:
         raise OutputError(f"cannot write {path}: {err.strerror or err}") from err
     return path
-
-
-def _rgb(code: str) -> tuple[float, ...]:
-    return tuple(int(code[place : place + 2], 16) / 255 for place in (1, 3, 5))
 
 
 _LEFT = 110
@@ -208,30 +198,31 @@ def colour_of(place: int) -> Any:
     return palette[place % len(palette)]
 
 
-def write_title(figure: Figure, title: str) -> None:
-    """Write the title of a picture."""
-    figure.text(_LEFT / WIDTH, 1 - 26 / _height(figure), title, fontsize=10)
+def write_title(figure: Figure, title: str, left: int = _LEFT, below: int = 26, **look: Any) -> None:
+    """Write the title of a picture, so many pixels from its upper left corner."""
+    height = figure.get_figheight() * figure.dpi
+    figure.text(left / WIDTH, 1 - below / height, title, **{"fontsize": 10} | look)
 
 
-def legend(figure: Figure, handles: Sequence[Any], columns: int | None = None) -> None:
-    """Write a legend below the title."""
+def legend(figure: Figure, handles: Sequence[Any], columns: int | None = None, below: int = 36) -> None:
+    """Write a legend below the title, so many pixels from the upper end."""
     figure.legend(
         handles=handles,
         loc="upper left",
-        bbox_to_anchor=(_LEFT / WIDTH, 1 - 36 / _height(figure)),
-        ncols=columns or len(handles),
+        bbox_to_anchor=(_LEFT / WIDTH, 1 - below / float(figure.get_figheight() * figure.dpi)),
+        ncols=columns or len(handles) or 1,
     )
+
+
+def line_handles(labels: Sequence[str]) -> list[Line2D]:
+    """Return legend entries that map names to colours."""
+    look: dict[str, Any] = {"linewidth": 2.5}
+    return [Line2D([], [], color=colour_of(k), label=label, **look) for k, label in enumerate(labels)]
 
 
 def name_lines(figure: Figure, labels: Sequence[str]) -> None:
     """Add a legend that maps runs to colours."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=colour_of(place), linewidth=2.5, label=label)
-        for place, label in enumerate(labels)
-    ]
-    legend(figure, handles, _per_line(labels))
+    legend(figure, line_handles(labels), _per_line(labels))
 
 
 def legend_height(labels: Collection[str]) -> int:
@@ -241,10 +232,6 @@ def legend_height(labels: Collection[str]) -> int:
 
 def _per_line(labels: Collection[str]) -> int:
     return max(min(len(labels), _LETTERS // (max(map(len, labels)) + 6)), 1)
-
-
-def _height(figure: Figure) -> float:
-    return float(figure.get_figheight() * figure.dpi)
 
 
 def differ_much(values: Iterable[float], factor: float = 10.0) -> bool:
@@ -336,3 +323,9 @@ class Pixels(Artist):
         context = renderer.new_gc()
         renderer.draw_image(context, *self._place, self._bytes)
         context.restore()
+
+
+def add_pixels(axes: Axes, image: NDArray[np.uint8]) -> None:
+    """Fill axes with an image of their size, pixel by pixel."""
+    corner = axes.get_window_extent()
+    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))

@@ -42,13 +42,12 @@ def draw_comparison(directory: Path, runs: Runs, tau: float) -> list[Path]:
         figures["weekly"] = lambda: weekly_bands(runs, tau)
     if all(len(records.passes.time) for records in runs.values()):
         figures["pass-time"] = lambda: pass_times(runs)
-    written = []
-    for name, make in figures.items():
-        figure = make()
-        written += [
-            chart_style.write_picture(figure, directory / f"{name}{suffix}") for suffix in (".png", ".pdf")
-        ]
-    return written
+    made = ((name, make()) for name, make in figures.items())
+    return [
+        chart_style.write_picture(figure, directory / f"{name}{suffix}")
+        for name, figure in made
+        for suffix in (".png", ".pdf")
+    ]
 
 
 def weekly_bands(runs: Runs, tau: float) -> Figure:
@@ -71,9 +70,8 @@ def weekly_bands(runs: Runs, tau: float) -> Figure:
             _draw_weeks(axes, weeks, 3600.0 if metric.unit == "s" else 1.0)
             axes.set_title(f"{metric.title} (h)" if metric.unit == "s" else metric.title)
             axes.set_xlabel("week")
-        chart_style.write_title(
-            figure, "Mean over all jobs so far; bands: 10 % to 90 % of the means of the weeks so far"
-        )
+        title = "Mean over all jobs so far; bands: 10 % to 90 % of the means of the weeks so far"
+        chart_style.write_title(figure, title)
         chart_style.name_lines(figure, list(runs))
     return figure
 
@@ -82,12 +80,11 @@ def _draw_weeks(axes: Axes, weeks: list[Weekly], scale: float) -> None:
     highest = 0.0
     for place, found in enumerate(weeks):
         low, mean, high = (found.band_low / scale, found.cumulative_mean / scale, found.band_high / scale)
-        axes.fill_between(found.week, low, high, color=chart_style.colour_of(place), alpha=0.16, linewidth=0)
+        colour = chart_style.colour_of(place)
+        axes.fill_between(found.week, low, high, color=colour, alpha=0.16, linewidth=0)
         # One week alone is a point, not a line.
         marker = "o" if len(found.week) < 3 else ""
-        axes.plot(
-            found.week, mean, color=chart_style.colour_of(place), linewidth=1.4, marker=marker, markersize=4
-        )
+        axes.plot(found.week, mean, color=colour, linewidth=1.4, marker=marker, markersize=4)
         highest = max(highest, float(np.nanmax(np.concatenate([mean, high, [0.0]]))))
     if chart_style.differ_much(float(found.cumulative_mean[-1]) for found in weeks if len(found.week)):
         axes.set_yscale("log")
@@ -169,15 +166,11 @@ def pass_times(runs: Runs) -> Figure:
         figure = chart_style.canvas(top + 430 + _BOTTOM)
         axes = chart_style.axes_at(figure, _LEFT, top, chart_style.WIDTH - _LEFT - _RIGHT, 430)
         for place, records in enumerate(runs.values()):
-            table = pass_time_by_queue_length(records.passes, per_doubling=3)
+            table, colour = pass_time_by_queue_length(records.passes, 3), chart_style.colour_of(place)
             middle = (table["low"] + table["high"]).to_numpy() / 2
             median, high = (table[name].to_numpy() * 1e6 for name in ("median", "p90"))
-            axes.fill_between(
-                middle, median, high, color=chart_style.colour_of(place), alpha=0.16, linewidth=0
-            )
-            axes.plot(
-                middle, median, color=chart_style.colour_of(place), linewidth=1.4, marker="o", markersize=3
-            )
+            axes.fill_between(middle, median, high, color=colour, alpha=0.16, linewidth=0)
+            axes.plot(middle, median, color=colour, linewidth=1.4, marker="o", markersize=3)
         axes.set_xscale("symlog", linthresh=1.0, linscale=0.3)
         axes.set_yscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))

@@ -25,15 +25,12 @@ from mlsim.record.table_blocks import blocks_of, n_rows
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """One row per rectangle: its occupancy row, its extent on the node axis, and the share of cores held.
+    """One row per rectangle, which is some cores of nodes that a job held for a time."""
 
-    ``weight`` is below 1 where a rectangle represents only some (unspecified) cores of its nodes.
-    """
-
-    row: Ints
-    top: Floats
+    row: Ints  # of occupancy
+    top: Floats  # on the axis of nodes
     bottom: Floats
-    weight: Floats
+    weight: Floats  # share of the cores; below 1 where it is not known which of its nodes' cores they are
 
 
 def boxes(records: Records, by_core: bool) -> Boxes:
@@ -42,23 +39,12 @@ def boxes(records: Records, by_core: bool) -> Boxes:
     With ``by_core``, jobs that share nodes show each core that they held (lowest free cores first) rather
     than their share of the node. Memory is proportional to the cores held by all rows.
     """
-    shared = _held_share(records) < 1.0
-    return _core_boxes(records) if by_core and np.any(shared) else _node_boxes(records)
-
-
-def _held_share(records: Records) -> Floats:
-    """Return the share of its nodes' cores that each row held."""
-    held = records.occupancy
-    before = _first_cores(records.nodes)
+    held, before = records.occupancy, _first_cores(records.nodes)
     share: Floats = held.count * held.cores / (before[held.node + held.count] - before[held.node])
-    return share
-
-
-def _node_boxes(records: Records) -> Boxes:
-    """Return one rectangle a row, over its whole nodes."""
-    held = records.occupancy
+    if by_core and np.any(share < 1.0):
+        return _core_boxes(records)
     top = held.node.astype(np.float64)
-    return Boxes(np.arange(len(top)), top, top + held.count, _held_share(records))
+    return Boxes(np.arange(len(top)), top, top + held.count, share)
 
 
 def _core_boxes(records: Records) -> Boxes:
@@ -108,13 +94,7 @@ class Raster:
         self._winner = np.zeros(shape, np.uint8)
 
     def paint(
-        self,
-        left: Floats,
-        right: Floats,
-        top: Floats,
-        bottom: Floats,
-        weight: Floats,
-        colour: NDArray[np.int64],
+        self, left: Floats, right: Floats, top: Floats, bottom: Floats, weight: Floats, colour: Ints
     ) -> None:
         """Add rectangles: edges in pixels from the upper left corner, clipped to the picture.
 
@@ -125,14 +105,9 @@ class Raster:
 
     def image(self, palette: Floats) -> NDArray[np.uint8]:
         """Return RGB bytes, (height, width, 3), from colours in [0, 1], (colours, 3)."""
-        return blended(self._covered, self._winner, palette)
-
-
-def blended(covered: NDArray[np.float32], winner: NDArray[np.uint8], palette: Floats) -> NDArray[np.uint8]:
-    """Return RGB bytes of pixels: how much of each is covered, and in which colour of a palette."""
-    image = np.empty((*covered.shape, 3), np.uint8)
-    _blend(covered, winner, palette, image)
-    return image
+        image = np.empty((*self._covered.shape, 3), np.uint8)
+        _blend(self._covered, self._winner, palette, image)
+        return image
 
 
 @kernel
@@ -216,12 +191,11 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
     triangle marks a node released before its job's end. Outages are hatched. ``span`` is the time range in s;
     None: all of it.
     """
-    axis, nodes = (
-        chart_style.time_axis(records.jobs) if span is None else chart_style.part_axis(*span),
-        records.nodes,
-    )
-    height = _height(len(nodes.name))
-    left = _left_margin(nodes)
+    axis = chart_style.time_axis(records.jobs)
+    if span is not None:  # in s, as in other pictures of parts
+        axis = chart_style.TimeAxis(*span, "s", 1.0)
+    nodes = records.nodes
+    height, left = _height(len(nodes.name)), _left_margin(nodes)
     shape = (height, chart_style.WIDTH - left - _RIGHT)
     by_core = height >= _CORE_BAND * len(nodes.name) and n_rows(records.occupancy) <= _BY_CORE_ROWS
     with chart_style.picture_style():
@@ -233,13 +207,8 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
         handles: list[Any] = [*draw_outages(axes, axis, records.outages)]
         scale = _draw_releases(axes, axis, records, shape, handles)
         if handles:
-            axes.legend(
-                handles=handles,
-                loc="lower right",
-                bbox_to_anchor=(1.0, 1.02),
-                markerscale=scale,
-                ncols=len(handles),
-            )
+            look: dict[str, Any] = {"markerscale": scale, "ncols": len(handles)}
+            axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.02), **look)
         _label_nodes(axes, nodes)
         axis.label(axes)
         axes.set_title(title)
@@ -247,7 +216,7 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
 
 
 def draw_gantt(path: Path, records: Records, title: str) -> Path:
-    """Write the nodes over time, coloured by job, as PNG; see :func:`gantt`. Same records, same bytes."""
+    """Write the nodes over time, coloured by job, as PNG; see :func:`gantt`."""
     return chart_style.write_picture(gantt(records, title), path)
 
 
@@ -288,10 +257,7 @@ def _draw_boxes(
                 what.weight[part],
                 job_colours(records.jobs.job_id[held.job[row]]),
             )
-    corner = axes.get_window_extent()
-    axes.add_artist(
-        chart_style.Pixels(raster.image(chart_style.job_palette()), round(corner.x0), round(corner.y0))
-    )
+    chart_style.add_pixels(axes, raster.image(chart_style.job_palette()))
 
 
 def _layouts(records: Records, by_core: bool) -> Iterator[tuple[Occupancy, Boxes]]:
@@ -344,18 +310,10 @@ def _draw_releases(
     squares = np.stack([_pixels(axis, time, shape[1]) // _MARK, node * band // _MARK])
     _, kept = np.unique(squares, axis=1, return_index=True)
     size = _CROWD_SIZE if len(kept) > _CROWD else float(np.clip(band * 0.3, 2.5, 6.0))
-    handles += axes.plot(
-        time[kept] / axis.seconds,
-        node[kept],
-        linestyle="none",
-        marker="<",
-        markersize=size,
-        markerfacecolor=chart_style.INK,
-        markeredgecolor="white",
-        markeredgewidth=0.4 if size > _CROWD_SIZE else 0.0,
-        clip_on=False,
-        label="node released early",
-    )
+    look: dict[str, Any] = {"linestyle": "none", "marker": "<", "markersize": size, "clip_on": False}
+    look |= {"markerfacecolor": chart_style.INK, "markeredgecolor": "white"}
+    look |= {"markeredgewidth": 0.4 if size > _CROWD_SIZE else 0.0}
+    handles += axes.plot(time[kept] / axis.seconds, node[kept], label="node released early", **look)
     return 6.0 / size
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,15 +29,12 @@ _FINEST = 1500
 
 
 class Curve(NamedTuple):
-    """The chunks of one loop, thinned to the resolution of a picture.
-
-    ``steps`` is the number of chunks; ``step`` (from 0) and ``size`` (iterations) are points of the curve.
-    """
+    """The chunks of one loop, thinned to the resolution of a picture."""
 
     label: str
-    steps: int
-    step: Ints
-    size: Ints
+    steps: int  # number of chunks
+    step: Ints  # of the points of the curve, from 0
+    size: Ints  # in iterations
 
 
 def chunk_curve(chunks: Chunks, label: str) -> Curve:
@@ -77,9 +74,8 @@ def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
         figure = chart_style.canvas(_TOP + down * height + (down - 1) * _LINE + _BOTTOM)
         for place, curve in enumerate(curves):
             row, column = divmod(place, across)
-            axes = chart_style.axes_at(
-                figure, _LEFT + column * (width + _GAP), _TOP + row * (height + _LINE), width, height
-            )
+            left, above = _LEFT + column * (width + _GAP), _TOP + row * (height + _LINE)
+            axes = chart_style.axes_at(figure, left, above, width, height)
             _draw(axes, curve, top)
             axes.set_xlabel(f"scheduling step ({count(curve.steps, 'chunk')})")
             if column:
@@ -88,9 +84,7 @@ def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
                 axes.set_ylabel("chunk size (iterations)")
             axes.set_title(curve.label if len(curves) > 1 else title)
         if len(curves) > 1:
-            figure.text(
-                _LEFT / chart_style.WIDTH, 1 - 22 / (figure.get_figheight() * figure.dpi), title, fontsize=10
-            )
+            chart_style.write_title(figure, title, below=22)
     return figure
 
 
@@ -102,16 +96,9 @@ def draw_chunk_sizes(path: Path, curves: Sequence[Curve], title: str) -> Path:
 def _draw(axes: Axes, curve: Curve, top: int) -> None:
     """Draw one curve: as points, joined where they are few enough to be seen one by one."""
     few = curve.steps <= 60
-    axes.plot(
-        curve.step,
-        np.maximum(curve.size, 1),
-        marker="o",
-        markersize=3.0 if few else 1.6,
-        markeredgewidth=0,
-        linestyle="-" if few else "none",
-        linewidth=0.6,
-        color=chart_style.BLUE,
-    )
+    look: dict[str, Any] = {"marker": "o", "markeredgewidth": 0, "linewidth": 0.6, "color": chart_style.BLUE}
+    look |= {"markersize": 3.0, "linestyle": "-"} if few else {"markersize": 1.6, "linestyle": "none"}
+    axes.plot(curve.step, np.maximum(curve.size, 1), **look)
     axes.set_yscale("log")
     axes.set_ylim(0.8, max(top, 10) * 1.6)
     axes.set_xlim(-0.02 * max(curve.steps, 1), max(curve.steps, 1) * 1.02)
@@ -134,9 +121,9 @@ _FLAT = 20.0
 
 
 class Band(NamedTuple):
-    """Costs in bins along the loop: the iterations between edges, and their mean, least and largest cost."""
+    """Costs in bins along the loop."""
 
-    edges: Floats
+    edges: Floats  # numbers of iterations
     mean: Floats
     least: Floats
     largest: Floats
@@ -144,26 +131,17 @@ class Band(NamedTuple):
 
 def cost_band(costs: Floats, bins: int) -> Band:
     """Sum up costs in bins of equally many iterations (give or take one), at most one bin an iteration."""
-    n = len(costs)
-    edges = np.linspace(0, n, min(bins, n) + 1).astype(np.int64)
-    begin = edges[:-1]
-    mean = np.add.reduceat(costs, begin) / np.diff(edges)
-    return Band(
-        edges.astype(np.float64), mean, np.minimum.reduceat(costs, begin), np.maximum.reduceat(costs, begin)
-    )
+    edges = np.linspace(0, len(costs), min(bins, len(costs)) + 1).astype(np.int64)
+    mean = np.add.reduceat(costs, edges[:-1]) / np.diff(edges)
+    least, largest = (extreme.reduceat(costs, edges[:-1]) for extreme in (np.minimum, np.maximum))
+    return Band(edges.astype(np.float64), mean, least, largest)
 
 
 def cost_facts(costs: Floats) -> dict[str, float | int | None]:
     """Return count, mean, std (divisor N), min, max and c.o.v., which is None if the mean is 0."""
     mean, std = float(costs.mean()), float(costs.std())
-    return {
-        "count": len(costs),
-        "mean": mean,
-        "std": std,
-        "min": float(costs.min()),
-        "max": float(costs.max()),
-        "cov": std / mean if mean > 0.0 else None,
-    }
+    facts = {"count": len(costs), "mean": mean, "std": std, "min": float(costs.min())}
+    return facts | {"max": float(costs.max()), "cov": std / mean if mean > 0.0 else None}
 
 
 def cost_bins(costs: Floats) -> tuple[Floats, bool]:
@@ -204,39 +182,32 @@ def iteration_costs(
         figure.align_ylabels([upper, lower])
         if image is not None:
             _draw_image(figure, _COSTS_LEFT + across + _BESIDE, costs, unit, image)
-        height = figure.get_figheight() * chart_style.DPI
-        figure.text(
-            _COSTS_LEFT / chart_style.WIDTH,
-            1 - 26 / height,
-            title,
-            fontsize=11,
-            fontweight="bold",
-            va="center",
-        )
-        figure.text(_COSTS_LEFT / chart_style.WIDTH, 1 - 54 / height, _facts(costs, unit), va="center")
+        bold: dict[str, Any] = {"fontsize": 11, "fontweight": "bold", "va": "center"}
+        chart_style.write_title(figure, title, _COSTS_LEFT, **bold)
+        chart_style.write_title(figure, _facts(costs, unit), _COSTS_LEFT, 54, fontsize=9, va="center")
     return figure
 
 
 def _facts(costs: Floats, unit: str) -> str:
-    facts = cost_facts(costs)
-    words = [f"{name} {number(facts[key])}" for name, key in (("mean", "mean"), ("std", "std"))]
-    span = f"from {number(facts['min'])} to {number(facts['max'])} {unit}"
-    return ", ".join([count(len(costs), "iteration"), *words, span, f"c.o.v. {number(facts['cov'])}"])
+    facts = {name: number(value) for name, value in cost_facts(costs).items()}
+    return (
+        f"{count(len(costs), 'iteration')}, mean {facts['mean']}, std {facts['std']}, "
+        f"from {facts['min']} to {facts['max']} {unit}, c.o.v. {facts['cov']}"
+    )
+
+
+_MEAN: dict[str, Any] = {"color": chart_style.VERMILION, "linewidth": 1.0, "linestyle": (0, (5, 3))}
 
 
 def _draw_along(axes: Axes, costs: Floats, unit: str, columns: int) -> None:
     band = cost_band(costs, columns // 2)
     binned = len(band.mean) < len(costs)
     if binned:
-        axes.stairs(
-            band.largest, band.edges, baseline=band.least, fill=True, color=chart_style.SKY, alpha=0.4,
-            linewidth=0, label="least to largest",
-        )  # fmt: skip
+        look: dict[str, Any] = {"color": chart_style.SKY, "alpha": 0.4, "label": "least to largest"}
+        axes.stairs(band.largest, band.edges, baseline=band.least, fill=True, linewidth=0, **look)
     label = "mean of neighbours" if binned else "cost"
     axes.stairs(band.mean, band.edges, baseline=None, color=chart_style.BLUE, linewidth=1.0, label=label)
-    axes.axhline(
-        float(costs.mean()), color=chart_style.VERMILION, linewidth=1.0, linestyle=(0, (5, 3)), label="mean"
-    )
+    axes.axhline(float(costs.mean()), label="mean", **_MEAN)
     axes.set_xlim(0, len(costs))
     largest = float(costs.max())
     if costs.min() > 0.0 and largest > _FLAT * band.mean.max():
@@ -258,17 +229,16 @@ def _draw_histogram(axes: Axes, costs: Floats, unit: str) -> None:
     share = found / len(costs)
     percent = FuncFormatter(lambda value, _: f"{value * 100:g} %")
     axes.stairs(share, edges, fill=True, color=chart_style.BLUE, alpha=0.9)
-    axes.axvline(float(costs.mean()), color=chart_style.VERMILION, linewidth=1.0, linestyle=(0, (5, 3)))
+    axes.axvline(float(costs.mean()), **_MEAN)
     if logarithmic:
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_ylim(share[share > 0].min() / 2, 1.0)
-        axes.yaxis.set_major_formatter(percent)
     else:
         axes.set_ylim(0, float(share.max()) * 1.05)
-        axes.yaxis.set_major_formatter(percent)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.yaxis.set_major_formatter(percent)
     axes.set_xlim(float(edges[0]), float(edges[-1]))
     axes.set_xlabel(f"cost ({unit})")
     axes.set_ylabel("share of iterations")
@@ -283,16 +253,10 @@ def _draw_image(figure: Figure, left: int, costs: Floats, unit: str, extent: Ext
     axes = chart_style.axes_at(figure, left, _COSTS_TOP, _IMAGE, _IMAGE)
     low, high = float(pixels.min()), float(pixels.max())
     scale = LogNorm(low, high) if 0.0 < low < high else None
-    shown = axes.imshow(
-        pixels,
-        ListedColormap(chart_style.scale_palette()),
-        scale,
-        aspect="auto",
-        origin="lower",
-        extent=extent,
-    )
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    palette = ListedColormap(chart_style.scale_palette())
+    shown = axes.imshow(pixels, palette, scale, aspect="auto", origin="lower", extent=extent)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     axes.set_xlabel("real part of c")
     axes.set_ylabel("imaginary part of c")
     colours = chart_style.axes_at(figure, left + _IMAGE + 14, _COSTS_TOP, _SCALE, _IMAGE)

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 
-from mlsim.analysis.plots.chart_style import INK, WIDTH, axes_at, canvas, colour_of, picture_style
+from mlsim.analysis.plots import chart_style
 
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
 _WIDE_GAP = 100
@@ -35,28 +38,14 @@ class LinePanel:
 
 @dataclass(frozen=True)
 class Look:
-    """Style of curves.
+    """Style of curves."""
 
-    Attributes
-    ----------
-    across
-        Largest number of panels side by side.
-    dots, joined
-        Whether points are marked, and whether lines join them.
-    percent
-        Whether values are shares of 1, written in percent.
-    ticks
-        Positions and names along the x axis, if it has no scale.
-    own_scales
-        Whether each panel has limits of its own, for values that differ much between panels.
-    """
-
-    across: int = 2
-    dots: bool = False
-    joined: bool = True
-    percent: bool = False
-    ticks: Mapping[float, str] = field(default_factory=dict)
-    own_scales: bool = False
+    across: int = 2  # most panels side by side
+    dots: bool = False  # mark the points
+    joined: bool = True  # join them by lines
+    percent: bool = False  # values are shares of 1
+    ticks: Mapping[float, str] = field(default_factory=dict)  # of an x axis without a scale
+    own_scales: bool = False  # limits for each panel, of values that differ much between panels
 
 
 def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | None = None) -> Figure:
@@ -65,14 +54,14 @@ def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | 
     across = min(len(panels), look.across) or 1
     down = max(math.ceil(len(panels) / across), 1)
     gap = _WIDE_GAP if look.own_scales else _GAP
-    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * gap) // across
+    width = (chart_style.WIDTH - _LEFT - _RIGHT - (across - 1) * gap) // across
     names = list(dict.fromkeys(name for panel in panels for name in panel.series))
-    with picture_style():
-        figure = canvas(_TOP + down * _HEIGHT + (down - 1) * _LINE + _BOTTOM)
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_TOP + down * _HEIGHT + (down - 1) * _LINE + _BOTTOM)
         for place, panel in enumerate(panels):
             row, column = divmod(place, across)
             left, top = _LEFT + column * (width + gap), _TOP + row * (_HEIGHT + _LINE)
-            axes = axes_at(figure, left, top, width, _HEIGHT)
+            axes = chart_style.axes_at(figure, left, top, width, _HEIGHT)
             _draw(axes, panel, names, look)
             _limit(axes, [panel] if look.own_scales else panels, look)
             axes.set_xlabel(x)
@@ -80,38 +69,35 @@ def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | 
                 axes.tick_params(labelleft=look.own_scales)
             else:
                 axes.set_ylabel(y)
-        _explain(figure, names, title)
+        chart_style.write_title(figure, title)
+        handles = chart_style.line_handles(names)
+        chart_style.legend(figure, handles, min(len(names), _LEGEND_COLUMNS), below=34)
     return figure
 
 
 def _draw(axes: Axes, panel: LinePanel, names: Sequence[str], look: Look) -> None:
+    style: dict[str, Any] = {"linewidth": 1.0, "markersize": 3.0, "markeredgewidth": 0}
+    style |= {"linestyle": "-" if look.joined else "none", "marker": "o" if look.dots else ""}
     for name, (places, values) in panel.series.items():
+        colour = chart_style.colour_of(names.index(name))
         if name in panel.ends:
             low, high = (np.asarray(end, np.float64) for end in panel.ends[name])
-            colour = colour_of(names.index(name))
             if look.joined:
                 axes.fill_between(np.asarray(places), low, high, color=colour, alpha=0.2, linewidth=0)
             else:
                 axes.vlines(places, low, high, color=colour, linewidth=1.4)
-        axes.plot(
-            np.asarray(places, np.float64),
-            np.asarray(values, np.float64),
-            color=colour_of(names.index(name)),
-            linestyle="-" if look.joined else "none",
-            linewidth=1.0,
-            marker="o" if look.dots else "",
-            markersize=3.0,
-            markeredgewidth=0,
-        )
-    axes.set_title(panel.title)
+        axes.plot(np.asarray(places, np.float64), np.asarray(values, np.float64), color=colour, **style)
+    _finish(axes, panel.title)
+
+
+def _finish(axes: Axes, title: str) -> None:
+    axes.set_title(title)
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
     axes.set_axisbelow(True)
 
 
 def _limit(axes: Axes, panels: Sequence[LinePanel], look: Look) -> None:
     """Set the same axes for all panels."""
-    from matplotlib.ticker import PercentFormatter
-
     across, up = (_extent(panels, which) for which in range(2))
     beside = 0.01 * (across[1] - across[0]) or 0.5  # of one point, as that of one week, something too
     if look.ticks and not look.joined:
@@ -130,31 +116,12 @@ def _limit(axes: Axes, panels: Sequence[LinePanel], look: Look) -> None:
 
 def _extent(panels: Sequence[LinePanel], which: int) -> tuple[float, float]:
     """Return least and largest of all x (0) or y (1); 0 and 1 where there are none."""
-    parts = [np.asarray(points[which], np.float64) for panel in panels for points in panel.series.values()]
+    parts = [points[which] for panel in panels for points in panel.series.values()]
     if which == 1:
-        parts += [
-            np.asarray(end, np.float64) for panel in panels for ends in panel.ends.values() for end in ends
-        ]
-    values = np.concatenate(parts) if parts else np.empty(0)
+        parts += [end for panel in panels for ends in panel.ends.values() for end in ends]
+    values = np.concatenate([np.empty(0), *(np.asarray(part, np.float64) for part in parts)])
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-
-
-def _explain(figure: Figure, names: Sequence[str], title: str) -> None:
-    """Write the title, and below it what the colours mean."""
-    from matplotlib.lines import Line2D
-
-    height = figure.get_figheight() * figure.dpi
-    handles = [
-        Line2D([], [], color=colour_of(names.index(name)), linewidth=2.5, label=name) for name in names
-    ]
-    figure.text(_LEFT / WIDTH, 1 - 26 / height, title, fontsize=10)
-    figure.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(_LEFT / WIDTH, 1 - 34 / height),
-        ncols=min(len(names), _LEGEND_COLUMNS) or 1,
-    )
 
 
 _BARS_LEFT, _BARS_RIGHT, _BARS_TOP, _BARS_GAP = 100, 30, 100, 80
@@ -171,40 +138,37 @@ class Panel:
     """One panel: bars in groups, one bar of each series in a group."""
 
     title: str
-    groups: Sequence[str]
-    """Names of the groups, along the axis."""
-    series: Mapping[str, Sequence[float]]
-    """Name of a series to its values, one a group; NaN where there is none."""
-    marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Likewise, values to mark on the bars; may lack series."""
-    ends: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
-    """Likewise, ends of intervals, drawn as lines on the bars; NaN for none."""
+    groups: Sequence[str]  # names of the groups, along the axis
+    series: Mapping[str, Sequence[float]]  # name of a series to its values, one a group; NaN for none
+    marks: Mapping[str, Sequence[float]] = field(default_factory=dict)  # values to mark on the bars
+    ends: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)  # of lines on the bars
 
 
 def bars(panels: Sequence[Panel], title: str, label: str) -> Figure:
     """Draw panels of grouped bars, two side by side; ``label`` names the value, with its unit."""
     across = min(len(panels), _ACROSS)
     down = math.ceil(len(panels) / across)
-    width = (WIDTH - _BARS_LEFT - _BARS_RIGHT - (across - 1) * _BARS_GAP) // across
+    width = (chart_style.WIDTH - _BARS_LEFT - _BARS_RIGHT - (across - 1) * _BARS_GAP) // across
     upright = max((len(name) + 1) * len(panel.groups) for panel in panels for name in panel.groups)
     longest = max(len(name) for panel in panels for name in panel.groups)
     below = _BELOW + (_LETTER * longest if upright > _MOST_LETTERS else 0)
-    with picture_style():
-        figure = canvas(_BARS_TOP + down * (_BARS_HEIGHT + below))
+    with chart_style.picture_style():
+        figure = chart_style.canvas(_BARS_TOP + down * (_BARS_HEIGHT + below))
         names = list(dict.fromkeys(name for panel in panels for name in panel.series))
         for place, panel in enumerate(panels):
             row, column = divmod(place, across)
-            axes = axes_at(
-                figure,
-                _BARS_LEFT + column * (width + _BARS_GAP),
-                _BARS_TOP + row * (_BARS_HEIGHT + below),
-                width,
-                _BARS_HEIGHT,
-            )
+            left, top = _BARS_LEFT + column * (width + _BARS_GAP), _BARS_TOP + row * (_BARS_HEIGHT + below)
+            axes = chart_style.axes_at(figure, left, top, width, _BARS_HEIGHT)
             _draw_bars(axes, panel, names, upright > _MOST_LETTERS)
             if not column:
                 axes.set_ylabel(label)
-        _explain_bars(figure, panels, names, title)
+        colours = ((chart_style.colour_of(place), name) for place, name in enumerate(names))
+        handles: list[Any] = [Patch(color=colour, label=name) for colour, name in colours]
+        if any(np.isfinite(row).any() for panel in panels for row in panel.marks.values()):
+            handles.append(Line2D([], [], color=chart_style.INK, linewidth=1.6, label="source"))
+        chart_style.write_title(figure, title, _BARS_LEFT)
+        corner = 1 - _BARS_RIGHT / chart_style.WIDTH, 1 - 8 / (figure.get_figheight() * figure.dpi)
+        figure.legend(handles=handles, loc="upper right", bbox_to_anchor=corner, ncols=5)
     return figure
 
 
@@ -213,37 +177,20 @@ def _draw_bars(axes: Axes, panel: Panel, names: Sequence[str], upright: bool) ->
     places = np.arange(len(panel.groups))
     for number, (name, values) in enumerate(panel.series.items()):
         middle = places + (number - (len(panel.series) - 1) / 2) * width
-        axes.bar(middle, np.nan_to_num(values), width * 0.94, color=colour_of(names.index(name)))
+        axes.bar(middle, np.nan_to_num(values), width * 0.94, color=chart_style.colour_of(names.index(name)))
         if name in panel.ends:
             low, high = np.array(panel.ends[name], np.float64).reshape(-1, 2).T
-            axes.vlines(middle, low, high, color=INK, linewidth=1.0)
+            axes.vlines(middle, low, high, color=chart_style.INK, linewidth=1.0)
         marks = np.array(panel.marks.get(name, [_NAN] * len(places)), np.float64)
-        axes.hlines(marks, middle - width / 2, middle + width / 2, color=INK, linewidth=1.6)
+        axes.hlines(marks, middle - width / 2, middle + width / 2, color=chart_style.INK, linewidth=1.6)
     axes.set_xticks(places, panel.groups, rotation=90 if upright else 0)
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.6, len(panel.groups) - 0.4)
     axes.set_ylim(0, max(_highest(panel) * 1.06, 1e-9))
-    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
-    axes.set_axisbelow(True)
-    axes.set_title(panel.title)
+    _finish(axes, panel.title)
 
 
 def _highest(panel: Panel) -> float:
     values = [np.array(row, np.float64) for rows in (panel.series, panel.marks) for row in rows.values()]
     values += [np.array(rows, np.float64).ravel() for rows in panel.ends.values()]
     return float(np.nan_to_num(np.concatenate(values)).max()) if values else 0.0
-
-
-def _explain_bars(figure: Figure, panels: Sequence[Panel], names: Sequence[str], title: str) -> None:
-    """Write the title, and what colours and marks mean, above the panels."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    height = figure.get_figheight() * figure.dpi
-    handles: list[Any] = [Patch(color=colour_of(names.index(name)), label=name) for name in names]
-    if any(np.isfinite(row).any() for panel in panels for row in panel.marks.values()):
-        handles.append(Line2D([], [], color=INK, linewidth=1.6, label="source"))
-    figure.text(_BARS_LEFT / WIDTH, 1 - 26 / height, title, fontsize=10)
-    figure.legend(
-        handles=handles, loc="upper right", bbox_to_anchor=(1 - _BARS_RIGHT / WIDTH, 1 - 8 / height), ncols=5
-    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,13 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.formatting import count, number
 from mlsim.analysis.machine_metrics import percent_imbalance
-from mlsim.analysis.plots import chart_style, paper_runs
-from mlsim.analysis.plots.gantt_plot import GAP, SEPARATED, Boxes, Raster, blended
+from mlsim.analysis.plots import chart_style
+from mlsim.analysis.plots.gantt_plot import GAP, SEPARATED, Boxes, Raster
 from mlsim.analysis.plots.loop_plots import chunk_curve
+from mlsim.analysis.plots.paper_runs import draw_rectangles
+from mlsim.analysis.plots.paper_style import Runs, light_grid, line_of, paper_figure, put_legend
 from mlsim.record import Records
 from mlsim.record.table_blocks import chunk_blocks, size_range
 
@@ -32,66 +33,21 @@ class Bands:
     """
 
     def __init__(self, shape: tuple[int, int], bands: int) -> None:
-        self._height = shape[0] // bands
-        self._separated = self._height >= SEPARATED
-        painted = (2 if self._separated else 1, bands, shape[1])
-        self._covered = np.zeros(painted, np.float32)
-        self._most = np.zeros(painted, np.float32)
-        self._winner = np.zeros(painted, np.uint8)
+        self._height, self._width = shape[0] // bands, shape[1]
+        self._raster = Raster((2 * bands, shape[1]))
 
-    def paint(
-        self,
-        band: NDArray[np.int32],
-        start: Floats,
-        end: Floats,
-        across: float,
-        value: Ints,
-        least: int,
-        colours: NDArray[np.uint8],
-    ) -> None:
-        """Add bars, clipped to the picture, with ``across`` pixels per unit of time.
-
-        The colour of a bar is the row ``value - least`` of ``colours``, which has rows of the palette.
-        """
-        image = self._covered, self._most, self._winner
-        _paint(band, start, end, across, value, least, colours, self._separated, *image)
+    def paint(self, band: NDArray[np.int32], left: Floats, right: Floats, colour: Ints) -> None:
+        """Add bars, with edges in pixels, clipped to the picture; ``colour`` is a row of the palette."""
+        left, right = np.maximum(left, 0.0), np.minimum(right, float(self._width))
+        apart = (right - left >= SEPARATED) & (self._height >= SEPARATED)
+        gap: Floats = np.where(apart, GAP, 0.0)
+        top: Floats = band.astype(np.float64) * 2.0
+        self._raster.paint(left, right - gap, top, top + 2.0 - gap, np.ones(len(top)), colour)
 
     def image(self, palette: Floats) -> NDArray[np.uint8]:
         """Return RGB bytes, (height, width, 3), from colours in [0, 1], (colours, 3)."""
-        painted = [blended(*pixels, palette) for pixels in zip(self._covered, self._winner, strict=True)]
-        rows = [painted[0]] * (self._height - 1) + [painted[-1]]
-        return np.stack(rows, axis=1).reshape(-1, *painted[0].shape[1:])
-
-
-@kernel
-def _paint(
-    band: NDArray[np.int32],
-    start: Floats,
-    end: Floats,
-    across: float,
-    value: Ints,
-    least: int,
-    colours: NDArray[np.uint8],
-    separated: bool,
-    covered: NDArray[np.float32],
-    most: NDArray[np.float32],
-    winner: NDArray[np.uint8],
-) -> None:
-    width = covered.shape[2]
-    for row in range(len(start)):
-        left, right = max(start[row] * across, 0.0), min(end[row] * across, float(width))
-        colour, height = colours[value[row] - least], 1.0
-        if separated and right - left >= SEPARATED:
-            right -= GAP
-            height -= GAP
-        for layer in range(len(covered)):
-            part = height if layer == 1 else 1.0
-            for x in range(int(left), min(int(np.ceil(right)), width)):
-                share = part * (min(x + 1.0, right) - max(float(x), left))
-                covered[layer, band[row], x] += share
-                if share > most[layer, band[row], x]:
-                    most[layer, band[row], x] = share
-                    winner[layer, band[row], x] = colour
+        painted = self._raster.image(palette)
+        return np.repeat(painted, [self._height - 1, 1] * (len(painted) // 2), axis=0)
 
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 190, 60, 80
@@ -118,7 +74,7 @@ def pe_timeline(records: Records, title: str) -> Figure:
     with chart_style.picture_style():
         figure = chart_style.canvas(_TOP + height + _BOTTOM)
         axes = chart_style.axes_at(figure, _LEFT, _TOP, shape[1], height)
-        _paint_pes(axes, axis, records, sizes, pes, shape)
+        chart_style.add_pixels(axes, _painted(records, shape[1] / axis.end, sizes, pes, shape))
         _part_nodes(axes, records, pes, height)
         axis.label(axes)
         axes.set_ylim(pes, 0)
@@ -130,10 +86,7 @@ def pe_timeline(records: Records, title: str) -> Figure:
 
 
 def draw_pes(path: Path, records: Records, title: str) -> Path:
-    """Write the PEs of one loop over time as PNG; see :func:`pe_timeline`.
-
-    Parameters and errors are those of :func:`draw_gantt`; the records hold one loop and its chunks.
-    """
+    """Write the PEs of the one loop of some records over time as PNG; see :func:`pe_timeline`."""
     return chart_style.write_picture(pe_timeline(records, title), path)
 
 
@@ -149,66 +102,32 @@ def _height(pes: int) -> int:
     return min(max(band * pes, _MIN_HEIGHT), _MAX_HEIGHT)
 
 
-def _paint_pes(
-    axes: Axes,
-    axis: chart_style.TimeAxis,
-    records: Records,
-    sizes: tuple[int, int],
-    pes: int,
-    shape: tuple[int, int],
-) -> None:
-    """Paint the chunks as one image that fills the axes pixel by pixel."""
-    across = shape[1] / axis.end
-    paint = _paint_bands if shape[0] % pes == 0 else _paint_boxes
-    image = paint(records, across, sizes, pes, shape)
-    corner = axes.get_window_extent()
-    axes.add_artist(chart_style.Pixels(image, round(corner.x0), round(corner.y0)))
-
-
-def _paint_bands(
+def _painted(
     records: Records, across: float, sizes: tuple[int, int], pes: int, shape: tuple[int, int]
 ) -> NDArray[np.uint8]:
-    """Paint chunks of PEs that have whole pixels each."""
-    bands, (least, largest) = Bands(shape, pes), sizes
-    few = largest - least < _LISTED
-    colours = _colours(np.arange(least, largest + 1 if few else least, dtype=np.float64), *sizes)
-    listed = colours.astype(np.uint8)
+    """Paint the chunks: into bands where each PE has whole pixels, else whatever part of a pixel it has."""
+    in_bands, least, band = shape[0] % pes == 0, sizes[0], shape[0] / pes
+    bands, raster = Bands(shape, pes), Raster(shape)
+    few = sizes[1] - least < _LISTED
+    listed = _colours(np.arange(least, sizes[1] + 1 if few else least, dtype=np.float64), *sizes)
     for chunks in chunk_blocks(records.chunks):
-        value = chunks.size
-        if not few:
-            listed = _colours(value.astype(np.float64), *sizes).astype(np.uint8)
-            value, least = np.arange(len(value)), 0
-        bands.paint(chunks.pe, chunks.start, chunks.end, across, value, least, listed)
-    return bands.image(chart_style.scale_palette())
+        colour = listed[chunks.size - least] if few else _colours(chunks.size.astype(np.float64), *sizes)
+        left, right = chunks.start * across, chunks.end * across
+        if in_bands:
+            bands.paint(chunks.pe, left, right, colour)
+        else:
+            top = chunks.pe.astype(np.float64) * band
+            raster.paint(left, right, top, top + band, np.ones(len(top)), colour)
+    return (bands if in_bands else raster).image(chart_style.scale_palette())
 
 
-def _paint_boxes(
-    records: Records, across: float, sizes: tuple[int, int], pes: int, shape: tuple[int, int]
-) -> NDArray[np.uint8]:
-    """Paint chunks of PEs, whatever part of a pixel each has."""
-    raster, band = Raster(shape), shape[0] / pes
-    for chunks in chunk_blocks(records.chunks):
-        top = chunks.pe.astype(np.float64) * band
-        raster.paint(
-            chunks.start * across,
-            chunks.end * across,
-            top,
-            top + band,
-            np.ones(len(top)),
-            _colours(chunks.size.astype(np.float64), *sizes),
-        )
-    return raster.image(chart_style.scale_palette())
-
-
-def _colours(size: Floats, least: float, largest: float) -> NDArray[np.int64]:
+def _colours(size: Floats, least: float, largest: float) -> Ints:
     """Return the row of the palette for chunk sizes: linear in the logarithm; the middle if all are equal."""
     if least == largest:
         return np.full(len(size), 128, np.int64)
     # The lightest colours are close to white, which is idle.
-    rows: NDArray[np.int64] = np.rint(30 + 225 * np.log(size / least) / np.log(largest / least)).astype(
-        np.int64
-    )
-    return rows
+    rows: Floats = np.rint(30 + 225 * np.log(size / least) / np.log(largest / least))
+    return rows.astype(np.int64)
 
 
 def _part_nodes(axes: Axes, records: Records, pes: int, height: int) -> None:
@@ -224,149 +143,115 @@ def _draw_scale(figure: Figure, sizes: tuple[float, float], height: int) -> None
     axes = chart_style.axes_at(figure, chart_style.WIDTH - _RIGHT + _SCALE_LEFT, _TOP, _SCALE_WIDTH, height)
     along = np.exp(np.linspace(np.log(sizes[0]), np.log(sizes[1]), height))[::-1]
     column = np.rint(chart_style.scale_palette()[_colours(along, *sizes)] * 255).astype(np.uint8)
-    corner = axes.get_window_extent()
-    image = np.repeat(column[:, None, :], _SCALE_WIDTH, axis=1)
-    axes.add_artist(chart_style.Pixels(image, round(corner.x0), round(corner.y0)))
+    chart_style.add_pixels(axes, np.repeat(column[:, None, :], _SCALE_WIDTH, axis=1))
     axes.set_xticks([])
     axes.set_yscale("log")
     axes.set_ylim(*(sizes if sizes[0] < sizes[1] else (sizes[0] / 2, sizes[0] * 2)))
-    axes.set_yticks(_marks(*sizes))
+    between = (10.0**k for k in range(1, 19) if sizes[0] * 1.6 < 10.0**k < sizes[1] / 1.6)
+    axes.set_yticks(sorted({*sizes, *between}))
     axes.yaxis.tick_right()
     axes.yaxis.set_label_position("right")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
     axes.set_ylabel("chunk size (iterations)")
-    for side in ("top", "right", "bottom", "left"):
-        axes.spines[side].set_visible(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
 
 
-def _marks(least: float, largest: float) -> list[float]:
-    """Return the tick labels of the colour scale: both ends, and powers of ten well between."""
-    powers = [10.0**exponent for exponent in range(1, 19)]
-    between = [power for power in powers if least * 1.6 < power < largest / 1.6]
-    return sorted({least, largest, *between})
-
-
-Runs = Mapping[str, Records]
-"""Records whose chunks and PEs are those of one loop each."""
-
-
-def paper_chunk_sizes(runs: Runs, width: float, height: float | None = None) -> Figure:
-    """Draw chunk sizes over scheduling steps, on a logarithmic scale (as Eleliemy 2021, Fig. 2.1).
-
-    Each run has the chunks of one loop; ``width`` and ``height`` are in mm.
-    """
+@paper_figure("chunk-sizes", "chunk sizes over scheduling steps", 52.0, of_loops=True)
+def paper_chunk_sizes(axes: Axes, runs: Runs, _tau: float) -> None:
+    """Draw chunk sizes over scheduling steps, on a logarithmic scale (as Eleliemy 2021, Fig. 2.1)."""
     curves = [chunk_curve(run.chunks, label) for label, run in runs.items()]
     steps = max(curve.steps for curve in curves)
     top = max(int(curve.size.max()) for curve in curves)
-    with paper_runs.paper_style():
-        figure, (axes,) = paper_runs.paper_figure(width, height or 52.0)
-        for place, curve in enumerate(curves):
-            axes.plot(
-                curve.step + 1,
-                np.maximum(curve.size, 1),
-                linestyle="none",
-                marker="os^Dv<>"[place % 7],
-                markersize=2.6 if steps <= 100 else 1.6,
-                markeredgewidth=0,
-                color=paper_runs.LINES[place % len(paper_runs.LINES)][0],
-                label=curve.label,
-            )
-        axes.set_yscale("log")
-        axes.set_ylim(0.8, top * 1.5)
-        axes.set_xlim(0, steps + max(steps * 0.02, 1))
-        chart_style.plain_log(axes, "y")
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.set_xlabel("scheduling step")
-        axes.set_ylabel("chunk size (iterations)")
-        paper_runs.light_grid(axes)
-        if len(curves) > 1:
-            for line in paper_runs.put_legend(axes):
-                line.set_markersize(4)
-    return figure
+    for place, curve in enumerate(curves):
+        look: dict[str, Any] = {"marker": "os^Dv<>"[place % 7], "markersize": 2.6 if steps <= 100 else 1.6}
+        look |= {"markeredgewidth": 0, "linestyle": "none", "color": line_of(place)[0]}
+        axes.plot(curve.step + 1, np.maximum(curve.size, 1), label=curve.label, **look)
+    axes.set_yscale("log")
+    axes.set_ylim(0.8, top * 1.5)
+    axes.set_xlim(0, steps + max(steps * 0.02, 1))
+    chart_style.plain_log(axes, "y")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_xlabel("scheduling step")
+    axes.set_ylabel("chunk size (iterations)")
+    light_grid(axes)
+    if len(curves) > 1:
+        for line in put_legend(axes):
+            line.set_markersize(4)
 
 
-def loop_timeline(runs: Runs, width: float, height: float | None = None) -> Figure:
+def _pes_of(records: Records) -> int:
+    return max(int(records.chunks.pe.max()) + 1, len(records.pes.pe))
+
+
+def _timeline_height(runs: Runs) -> float:
+    (records,) = runs.values()
+    return min(max(24.0 + 1.6 * _pes_of(records), 35.0), 70.0)
+
+
+@paper_figure("loop-timeline", "PEs of a loop over time", _timeline_height, is_single=True, of_loops=True)
+def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
     """Draw which PE of a loop executed chunks when, the darker the larger; of one run.
 
-    A dashed line is the mean finish time of the PEs. Parameters are those of :func:`chunk_sizes`.
+    A dashed line is the mean finish time of the PEs.
     """
     (records,) = runs.values()
-    chunks, pes = records.chunks, int(records.chunks.pe.max()) + 1
-    job = int(chunks.job[0])
+    chunks, job = records.chunks, int(records.chunks.job[0])
     began, ended = float(records.jobs.start_time[job]), float(records.jobs.end_time[job])
-    pes = max(pes, len(records.pes.pe))
     axis = chart_style.span_axis(ended - began)
     low, high = int(chunks.size.min()), int(chunks.size.max())
-    palette = chart_style.scale_palette()
-    scale = np.log(high / low) or 1.0
+    palette, scale = chart_style.scale_palette(), np.log(high / low) or 1.0
     colours = np.rint(np.log(chunks.size / low) / scale * (len(palette) - 1)).astype(np.int64)
     top = chunks.pe.astype(np.float64)
     drawn = Boxes(np.arange(len(top)), top, top + 1.0, np.ones(len(top)))
-    with paper_runs.paper_style():
-        figure, (axes,) = paper_runs.paper_figure(width, height or min(max(24.0 + 1.6 * pes, 35.0), 70.0))
-        axes.set_ylim(pes, 0)
-        axis.label(axes)
-        paper_runs.draw_rectangles(
-            axes, axis, (chunks.start - began, chunks.end - began), drawn, colours, palette
-        )
-        finish = records.pes.finish - began
-        if len(finish):
-            mean = float(finish.mean())
-            words = f"mean finish; imbalance {_imbalance(finish)}"
-            axes.axvline(
-                mean / axis.seconds, color=chart_style.VERMILION, linestyle="--", linewidth=1.0, label=words
-            )
-            paper_runs.put_legend(axes)
-        norm = LogNorm(low, high if high > low else low * 1.001)
-        bar = figure.colorbar(
-            ScalarMappable(norm, ListedColormap(palette)), ax=axes, pad=0.02, fraction=0.08, aspect=25
-        )
-        marks = sorted({low, high, *(10**k for k in range(8) if low < 10**k < high)})
-        bar.set_ticks(marks, labels=[f"{mark:,}" for mark in marks])
-        bar.ax.minorticks_off()
-        bar.set_label("iterations per chunk")
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-        axes.set_ylabel("PE")
-    return figure
+    axes.set_ylim(_pes_of(records), 0)
+    axis.label(axes)
+    draw_rectangles(axes, axis, (chunks.start - began, chunks.end - began), drawn, colours, palette)
+    finish = records.pes.finish - began
+    if len(finish):
+        look: dict[str, Any] = {"color": chart_style.VERMILION, "linestyle": "--", "linewidth": 1.0}
+        words = f"mean finish; imbalance {_imbalance(finish)}"
+        axes.axvline(float(finish.mean()) / axis.seconds, label=words, **look)
+        put_legend(axes)
+    norm = LogNorm(low, high if high > low else low * 1.001)
+    colour_map = ScalarMappable(norm, ListedColormap(palette))
+    bar = axes.figure.colorbar(colour_map, ax=axes, pad=0.02, fraction=0.08, aspect=25)
+    marks = sorted({low, high, *(10**k for k in range(8) if low < 10**k < high)})
+    bar.set_ticks(marks, labels=[f"{mark:,}" for mark in marks])
+    bar.ax.minorticks_off()
+    bar.set_label("iterations per chunk")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_ylabel("PE")
 
 
-def imbalance_profile(runs: Runs, width: float, height: float | None = None) -> Figure:
+@paper_figure("imbalance-profile", "finish times of PEs, sorted", 50.0, of_loops=True)
+def imbalance_profile(axes: Axes, runs: Runs, _tau: float) -> None:
     """Draw the finish times of the PEs of a loop in rising order, as shares of the mean; one line per run.
 
-    A horizontal line at 100 % would be perfect balance; the last value is max/mean. Parameters are those of
-    :func:`chunk_sizes`.
+    A horizontal line at 100 % would be perfect balance; the last value is max/mean.
     """
-    with paper_runs.paper_style():
-        figure, (axes,) = paper_runs.paper_figure(width, height or 50.0)
-        lowest, highest = 1.0, 1.0
-        for place, (label, records) in enumerate(runs.items()):
-            finish = np.sort(_finish(records))
-            shares = finish / finish.mean()
-            edges = np.linspace(0.0, 100.0, len(shares) + 1)
-            colour, style = paper_runs.LINES[place % len(paper_runs.LINES)]
-            words = f"{label} ({_imbalance(finish)})" if len(runs) > 1 else label
-            axes.stairs(shares * 100.0, edges, baseline=None, color=colour, linestyle=style, label=words)
-            lowest, highest = min(lowest, float(shares[0])), max(highest, float(shares[-1]))
-        axes.axhline(100.0, color=chart_style.INK, linewidth=0.6, linestyle=":")
-        room = max((highest - lowest) * 5.0, 0.5)
-        axes.set_xlim(0, 100)
-        axes.set_ylim(max(lowest * 100.0 - room, 0.0), highest * 100.0 + room)
-        axes.set_xlabel("PEs, by finish time (%)")
-        axes.set_ylabel("finish time (% of the mean)")
-        paper_runs.light_grid(axes)
-        if len(runs) > 1:
-            paper_runs.put_legend(axes)
-    return figure
+    lowest, highest = 1.0, 1.0
+    for place, (label, records) in enumerate(runs.items()):
+        finish = np.sort(records.pes.finish - records.jobs.start_time[int(records.pes.job[0])])
+        shares = finish / finish.mean()
+        edges = np.linspace(0.0, 100.0, len(shares) + 1)
+        colour, style = line_of(place)
+        words = f"{label} ({_imbalance(finish)})" if len(runs) > 1 else label
+        axes.stairs(shares * 100.0, edges, baseline=None, color=colour, linestyle=style, label=words)
+        lowest, highest = min(lowest, float(shares[0])), max(highest, float(shares[-1]))
+    axes.axhline(100.0, color=chart_style.INK, linewidth=0.6, linestyle=":")
+    room = max((highest - lowest) * 5.0, 0.5)
+    axes.set_xlim(0, 100)
+    axes.set_ylim(max(lowest * 100.0 - room, 0.0), highest * 100.0 + room)
+    axes.set_xlabel("PEs, by finish time (%)")
+    axes.set_ylabel("finish time (% of the mean)")
+    light_grid(axes)
+    if len(runs) > 1:
+        put_legend(axes)
 
 
 def _imbalance(finish: Floats) -> str:
     """Write (1 - mean/max) · 100 of finish times (Eleliemy 2021, Eq. 2.16)."""
     return f"{number(float(1.0 - finish.mean() / finish.max()) * 100.0)} %"
-
-
-def _finish(records: Records) -> Floats:
-    job = int(records.pes.job[0])
-    finish: Floats = records.pes.finish - records.jobs.start_time[job]
-    return finish

@@ -21,7 +21,7 @@ from mlsim.analysis.pass_metrics import queue_length
 from mlsim.analysis.plots import chart_style
 from mlsim.record import OutageKind, Outages, Records
 from mlsim.record.derived_times import allocated_seconds, waiting_spans
-from mlsim.record.table_blocks import BLOCK_ROWS, chunk_blocks, is_long, record_blocks
+from mlsim.record.table_blocks import BLOCK_ROWS, chunk_blocks, is_long, record_blocks, rows_of
 from mlsim.record.timelines import out_of_use_spans
 
 
@@ -101,10 +101,7 @@ def utilization_over_time(records: Records, title: str) -> Figure:
 
 
 def draw_utilization(path: Path, records: Records, title: str) -> Path:
-    """Write utilization and queue length over time as PNG; see :func:`utilization_over_time`.
-
-    Parameters and errors are those of :func:`draw_gantt`.
-    """
+    """Write utilization and queue length over time as PNG; see :func:`utilization_over_time`."""
     return chart_style.write_picture(utilization_over_time(records, title), path)
 
 
@@ -182,16 +179,9 @@ def _share_of_machine(records: Records, used_cores: Callable[[Records], Floats])
 def _draw_shares(axes: Axes, axis: chart_style.TimeAxis, records: Records) -> None:
     means = utilization(records)
     edges = np.linspace(axis.begin, axis.end, _COLUMNS + 1) / axis.seconds
-    layers = (
-        (
-            allocated_share(records, axis, _COLUMNS),
-            f"allocated (mean {share(means['allocated'])})",
-            chart_style.SKY,
-            0.45,
-        ),
-        (busy_share(records, axis, _COLUMNS), f"busy (mean {share(means['busy'])})", chart_style.BLUE, 0.9),
-    )
-    for values, label, colour, alpha in layers:
+    allocated, busy = (allocated_share, chart_style.SKY, 0.45), (busy_share, chart_style.BLUE, 0.9)
+    for name, (shares, colour, alpha) in (("allocated", allocated), ("busy", busy)):
+        label, values = f"{name} (mean {share(means[name])})", shares(records, axis, _COLUMNS)
         draw_area(axes, values, edges, facecolor=colour, alpha=alpha, linewidth=0, label=label)
     if len(records.outages.node):
         _draw_capacity(axes, edges, capacity_share(records, axis, _COLUMNS))
@@ -210,10 +200,10 @@ def _draw_shares(axes: Axes, axis: chart_style.TimeAxis, records: Records) -> No
 def _draw_capacity(axes: Axes, edges: Floats, capacity: Floats) -> None:
     """Draw the cores that were in use as a line, and hatch those that were not."""
     label = f"capacity (mean {share(float(capacity.mean()))})"
+    look: dict[str, Any] = {"facecolor": "none", "edgecolor": chart_style.INK, "hatch": "////"}
     draw_area(
-        axes, np.ones_like(capacity), edges, capacity, facecolor="none", edgecolor=chart_style.INK,
-        hatch="////", linewidth=0.0, alpha=0.5, label="out of use",
-    )  # fmt: skip
+        axes, np.ones_like(capacity), edges, capacity, linewidth=0.0, alpha=0.5, label="out of use", **look
+    )
     draw_line(axes, capacity, edges, edgecolor=chart_style.INK, linewidth=1.2, label=label)
 
 
@@ -247,14 +237,13 @@ def draw_outages(axes: Axes, axis: chart_style.TimeAxis, outages: Outages) -> li
     """
     handles = []
     for kind, (label, hatch, colour) in _LOOKS.items():
-        of_kind = outages.kind == kind
-        some = Outages(*(getattr(outages, name)[of_kind] for name in ("node", "kind", "start", "end")))
+        some = rows_of(outages, outages.kind == kind)
         boxes = out_of_use_boxes(some, axis.begin, axis.end)
         if not len(boxes):
             continue
-        is_hatched = len(boxes) <= _HATCHED
-        hatched: dict[str, Any] = {"hatch": hatch, "facecolor": "none"}
-        look = hatched if is_hatched else {"facecolor": colour, "alpha": 0.35}
+        look: dict[str, Any] = {"facecolor": colour, "alpha": 0.35}
+        if len(boxes) <= _HATCHED:
+            look = {"facecolor": "none", "hatch": hatch}
         look |= {"edgecolor": colour, "linewidth": 0.0}
         begin, end, first, last = boxes.T
         corners = [[begin, first], [end, first], [end, last], [begin, last]]

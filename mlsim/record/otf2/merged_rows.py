@@ -13,12 +13,13 @@ import numpy as np
 
 from mlsim._jit import kernel, shared
 from mlsim._runtime.arrays import Ints
-from mlsim.record.otf2.event_pass import END_OF_TIME, TOLERANCE, begin_location, enter_job, ticks
-from mlsim.record.otf2.otf2_library import Api, add_double, add_uint, close_writer, enter, get_writer, leave
-from mlsim.record.otf2.row_events import Progress, Target, messages_until, stamp, wrote
+from mlsim.record.otf2 import otf2_library as otf2
+from mlsim.record.otf2 import row_events as steps
+from mlsim.record.otf2 import trace_references as refs
+from mlsim.record.otf2.event_pass import END_OF_TIME, TOLERANCE, enter_job, ticks
+from mlsim.record.otf2.row_events import Target
 from mlsim.record.otf2.trace_content import Content
 from mlsim.record.otf2.trace_layout import Layout
-from mlsim.record.otf2.trace_references import CHUNK_REGION, CHUNKS, FIRST_ROW, ITERATIONS, PE_TIME
 from mlsim.record.record_tables import Nodes
 
 # What a cursor waits for; at the ends, whether its interval counts as one with work, without, or as neither.
@@ -31,18 +32,14 @@ _OUTSIDE = -1
 
 
 class Work(NamedTuple):
-    """Working arrays of the pass: counts, by job its open intervals, and the cursors.
+    """Working arrays of the pass."""
 
-    ``several`` is the region of more than one job. ``heap`` has the numbers of all cursors: those in use, of
-    which the first is the earliest, then the free ones.
-    """
-
-    several: int
-    tally: Ints
-    intervals_of: Ints
-    heap: Ints
-    time: Ints
-    state: Ints
+    several: int  # region of more than one job
+    tally: Ints  # counts of the row
+    intervals_of: Ints  # number of open intervals of each job
+    heap: Ints  # numbers of all cursors: those in use, of which the first is the earliest, then the free ones
+    time: Ints  # by cursor: when its next event is, what that is, its interval, its next chunk,
+    state: Ints  # and the end of what came before
     interval: Ints
     chunk: Ints
     reached: Ints
@@ -58,66 +55,64 @@ def work_space(layout: Layout, nodes: Nodes, jobs: int, several: int) -> Work:
 
 @kernel(_nrt=False)
 def write_merged_rows(
-    api: Api,
+    api: otf2.Api,
     archive: int,
     attributes: int,
-    clock: Ints,
+    state: Ints,
     content: Content,
     events: Ints,
-    work: Work,
     low: int,
     high: int,
-) -> tuple[int, int]:
+    work: Work,
+) -> None:
     """Write some rows, as :func:`mlsim.record.otf2.event_pass.write_rows` does where a row is one core."""
     known, at_hand = shared(content), shared(work)
     for row in range(low, high):
         if not known.intervals.shown[row]:
             continue
-        location = FIRST_ROW + row
-        to = shared(Target(api, get_writer(api.get_evt_writer, archive, location), attributes, clock))
-        begin_location(to)
-        if to.writer == 0:
-            return 1, -1
-        at = _write_row(to, known, at_hand, row, location)
-        failed = at.failed | close_writer(api.close_evt_writer, archive, to.writer)
-        if failed != 0 or at.misplaced >= 0:
-            return failed, at.misplaced
-        events[location] = at.events
-    return 0, -1
+        location = refs.FIRST_ROW + row
+        writer = otf2.get_writer(api.get_evt_writer, archive, location)
+        to = shared(Target(api, writer, attributes, state))
+        steps.begin_location(to, known.messages, location)
+        if state[steps.FAILED] == 0:
+            _write_row(to, known, at_hand, row)
+            state[steps.FAILED] |= otf2.close_writer(api.close_evt_writer, archive, to.writer)
+        if state[steps.FAILED] != 0 or state[steps.MISPLACED] >= 0:
+            return
+        events[location] = state[steps.EVENTS]
 
 
 @kernel(_nrt=False)
-def _write_row(to: Target, content: Content, work: Work, row: int, location: int) -> Progress:
+def _write_row(to: Target, content: Content, work: Work, row: int) -> None:
     """Write one row: at each instant, what changes."""
-    messages, part, tally = content.messages, content.part, work.tally
-    at = Progress(0, messages.first[location], messages.first[location + 1], 0, 0, -1, 0)
+    part, tally, state = content.part, work.tally, to.state
     last = content.intervals.first[row + 1]
     tally[:] = 0
     tally[_NEXT] = content.intervals.first[row]
     work.intervals_of[:] = 0
     outer, inner, next_outer, next_inner = _OUTSIDE, _OUTSIDE, _OUTSIDE, _OUTSIDE
-    while at.failed == 0 and at.misplaced < 0:
+    while state[steps.FAILED] == 0:
         time = _next_time(content, work, last)
         if time >= part.first and tally[_NOW] < part.first:  # what is open where the part begins
-            begin = part.first
-            at = _change(to, content, tally, begin, outer, inner, next_outer, next_inner, True, at)
+            _change(to, content, tally, part.first, outer, inner, next_outer, next_inner, True)
             outer, inner = next_outer, next_inner
         if time > part.last or time == END_OF_TIME:
             break
         misplaced = _advance(content, work, time, last)
         if misplaced >= 0:
-            return Progress(at.time, at.item, at.last_item, at.events, at.failed, misplaced, 0)
+            state[steps.MISPLACED] = misplaced
+            return
         last_outer, last_inner = next_outer, next_inner
         next_outer, next_inner = _shown(content, tally, work.several)
         if time < part.first:
-            if last_inner == CHUNK_REGION and (next_inner != last_inner or next_outer != last_outer):
+            if last_inner == refs.CHUNK_REGION and (next_inner != last_inner or next_outer != last_outer):
                 _forget(tally)
         else:
-            at = _change(to, content, tally, time, outer, inner, next_outer, next_inner, True, at)
+            _change(to, content, tally, time, outer, inner, next_outer, next_inner, True)
             outer, inner = next_outer, next_inner
     if outer != _OUTSIDE:
-        at = _change(to, content, tally, part.last, outer, inner, _OUTSIDE, _OUTSIDE, False, at)
-    return messages_until(to, messages, END_OF_TIME, at)
+        _change(to, content, tally, part.last, outer, inner, _OUTSIDE, _OUTSIDE, False)
+    steps.messages_until(to, content.messages, END_OF_TIME)
 
 
 @kernel(_nrt=False)
@@ -139,7 +134,7 @@ def _shown(content: Content, tally: Ints, several: int) -> tuple[int, int]:
         return _OUTSIDE, _OUTSIDE
     outer = several if tally[_JOBS] > 1 else -2 - tally[_SUM]  # the job's row
     if tally[_BUSY] > 0:
-        return outer, CHUNK_REGION
+        return outer, refs.CHUNK_REGION
     if tally[_AT_WORK] == 0 and tally[_IDLE] > 0:
         return outer, content.idle_region
     return outer, _OUTSIDE
@@ -156,31 +151,38 @@ def _change(
     next_outer: int,
     next_inner: int,
     whole: bool,
-    at: Progress,
-) -> Progress:
+) -> None:
     """Leave the regions that no longer hold, enter those that do; ``whole``: not cut by the part's end."""
     if outer == next_outer and inner == next_inner:
-        return at
-    at = messages_until(to, content.messages, time + (next_outer == _OUTSIDE), at)
+        return
+    steps.messages_until(to, content.messages, time + (next_outer == _OUTSIDE))
     if inner != _OUTSIDE:
         listed = 0
-        if inner == CHUNK_REGION and content.describe:
+        if inner == refs.CHUNK_REGION and content.describe:
             listed = to.attributes if whole else 0
             if whole:
                 _describe(to, tally)
             _forget(tally)
-        at = wrote(at, time, leave(to.api.leave, to.writer, listed, stamp(to, time), inner))
+        _leave(to, time, inner, listed)
     if outer != next_outer:
         if outer != _OUTSIDE:
-            region = outer if outer >= 0 else content.jobs.region[-2 - outer]
-            at = wrote(at, time, leave(to.api.leave, to.writer, 0, stamp(to, time), region))
+            _leave(to, time, outer if outer >= 0 else content.jobs.region[-2 - outer], 0)
         if next_outer >= 0:
-            at = wrote(at, time, enter(to.api.enter, to.writer, 0, stamp(to, time), next_outer))
+            _enter(to, time, next_outer)
         elif next_outer != _OUTSIDE:
-            at = wrote(at, time, enter_job(to, content, -2 - next_outer, time))
+            steps.wrote(to, time, enter_job(to, content, -2 - next_outer, time))
     if next_inner != _OUTSIDE:
-        at = wrote(at, time, enter(to.api.enter, to.writer, 0, stamp(to, time), next_inner))
-    return at
+        _enter(to, time, next_inner)
+
+
+@kernel(_nrt=False)
+def _enter(to: Target, time: int, region: int) -> None:
+    steps.wrote(to, time, otf2.enter(to.api.enter, to.writer, 0, steps.stamp(to, time), region))
+
+
+@kernel(_nrt=False)
+def _leave(to: Target, time: int, region: int, listed: int) -> None:
+    steps.wrote(to, time, otf2.leave(to.api.leave, to.writer, listed, steps.stamp(to, time), region))
 
 
 @kernel(_nrt=False)
@@ -192,9 +194,9 @@ def _forget(tally: Ints) -> None:
 @kernel(_nrt=False)
 def _describe(to: Target, tally: Ints) -> None:
     """Add what has happened in the chunks that were shown to the attributes of the next event."""
-    add_uint(to.api.add_uint64, to.attributes, CHUNKS, tally[_CHUNKS])
-    add_uint(to.api.add_uint64, to.attributes, ITERATIONS, tally[_ITERATIONS])
-    add_double(to.api.add_double, to.attributes, PE_TIME, tally[_PE_TIME] * 1e-9)
+    otf2.add_uint(to.api.add_uint64, to.attributes, refs.CHUNKS, tally[_CHUNKS])
+    otf2.add_uint(to.api.add_uint64, to.attributes, refs.ITERATIONS, tally[_ITERATIONS])
+    otf2.add_double(to.api.add_double, to.attributes, refs.PE_TIME, tally[_PE_TIME] * 1e-9)
 
 
 @kernel(_nrt=False)

@@ -143,6 +143,16 @@ _flush_always = _FlushCallbacks(_PreFlush(lambda *_: _FLUSH), None)
 
 
 @contextmanager
+def new_attributes() -> Iterator[Any]:
+    """Make an attribute list for the block."""
+    attributes = _otf2.AttributeList_New()
+    try:
+        yield attributes
+    finally:
+        _otf2.AttributeList_Delete(attributes)
+
+
+@contextmanager
 def open_archive(directory: Path, scenario: str, *, largest_definition: int) -> Iterator[Any]:
     """Open a new archive for writing; close it in the end, also where the block failed.
 

@@ -1,4 +1,4 @@
-"""Steps of writing a row, and requests among its events."""
+"""Steps of writing a row: regions and messages, and requests for chunks among its events."""
 
 from __future__ import annotations
 
@@ -6,147 +6,127 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._jit import by_last_type, kernel
+from mlsim._jit import kernel
 from mlsim._runtime.arrays import Ints
 from mlsim.record.column_types import MessageKind
-from mlsim.record.otf2.otf2_library import (
-    Api,
-    add_double,
-    add_int,
-    add_string,
-    add_uint,
-    atomic,
-    completed,
-    enter,
-    leave,
-    message,
-)
-from mlsim.record.otf2.trace_content import Content, NoRequests, Requests
+from mlsim.record.otf2 import otf2_library as otf2
+from mlsim.record.otf2 import trace_references as refs
+from mlsim.record.otf2.trace_content import Content
 from mlsim.record.otf2.trace_messages import NUMBER_BYTES, MessageEvents
-from mlsim.record.otf2.trace_references import (
-    CALCULATION_REGION,
-    CHUNK_WINDOW,
-    COMMUNICATOR,
-    FETCH_AND_ADD,
-    FETCH_AND_INCREMENT,
-    FOR_JOB,
-    JOB_ID,
-    KIND_STRING,
-    MESSAGE,
-    NODES,
-    REMAINING_ITERATIONS,
-    REMAINING_WORK,
-    REQUEST_REGION,
-    WAIT_REGION,
-)
 
 _RELEASE_REQUEST, _LAST_WITH_REMAINS = int(MessageKind.RELEASE_REQUEST), int(MessageKind.JOB_COMPLETED)
 
+LAST, LATEST, TIME, ITEM, LAST_ITEM, EVENTS, FAILED, MISPLACED, SERVICE = range(9)
+"""Places in the state of writing.
+
+The time [ns] that the last event of this location was written with, or :data:`TIES_STAY`; the latest of all
+locations; the time reached, of the whole run, of which a part may be shown; the next message event, and the
+end of those of this location; its number of events; not 0 after a failed call; a chunk that lies outside of
+its job, or -1; the next request that a master serves.
+"""
+TIES_STAY = int(np.iinfo(np.int64).min)
+"""In place of the time of a location's last event: events at the same time stay so."""
+
 
 class Target(NamedTuple):
-    """Output of events: the library's functions, an event writer and an attribute list.
+    """Output of events: the library's functions, an event writer, an attribute list, and the state."""
 
-    ``clock``: of this location, see :func:`stamp`.
-    """
-
-    api: Api
+    api: otf2.Api
     writer: int
     attributes: int
-    clock: Ints
+    state: Ints
 
 
-TIES_STAY = np.iinfo(np.int64).min
-"""In place of the time of a location's last event: events at the same time stay so."""
+def new_state(apart: bool) -> Ints:
+    """Return the state before the first location; ``apart``: no two events of one have the same time."""
+    state = np.zeros(9, np.int64)
+    state[LAST], state[MISPLACED] = -1 if apart else TIES_STAY, -1
+    return state
+
+
+@kernel(_nrt=False)
+def begin_location(to: Target, messages: MessageEvents, location: int) -> None:
+    """Forget the location before."""
+    state = to.state
+    if state[LAST] != TIES_STAY:
+        state[LAST] = -1
+    state[ITEM], state[LAST_ITEM] = messages.first[location], messages.first[location + 1]
+    state[TIME], state[EVENTS], state[FAILED], state[MISPLACED] = 0, 0, int(to.writer == 0), -1
 
 
 @kernel(_nrt=False)
 def stamp(to: Target, time: int) -> int:
-    """Return the time, in ns, that an event is written with: later than the last one if ties are resolved.
-
-    ``to.clock``: the time of the last event, and the latest of all locations.
-    """
-    if to.clock[0] == TIES_STAY:
+    """Return the time, in ns, that an event is written with: later than the last one if ties are resolved."""
+    state = to.state
+    if state[LAST] == TIES_STAY:
         return time
-    moved = max(time, int(to.clock[0]) + 1)
-    to.clock[0], to.clock[1] = moved, max(moved, to.clock[1])
-    return moved
-
-
-class Progress(NamedTuple):
-    """Progress of a location: time of the last event, next and last message event, events written.
-
-    ``time`` is that of the whole run, of which a part may be shown. ``service`` is the next request that a
-    master serves.
-    ``failed`` is not 0 after a failed call, and ``misplaced`` a chunk that lies outside of its job, or -1.
-    """
-
-    time: int
-    item: int
-    last_item: int
-    events: int
-    failed: int
-    misplaced: int
-    service: int
+    moved = max(time, state[LAST] + 1)
+    state[LAST], state[LATEST] = moved, max(moved, state[LATEST])
+    return int(moved)
 
 
 @kernel(_nrt=False)
-def wrote(at: Progress, time: int, failed: int) -> Progress:
+def wrote(to: Target, time: int, failed: int) -> None:
     """Advance past an event at ``time``."""
-    return Progress(time, at.item, at.last_item, at.events + 1, at.failed | failed, at.misplaced, at.service)
+    to.state[TIME] = time
+    to.state[EVENTS] += 1
+    to.state[FAILED] |= failed
 
 
 @kernel(_nrt=False)
-def open_region(to: Target, content: Content, time: int, at: Progress) -> tuple[Progress, int]:
-    """Write the messages before a region that is entered; return also when the trace shows it entered.
+def open_region(to: Target, content: Content, time: int) -> int:
+    """Write the messages before a region that is entered; return when the trace shows it entered.
 
     Where the part that is shown begins later, that is its beginning.
     """
     seen = max(time, content.part.first)
-    return messages_until(to, content.messages, seen, at), seen
+    messages_until(to, content.messages, seen)
+    return int(seen)
 
 
 @kernel(_nrt=False)
-def close_region(to: Target, content: Content, time: int, region: int, at: Progress) -> Progress:
+def enter_region(to: Target, content: Content, time: int, region: int) -> None:
+    """Enter a region without attributes."""
+    seen = open_region(to, content, time)
+    wrote(to, time, otf2.enter(to.api.enter, to.writer, 0, stamp(to, seen), region))
+
+
+@kernel(_nrt=False)
+def close_region(to: Target, content: Content, time: int, region: int) -> None:
     """Leave a region, at the end of the part that is shown if it lasts longer, after the messages in it."""
     last = content.part.last
     seen = min(time, last)
-    at = messages_until(to, content.messages, seen + (last < time), at)
-    return wrote(at, time, leave(to.api.leave, to.writer, 0, stamp(to, seen), region))
+    messages_until(to, content.messages, seen + (last < time))
+    wrote(to, time, otf2.leave(to.api.leave, to.writer, 0, stamp(to, seen), region))
 
 
 @kernel(_nrt=False)
-def messages_until(to: Target, messages: MessageEvents, limit: int, at: Progress) -> Progress:
+def messages_until(to: Target, messages: MessageEvents, limit: int) -> None:
     """Write the sends and receives of messages before ``limit``."""
-    failed = at.failed
-    item = at.item
-    while item < at.last_item and messages.time[item] < limit:
-        failed |= write_message(to, messages, item)
-        item += 1
-    events = at.events + item - at.item
-    return Progress(at.time, item, at.last_item, events, failed, at.misplaced, at.service)
+    state = to.state
+    while state[ITEM] < state[LAST_ITEM] and messages.time[state[ITEM]] < limit:
+        state[FAILED] |= write_message(to, messages, state[ITEM])
+        state[ITEM] += 1
+        state[EVENTS] += 1
 
 
 @kernel(_nrt=False)
 def write_message(to: Target, messages: MessageEvents, item: int) -> int:
     """Write one side of a message."""
-    kind = messages.kind[item]
-    failed = add_string(to.api.add_string, to.attributes, MESSAGE, KIND_STRING + kind)
-    failed |= add_uint(to.api.add_uint64, to.attributes, JOB_ID, messages.job_id[item])
+    api, listed, kind = to.api, to.attributes, messages.kind[item]
+    failed = otf2.add_string(api.add_string, listed, refs.MESSAGE, refs.KIND_STRING + kind)
+    failed |= otf2.add_uint(api.add_uint64, listed, refs.JOB_ID, messages.job_id[item])
     if kind <= _LAST_WITH_REMAINS:
         iterations, work = messages.remaining_iterations[item], messages.remaining_work[item]
-        failed |= add_int(to.api.add_int64, to.attributes, REMAINING_ITERATIONS, iterations)
-        failed |= add_double(to.api.add_double, to.attributes, REMAINING_WORK, work)
+        failed |= otf2.add_int(api.add_int64, listed, refs.REMAINING_ITERATIONS, iterations)
+        failed |= otf2.add_double(api.add_double, listed, refs.REMAINING_WORK, work)
     if kind == _RELEASE_REQUEST:
-        failed |= add_uint(to.api.add_uint64, to.attributes, NODES, messages.nodes[item])
-        failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, messages.for_job[item])
-    side = to.api.mpi_send if messages.is_sent[item] else to.api.mpi_recv
+        failed |= otf2.add_uint(api.add_uint64, listed, refs.NODES, messages.nodes[item])
+        failed |= otf2.add_uint(api.add_uint64, listed, refs.FOR_JOB, messages.for_job[item])
+    side = api.mpi_send if messages.is_sent[item] else api.mpi_recv
     time, peer, length = stamp(to, messages.time[item]), messages.peer[item], messages.length[item]
     tag = messages.tag[item]
-    return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, tag, length)
-
-
-# mypy: disable-error-code="empty-body"
-# by_last_type gives a declared function its bodies.
+    return failed | otf2.message(side, to.writer, listed, time, peer, refs.COMMUNICATOR, tag, length)
 
 
 _ROUNDING = 2
@@ -154,198 +134,81 @@ _ROUNDING = 2
 
 
 @kernel(_nrt=False)
-def _begin_none(at: Progress, _interval: int, _requests: NoRequests) -> Progress:
-    return at
-
-
-@kernel(_nrt=False)
-def _begin(at: Progress, interval: int, requests: Requests) -> Progress:
-    return _with_service(at, requests.first[interval])
-
-
-@by_last_type({NoRequests: _begin_none, Requests: _begin})
-def begin_requests(at: Progress, interval: int, requests: Requests | NoRequests) -> Progress:
-    """Begin with the requests that a master serves in an interval."""
-
-
-@kernel(_nrt=False)
-def _nothing_before(
-    _to: Target,
-    _content: Content,
-    _interval: int,
-    _chunk: int,
-    _begin: int,
-    at: Progress,
-    _requests: NoRequests,
-) -> Progress:
-    return at
-
-
-@kernel(_nrt=False)
-def _before_chunk(
-    to: Target, content: Content, interval: int, chunk: int, begin: int, at: Progress, requests: Requests
-) -> Progress:
+def before_chunk(to: Target, content: Content, interval: int, chunk: int, begin: int) -> None:
+    """Write what comes before a chunk: its request and the reply; of a master, what it serves until then."""
+    requests = content.requests
+    if not requests.shown:
+        return
     asked = content.chunks.rows[chunk, 5]
     if requests.serving[interval] >= 0:
-        return _serve_before_own(to, content, requests, interval, asked, begin, at)
-    if asked < 0 or (requests.by_messages and requests.other[interval] < 0):
-        return at
-    asked = max(at.time, min(asked, begin))
-    return _ask(to, content, requests, interval, asked, begin, True, at)
-
-
-@by_last_type({NoRequests: _nothing_before, Requests: _before_chunk})
-def before_chunk(
-    to: Target,
-    content: Content,
-    interval: int,
-    chunk: int,
-    begin: int,
-    at: Progress,
-    requests: Requests | NoRequests,
-) -> Progress:
-    """Write what comes before a chunk: its request and the reply; of a master, what it serves until then."""
+        _serve_before_own(to, content, interval, asked, begin)
+    elif asked >= 0 and not (requests.by_messages and requests.other[interval] < 0):
+        _ask(to, content, interval, max(to.state[TIME], min(asked, begin)), begin, True)
 
 
 @kernel(_nrt=False)
-def _no_refusal(
-    _to: Target, _content: Content, _interval: int, at: Progress, _requests: NoRequests
-) -> Progress:
-    return at
-
-
-@kernel(_nrt=False)
-def _write_refusal(to: Target, content: Content, interval: int, at: Progress, requests: Requests) -> Progress:
-    asked, told = requests.refused[interval, 0], requests.refused[interval, 1]
-    if told < 0:
-        return at
-    asked = max(at.time, asked)
-    return _ask(to, content, requests, interval, asked, max(asked, told), False, at)
-
-
-@by_last_type({NoRequests: _no_refusal, Requests: _write_refusal})
-def write_refusal(
-    to: Target, content: Content, interval: int, at: Progress, requests: Requests | NoRequests
-) -> Progress:
+def write_refusal(to: Target, content: Content, interval: int) -> None:
     """Write a PE's last request, and the reply that no work is left."""
+    if content.requests.shown and content.requests.refused[interval, 1] >= 0:
+        asked, told = content.requests.refused[interval, 0], content.requests.refused[interval, 1]
+        asked = max(to.state[TIME], asked)
+        _ask(to, content, interval, asked, max(asked, told), False)
 
 
 @kernel(_nrt=False)
-def _serve_none(
-    _to: Target,
-    _content: Content,
-    _interval: int,
-    _limit: int,
-    _closed: bool,
-    at: Progress,
-    _requests: NoRequests,
-) -> Progress:
-    return at
-
-
-@kernel(_nrt=False)
-def _serve_until(
-    to: Target, content: Content, interval: int, limit: int, closed: bool, at: Progress, requests: Requests
-) -> Progress:
-    while _serves(requests, interval, limit, closed, at):
-        at = _serve(to, content, requests, limit, at)
-    return at
-
-
-@by_last_type({NoRequests: _serve_none, Requests: _serve_until})
-def serve_until(
-    to: Target,
-    content: Content,
-    interval: int,
-    limit: int,
-    closed: bool,
-    at: Progress,
-    requests: Requests | NoRequests,
-) -> Progress:
+def serve_until(to: Target, content: Content, interval: int, limit: int, closed: bool) -> None:
     """Write what a master serves until ``limit``, or, if not ``closed``, before it."""
+    while _serves(to, content, interval, limit, closed):
+        _serve(to, content, limit)
 
 
 @kernel(_nrt=False)
-def _with_service(at: Progress, service: int) -> Progress:
-    """Return the progress moved to a request that a master serves."""
-    return Progress(at.time, at.item, at.last_item, at.events, at.failed, at.misplaced, service)
-
-
-@kernel(_nrt=False)
-def _ask(
-    to: Target,
-    content: Content,
-    requests: Requests,
-    interval: int,
-    asked: int,
-    begin: int,
-    gets: bool,
-    at: Progress,
-) -> Progress:
+def _ask(to: Target, content: Content, interval: int, asked: int, begin: int, gets: bool) -> None:
     """Write a request until its chunk begins, or, unless the PE ``gets`` one, until the notice of none."""
-    region = WAIT_REGION if requests.waits else REQUEST_REGION
+    requests = content.requests
+    region = refs.WAIT_REGION if requests.waits else refs.REQUEST_REGION
     other, is_seen = requests.other[interval], _is_seen(content, asked, begin)
     if is_seen:
-        at = _enter(to, content, asked, region, at)
+        enter_region(to, content, asked, region)
     if requests.by_messages:
         arrived = asked + requests.way[interval]
         taken = begin - requests.way[interval] - (requests.working[interval] if gets else 0)
         tag = requests.tag[interval]
-        at = _say(to, content, requests, asked, other, True, tag, at)
+        _say(to, content, asked, other, True, tag)
         if taken - arrived > _ROUNDING:
-            at = _span(to, content, WAIT_REGION, arrived, taken, at)
-        at = _say(to, content, requests, begin, other, False, tag + 1, at)
+            _span(to, content, refs.WAIT_REGION, arrived, taken)
+        _say(to, content, begin, other, False, tag + 1)
     elif requests.calculates and gets:
-        at = _serve_oneself(to, content, requests, interval, asked, begin, at)
+        # A PE takes a chunk itself: what it calculates, and an atomic on the window before and after that.
+        calculated = max(asked, begin - requests.after[interval])
+        calculates = max(asked, calculated - requests.working[interval])
+        _access(to, content, other, asked, calculates, refs.FETCH_AND_INCREMENT)
+        _span(to, content, refs.CALCULATION_REGION, calculates, calculated)
+        _access(to, content, other, calculated, begin, refs.FETCH_AND_ADD)
     else:
-        at = _access(to, content, requests, other, asked, begin, FETCH_AND_INCREMENT, at)
+        _access(to, content, other, asked, begin, refs.FETCH_AND_INCREMENT)
     if is_seen:
-        at = close_region(to, content, begin, region, at)
-    return Progress(begin, at.item, at.last_item, at.events, at.failed, at.misplaced, at.service)
+        close_region(to, content, begin, region)
+    to.state[TIME] = begin
 
 
 @kernel(_nrt=False)
-def _serve_oneself(
-    to: Target, content: Content, requests: Requests, interval: int, asked: int, begin: int, at: Progress
-) -> Progress:
-    """Write how a PE takes a chunk: what it calculates, and an atomic on the window before and after that."""
-    other = requests.other[interval]
-    calculated = max(asked, begin - requests.after[interval])
-    calculates = max(asked, calculated - requests.working[interval])
-    at = _access(to, content, requests, other, asked, calculates, FETCH_AND_INCREMENT, at)
-    at = _span(to, content, CALCULATION_REGION, calculates, calculated, at)
-    return _access(to, content, requests, other, calculated, begin, FETCH_AND_ADD, at)
-
-
-@kernel(_nrt=False)
-def _access(
-    to: Target,
-    content: Content,
-    requests: Requests,
-    owner: int,
-    begin: int,
-    end: int,
-    what: int,
-    at: Progress,
-) -> Progress:
+def _access(to: Target, content: Content, owner: int, begin: int, end: int, what: int) -> None:
     """Write an atomic on a window, if there is one: its begin and completion, as far as the part has them.
 
     A PE makes one after the other, so that a completion is that of the atomic before it.
     """
-    part = content.part
-    if not requests.by_atomics:
-        return at
+    part, api, window, size = content.part, to.api, refs.CHUNK_WINDOW, NUMBER_BYTES
+    if not content.requests.by_atomics:
+        return
     if part.first <= begin <= part.last:
-        at = messages_until(to, content.messages, begin, at)
-        sizes = NUMBER_BYTES, NUMBER_BYTES
-        failed = atomic(
-            to.api.rma_atomic, to.writer, 0, stamp(to, begin), CHUNK_WINDOW, owner, what, *sizes, 0
-        )
-        at = wrote(at, begin, failed)
+        messages_until(to, content.messages, begin)
+        time = stamp(to, begin)
+        failed = otf2.atomic(api.rma_atomic, to.writer, 0, time, window, owner, what, size, size, 0)
+        wrote(to, begin, failed)
     if part.first <= end <= part.last:
-        at = messages_until(to, content.messages, end, at)
-        at = wrote(at, end, completed(to.api.rma_completed, to.writer, 0, stamp(to, end), CHUNK_WINDOW, 0))
-    return at
+        messages_until(to, content.messages, end)
+        wrote(to, end, otf2.completed(api.rma_completed, to.writer, 0, stamp(to, end), window, 0))
 
 
 @kernel(_nrt=False)
@@ -355,86 +218,74 @@ def _is_seen(content: Content, begin: int, end: int) -> bool:
 
 
 @kernel(_nrt=False)
-def _enter(to: Target, content: Content, time: int, region: int, at: Progress) -> Progress:
-    """Enter a region without attributes."""
-    at, seen = open_region(to, content, time, at)
-    return wrote(at, time, enter(to.api.enter, to.writer, 0, stamp(to, seen), region))
-
-
-@kernel(_nrt=False)
-def _span(to: Target, content: Content, region: int, begin: int, end: int, at: Progress) -> Progress:
+def _span(to: Target, content: Content, region: int, begin: int, end: int) -> None:
     """Write a region that has some length, if the part that is shown has some of it."""
     if end <= begin:
-        return at
-    if not _is_seen(content, begin, end):
-        return Progress(end, at.item, at.last_item, at.events, at.failed, at.misplaced, at.service)
-    return close_region(to, content, end, region, _enter(to, content, begin, region, at))
+        return
+    if _is_seen(content, begin, end):
+        enter_region(to, content, begin, region)
+        close_region(to, content, end, region)
+    to.state[TIME] = end
 
 
 @kernel(_nrt=False)
-def _say(
-    to: Target,
-    content: Content,
-    requests: Requests,
-    time: int,
-    peer: int,
-    is_sent: bool,
-    tag: int,
-    at: Progress,
-) -> Progress:
+def _say(to: Target, content: Content, time: int, peer: int, is_sent: bool, tag: int) -> None:
     """Write one side of a request or reply, if it is in the part that is shown."""
     if time < content.part.first or time > content.part.last:
-        return at
-    at = messages_until(to, content.messages, time, at)
-    side = to.api.mpi_send if is_sent else to.api.mpi_recv
-    length = requests.message_bytes
-    return wrote(at, at.time, message(side, to.writer, 0, stamp(to, time), peer, COMMUNICATOR, tag, length))
+        return
+    messages_until(to, content.messages, time)
+    side, when = to.api.mpi_send if is_sent else to.api.mpi_recv, stamp(to, time)
+    length = content.requests.message_bytes
+    failed = otf2.message(side, to.writer, 0, when, peer, refs.COMMUNICATOR, tag, length)
+    wrote(to, to.state[TIME], failed)
 
 
 @kernel(_nrt=False)
-def _serve_before_own(
-    to: Target, content: Content, requests: Requests, interval: int, asked: int, begin: int, at: Progress
-) -> Progress:
+def _serve_before_own(to: Target, content: Content, interval: int, asked: int, begin: int) -> None:
     """Write what a master serves until a chunk of its own begins, which it calculates in its turn.
 
     From asking for that chunk to its begin it serves without a pause. So where none of the others is served
     for as long as a calculation takes, it is its own.
     """
+    requests, state, region = content.requests, to.state, refs.CALCULATION_REGION
     spent = requests.serving[interval]
     calculated = spent == 0 or not requests.own
-    while _serves(requests, interval, begin, True, at):
-        taken, since = requests.served[at.service, 0], max(at.time, asked)
+    while _serves(to, content, interval, begin, True):
+        taken, since = requests.served[state[SERVICE], 0], max(state[TIME], asked)
         if not calculated and taken - since > spent // 2:
-            at = _span(to, content, CALCULATION_REGION, since, min(since + spent, taken), at)
+            _span(to, content, region, since, min(since + spent, taken))
             calculated = True
-        at = _serve(to, content, requests, begin, at)
+        _serve(to, content, begin)
     if not calculated:
-        at = _span(to, content, CALCULATION_REGION, min(max(at.time, asked), begin), begin, at)
-    return at
+        _span(to, content, region, min(max(state[TIME], asked), begin), begin)
 
 
 @kernel(_nrt=False)
-def _serves(requests: Requests, interval: int, limit: int, closed: bool, at: Progress) -> bool:
+def _serves(to: Target, content: Content, interval: int, limit: int, closed: bool) -> bool:
     """Whether a master serves another request until ``limit``, by the middle of its work for it.
 
     Rounding may leave the ends of that work some ns on the wrong side of an end of its own chunk.
     """
-    if at.service >= requests.last[interval]:
+    requests, service = content.requests, to.state[SERVICE]
+    if not requests.shown or service >= requests.last[interval]:
         return False
-    taken, sent = requests.served[at.service, 0], requests.served[at.service, 1]
-    taken = max(at.time, taken)
+    taken, sent = requests.served[service, 0], requests.served[service, 1]
+    taken = max(to.state[TIME], taken)
     middle = taken + (max(taken, sent) - taken) // 2
     return bool(middle < limit or (closed and middle == limit))
 
 
 @kernel(_nrt=False)
-def _serve(to: Target, content: Content, requests: Requests, limit: int, at: Progress) -> Progress:
+def _serve(to: Target, content: Content, limit: int) -> None:
     """Write that a master takes a request, works for the reply and sends it, all that until ``limit``."""
-    served = requests.served
-    taken = max(at.time, served[at.service, 0])
-    sent = min(max(taken, served[at.service, 1]), limit)
-    worker, tag = requests.rank[served[at.service, 2]], requests.tag[served[at.service, 2]]
-    at = _say(to, content, requests, taken, worker, False, tag, _with_service(at, at.service + 1))
-    at = _span(to, content, CALCULATION_REGION, taken, sent, at)
-    at = _say(to, content, requests, sent, worker, True, tag + 1, at)
-    return Progress(sent, at.item, at.last_item, at.events, at.failed, at.misplaced, at.service)
+    requests, state = content.requests, to.state
+    service = state[SERVICE]
+    taken = max(state[TIME], requests.served[service, 0])
+    sent = min(max(taken, requests.served[service, 1]), limit)
+    of = requests.served[service, 2]
+    worker, tag = requests.rank[of], requests.tag[of]
+    state[SERVICE] += 1
+    _say(to, content, taken, worker, False, tag)
+    _span(to, content, refs.CALCULATION_REGION, taken, sent)
+    _say(to, content, sent, worker, True, tag + 1)
+    state[TIME] = sent

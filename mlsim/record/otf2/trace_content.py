@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record.growing_arrays import column, let_go
 from mlsim.record.otf2.trace_layout import LATEST, PePlaces, nanoseconds
 from mlsim.record.otf2.trace_messages import MessageEvents, Samples
@@ -21,15 +21,7 @@ from mlsim.record.table_blocks import chunk_blocks, rows_of
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selection of a run's time span and jobs.
-
-    Attributes
-    ----------
-    begin, end
-        The span of time, in s; both ends belong to it.
-    jobs
-        Identifiers of jobs; empty: all.
-    """
+    """Selection of a run's time span [s], with both ends, and of jobs by their identifiers; none: all."""
 
     begin: float = 0.0
     end: float = math.inf
@@ -37,11 +29,11 @@ class Selection:
 
 
 class Part(NamedTuple):
-    """The same, as compiled code reads it: the span in ns, and for each job whether it is shown."""
+    """The same, as compiled code reads it."""
 
-    first: int
+    first: int  # ns
     last: int
-    shown: NDArray[np.bool_]
+    shown: Mask  # by job
 
 
 def part_of(selection: Selection, jobs: Jobs) -> Part:
@@ -74,27 +66,23 @@ def select_samples(samples: Samples, part: Part) -> Samples:
 
 
 class Intervals(NamedTuple):
-    """Intervals on the rows: columns by interval (see ``Layout``), then of the occupancy rows behind them.
+    """Intervals on the rows of the trace (see ``Layout``)."""
 
-    ``shown`` is whether the trace has a row.
-    ``told`` is when the interval's PEs knew that no work is left, or has no rows where none is shown.
-    """
-
-    shown: NDArray[np.bool_]
-    first: Ints
-    occupancy_row: NDArray[np.int32]
-    told: Floats
-    job: Ints
+    shown: Mask  # by row: whether the trace has it
+    first: Ints  # by row: its first interval
+    occupancy_row: NDArray[np.int32]  # by interval
+    told: Floats  # by interval, or empty: when its PEs learned that no work is left
+    job: Ints  # by row of occupancy, as start and end
     start: Floats
     end: Floats
 
 
 class JobColumns(NamedTuple):
-    """Regions of jobs, and the attributes of their enter events."""
+    """Regions of jobs (-1: never started), and the attributes of their enter events."""
 
     region: Ints
     job_id: Ints
-    has_loop: NDArray[np.bool_]
+    has_loop: Mask
 
 
 CHUNK_FIELDS = ("start", "end", "first iteration", "iterations", "step")
@@ -111,85 +99,54 @@ class ChunkColumns(NamedTuple):
     rows: Ints
 
 
-class Requests(NamedTuple):
-    """Chunk requests of PEs and the service of masters; times in ns.
+NO_CHUNKS = ChunkColumns(np.zeros(1, np.int64), np.empty((0, len(CHUNK_FIELDS)), np.int64))
 
-    Attributes
-    ----------
-    by_messages, by_atomics
-        Whether PEs send requests to masters, or access windows themselves.
-    calculates
-        Whether a PE calculates the size of its chunk itself.
-    waits
-        Whether the time until a chunk begins is one of waiting for others.
-    own
-        Whether it is known when masters calculate chunks of their own.
-    message_bytes
-        Length of a request, and of a reply.
-    rank, tag
-        By interval: the rank of its row, and the tag of its PE's requests, which is even; replies have the
-        next one.
-    other
-        By interval: the rank that its PE sends its requests to, or which has the window that it takes chunks
-        from; -1 if there is none.
-    way
-        By interval: latency of a message of its PE.
-    working
-        By interval: how long its PE calculates a chunk's size, or its master works for it.
-    after
-        By interval: time from the end of the PE's own calculation to the begin of the chunk.
-    refused
-        By interval: times of its PE's last request and of the reply that no work is left; -1 where there is
-        none.
-    serving
-        By interval: time that its PE, a master, spends per chunk; -1 if it is no master.
-    first, last, served
-        The requests that the master of interval i served are ``served[first[i]:last[i]]``, in order of the
-        replies: when it took it, when it sent the reply, and the interval of the PE.
+
+class Requests(NamedTuple):
+    """Chunk requests of PEs and the service of masters; columns are by interval, times in ns.
+
+    The requests that the master of interval i served are ``served[first[i]:last[i]]``, in order of the
+    replies: when it took it, when it sent the reply, and the interval of the PE.
     """
 
-    by_messages: bool
-    by_atomics: bool
-    calculates: bool
-    waits: bool
-    own: bool
-    message_bytes: int
-    rank: Ints
-    tag: Ints
-    other: Ints
-    way: Ints
-    working: Ints
-    after: Ints
-    refused: Ints
-    serving: Ints
+    shown: bool  # whether the trace has them; else the rest means nothing
+    by_messages: bool  # PEs send requests to masters
+    by_atomics: bool  # PEs access windows themselves
+    calculates: bool  # a PE calculates the size of its chunk itself
+    waits: bool  # the time until a chunk begins is one of waiting for others
+    own: bool  # it is known when masters calculate chunks of their own
+    message_bytes: int  # of a request, and of a reply
+    rank: Ints  # of its row
+    tag: Ints  # of its PE's requests, which is even; replies have the next one
+    other: Ints  # rank of the master that its PE asks, or of the window that it takes chunks from; -1: none
+    way: Ints  # latency of a message of its PE
+    working: Ints  # how long its PE calculates a chunk's size, or its master works for it
+    after: Ints  # from the end of the PE's own calculation to the begin of the chunk
+    refused: Ints  # its PE's last request, and the reply that no work is left; -1 where there is none
+    serving: Ints  # time that its PE, a master, spends per chunk; -1 if it is no master
     first: Ints
     last: Ints
     served: Ints
 
 
-class NoRequests(NamedTuple):
-    """Substitute for requests where the trace shows none."""
-
-    shown: bool = False
+_NOTHING = np.empty(0, np.int64)
+_NO_ROWS = np.empty((0, 3), np.int64)
+NO_REQUESTS = Requests._make([*[False] * 6, 0, *[_NOTHING] * 6, _NO_ROWS, *[_NOTHING] * 3, _NO_ROWS])
 
 
 class Content(NamedTuple):
-    """The content to write.
-
-    Enter events of jobs have attributes where ``describe`` is true, those of chunks more than their
-    iterations where ``details`` is. Iterations are written in ``size_bits`` bits.
-    """
+    """The content to write."""
 
     intervals: Intervals
     jobs: JobColumns
-    describe: bool
-    details: bool
-    size_bits: int
+    describe: bool  # enter events of jobs have attributes
+    details: bool  # those of chunks have more than their iterations
+    size_bits: int  # of iterations
     part: Part
     idle_region: int
     chunks: ChunkColumns
     messages: MessageEvents
-    requests: Requests | NoRequests
+    requests: Requests
 
 
 _ROWS_AT_ONCE = 1 << 18

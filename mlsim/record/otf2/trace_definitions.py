@@ -5,40 +5,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import _otf2
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._runtime.arrays import Ints
+from mlsim.record.otf2 import trace_references as refs
 from mlsim.record.otf2.otf2_library import address, function
 from mlsim.record.otf2.trace_layout import Layout, Processes
 from mlsim.record.otf2.trace_messages import Metric, metrics_of
-from mlsim.record.otf2.trace_references import (
-    BATCH_LOCATION,
-    CHUNK_WINDOW,
-    CHUNKS,
-    COMMUNICATOR,
-    FIRST_ITERATION,
-    FIRST_ROW,
-    FOR_JOB,
-    ITERATIONS,
-    JOB_ID,
-    MESSAGE,
-    METRIC_CLASS,
-    METRIC_LOCATION,
-    NODES,
-    PE_TIME,
-    REMAINING_ITERATIONS,
-    REMAINING_WORK,
-    SEVERAL_JOBS,
-    STEP,
-    TECHNIQUE,
-    Level,
-    fixed_strings,
-    nested_regions,
-    write_job_regions,
-)
+from mlsim.record.otf2.trace_references import Level, fixed_strings, nested_regions, write_job_regions
 from mlsim.record.record_tables import Ranks, Records
 
 TICKS_PER_SECOND = 1_000_000_000
@@ -58,19 +35,19 @@ _REGIONS = _otf2.GROUP_TYPE_REGIONS, _otf2.PARADIGM_USER
 _LARGEST_GROUP = 100_000
 
 _ATTRIBUTES = (
-    (FIRST_ITERATION, "first iteration", "the chunk's first iteration, from 0", _otf2.TYPE_UINT64),
-    (STEP, "step", "scheduling step that sized the chunk", _otf2.TYPE_UINT64),
-    (JOB_ID, "job id", "the job's identifier in the workload", _otf2.TYPE_UINT64),
-    (TECHNIQUE, "technique", "loop self-scheduling technique of the job's loop", _otf2.TYPE_STRING),
-    (MESSAGE, "message", "kind of coordination message", _otf2.TYPE_STRING),
-    (REMAINING_ITERATIONS, "remaining iterations", "iterations not yet executed", _otf2.TYPE_INT64),
-    (REMAINING_WORK, "remaining work", "PE-seconds of work not yet executed", _otf2.TYPE_DOUBLE),
-    (NODES, "nodes", "how many nodes are asked for", _otf2.TYPE_UINT64),
-    (FOR_JOB, "for job", "identifier of the job that nodes are asked for", _otf2.TYPE_UINT64),
+    (refs.FIRST_ITERATION, "first iteration", "the chunk's first iteration, from 0", _otf2.TYPE_UINT64),
+    (refs.STEP, "step", "scheduling step that sized the chunk", _otf2.TYPE_UINT64),
+    (refs.JOB_ID, "job id", "the job's identifier in the workload", _otf2.TYPE_UINT64),
+    (refs.TECHNIQUE, "technique", "loop self-scheduling technique of the job's loop", _otf2.TYPE_STRING),
+    (refs.MESSAGE, "message", "kind of coordination message", _otf2.TYPE_STRING),
+    (refs.REMAINING_ITERATIONS, "remaining iterations", "iterations not yet executed", _otf2.TYPE_INT64),
+    (refs.REMAINING_WORK, "remaining work", "PE-seconds of work not yet executed", _otf2.TYPE_DOUBLE),
+    (refs.NODES, "nodes", "how many nodes are asked for", _otf2.TYPE_UINT64),
+    (refs.FOR_JOB, "for job", "identifier of the job that nodes are asked for", _otf2.TYPE_UINT64),
 )
 _OF_MERGED = (
-    (CHUNKS, "chunks", "chunks that begin in it", _otf2.TYPE_UINT64),
-    (PE_TIME, "PE time", "seconds of chunks in it, summed over PEs", _otf2.TYPE_DOUBLE),
+    (refs.CHUNKS, "chunks", "chunks that begin in it", _otf2.TYPE_UINT64),
+    (refs.PE_TIME, "PE time", "seconds of chunks in it, summed over PEs", _otf2.TYPE_DOUBLE),
 )
 
 
@@ -111,7 +88,7 @@ class _Writer:
             known = self._known[text] = self.new_text(text)
         return known
 
-    def texts(self, texts: list[str], more: int) -> tuple[NDArray[np.int64], int]:
+    def texts(self, texts: list[str], more: int) -> tuple[Ints, int]:
         """Get the references of strings, and the first of so many ``more`` that others define."""
         found = np.array([self.text(text) for text in texts], np.int64)
         free, self._strings = self._strings, self._strings + more
@@ -140,37 +117,18 @@ def write_definitions(
     records: Records,
     *,
     layout: Layout,
-    job_region: NDArray[np.int64],
-    events: NDArray[np.int64],
+    job_region: Ints,
+    events: Ints,
     span: tuple[int, int],
     level: Level,
     size_bits: int = 64,
     ranks: Ranks | None = None,
 ) -> None:
-    """Write all definitions.
+    """Write all definitions, of a trace whose event files are closed.
 
-    Parameters
-    ----------
-    archive
-        The archive, with its event files closed.
-    names
-        Names of the trace's parts.
-    records
-        Of the run.
-    layout
-        The rows of the trace.
-    job_region
-        Number of each job's region, negative where there is none.
-    events
-        Number of events of each location.
-    span
-        What the clock begins with, and the time of the last event, in ns.
-    level
-        What the trace shows.
-    size_bits
-        Bits of the iterations of a chunk: a key of :data:`SIZE_TYPES`.
-    ranks
-        Of a real run; None for a simulated one.
+    ``job_region`` is the number of each job's region (negative: none), ``events`` the number of events of
+    each location, ``span`` the first time of the clock and that of the last event in ns, ``size_bits`` those
+    of the iterations of a chunk, a key of :data:`SIZE_TYPES`.
     """
     writer = _Writer(archive, names.technique)
     undefined = _otf2.UNDEFINED_TIMESTAMP.value
@@ -188,9 +146,10 @@ def write_definitions(
     if ranks is None:
         _write_metrics(writer, metrics_of(records))
     if ranks is not None:
-        _write_communicator(writer, _world(ranks))
+        members = (refs.FIRST_ROW + np.argsort(ranks.numbers)).tolist()
+        _write_communicator(writer, "MPI_COMM_WORLD", "ranks", members)
     elif level != "jobs":
-        _write_communicator(writer, _coordination(layout))
+        _write_communicator(writer, "coordination", "batch system and nodes", _coordination(layout))
     if level == "messages":
         _write_window(writer)
     if level != "jobs":
@@ -202,7 +161,7 @@ def write_definitions(
 def _write_attributes(writer: _Writer, size_bits: int, merged: bool) -> None:
     """Write the attributes of events."""
     where = "chunks that begin in it" if merged else "chunk"
-    iterations = (ITERATIONS, "iterations", f"iterations in the {where}", SIZE_TYPES[size_bits])
+    iterations = (refs.ITERATIONS, "iterations", f"iterations in the {where}", SIZE_TYPES[size_bits])
     for attribute, name, about, kind in (iterations, *_ATTRIBUTES, *(_OF_MERGED if merged else ())):
         labels = writer.text(name), writer.text(about)
         _otf2.GlobalDefWriter_WriteAttribute(writer.handle, attribute, *labels, kind)
@@ -218,16 +177,14 @@ def _write_machine(writer: _Writer, processes: Processes) -> None:
         _otf2.GlobalDefWriter_WriteLocationGroup(handle, 1 + number, text(name), process, tree, no_creator)
 
 
-def _write_ranks(
-    writer: _Writer, layout: Layout, numbers: NDArray[np.int64], events: NDArray[np.int64]
-) -> None:
+def _write_ranks(writer: _Writer, layout: Layout, numbers: Ints, events: Ints) -> None:
     """Write the system tree, and each rank: a process on its node, with one thread."""
     process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
     trees = np.array(_write_tree(writer, layout.processes))[layout.row_process].tolist()
     for row, (rank, tree) in enumerate(zip(numbers.tolist(), trees, strict=True)):
         name = writer.text(f"MPI Rank {rank}")
         _otf2.GlobalDefWriter_WriteLocationGroup(writer.handle, row, name, process, tree, no_creator)
-        writer.location(FIRST_ROW + row, "Master thread", int(events[FIRST_ROW + row]), row)
+        writer.location(refs.FIRST_ROW + row, "Master thread", int(events[refs.FIRST_ROW + row]), row)
 
 
 def _write_tree(writer: _Writer, processes: Processes) -> list[int]:
@@ -251,18 +208,18 @@ def _write_tree(writer: _Writer, processes: Processes) -> list[int]:
     return trees
 
 
-def _write_locations(writer: _Writer, layout: Layout, events: NDArray[np.int64]) -> None:
+def _write_locations(writer: _Writer, layout: Layout, events: Ints) -> None:
     """Write the dispatcher's location, that of metrics, and every row's."""
     counts = events.tolist()
-    writer.location(BATCH_LOCATION, "dispatcher", counts[BATCH_LOCATION], 0)
+    writer.location(refs.BATCH_LOCATION, "dispatcher", counts[refs.BATCH_LOCATION], 0)
     metric = _otf2.LOCATION_TYPE_METRIC
-    writer.location(METRIC_LOCATION, "metrics", counts[METRIC_LOCATION], 0, metric)
+    writer.location(refs.METRIC_LOCATION, "metrics", counts[refs.METRIC_LOCATION], 0, metric)
     rows = np.flatnonzero(layout.shown)
     cores = rows - layout.node_row[layout.row_node[rows]]
     columns = (column.tolist() for column in (rows, cores, layout.row_process[rows]))
     for row, core, process in zip(*columns, strict=True):
         name = "all cores" if layout.per_node or layout.merged else f"core {core}"
-        writer.location(FIRST_ROW + row, name, counts[FIRST_ROW + row], 1 + process)
+        writer.location(refs.FIRST_ROW + row, name, counts[refs.FIRST_ROW + row], 1 + process)
 
 
 def _write_nested_regions(writer: _Writer, technique: str, names: Sequence[str]) -> None:
@@ -276,7 +233,7 @@ def _write_nested_regions(writer: _Writer, technique: str, names: Sequence[str])
         "dispatcher": ("the batch system, from the first to the last event", _otf2.REGION_ROLE_FUNCTION),
         "wait": ("a request, or a thread, waits for others", _otf2.REGION_ROLE_ARTIFICIAL),
         "chunks": (f"some PE executes a chunk{by}", _otf2.REGION_ROLE_LOOP),
-        SEVERAL_JOBS: ("held by more than one job", _otf2.REGION_ROLE_ARTIFICIAL),
+        refs.SEVERAL_JOBS: ("held by more than one job", _otf2.REGION_ROLE_ARTIFICIAL),
     }
     for region, name in enumerate(names):
         about, role = kinds[name]
@@ -285,9 +242,7 @@ def _write_nested_regions(writer: _Writer, technique: str, names: Sequence[str])
         writer.group(f"chunks{of}" if name in ("chunk", "chunks") else name, *_REGIONS, [region])
 
 
-def _write_job_groups(
-    writer: _Writer, records: Records, job_region: NDArray[np.int64], technique: str
-) -> None:
+def _write_job_groups(writer: _Writer, records: Records, job_region: Ints, technique: str) -> None:
     """Write groups of jobs' regions: of those whose loops a technique schedules, and of each user."""
     jobs = records.jobs
     looping = np.unique(records.loops.job)
@@ -302,7 +257,7 @@ def _write_job_groups(
         _write_job_group(writer, f"user {names.get(user, user)}", job_region[rows])
 
 
-def _write_job_group(writer: _Writer, name: str, regions: NDArray[np.int64]) -> None:
+def _write_job_group(writer: _Writer, name: str, regions: Ints) -> None:
     """Write a group of jobs' regions, in parts where a definition of all would not fit in one buffer."""
     parts = -(-len(regions) // _LARGEST_GROUP)
     for part in range(parts):
@@ -319,57 +274,35 @@ def _write_metrics(writer: _Writer, metrics: Sequence[Metric]) -> None:
     """Write the metric class, which the location of metrics records."""
     handle, text = writer.handle, writer.text
     for member, metric in enumerate(metrics):
-        _otf2.GlobalDefWriter_WriteMetricMember(
-            handle,
-            member,
-            text(metric.name),
-            text(metric.about),
-            _otf2.METRIC_TYPE_USER,
-            _otf2.METRIC_ABSOLUTE_LAST,
-            metric_type(metric),
-            _otf2.BASE_DECIMAL,
-            0,
-            text(metric.unit),
-        )
+        words = member, text(metric.name), text(metric.about)
+        kinds = _otf2.METRIC_TYPE_USER, _otf2.METRIC_ABSOLUTE_LAST, metric_type(metric), _otf2.BASE_DECIMAL
+        _otf2.GlobalDefWriter_WriteMetricMember(handle, *words, *kinds, 0, text(metric.unit))
     occurrence, recorder = _otf2.METRIC_ASYNCHRONOUS, _otf2.RECORDER_KIND_ABSTRACT
-    _otf2.GlobalDefWriter_WriteMetricClass(handle, METRIC_CLASS, range(len(metrics)), occurrence, recorder)
-    _otf2.GlobalDefWriter_WriteMetricClassRecorder(handle, METRIC_CLASS, METRIC_LOCATION)
+    _otf2.GlobalDefWriter_WriteMetricClass(
+        handle, refs.METRIC_CLASS, range(len(metrics)), occurrence, recorder
+    )
+    _otf2.GlobalDefWriter_WriteMetricClassRecorder(handle, refs.METRIC_CLASS, refs.METRIC_LOCATION)
 
 
-class _Communicator(NamedTuple):
-    """A communicator: its name, that of its members, and these, locations in order of ranks."""
-
-    label: str
-    name: str
-    members: list[int]
-
-
-def _world(ranks: Ranks) -> _Communicator:
-    """Return the communicator of the ranks of a real run."""
-    return _Communicator("MPI_COMM_WORLD", "ranks", (FIRST_ROW + np.argsort(ranks.numbers)).tolist())
-
-
-def _coordination(layout: Layout) -> _Communicator:
-    """Return the communicator of a simulated run, whose ranks are processes: the batch system, then nodes."""
+def _coordination(layout: Layout) -> list[int]:
+    """Return the locations of the ranks of a simulated run: the batch system, then processes of nodes."""
     _, first = np.unique(layout.processes.of_node, return_index=True)
     first = first[layout.processes.of_node[first] >= 0]  # the first node of each process
-    members = [BATCH_LOCATION, *(FIRST_ROW + layout.node_row[first]).tolist()]
-    return _Communicator("coordination", "batch system and nodes", members)
+    return [refs.BATCH_LOCATION, *(refs.FIRST_ROW + layout.node_row[first]).tolist()]
 
 
 def _write_window(writer: _Writer) -> None:
     """Write the window of loops, of which each rank has a part."""
     name, flag = writer.text("chunk window"), _otf2.RMA_WIN_FLAG_NONE
-    _otf2.GlobalDefWriter_WriteRmaWin(writer.handle, CHUNK_WINDOW, name, COMMUNICATOR, flag)
+    _otf2.GlobalDefWriter_WriteRmaWin(writer.handle, refs.CHUNK_WINDOW, name, refs.COMMUNICATOR, flag)
 
 
-def _write_communicator(writer: _Writer, communicator: _Communicator) -> None:
-    """Write the communicator, and its members as places in the list of all, of which a trace has one."""
+def _write_communicator(writer: _Writer, label: str, name: str, members: list[int]) -> None:
+    """Write the communicator of locations, and its members as places in the list of all."""
     handle, text = writer.handle, writer.text
-    label, name, members = communicator
     mpi = _otf2.PARADIGM_MPI
     _otf2.GlobalDefWriter_WriteParadigm(handle, mpi, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
     writer.group(label, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, members)
     group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, range(len(members)))
     undefined, flag = _otf2.UNDEFINED_COMM.value, _otf2.COMM_FLAG_NONE
-    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text(label), group, undefined, flag)
+    _otf2.GlobalDefWriter_WriteComm(handle, refs.COMMUNICATOR, text(label), group, undefined, flag)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.column_types import MessageKind
 from mlsim.record.derived_times import attempt_of_rows, restarts
@@ -22,10 +22,7 @@ from mlsim.record.table_blocks import n_rows
 
 @kernel
 def group(keys: Ints, groups: int) -> tuple[Ints, Ints]:
-    """Group rows by key, 0 to ``groups - 1``, keeping their order.
-
-    Group k is ``order[first[k]:first[k + 1]]``.
-    """
+    """Group rows by key, 0 to ``groups - 1``, in their order: group k is ``order[first[k]:first[k + 1]]``."""
     first = np.zeros(groups + 1, np.int64)
     for key in keys:
         first[key + 1] += 1
@@ -63,63 +60,32 @@ def nanoseconds(seconds: Floats) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of a trace, which are nodes, or several nodes each.
-
-    Attributes
-    ----------
-    name, group
-        Of each.
-    of_node
-        Node -> its process; -1 where the trace has none for it.
-    place
-        Node -> its place among the nodes of its process.
-    nodes
-        How many nodes each has, at most.
-    """
+    """The processes of a trace, which are nodes, or several nodes each."""
 
     name: list[str]
     group: list[str]
-    of_node: Ints
-    place: Ints
-    nodes: int = 1
+    of_node: Ints  # node -> its process; -1 where the trace has none for it
+    place: Ints  # node -> its place among the nodes of its process
+    nodes: int = 1  # most nodes of a process
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The rows of the trace and the intervals on them.
 
-    Attributes
-    ----------
-    per_node
-        Whether a row is a whole node, or more, rather than a core.
-    merged
-        Whether intervals of a row may overlap: it shows several cores, or nodes, at once.
-    processes
-        Of the trace.
-    row_node
-        The node of each row, or the first of several.
-    node_row
-        The first row of each node.
-    shown
-        For each row, whether the trace has it.
-    first
-        The intervals of row r are ``first[r]`` to ``first[r + 1] - 1``: they are in order of their begins,
-        and do not overlap unless rows are merged.
-    occupancy_row
-        Row of the occupancy table of each interval.
-    entry, held
-        Interval -> held entry, and the held entries in order of occupancy row, node, core.
+    The intervals of row r are ``first[r]`` to ``first[r + 1] - 1``: they are in order of their begins, and do
+    not overlap unless rows are merged.
     """
 
-    per_node: bool
-    merged: bool
+    per_node: bool  # a row is a whole node, or more, rather than a core
+    merged: bool  # intervals of a row may overlap: it shows several cores, or nodes, at once
     processes: Processes
-    row_node: Ints
-    node_row: Ints
-    shown: NDArray[np.bool_]
+    row_node: Ints  # row -> its node, or the first of several
+    node_row: Ints  # node -> its first row
+    shown: Mask  # row -> whether the trace has it
     first: Ints
-    occupancy_row: NDArray[np.int32]
-    entry: Ints
+    occupancy_row: NDArray[np.int32]  # by interval
+    entry: Ints  # interval -> entry of held
     held: HeldCores
 
     @property
@@ -142,13 +108,13 @@ def lay_out(nodes: Nodes, jobs: Jobs, occupancy: Occupancy, *, per_node: bool) -
     return Layout(per_node, False, processes, row_node, node_row, shown, first, held.row[entry], entry, held)
 
 
-def without_rows(layout: Layout, shown: NDArray[np.bool_]) -> Layout:
+def without_rows(layout: Layout, shown: Mask) -> Layout:
     """Leave out all rows but those that are ``shown``, and the processes of nodes that have none of them."""
     nodes = np.unique(layout.row_node[shown])
     return replace(layout, shown=shown, processes=_processes(layout.processes, [[n] for n in nodes.tolist()]))
 
 
-def merge_rows(layout: Layout, shown: NDArray[np.bool_], most: int) -> Layout:
+def merge_rows(layout: Layout, shown: Mask, most: int) -> Layout:
     """Show each node in one row, or neighbours of a group together, so that there are at most ``most`` rows.
 
     Nodes without a ``shown`` row are left out.
@@ -202,25 +168,15 @@ _ROUNDING = 0.5e-6
 class PePlaces:
     """The intervals each PE executes in.
 
-    Attributes
-    ----------
-    first, last_stay
-        The last interval of PE p of attempt a is ``last_stay[first[a] + p]``. The last attempt of a job is
-        numbered as the job, and those before it follow behind all jobs.
-    earlier
-        Interval -> the interval before it of the same PEs; -1 where there is none.
-    start
-        When each interval begins.
-    restarts, before
-        How often each job started again; attempt k of job j is numbered ``before[j] + k`` if it is not the
-        last one.
+    The last interval of PE p of attempt a is ``last_stay[first[a] + p]``. The last attempt of a job is
+    numbered as the job; attempt k of job j that another one followed is numbered ``before[j] + k``.
     """
 
     first: Ints
     last_stay: Ints
-    earlier: Ints
-    start: Floats
-    restarts: Ints
+    earlier: Ints  # interval -> the one before it of the same PEs; -1: none
+    start: Floats  # of each interval
+    restarts: Ints  # of each job
     before: Ints
 
     def of_pes(self, pes: PEs) -> Ints:
@@ -258,10 +214,9 @@ class PePlaces:
 
 
 def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PePlaces:
-    """Find where PEs execute: PE j of a job is on the j-th of the cores that its PEs use.
+    """Find where PEs execute: PE j of an attempt is on the j-th of the cores that its PEs use.
 
-    Cores are counted in the job's first rows of each node; a later row continues the node's PEs. Of a job
-    that started again, each attempt has PEs of its own.
+    Cores are counted in the first rows of each node; a later row continues the node's PEs.
     """
     held, entries, n_jobs = layout.held, len(layout.held.row), len(records.jobs.job_id)
     again = restarts(records.attempts, n_jobs)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import MlsimError
 from mlsim.record.column_types import MessageKind
 from mlsim.record.derived_times import running_spans, waiting_spans
@@ -17,8 +17,6 @@ from mlsim.record.otf2.trace_references import BATCH_LOCATION, FIRST_ROW
 from mlsim.record.record_tables import Messages, Occupancy, Records
 from mlsim.record.run_energy import power_over_time
 from mlsim.record.timelines import step_function
-
-Bools = NDArray[np.bool_]
 
 # Ranks in the communicator: the dispatcher, then the nodes in order.
 BATCH_RANK = 0
@@ -35,12 +33,12 @@ _FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
 class MessageEvents(NamedTuple):
     """Both sides of all messages, in the order in which they are written.
 
-    Those of location r are ``first[r]`` to ``first[r + 1] - 1``. ``is_sent``: sent or received.
+    Those of location r are ``first[r]`` to ``first[r + 1] - 1``.
     """
 
     first: Ints
     time: Ints
-    is_sent: Bools
+    is_sent: Mask  # else received
     peer: Ints
     kind: Ints
     tag: Ints
@@ -48,9 +46,8 @@ class MessageEvents(NamedTuple):
     nodes: Ints
     for_job: Ints
     remaining_iterations: Ints
-    remaining_work: NDArray[np.float64]
-    length: Ints
-    """In bytes."""
+    remaining_work: Floats
+    length: Ints  # in bytes
 
 
 def application_nodes(records: Records) -> Ints:
@@ -97,10 +94,25 @@ def deliver(records: Records, layout: Layout) -> MessageEvents:
     peer = np.where(at_batch[order], BATCH_RANK + 1 + processes.of_node[node[message]], BATCH_RANK)
     # Nodes of one process may overtake each other: they have tags of their own.
     tag = messages.kind[message] + len(MessageKind) * processes.place[node[message]]
-    return _message_events(records, message, first, nanoseconds(time[order]), is_sent[order], peer, tag)
+    kind = messages.kind[message]
+    length = MESSAGE_BYTES + 2 * NUMBER_BYTES * np.isin(kind, _WITH_MORE)
+    return MessageEvents(
+        first,
+        nanoseconds(time[order]),
+        is_sent[order],
+        peer,
+        kind.astype(np.int64),
+        tag,
+        records.jobs.job_id[messages.job[message]],
+        messages.nodes[message],
+        messages.for_job[message],
+        messages.remaining_iterations[message],
+        messages.remaining_work[message],
+        length.astype(np.int64),
+    )
 
 
-def _check_order(messages: Messages, node: Ints, from_batch: Bools) -> None:
+def _check_order(messages: Messages, node: Ints, from_batch: Mask) -> None:
     """Raise MlsimError where a message overtakes another one between the same two."""
     pair = 2 * node + from_batch
     order = np.lexsort((messages.received, messages.sent, pair))
@@ -110,41 +122,13 @@ def _check_order(messages: Messages, node: Ints, from_batch: Bools) -> None:
         )
 
 
-def _message_events(
-    records: Records, message: Ints, first: Ints, time: Ints, is_sent: Bools, peer: Ints, tag: Ints
-) -> MessageEvents:
-    """Add the content of the entries' messages."""
-    messages = records.messages
-    return MessageEvents(
-        first,
-        time,
-        is_sent,
-        peer,
-        messages.kind[message].astype(np.int64),
-        tag,
-        records.jobs.job_id[messages.job[message]],
-        messages.nodes[message],
-        messages.for_job[message],
-        messages.remaining_iterations[message],
-        messages.remaining_work[message],
-        _lengths(messages.kind[message]),
-    )
-
-
-def _lengths(kind: NDArray[np.int8]) -> Ints:
-    """Return the lengths of messages in bytes, from the numbers in each."""
-    more = np.isin(kind, _WITH_MORE)
-    return np.where(more, MESSAGE_BYTES + 2 * NUMBER_BYTES, MESSAGE_BYTES).astype(np.int64)
-
-
 class Metric(NamedTuple):
     """A metric of the batch system."""
 
     name: str
     about: str
     unit: str
-    whole: bool = True
-    """Whether values are whole numbers."""
+    whole: bool = True  # values are whole numbers
 
 
 METRICS = (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.growing_arrays import column
-from mlsim.record.otf2.trace_content import ChunkColumns, NoRequests, Part, Requests
+from mlsim.record.otf2.trace_content import NO_REQUESTS, ChunkColumns, Part, Requests
 from mlsim.record.otf2.trace_layout import Layout, PePlaces, group, nanoseconds
 from mlsim.record.otf2.trace_messages import MessageEvents
 from mlsim.record.otf2.trace_references import CHUNK_REPLY, CHUNK_REQUEST, FIRST_ROW
@@ -19,78 +19,38 @@ from mlsim.record.table_blocks import chunk_blocks
 
 
 class Service(NamedTuple):
-    """Servers of chunk requests, time per chunk, and message length.
+    """Servers of chunk requests, time per chunk [s], and message length."""
 
-    Attributes
-    ----------
-    by_messages, by_atomics
-        Whether PEs ask a master, or take chunks from a window. If neither, there is no request, or it is
-        unknown.
-    on_node
-        Whether the master, or the window, is on the PE's own node, rather than PE 0.
-    calculates
-        Whether PEs calculate the sizes of their chunks themselves.
-    waits
-        Whether the time until a chunk begins is one of waiting for others.
-    calculation
-        Time of a size's calculation at speed 1, in s.
-    delay
-        Addition to it at any speed, in s.
-    assignment
-        Time of assigning a chunk, in s.
-    access
-        Time that a window is busy with an atomic, in s.
-    message_bytes
-        Length of a request, and of a reply.
-    """
-
-    by_messages: bool = True
-    by_atomics: bool = False
-    on_node: bool = False
-    calculates: bool = False
-    waits: bool = False
-    calculation: float = 0.0
-    delay: float = 0.0
-    assignment: float = 0.0
-    access: float = 0.0
-    message_bytes: int = 0
+    by_messages: bool = True  # PEs ask a master
+    by_atomics: bool = False  # PEs take chunks from a window; if neither, requests are unknown
+    on_node: bool = False  # the master, or the window, is on the PE's own node, rather than PE 0
+    calculates: bool = False  # PEs calculate the sizes of their chunks themselves
+    waits: bool = False  # the time until a chunk begins is one of waiting for others
+    calculation: float = 0.0  # of a size at speed 1
+    delay: float = 0.0  # added to it at any speed
+    assignment: float = 0.0  # of a chunk
+    access: float = 0.0  # time that a window is busy with an atomic
+    message_bytes: int = 0  # of a request, and of a reply
 
 
 class _Workers(NamedTuple):
-    """Intervals of PEs that ask masters, by master: those of the k-th are ``of[first[k]:first[k + 1]]``.
+    """Intervals of PEs that ask masters: those of the k-th are ``of[first[k]:first[k + 1]]``; times in ns."""
 
-    ``master``: the interval of each master. By interval: when it begins and ends, and how long a message of
-    its PE takes; times in ns.
-    """
-
-    master: Ints
+    master: Ints  # interval of each master
     first: Ints
     of: Ints
-    begin: Ints
+    begin: Ints  # of each interval
     end: Ints
-    way: Ints
+    way: Ints  # of a message of its PE
 
 
 class _Cursors(NamedTuple):
-    """Read positions of the intervals.
+    """Read positions of the intervals."""
 
-    ``place``: its next request. ``reached``: the end of what it did before. ``taken``, ``sent``: when the
-    master took the request that was read last, and sent the reply.
-    """
-
-    place: Ints
-    reached: Ints
-    taken: Ints
-    sent: Ints
-
-
-class _Served(NamedTuple):
-    """Requests that masters served; see :class:`Requests`."""
-
-    serving: Ints
-    first: Ints
-    last: Ints
-    served: Ints
+    place: Ints  # next request
+    reached: Ints  # end of what came before
+    taken: Ints  # when the master took the request that was read last,
+    sent: Ints  # and sent the reply
 
 
 def requests_of(
@@ -101,26 +61,16 @@ def requests_of(
     chunks: ChunkColumns,
     service: Service,
     ranks: Ints,
-) -> Requests | NoRequests:
+) -> Requests:
     """Return the chunk requests of PEs, with the requests that masters served in order of the replies.
 
-    Parameters
-    ----------
-    records
-        Of the run. Where rows of PEs lack their latency and last request, as in real runs, only the time
-        to get a chunk is known; messages are recorded elsewhere.
-    layout, places, part
-        Of the trace.
-    chunks
-        By interval, with the times at which they were asked for.
-    service
-        Server of the requests, and time per chunk.
-    ranks
-        Of each row in the communicator. Where several rows share a rank, tags identify the PE.
+    Where rows of PEs lack their latency and last request, as in real runs, only the time to get a chunk is
+    known; messages are recorded elsewhere. ``chunks`` have the times at which they were asked for. ``ranks``
+    are those of rows; where several share one, tags identify the PE.
     """
     pes, intervals = records.pes, len(layout.entry)
     if not len(pes.pe):
-        return NoRequests()
+        return NO_REQUESTS
     if pes.latency is None or pes.last_request is None:
         service = service._replace(by_messages=False, calculates=False)
     home = places.of_pes(pes)
@@ -139,13 +89,14 @@ def requests_of(
     working = nanoseconds(service.calculation / speed + service.delay)
     rows = np.repeat(np.arange(len(layout.first) - 1), np.diff(layout.first))
     none = np.zeros(intervals, np.int64)
-    kept = _Served(np.full(intervals, -1), none, none, np.zeros((0, 3), np.int64))
+    kept = np.full(intervals, -1), none, none, np.zeros((0, 3), np.int64)
     if service.by_messages:
         working = nanoseconds(service.calculation / speed + service.delay + service.assignment)
         kept = _serve(records, layout, way, asked, is_master, chunks, refused, working)
         working = np.where(asked >= 0, working[asked], 0)
     after = round(1e9 * (service.assignment + service.access * service.by_atomics))
     return Requests(
+        True,
         service.by_messages,
         service.by_atomics,
         service.calculates,
@@ -196,8 +147,11 @@ def _serve(
     chunks: ChunkColumns,
     refused: Ints,
     spent: Ints,
-) -> _Served:
-    """Order served requests by their replies; ``spent`` (ns) is the time of each PE to serve a chunk."""
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Order served requests by their replies; ``spent`` (ns) is the time of each PE to serve a chunk.
+
+    Return the last columns of :class:`~mlsim.record.otf2.trace_content.Requests`.
+    """
     held, intervals = records.occupancy, len(asked)
     asks = np.flatnonzero(asked >= 0)
     masters = np.flatnonzero(is_master)
@@ -213,7 +167,7 @@ def _serve(
     served = column((int(first[-1]), 3), np.int64)
     cursors = _Cursors(given[:-1].copy(), begin.copy(), *np.zeros((2, intervals), np.int64))
     _put_in_order(workers, cursors, given, chunks.rows, refused, serving, first, last, served)
-    return _Served(serving, first, last, served)
+    return serving, first, last, served
 
 
 def _refused(pes: PEs, asked: Floats, home: Ints, shown: NDArray[np.bool_], intervals: int) -> Ints:

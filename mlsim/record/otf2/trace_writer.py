@@ -3,81 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import _otf2
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.column_types import empty
 from mlsim.record.growing_arrays import let_go
+from mlsim.record.otf2 import otf2_library, row_events, trace_content, trace_layout, trace_messages
+from mlsim.record.otf2 import trace_references as refs
 from mlsim.record.otf2.event_pass import write_batch, write_metrics, write_rows
 from mlsim.record.otf2.merged_rows import Work, work_space, write_merged_rows
-from mlsim.record.otf2.otf2_library import (
-    ROWS_AN_ARCHIVE,
-    TRACE_NAME,
-    CallFailed,
-    address,
-    apart,
-    failures,
-    find_api,
-    fix_trace_id,
-    open_archive,
-    write_local_definitions,
-)
-from mlsim.record.otf2.row_events import TIES_STAY
-from mlsim.record.otf2.trace_content import (
-    CHUNK_FIELDS,
-    ChunkColumns,
-    Content,
-    Intervals,
-    JobColumns,
-    NoRequests,
-    Part,
-    Requests,
-    Selection,
-    chunks_by_interval,
-    nth_chunk,
-    part_of,
-    row_ranges,
-    select_messages,
-    select_samples,
-)
+from mlsim.record.otf2.trace_content import Content, Part, Selection
 from mlsim.record.otf2.trace_definitions import SIZE_TYPES, Names, metric_type, write_definitions
-from mlsim.record.otf2.trace_layout import (
-    MOST_ROWS,
-    Layout,
-    PePlaces,
-    lay_out,
-    merge_rows,
-    nanoseconds,
-    place_pes,
-    told_times,
-    without_rows,
-)
-from mlsim.record.otf2.trace_messages import (
-    BATCH_RANK,
-    MessageEvents,
-    Samples,
-    application_nodes,
-    deliver,
-    metrics_of,
-    sample_metrics,
-)
-from mlsim.record.otf2.trace_references import (
-    BATCH_LOCATION,
-    FIRST_ROW,
-    METRIC_LOCATION,
-    Level,
-    Rows,
-    nested_regions,
-)
+from mlsim.record.otf2.trace_layout import MOST_ROWS, Layout, PePlaces, nanoseconds
+from mlsim.record.otf2.trace_messages import MessageEvents, Samples
+from mlsim.record.otf2.trace_references import Level, Rows
 from mlsim.record.otf2.trace_requests import Service, rank_messages, requests_of
 from mlsim.record.record_tables import Chunks, Jobs, Messages, PEs, Ranks, Records
 from mlsim.record.table_blocks import n_rows, size_range
@@ -88,15 +33,12 @@ _AT_ONCE = Service()
 
 @dataclass(frozen=True, slots=True)
 class TraceInfo:
-    """The size of a trace: events, locations, and bytes of all its files.
-
-    ``nodes_per_row`` is 0 where rows are as the level has them, else how many nodes a row shows at most.
-    """
+    """The size of a trace."""
 
     events: int
     locations: int
-    bytes: int
-    nodes_per_row: int = 0
+    bytes: int  # of all its files
+    nodes_per_row: int = 0  # most nodes that a row shows; 0 where rows are as the level has them
 
 
 def write_otf2(
@@ -154,94 +96,64 @@ def write_otf2(
         If files cannot be written, the part has no events, or the records contradict each other.
     """
     directory = Path(directory)
-    if (directory / f"{TRACE_NAME}.otf2").exists():
+    if (directory / f"{otf2_library.TRACE_NAME}.otf2").exists():
         raise OutputError(f"{directory} has a trace in it already; remove it or name another directory")
-    part = part_of(selection, records.jobs)
-    per_node = exclusive_nodes and not _shows_chunks(level)
-    layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
+    part = trace_content.part_of(selection, records.jobs)
+    per_node = exclusive_nodes and level not in ("chunks", "messages")
+    layout = trace_layout.lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
     if ranks is None:
         layout = _fitted(layout, records, level, part, rows)
     if layout.merged and level == "messages":
         level = "chunks"
     shown = _at_level(records, level)
     has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
-    places = place_pes(shown, layout, pes_per_node) if has_pes else None
-    messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
-    content = _content(
-        shown, layout, level, places, messages, details, part, service, _ranks_of_rows(layout, ranks)
-    )
-    samples = sample_metrics(records) if ranks is None else None
+    places = trace_layout.place_pes(shown, layout, pes_per_node) if has_pes else None
+    if ranks is None:
+        messages, samples = trace_messages.deliver(shown, layout), trace_messages.sample_metrics(records)
+        numbers: Ints = trace_messages.BATCH_RANK + 1 + layout.row_process
+    else:
+        messages, samples, numbers = rank_messages(shown, layout, ranks), None, ranks.numbers
+    content = _content(shown, layout, level, places, messages, details, part, service, numbers)
     end = _end(content, samples)
-    _check_not_empty(directory, selection, part, end)
-    content = content._replace(messages=select_messages(messages, part, records.jobs))
-    samples = None if samples is None else select_samples(samples, part)
-    names = Names(scenario_name, technique, workload_name)
-    arranged = _Arranged(names, records, shown, level, layout, places, content, samples, min(part.last, end))
-    events = _write_archive(directory, arranged, apart, ranks)
-    return _info(directory, layout, events, ranks)
-
-
-def _info(directory: Path, layout: Layout, events: Ints, ranks: Ranks | None) -> TraceInfo:
-    locations = int(layout.shown.sum()) + (FIRST_ROW if ranks is None else 0)
-    nodes_per_row = layout.processes.nodes if layout.merged else 0
-    return TraceInfo(int(events.sum()), locations, _size(directory), nodes_per_row)
-
-
-class _Arranged(NamedTuple):
-    """A trace before it is written: records, and what is shown of them, until ``last`` [ns]."""
-
-    names: Names
-    records: Records
-    shown: Records
-    level: Level
-    layout: Layout
-    places: PePlaces | None
-    content: Content
-    samples: Samples | None
-    last: int
-
-
-def _check_not_empty(directory: Path, selection: Selection, part: Part, end: int) -> None:
     if end < part.first:
         raise OutputError(
             f"{directory}: the trace would be empty: its part begins at {selection.begin:.9g} s, and all has "
             f"happened by {end / 1e9:.9g} s"
         )
-
-
-def _write_archive(directory: Path, trace: _Arranged, apart: bool, ranks: Ranks | None) -> Ints:
-    """Write all files; return the number of events of each location."""
-    records, layout, content, part = trace.records, trace.layout, trace.content, trace.content.part
+    content = content._replace(messages=trace_content.select_messages(messages, part, records.jobs))
+    samples = None if samples is None else trace_content.select_samples(samples, part)
+    names, last = Names(scenario_name, technique, workload_name), min(part.last, end)
     # The largest definition lists a location for every node.
     largest = 10 * len(records.nodes.name) + 100
-    opened = open_archive(directory, trace.names.scenario, largest_definition=largest)
-    with failures(directory), opened as archive:
+    opened = otf2_library.open_archive(directory, names.scenario, largest_definition=largest)
+    with otf2_library.failures(directory), opened as archive:
         # As a part of some jobs has it, which `mlsim trace cut` takes from the whole: theirs alone.
-        shows_dispatcher = trace.level == "messages" and part.shown.all()
-        span = (part.first, trace.last if shows_dispatcher else -1)
-        clock = np.array([-1 if apart else TIES_STAY, 0])
-        work = None
+        shows_dispatcher = level == "messages" and part.shown.all()
+        state, work = row_events.new_state(apart), None
         if layout.merged:
-            several = len(nested_regions(trace.level, merged=True)) - 1
+            several = len(refs.nested_regions(level, merged=True)) - 1
             work = work_space(layout, records.nodes, len(records.jobs.job_id), several)
-        events = _write_events(
-            archive, directory, trace.shown, content, trace.samples, trace.places, span, clock, work
-        )
+        with otf2_library.new_attributes() as attributes:
+            writing = _Writing(directory, state, attributes, shown, content, places, work)
+            events = _write_events(archive, writing, samples, last if shows_dispatcher else -1)
+        span = part.first, max(last, int(state[row_events.LATEST]))
         write_definitions(
             archive,
-            trace.names,
+            names,
             records,
             layout=layout,
             job_region=content.jobs.region,
             events=events,
-            span=(part.first, max(trace.last, int(clock[1]))),
-            level=trace.level,
+            span=span,
+            level=level,
             size_bits=content.size_bits,
             ranks=ranks,
         )
-    with failures(directory):
-        fix_trace_id(directory)
-    return events
+    with otf2_library.failures(directory):
+        otf2_library.fix_trace_id(directory)
+    locations = int(layout.shown.sum()) + (refs.FIRST_ROW if ranks is None else 0)
+    nodes_per_row = layout.processes.nodes if layout.merged else 0
+    return TraceInfo(int(events.sum()), locations, _size(directory), nodes_per_row)
 
 
 def _fitted(layout: Layout, records: Records, level: Level, part: Part, rows: Rows) -> Layout:
@@ -249,7 +161,7 @@ def _fitted(layout: Layout, records: Records, level: Level, part: Part, rows: Ro
     is_wide = len(layout.row_node) > MOST_ROWS
     every = np.ones(len(layout.row_node), np.bool_)
     if rows == "nodes":
-        return merge_rows(layout, every, len(records.nodes.name))
+        return trace_layout.merge_rows(layout, every, len(records.nodes.name))
     if not is_wide and part.shown.all():
         return layout
     occurring = _occurring(layout, records, level, part)
@@ -257,11 +169,11 @@ def _fitted(layout: Layout, records: Records, level: Level, part: Part, rows: Ro
         of_nodes = layout.node_row if not is_wide else layout.node_row[layout.row_node[occurring]]
         occurring[of_nodes] = True
     if rows == "cores" or int(occurring.sum()) <= MOST_ROWS:
-        return without_rows(layout, occurring)
-    return merge_rows(layout, occurring, MOST_ROWS)
+        return trace_layout.without_rows(layout, occurring)
+    return trace_layout.merge_rows(layout, occurring, MOST_ROWS)
 
 
-def _occurring(layout: Layout, records: Records, level: Level, part: Part) -> NDArray[np.bool_]:
+def _occurring(layout: Layout, records: Records, level: Level, part: Part) -> Mask:
     """Return which rows have something of the part that is shown."""
     held, messages = records.occupancy, records.messages
     seen = part.shown[held.job]
@@ -273,24 +185,13 @@ def _occurring(layout: Layout, records: Records, level: Level, part: Part) -> ND
     if level != "jobs" and n_rows(messages):
         sent = part.shown[messages.job]
         sent &= (nanoseconds(messages.received) >= part.first) & (nanoseconds(messages.sent) <= part.last)
-        found[layout.node_row[application_nodes(records)[sent]]] = True
+        found[layout.node_row[trace_messages.application_nodes(records)[sent]]] = True
     return found
-
-
-def _ranks_of_rows(layout: Layout, ranks: Ranks | None) -> Ints:
-    """Return the rank of each row: that of the run, or of the row's node behind the batch system."""
-    if ranks is not None:
-        return ranks.numbers
-    return BATCH_RANK + 1 + layout.row_process
-
-
-def _shows_chunks(level: Level) -> bool:
-    return level in ("chunks", "messages")
 
 
 def _at_level(records: Records, level: Level) -> Records:
     """Keep the tables that the level shows."""
-    if _shows_chunks(level):
+    if level in ("chunks", "messages"):
         return records
     kept = replace(records, chunks=empty(Chunks))
     return kept if level == "nodes" else replace(kept, pes=empty(PEs), messages=empty(Messages))
@@ -307,14 +208,28 @@ def _content(
     service: Service,
     ranks: Ints,
 ) -> Content:
-    """Arrange the records by location and time."""
-    told, chunks, requests = _inside_jobs(records, layout, level, places, part, service, ranks)
+    """Arrange the records by location and time; ``ranks`` are those of rows."""
+    told: Floats = np.empty(0, np.float64)
+    chunks, requests = trace_content.NO_CHUNKS, trace_content.NO_REQUESTS
+    asked = level == "messages"
+    if places is not None:
+        if n_rows(records.chunks):
+            chunks = trace_content.chunks_by_interval(records, places, part, len(layout.entry), asked=asked)
+        if asked:
+            requests = requests_of(records, layout, places, part, chunks, service, ranks)
+        told = trace_layout.told_times(records, layout, places)
     largest = (size_range(records.chunks) or (0, 0))[1]
-    held, nested = records.occupancy, nested_regions(level, merged=layout.merged)
+    held, nested = records.occupancy, refs.nested_regions(level, merged=layout.merged)
+    started = np.isfinite(records.jobs.start_time)
+    has_loop = np.zeros(len(started), np.bool_)
+    has_loop[records.loops.job] = True
+    region = np.where(started, len(nested) - 1 + np.cumsum(started), -1)
     return Content(
-        Intervals(layout.shown, layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
-        _job_columns(records, first_region=len(nested)),
-        _shows_chunks(level),
+        trace_content.Intervals(
+            layout.shown, layout.first, layout.occupancy_row, told, held.job, held.start, held.end
+        ),
+        trace_content.JobColumns(region, records.jobs.job_id, has_loop),
+        level in ("chunks", "messages"),
         details,
         max(SIZE_TYPES) if layout.merged else min(bits for bits in SIZE_TYPES if largest < 1 << bits),
         part,
@@ -337,137 +252,77 @@ def _end(content: Content, samples: Samples | None) -> int:
     return int(times.max())
 
 
-def _inside_jobs(
-    records: Records,
-    layout: Layout,
-    level: Level,
-    places: PePlaces | None,
-    part: Part,
-    service: Service,
-    ranks: Ints,
-) -> tuple[NDArray[np.float64], ChunkColumns, Requests | NoRequests]:
-    """Return the events inside of jobs: notices of PEs to stop, chunks, and requests for them."""
-    chunks = ChunkColumns(np.zeros(1, np.int64), np.empty((0, len(CHUNK_FIELDS)), np.int64))
-    requests: Requests | NoRequests = NoRequests()
-    asked = level == "messages"
-    if places is None:
-        return np.empty(0, np.float64), chunks, requests
-    if n_rows(records.chunks):
-        chunks = chunks_by_interval(records, places, part, len(layout.entry), asked=asked)
-    if asked:
-        requests = requests_of(records, layout, places, part, chunks, service, ranks)
-    return told_times(records, layout, places), chunks, requests
+class _Writing(NamedTuple):
+    """What all event files of a trace are written from and with."""
+
+    directory: Path
+    state: Ints
+    attributes: Any
+    records: Records
+    content: Content
+    places: PePlaces | None
+    work: Work | None  # of merged rows
 
 
-def _job_columns(records: Records, *, first_region: int) -> JobColumns:
-    """Return, for each job, its region (-1: never started) and the attributes of its enter events."""
-    started = np.isfinite(records.jobs.start_time)
-    region = np.where(started, first_region - 1 + np.cumsum(started), -1)
-    has_loop = np.zeros(len(started), np.bool_)
-    has_loop[records.loops.job] = True
-    return JobColumns(region, records.jobs.job_id, has_loop)
-
-
-def _write_events(
-    archive: Any,
-    directory: Path,
-    records: Records,
-    content: Content,
-    samples: Samples | None,
-    places: PePlaces | None,
-    span: tuple[int, int],
-    clock: Ints,
-    work: Work | None,
-) -> NDArray[np.int64]:
+def _write_events(archive: Any, writing: _Writing, samples: Samples | None, end: int) -> Ints:
     """Write all event files; return the number of events of each location.
 
-    The dispatcher has a region of this span, in ns, unless it ends at -1. ``clock``: see ``progress.stamp``.
-    ``work``: of merged rows.
+    The dispatcher has a region until ``end`` [ns], unless that is -1.
     """
-    shown = content.intervals.shown
-    rows = len(content.intervals.first) - 1
-    events = np.zeros(FIRST_ROW + rows, np.int64)
+    shown = writing.content.intervals.shown
+    events = np.zeros(refs.FIRST_ROW + len(shown), np.int64)
     _otf2.Archive_OpenDefFiles(archive)
-    own = [] if samples is None else [BATCH_LOCATION, METRIC_LOCATION]
-    write_local_definitions(archive, directory, [*own, *(FIRST_ROW + np.flatnonzero(shown)).tolist()])
+    own = [] if samples is None else [refs.BATCH_LOCATION, refs.METRIC_LOCATION]
+    locations = [*own, *(refs.FIRST_ROW + np.flatnonzero(shown)).tolist()]
+    otf2_library.write_local_definitions(archive, writing.directory, locations)
     _otf2.Archive_CloseDefFiles(archive)
-    with _attributes() as attributes:
-        at_once = int(shown.sum()) <= ROWS_AN_ARCHIVE
-        if not at_once:
-            for low in range(0, rows, ROWS_AN_ARCHIVE):
-                with apart(directory) as part:
-                    high = min(low + ROWS_AN_ARCHIVE, rows)
-                    _write_rows(part, attributes, clock, records, content, places, events, low, high, work)
-        _otf2.Archive_OpenEvtFiles(archive)
-        if at_once:
-            _write_rows(archive, attributes, clock, records, content, places, events, 0, rows, work)
-        if samples is not None:
-            _write_batch_system(archive, attributes, clock, records, content, samples, span, events)
+    most = otf2_library.ROWS_AN_ARCHIVE
+    at_once = int(shown.sum()) <= most
+    if not at_once:
+        for low in range(0, len(shown), most):
+            with otf2_library.apart(writing.directory) as part:
+                _write_rows(part, writing, events, low, min(low + most, len(shown)))
+    _otf2.Archive_OpenEvtFiles(archive)
+    if at_once:
+        _write_rows(archive, writing, events, 0, len(shown))
+    if samples is not None:
+        _write_batch_system(archive, writing, samples, end, events)
     _otf2.Archive_CloseEvtFiles(archive)
     return events
 
 
-@contextmanager
-def _attributes() -> Iterator[Any]:
-    """Make an attribute list."""
-    attributes = _otf2.AttributeList_New()
-    try:
-        yield attributes
-    finally:
-        _otf2.AttributeList_Delete(attributes)
-
-
-def _write_rows(
-    archive: Any,
-    attributes: Any,
-    clock: Ints,
-    records: Records,
-    content: Content,
-    places: PePlaces | None,
-    events: NDArray[np.int64],
-    low: int,
-    high: int,
-    work: Work | None,
-) -> None:
+def _write_rows(archive: Any, writing: _Writing, events: Ints, low: int, high: int) -> None:
     """Write the rows from ``low`` to before ``high``, and count their events."""
-    library = find_api(), address(archive), address(attributes), clock
-    for begin, end in row_ranges(content.intervals.first[low : high + 1], content.chunks):
-        span = low + begin, low + end
-        if work is None:
-            failed, misplaced = write_rows(*library, content, events, *span)
+    address, content, state = otf2_library.address, writing.content, writing.state
+    library = otf2_library.find_api(), address(archive), address(writing.attributes)
+    for begin, end in trace_content.row_ranges(content.intervals.first[low : high + 1], content.chunks):
+        if writing.work is None:
+            write_rows(*library, state, content, events, low + begin, low + end)
         else:
-            failed, misplaced = write_merged_rows(*library, content, events, work, *span)
-        let_go(content.chunks.rows)
-        if isinstance(content.requests, Requests):
-            let_go(content.requests.served)
-        if misplaced >= 0 and places is not None:
-            chunk = nth_chunk(records, places, content.part, content.chunks, misplaced)
+            write_merged_rows(*library, state, content, events, low + begin, low + end, writing.work)
+        let_go(content.chunks.rows, content.requests.served)
+        misplaced = int(state[row_events.MISPLACED])
+        if misplaced >= 0 and writing.places is not None:
+            records = writing.records
+            chunk = trace_content.nth_chunk(records, writing.places, content.part, content.chunks, misplaced)
             raise MlsimError(_misplaced(records.jobs, chunk))
-        if failed:
-            raise CallFailed
+        if state[row_events.FAILED]:
+            raise otf2_library.CallFailed
 
 
-def _write_batch_system(
-    archive: Any,
-    attributes: Any,
-    clock: Ints,
-    records: Records,
-    content: Content,
-    samples: Samples,
-    span: tuple[int, int],
-    events: NDArray[np.int64],
-) -> None:
+def _write_batch_system(archive: Any, writing: _Writing, samples: Samples, end: int, events: Ints) -> None:
     """Write the locations of the dispatcher and of metrics, and count their events."""
-    library = find_api(), address(archive)
-    failed, events[BATCH_LOCATION] = write_batch(
-        *library, address(attributes), clock, content.messages, *span
-    )
-    if not failed:
-        types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
+    library = otf2_library.find_api(), otf2_library.address(archive)
+    content, state = writing.content, writing.state
+    attributes, first = otf2_library.address(writing.attributes), content.part.first
+    events[refs.BATCH_LOCATION] = write_batch(*library, attributes, state, content.messages, first, end)
+    if not state[row_events.FAILED]:
+        metrics = trace_messages.metrics_of(writing.records)
+        types = np.array([metric_type(metric).value for metric in metrics], np.uint8)
         pointers = types.ctypes.data, samples.values.ctypes.data
-        failed, events[METRIC_LOCATION] = write_metrics(*library, samples, *pointers)
-    if failed:
-        raise CallFailed
+        events[refs.METRIC_LOCATION] = write_metrics(*library, state, samples, *pointers)
+    if state[row_events.FAILED]:
+        raise otf2_library.CallFailed
 
 
 def _misplaced(jobs: Jobs, chunk: Chunks) -> str:
@@ -481,9 +336,9 @@ def _misplaced(jobs: Jobs, chunk: Chunks) -> str:
 
 def _size(directory: Path) -> int:
     """Sum up the bytes of a trace's files; those of local definitions are all alike."""
-    files = [directory / f"{TRACE_NAME}.otf2", directory / f"{TRACE_NAME}.def"]
+    files = [directory / f"{otf2_library.TRACE_NAME}.otf2", directory / f"{otf2_library.TRACE_NAME}.def"]
     local, size = 0, 0
-    with os.scandir(directory / TRACE_NAME) as entries:
+    with os.scandir(directory / otf2_library.TRACE_NAME) as entries:
         for entry in entries:
             if entry.name.endswith(".evt"):
                 size += entry.stat().st_size
