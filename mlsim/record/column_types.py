@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,42 +22,24 @@ Table = TypeVar("Table")
 class Column:
     """Meaning of a table column, and its representation in files."""
 
-    meaning: str
-    """In a phrase."""
+    meaning: str  # in a phrase
     unit: str = ""
-    """Empty for numbers without one."""
-    file: str = ""
-    """Its name in files; empty if it is the field's."""
-    words: type[IntEnum] | None = None
-    """The closed set that its codes are of: files hold words."""
-    job: bool = False
-    """Whether it holds rows of :class:`~mlsim.record.record_tables.Jobs`: files hold identifiers."""
-    unknown: bool = False
-    """Whether -1 marks a missing value and files hold null. Times use NaN, without this flag."""
-    always: bool = False
-    """Whether every row has a value, of times too."""
-    after: str = ""
-    """The column of the file that it follows; empty if that is the one declared before it."""
+    file: str = ""  # its name in files; empty if it is the field's
+    words: type[IntEnum] | None = None  # the closed set that its codes are of: files hold words
+    job: bool = False  # holds rows of Jobs: files hold identifiers
+    unknown: bool = False  # -1 marks a missing value, and files hold null; times use NaN, without this flag
+    always: bool = False  # every row has a value, of times too
+    after: str = ""  # the column of the file that it follows; empty: the one declared before it
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A column that a table has.
+    """A column that a table has."""
 
-    Attributes
-    ----------
-    field, column
-        Its name in the table, and what is declared of it.
-    dtype
-        Of its elements; None for text.
-    optional
-        Whether a table may lack it.
-    """
-
-    field: str
-    column: Column
-    dtype: np.dtype[Any] | None
-    optional: bool
+    field: str  # its name in the table
+    column: Column  # what is declared of it
+    dtype: np.dtype[Any] | None  # of its elements; None for text
+    optional: bool  # a table may lack it
 
     @property
     def name(self) -> str:
@@ -84,59 +66,42 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A column of files that follows from others.
-
-    Attributes
-    ----------
-    name, kind, unit, meaning
-        As of :class:`Stored` and :class:`Column`.
-    after
-        The column of the file that it follows; "" for the first.
-    values
-        Makes it from all records, and the technique of the run (None if jobs ran no loop); None where a run
-        has no such column.
-    """
+    """A column of files that follows from others; name, kind, unit and meaning are as of :class:`Stored`."""
 
     name: str
     kind: str
     unit: str
     meaning: str
-    after: str
+    after: str  # the column of the file that it follows; "" for the first
+    # Of all records, and the technique of the run (None: no loops); None where a run has no such column.
     values: Callable[[Records, str | None], Any]
 
 
 def stored_columns(table: type[Any]) -> tuple[Stored, ...]:
     """Return the columns that a table declares, in their order."""
     if table not in _DECLARED:
-        _DECLARED[table] = tuple(_declared(table))
+        hints = get_type_hints(table, include_extras=True)
+        declared = ((field.name, get_args(hints[field.name])) for field in fields(table))
+        _DECLARED[table] = tuple(
+            Stored(name, parts[1], _dtype(parts[0]), NoneType in get_args(parts[0]))
+            for name, parts in declared
+            if len(parts) == 2 and isinstance(parts[1], Column)
+        )
     return _DECLARED[table]
 
 
 _DECLARED: dict[type[Any], tuple[Stored, ...]] = {}
 
 
-def _declared(table: type[Any]) -> Iterator[Stored]:
-    hints = get_type_hints(table, include_extras=True)
-    for field in fields(table):
-        hint = hints[field.name]
-        if get_origin(hint) is Annotated:
-            bare, column = get_args(hint)
-            yield Stored(field.name, column, _dtype(bare), NoneType in get_args(bare))
-
-
 def _dtype(hint: Any) -> np.dtype[Any] | None:
     """Return the type of an array's elements from its type hint; None for a list of text."""
+    dtype: np.dtype[Any] | None = None
     for part in get_args(hint) if NoneType in get_args(hint) else (hint,):
         # NumPy 2.5 declares NDArray as an alias of its own; until then it was ndarray[shape, dtype[scalar]].
         if get_origin(part) is NDArray:
-            return _dtype_of(get_args(part)[0])
-        if get_origin(part) is np.ndarray:
-            return _dtype_of(get_args(get_args(part)[1])[0])
-    return None
-
-
-def _dtype_of(scalar: Any) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = np.dtype(scalar)
+            dtype = np.dtype(get_args(part)[0])
+        elif get_origin(part) is np.ndarray:
+            dtype = np.dtype(get_args(get_args(part)[1])[0])
     return dtype
 
 
@@ -163,8 +128,7 @@ class JobState(IntEnum):
     KILLED = 1
     REJECTED = 2
     FAILED = 3
-    WITHDRAWN = 4
-    """Left the queue before it started, as its user withdrew it in the log."""
+    WITHDRAWN = 4  # left the queue before it started, as its user withdrew it in the log
 
 
 class MessageKind(IntEnum):

@@ -314,13 +314,10 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Rejections:
-    """One row a job that was turned away, in order of arrival; files have it in ``jobs``.
-
-    ``job`` is the row of the job, ``reason`` the place of the reason in ``reasons``.
-    """
+    """One row a job that was turned away, in order of arrival; files have it in ``jobs``."""
 
     job: Ints
-    reason: Int32s
+    reason: Int32s  # place in reasons
     reasons: tuple[str, ...] = ()
 
     @staticmethod
@@ -451,33 +448,19 @@ class Records:
 
 @dataclass(frozen=True)
 class RankRequests:
-    """Requests to the master, one row each, in order of the answers; times in s.
+    """Requests to the master, one row each, in order of the answers; times in s."""
 
-    Attributes
-    ----------
-    pe
-        Who asked; the master is PE 0.
-    sent, received, answered
-        When the request had been sent, when the master had it, and when the reply had been sent.
-    request_bytes, reply_bytes
-        Lengths of the messages.
-    """
-
-    pe: Ints
+    pe: Ints  # sender; the master is PE 0
     sent: Floats
-    received: Floats
-    answered: Floats
+    received: Floats  # by the master
+    answered: Floats  # when the reply had been sent
     request_bytes: int
     reply_bytes: int
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of a real run, each with a row of the trace.
+    """The ranks of a real run, each with a row of the trace."""
 
-    ``numbers`` is the rank of each PE in the communicator of all. ``requests`` is None without a master, or
-    if they were not recorded.
-    """
-
-    numbers: Ints
-    requests: RankRequests | None = None
+    numbers: Ints  # rank of each PE in the communicator of all
+    requests: RankRequests | None = None  # None without a master, or if they were not recorded

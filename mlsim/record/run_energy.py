@@ -7,47 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.record.record_tables import NodePower, Nodes, Occupancy, PowerSteps, Records
+from mlsim.record.record_tables import NodePower, Occupancy, PowerSteps, Records
 from mlsim.record.table_blocks import blocks_of, is_long, sums_by_job
 from mlsim.record.timelines import off_spans, step_function, step_parts
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPower:
-    """Parts of stays in which power does not change.
+    """Parts of stays in which power does not change."""
 
-    Attributes
-    ----------
-    row
-        Of each part, its row in the stays; rising.
-    start, end
-        Of the part [s].
-    power
-        Of the cores that the job holds then [W].
-    idle, added
-        Idle power of these cores, by their share of their nodes, and what the job adds to it [W].
-    """
-
-    row: Ints
-    start: Floats
+    row: Ints  # in the stays; rising
+    start: Floats  # s
     end: Floats
-    power: Floats
-    idle: Floats
-    added: Floats
-
-    def energy_of_rows(self, n_rows: int) -> Floats:
-        """Return the energy of each stay [J]."""
-        joules: Floats = np.bincount(self.row, self.power * (self.end - self.start), n_rows).astype(
-            np.float64
-        )
-        return joules
+    power: Floats  # of the cores that the job holds then [W]
+    idle: Floats  # of these cores, by their share of their nodes [W]
+    added: Floats  # by the job to that [W]
 
 
-def held_power(stays: Occupancy, nodes: Nodes, power: NodePower, steps: PowerSteps) -> HeldPower:
-    """Return the power of the cores and nodes that jobs hold.
-
-    Jobs in ``steps`` have measured power; the others draw the busy power of their nodes.
-    """
+def held_power(records: Records, power: NodePower, stays: Occupancy) -> HeldPower:
+    """Return the power of what jobs hold in some stays: as measured, or the busy power of their nodes."""
+    nodes, steps = records.nodes, records.power_steps
     busy = _of_cores(stays, power.busy / nodes.cores)
     idle = _of_cores(stays, power.idle / nodes.cores)
     added = _of_cores(stays, (power.busy - power.idle) / nodes.cores)
@@ -96,14 +75,10 @@ def _parts(stays: Occupancy, steps: PowerSteps) -> tuple[Ints, Floats, Floats, I
 class Energy:
     """Energy of a run in J, from the first submission to the last end of a job."""
 
-    total: float
-    """All of it: jobs + idle + off."""
-    jobs: float
-    """Energy charged to jobs."""
-    idle: float
-    """Idle power of free cores, of nodes that were not off."""
-    off: float
-    """Power of nodes that were out of use and free."""
+    total: float  # jobs + idle + off
+    jobs: float  # charged to jobs
+    idle: float  # of free cores, of nodes that were not off
+    off: float  # of nodes that were out of use and free
 
 
 def run_span(records: Records) -> tuple[float, float]:
@@ -126,7 +101,9 @@ def job_energy(records: Records) -> Floats | None:
         return None
 
     def joules(stays: Occupancy) -> Floats:
-        return _held(records, power, stays).energy_of_rows(len(stays.job))
+        held = held_power(records, power, stays)
+        found = np.bincount(held.row, held.power * (held.end - held.start), len(stays.job))
+        return found.astype(np.float64)
 
     return sums_by_job(occupancy, len(records.jobs.job_id), joules)
 
@@ -141,7 +118,7 @@ def run_energy(records: Records) -> Energy | None:
     off_time = np.bincount(node, stop - start, len(nodes.cores))
     jobs = idle_of_jobs = 0.0
     for stays in blocks_of(occupancy):
-        held = _held(records, power, stays)
+        held = held_power(records, power, stays)
         jobs += float(held.power @ (held.end - held.start))
         idle_of_jobs += float(held.idle @ (held.end - held.start))
     idle = float(power.idle @ (end - begin - off_time)) - idle_of_jobs
@@ -160,7 +137,7 @@ def power_over_time(records: Records) -> tuple[Floats, Floats]:
     if power is None or end <= begin:
         return np.empty(0), np.empty(0)
     node, start, stop = off_spans(records.outages, occupancy, begin, end)
-    held = _held(records, power, occupancy)
+    held = held_power(records, power, occupancy)
     return step_function(
         np.concatenate([[begin], held.start, start]),
         np.concatenate([[end], held.end, stop]),
@@ -184,11 +161,6 @@ def max_power(records: Records) -> float | None:
         np.concatenate([[end], stop]),
         np.concatenate([[power.idle.sum()], (power.off - power.idle)[node]]),
     )
-    blocks = (_held(records, power, block) for block in blocks_of(records.occupancy))
+    blocks = (held_power(records, power, block) for block in blocks_of(records.occupancy))
     stays = ((held.start, held.end, held.added) for held in blocks)
     return max(float(values.max()) for _, values in step_parts(stays, machine))
-
-
-def _held(records: Records, power: NodePower, stays: Occupancy) -> HeldPower:
-    """Return the power of what jobs hold in some stays."""
-    return held_power(stays, records.nodes, power, records.power_steps)

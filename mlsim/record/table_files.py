@@ -20,21 +20,16 @@ from mlsim.record.run_energy import job_energy
 class Known(NamedTuple):
     """Whole numbers, some of which are not known."""
 
-    numbers: NDArray[Any]
-    """One a row, whatever where it is not known."""
+    numbers: NDArray[Any]  # one a row, whatever where it is not known
     known: Mask
-    """Whether it is."""
 
 
 class Words(NamedTuple):
     """Texts of which there are few."""
 
-    codes: NDArray[np.integer[Any]]
-    """Place of the text of each row among the words; -1 where there is none."""
-    words: Sequence[str]
-    """Each once."""
-    closed: bool = True
-    """Whether the words are a closed set, which files name; else they are just texts."""
+    codes: NDArray[np.integer[Any]]  # place of the text of each row among the words; -1: none
+    words: Sequence[str]  # each once
+    closed: bool = True  # the words are a closed set, which files name
 
 
 Values: TypeAlias = "NDArray[Any] | Known | Words | Sequence[str | None]"
@@ -42,23 +37,12 @@ Values: TypeAlias = "NDArray[Any] | Known | Words | Sequence[str | None]"
 Columns: TypeAlias = "Mapping[str, Values]"
 """Names of columns to their values."""
 
-
-def n_values(values: Values) -> int:
-    """Return how many rows a column has."""
-    return len(values[0]) if isinstance(values, Known | Words) else len(values)
-
-
 ALWAYS = ("jobs", "nodes", "occupancy")
 """Files that every run has; the others are there where they have rows."""
 
 
-def _files() -> dict[str, type]:
-    """Find the tables of :class:`Records` that have a file of their own."""
-    tables = {name: table for name, table in get_type_hints(Records).items() if stored_columns(table)}
-    return {name: tables[name] for name in ALWAYS} | tables
-
-
-FILES = _files()
+_TABLES = {name: table for name, table in get_type_hints(Records).items() if stored_columns(table)}
+FILES: dict[str, type] = {name: _TABLES[name] for name in ALWAYS} | _TABLES
 """Name of a file, and of the field of :class:`Records` -> its table, in the order of writing."""
 
 
@@ -72,18 +56,13 @@ def _of_times(values: Callable[[Jobs], NDArray[np.float64]]) -> Callable[[Record
 
 def _name_column(coded: str, after: str) -> Derived:
     """Declare the column of names of a column of numbers."""
-    return Derived(
-        f"{coded}_name",
-        "text",
-        "",
-        f"name of its `{coded}`; null where it has none; only if the workload has such names",
-        after,
-        lambda records, _: (
-            _names(getattr(records.jobs, coded), records.names.of[coded])
-            if coded in records.names.of
-            else None
-        ),
-    )
+
+    def names(records: Records, _: str | None) -> Words | None:
+        found = records.names.of.get(coded)
+        return None if found is None else _names(getattr(records.jobs, coded), found)
+
+    meaning = f"name of its `{coded}`; null where it has none; only if the workload has such names"
+    return Derived(f"{coded}_name", "text", "", meaning, after, names)
 
 
 _CODED = ("user", "group", "executable", "queue", "partition", "qos")

@@ -131,58 +131,40 @@ _MEASURED = 1.0  # s; of real runs, nodes and jobs have clocks of their own
 
 
 def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records:
-    """Read the tables of a run.
+    """Read the tables of a run, but those named in ``without``, such as ``chunks``, which is large.
 
-    Columns that tables have no use for are not read, so that further ones do no harm.
-
-    Parameters
-    ----------
-    directory
-        Where :func:`mlsim.record.table_writer.write_tables` has written.
-    without
-        Tables that are left empty although they may be there, such as ``chunks``, which is large.
-
-    Raises
-    ------
-    InputError
-        If a table is missing, is no Parquet file, lacks a column or holds what no run writes; the message
-        names file and column.
+    Columns that tables have no use for are not read, so that further ones do no harm. Raises InputError,
+    which names file and column, if a table is missing, is no Parquet file, lacks a column or holds what no
+    run writes.
     """
-    directory = Path(directory)
-    jobs = _read(directory / "jobs.parquet", Jobs)
-    check_times(directory / "jobs.parquet", jobs.start_time, jobs.end_time)
+    paths = {name: Path(directory) / f"{name}.parquet" for name in FILES}
+    of_jobs, stays = paths["jobs"], paths["occupancy"]
+    jobs = _read(of_jobs, Jobs)
+    check_times(of_jobs, jobs.start_time, jobs.end_time)
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     optional: dict[str, Any] = {
-        name: _read(path, table, numbers)
+        name: _read(paths[name], table, numbers)
         for name, table in FILES.items()
-        if name not in (*ALWAYS, *without) and is_there(path := directory / f"{name}.parquet")
+        if name not in (*ALWAYS, *without) and is_there(paths[name])
     }
-    nodes = _read_nodes(directory / "nodes.parquet")
-    check_rows(
-        directory / "nodes.parquet",
-        (nodes.cores < 1) | ~(nodes.speed > 0.0),
-        lambda row: f"a node of {nodes.cores[row]} cores of speed {nodes.speed[row]:g}",
-    )
-    occupancy = _read(directory / "occupancy.parquet", Occupancy, numbers)
-    check_times(directory / "occupancy.parquet", occupancy.start, occupancy.end)
-    check_nodes(directory / "occupancy.parquet", occupancy.node, len(nodes.name), occupancy.count)
+    nodes, occupancy = _read_nodes(paths["nodes"]), _read(stays, Occupancy, numbers)
+    check_times(stays, occupancy.start, occupancy.end)
+    check_nodes(stays, occupancy.node, len(nodes.name), occupancy.count)
     ends = jobs.end_time[occupancy.job]
     check_rows(
-        directory / "occupancy.parquet",
+        stays,
         occupancy.end > ends + _MEASURED,
         lambda row: f"an end at {occupancy.end[row]:g} s, and its job ends at {ends[row]:g} s",
     )
     for name in optional.keys() & {"outages", "attempts", "messages"}:
-        check_nodes(directory / f"{name}.parquet", optional[name].node, len(nodes.name))
-    return Records(
-        nodes=nodes,
-        jobs=jobs,
-        occupancy=occupancy,
-        rejections=_read_rejections(directory / "jobs.parquet"),
-        names=_read_names(directory / "jobs.parquet"),
-        own=_read_own(directory / "jobs.parquet"),
-        **{name: optional.get(name) or empty(table) for name, table in FILES.items() if name not in ALWAYS},
-    )
+        check_nodes(paths[name], optional[name].node, len(nodes.name))
+    rest = {name: optional.get(name) or empty(table) for name, table in FILES.items() if name not in ALWAYS}
+    rest |= {
+        "rejections": _read_rejections(of_jobs),
+        "names": _read_names(of_jobs),
+        "own": _read_own(of_jobs),
+    }
+    return Records(nodes=nodes, jobs=jobs, occupancy=occupancy, **rest)
 
 
 def read_rows_of_loops(path: Path, table: type[LoopRows], records: Records, wanted: Ints) -> LoopRows:
@@ -212,6 +194,11 @@ def read_rows_of_loops(path: Path, table: type[LoopRows], records: Records, want
 def _read_nodes(path: Path) -> Nodes:
     """Read the nodes, and their power if it is known."""
     nodes = _read(path, Nodes)
+    check_rows(
+        path,
+        (nodes.cores < 1) | ~(nodes.speed > 0.0),
+        lambda row: f"a node of {nodes.cores[row]} cores of speed {nodes.speed[row]:g}",
+    )
     power = stored_columns(NodePower)
     if not {stored.name for stored in power} <= set(_schema(path)):
         return nodes
@@ -248,7 +235,7 @@ def _read_names(path: Path) -> Names:
 
 
 def _read_own(path: Path) -> OwnColumns:
-    """Read the columns of the user's own: those that no run has of itself, of numbers or texts."""
+    """Read the user-defined columns, of numbers or texts."""
     kinds = {name: kind for name, kind in _schema(path).items() if name not in JOB_COLUMNS}
     wanted = [name for name, kind in kinds.items() if kind == pl.String or kind.is_numeric()]
     return OwnColumns({name: _own(path, name) for name in wanted})

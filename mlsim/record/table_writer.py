@@ -23,33 +23,16 @@ _ROW_GROUP = 1 << 16
 
 
 def write_tables(directory: Path, records: Records, technique: str | None, csv: bool = False) -> list[Path]:
-    """Write the tables of a run into a directory, which is made if it does not exist.
+    """Write the tables of a run into a directory, which is made if it does not exist; return the files.
 
-    ``jobs``, ``nodes`` and ``occupancy`` are always written, the others where they have rows. The same
-    records give the same bytes. One table is in memory at a time.
-
-    Parameters
-    ----------
-    directory
-        Where to write.
-    records
-        What happened.
-    technique
-        The run's technique; None if jobs ran no loop.
-    csv
-        Also write each table as CSV.
-
-    Returns
-    -------
-    list of Path
-        The files written.
-
-    Raises
-    ------
-    OutputError
-        If a file cannot be written; the message names it.
+    ``jobs``, ``nodes`` and ``occupancy`` are always written, the others where they have rows; with ``csv``
+    each as CSV as well. The same records give the same bytes. One table is in memory at a time. Raises
+    OutputError, which names the file, if one cannot be written.
     """
-    _make_directory(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise OutputError(f"cannot make the directory {directory}: {err.strerror}") from err
     written: list[Path] = []
     for table in FILES:
         if table in ALWAYS or n_rows(getattr(records, table)):
@@ -86,13 +69,6 @@ def _write_csv(table: str, records: Records, technique: str | None, path: Path) 
         for number, block in enumerate(_blocks(table, records)):
             frame(table, block, technique).write_csv(file, include_header=number == 0)
     return path
-
-
-def _make_directory(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as err:
-        raise OutputError(f"cannot make the directory {directory}: {err.strerror}") from err
 
 
 @contextmanager
