@@ -253,7 +253,7 @@ def _end(content: Content, samples: Samples | None) -> int:
 
 
 class _Writing(NamedTuple):
-    """What all event files of a trace are written from and with."""
+    """Content, buffers and records of all event files of a trace."""
 
     directory: Path
     state: Ints
