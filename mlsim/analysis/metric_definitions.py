@@ -12,14 +12,10 @@ from mlsim.analysis.job_metrics import JOB_METRICS
 class Metric:
     """One metric, or some that are defined by one sentence."""
 
-    keys: tuple[str, ...]
-    """Dotted keys of ``summary.json``; of an aggregate its name, without ``.mean`` and the like."""
+    keys: tuple[str, ...]  # dotted, of summary.json; of an aggregate its name, without .mean and the like
     definition: str
-    """The formula, or what is counted."""
-    unit: str = ""
-    """Its unit; of several in the order of the keys."""
-    source: str = ""
-    """The source of the definition; empty if it is mlsim's own or obvious."""
+    unit: str = ""  # of several keys in their order
+    source: str = ""  # of the definition; empty if it is mlsim's own or obvious
 
 
 SUMMARY: tuple[Metric, ...] = (

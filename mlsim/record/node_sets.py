@@ -155,12 +155,9 @@ _ONE = np.uint64(1)
 class HeldCores:
     """One entry a core held: occupancy rows by core, in order of row, node, core."""
 
-    row: NDArray[np.int32]
-    """Row of the occupancy table."""
-    node: NDArray[np.int32]
-    """Row of the node."""
-    core: NDArray[np.int32]
-    """Number of the core in its node, from 0."""
+    row: NDArray[np.int32]  # of the occupancy table
+    node: NDArray[np.int32]  # row of the node
+    core: NDArray[np.int32]  # number of the core in its node, from 0
 
 
 def number_cores(nodes: Nodes, jobs: Jobs, occupancy: Occupancy) -> HeldCores:

@@ -16,10 +16,8 @@ class RegionTimes:
     """The visits of a region, or of all regions of a name."""
 
     visits: int = 0
-    inclusive: float = 0.0
-    """Seconds from entering to leaving, over all visits; one inside another of the same name counts once."""
-    exclusive: float = 0.0
-    """Seconds in it and in no region inside it."""
+    inclusive: float = 0.0  # s from entering to leaving; a visit inside another of the same name counts once
+    exclusive: float = 0.0  # s in it and in no region inside it
 
 
 @dataclass
@@ -28,23 +26,16 @@ class Survey:
 
     creator: str
     machine: str
-    length: float
-    """Seconds from the first to the last event, as the clock is defined."""
-    resolution: int
-    """Ticks of the clock per second."""
-    bytes: int
-    """Of all files."""
-    locations: dict[str, int] = field(default_factory=dict)
-    """Number of locations per type."""
+    length: float  # s from the first to the last event, as the clock is defined
+    resolution: int  # ticks of the clock per second
+    bytes: int  # of all files
+    locations: dict[str, int] = field(default_factory=dict)  # number per type
     processes: int = 0
-    events: Counter[str] = field(default_factory=Counter)
-    """Number of events per kind."""
-    regions: dict[str, RegionTimes] = field(default_factory=dict)
-    """By name."""
+    events: Counter[str] = field(default_factory=Counter)  # number per kind
+    regions: dict[str, RegionTimes] = field(default_factory=dict)  # by name
     sent: int = 0
     sent_bytes: int = 0
-    metrics: list[str] = field(default_factory=list)
-    """Names."""
+    metrics: list[str] = field(default_factory=list)  # names
 
     @property
     def total(self) -> int:

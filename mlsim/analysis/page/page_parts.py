@@ -29,10 +29,8 @@ class Transfers:
     giver: Ints
     taker: Ints
     node: Ints
-    start: Floats
-    """When the other job received it [s]."""
-    seconds: Floats
-    """Node-seconds gained, until the receiver left it or the releaser ended; parts of nodes count in part."""
+    start: Floats  # when the other job received it [s]
+    seconds: Floats  # node-seconds until the taker left it or the giver ended; parts of nodes count in part
 
 
 def transfers(records: Records) -> Transfers:

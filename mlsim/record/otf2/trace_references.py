@@ -109,14 +109,10 @@ class _Common(NamedTuple):
 class JobTexts(NamedTuple):
     """Texts on jobs for trace readers."""
 
-    names: list[str]
-    """Of each job."""
-    ids: list[str]
-    """The number of each job."""
-    kinds: list[str]
-    """Distinct further descriptions; many jobs share one."""
-    kind_of: Ints
-    """Index of each job's description in ``kinds``."""
+    names: list[str]  # of each job
+    ids: list[str]  # its number, as text
+    kinds: list[str]  # distinct further descriptions; many jobs share one
+    kind_of: Ints  # index of each job's description in kinds
 
 
 def describe_jobs(jobs: Jobs, rows: Ints) -> JobTexts:
