@@ -14,16 +14,11 @@ from numpy.typing import NDArray
 class NodeIdle:
     """Application to batch system: all PEs of a node are notified that no chunk is left."""
 
-    job: int
-    """Identifier of the job."""
-    node: int
-    """Number of the node on the machine."""
-    time: float
-    """When it was sent, in seconds from the scenario's start."""
-    remaining_iterations: int
-    """Iterations in chunks that other PEs have not finished."""
-    remaining_work: float
-    """The remaining work of those chunks, in PE-seconds at the reference speed."""
+    job: int  # identifier of the job
+    node: int  # number of the node on the machine
+    time: float  # when it was sent, in seconds from the scenario's start
+    remaining_iterations: int  # iterations in chunks that other PEs have not finished
+    remaining_work: float  # the remaining work of those chunks, in PE-seconds at the reference speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +33,11 @@ class JobCompleted:
 class ReleaseRequest:
     """Batch system to application: release some nodes."""
 
-    job: int
-    """Identifier of the job that is asked."""
-    time: float
-    """When it was sent, in seconds from the scenario's start."""
-    nodes: int
-    """Number of nodes wanted; the application chooses which."""
-    for_job: int
-    """Identifier of the waiting job that lacks them."""
-    deadline: float
-    """When that job could start without them, by estimates; infinity if that is not known."""
+    job: int  # identifier of the job that is asked
+    time: float  # when it was sent, in seconds from the scenario's start
+    nodes: int  # number of nodes wanted; the application chooses which
+    for_job: int  # identifier of the waiting job that lacks them
+    deadline: float  # when that job could start without them, by estimates; infinity if that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +79,15 @@ Message = NodeIdle | JobCompleted | ReleaseRequest | ReleaseAccepted | ReleaseRe
 class NodeSet:
     """Nodes that a job holds."""
 
-    node: NDArray[np.int64]
-    """Node numbers, in allocation order."""
-    cores: NDArray[np.int64]
-    """Cores held on each."""
+    node: NDArray[np.int64]  # node numbers, in allocation order
+    cores: NDArray[np.int64]  # cores held on each
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """The future events of an application that the batch level must handle."""
 
-    end: float
-    """When the job will end, in seconds from the scenario's start."""
+    end: float  # when the job will end, in seconds from the scenario's start
     idle: tuple[NodeIdle, ...] = ()
     """Messages that the application will send about its nodes, in order of time."""
 
@@ -140,12 +127,9 @@ class ApplicationSimulator(Protocol):
 class Sent:
     """A message on its way."""
 
-    number: int
-    """Order of arrival of the job whose application sends or receives it."""
-    message: Message
-    """The message itself."""
-    received: float
-    """When it arrives, in seconds from the scenario's start."""
+    number: int  # order of arrival of the job whose application sends or receives it
+    message: Message  # the message itself
+    received: float  # when it arrives, in seconds from the scenario's start
 
 
 class MessageLog:

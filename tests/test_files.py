@@ -303,7 +303,7 @@ def test_only_here_files_are_opened_for_reading() -> None:
         "_jit/kernel_library.py": (3, "its own sources; the library that was built of them"),
         "_jit/library_build.py": (4, "its own sources; what it has just written"),
         "_jit/kernel_store.py": (1, "what it has written, with a checksum"),
-        "application/profiles/cost_files.py": (1, "bytes whose fingerprint is right"),
+        "application/profiles/counted_costs.py": (1, "bytes whose fingerprint is right"),
         "_runtime/forks.py": (1, "/proc"),
         "_runtime/processes.py": (1, "/proc"),
         "experiment/manifest.py": (2, "/proc"),

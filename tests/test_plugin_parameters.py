@@ -245,12 +245,12 @@ def nested(keys: dict[str, object]) -> dict[str, object]:
 
 
 def test_every_kind_of_code_is_in_the_test_below() -> None:
-    from mlsim.application.execution_models import MODELS
+    from mlsim.application.user_model import USER_MODELS
     from mlsim.batch.user_dispatch import FAMILIES
     from mlsim.experiment.run_directory import WRITERS
     from mlsim.workload.user_workloads import GENERATORS, READERS
 
-    families = [*FAMILIES.values(), MODELS, WRITERS, GENERATORS, READERS]
+    families = [*FAMILIES.values(), USER_MODELS, WRITERS, GENERATORS, READERS]
     keys = {key.removesuffix(".0") for key, _, _ in KINDS.values()}
     assert keys == {family.key for family in families} | {"application.technique"}
 

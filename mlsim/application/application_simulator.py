@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.execution_models import properties_of_model
 from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
-from mlsim.application.loop_outcome import LoopOutcome
-from mlsim.application.loop_recorder import LoopRecorder, PERequests
+from mlsim.application.loop_outcome import LoopOutcome, LoopRecorder, PERequests
 from mlsim.application.loop_simulation import simulate
-from mlsim.application.pe_speeds import loop_perturbation, unavailability_of
+from mlsim.application.user_model import model_entry
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -27,14 +25,14 @@ from mlsim.coordination import (
     ReleaseRequest,
 )
 from mlsim.errors import InputError
-from mlsim.platform import Machine
+from mlsim.execution_models.loop_state import Perturbation, Unavailability, unavailability_of
+from mlsim.platform import Machine, Perturbations
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.timelines import one_job
 from mlsim.scenario import AnswerRule, ApplicationConfig
 from mlsim.scenario.simulation_demand import lists_costs
 
 if TYPE_CHECKING:
-    from mlsim.application.pe_speeds import Perturbation, Unavailability
     from mlsim.record import LoopChunks
 
 
@@ -43,11 +41,8 @@ class AnswerPolicy:
     """Rule by which an application accepts requests for nodes."""
 
     rule: AnswerRule
-    """``never``, ``idle-only`` (nodes that are idle already), ``tolerance`` or ``always``."""
-    tolerance: float
-    """Largest accepted growth of its run time, as a share (``tolerance`` only)."""
-    latency: float = 0.0
-    """Travel time of its messages in s (``idle-only`` offers nodes whose message is on its way)."""
+    tolerance: float  # largest accepted growth of its run time, as a share (``tolerance`` only)
+    latency: float = 0.0  # of its messages in s: ``idle-only`` offers nodes whose message is on its way
 
     def accepts(self, run_time: float, new_run_time: float) -> bool:
         """Whether the run time of an application may grow from ``run_time`` to ``new_run_time`` [s]."""
@@ -65,12 +60,9 @@ class LoopJob:
     """Columns of a job that its application reads."""
 
     job_id: int
-    run_time: float
-    """Run time in the log, in s."""
-    iterations: int = -1
-    """Iterations of its own loop; -1: set by the scenario."""
-    limit: int = -1
-    """Largest number of steps per pixel of its own loop; -1: set by the scenario."""
+    run_time: float  # in the log, in s
+    iterations: int = -1  # of its own loop; -1: set by the scenario
+    limit: int = -1  # largest number of steps per pixel of its own loop; -1: set by the scenario
 
 
 def _job_seed(seed: int, job_id: int) -> int:
@@ -79,31 +71,33 @@ def _job_seed(seed: int, job_id: int) -> int:
     return int(key.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def _spans(turns: list[float], began: float) -> list[tuple[float, float]]:
-    """Pair the times at which a node leaves and returns, in s from the loop's start."""
-    times = [turn - began for turn in turns] + ([math.inf] if len(turns) % 2 else [])
-    return list(zip(times[::2], times[1::2], strict=True))
-
-
 def place_pes(nodes: NodeSet, pes_per_node: int | None) -> Ints:
     """Return the index in ``nodes`` of each PE's node, filled node by node; None: one PE per core."""
     counts = nodes.cores if pes_per_node is None else np.minimum(nodes.cores, pes_per_node)
     return np.repeat(np.arange(len(nodes.node)), counts)
 
 
+def loop_perturbation(
+    perturbations: Perturbations, nodes: NodeSet, node_of_pe: Ints, start: float, end: float
+) -> Perturbation:
+    """Return the slow-downs of a loop's PEs between two simulated times [s], with one row per node.
+
+    Times of the result count from ``start``; slow-downs that begin at ``end`` or later are left out.
+    """
+    rows = [perturbations.steps(node, start, end) for node in nodes.node.tolist()]
+    return Perturbation(
+        slow_of_pe=node_of_pe,
+        slow_index=np.cumsum([0, *(len(row.time) for row in rows)], dtype=np.int64),
+        slow_time=np.concatenate([np.empty(0), *(row.time for row in rows)]) - start,
+        slow_factor=np.concatenate([np.empty(0), *(row.factor for row in rows)]),
+    )
+
+
 class LoopApplication:
     """A self-scheduled loop, simulated whole when its job starts.
 
-    Parameters
-    ----------
-    store
-        Stores its chunks; None: they are not kept.
-    seed
-        Seed of the scenario; with the job's identifier the key of the loop's own random numbers.
-    answers
-        Rule for requests to release nodes.
-    reports_idle
-        Whether it reports idle nodes to the batch system.
+    ``store`` stores its chunks; None: they are not kept. ``seed`` of the scenario and the job's identifier
+    are the key of the loop's own random numbers. ``reports_idle``: to the batch system.
     """
 
     def __init__(
@@ -169,8 +163,12 @@ class LoopApplication:
             return ReleaseRejected(request.job, at, "never gives up nodes")
         if self._answers.rule is AnswerRule.IDLE_ONLY:
             return self._offer_idle(at, request)
-        offered = [message for message in self._last_idle() if message.time > at]
-        offered = [message for message in offered if self._can_leave(message.node)]
+        first = self._nodes.node[0]
+        offered = [
+            message
+            for message in self._last_idle()
+            if message.time > at and message.node != first and self._is_here(message.node)
+        ]
         for count in range(min(request.nodes, len(offered)), 0, -1):
             chosen = tuple(message.node for message in offered[:count])
             free = self._try_without(chosen, at, request.deadline)
@@ -181,17 +179,16 @@ class LoopApplication:
     def _offer_idle(self, at: float, request: ReleaseRequest) -> Answer:
         """Offer nodes that are idle and whose message is still on its way."""
         delay = self._answers.latency
-        idle = [message for message in self.forecast.idle[:-1] if message.time <= at < message.time + delay][
-            : request.nodes
-        ]
+        idle = [idle for idle in self.forecast.idle[:-1] if idle.time <= at < idle.time + delay]
+        idle = idle[: request.nodes]
         if not idle:
             return ReleaseRejected(request.job, at, "no node is idle")
-        nodes, free = tuple(message.node for message in idle), tuple(message.time for message in idle)
+        nodes, free = zip(*((message.node, message.time) for message in idle), strict=True)
         return ReleaseAccepted(request.job, at, nodes, free)
 
-    def _can_leave(self, node: int) -> bool:
-        """Whether a node can be released: not the first, and not released already."""
-        return bool(node != self._nodes.node[0]) and len(self._departures.get(node, ())) % 2 == 0
+    def _is_here(self, node: int) -> bool:
+        """Whether a node has not been released, or has returned."""
+        return len(self._departures.get(node, ())) % 2 == 0
 
     def _try_without(self, chosen: tuple[int, ...], at: float, deadline: float) -> tuple[float, ...] | None:
         """Simulate without some nodes; return when each is free [s], None if that is of no use."""
@@ -253,7 +250,7 @@ class LoopApplication:
         A PE whose node has left is notified at its chunk's end, without a request. A request that the end of
         the loop overtakes has no answer. Masters send no requests.
         """
-        outcome, asking = self.outcome, properties_of_model(self._config.execution.model).asking
+        outcome, asking = self.outcome, model_entry(self._config.execution.model).properties.asking
         last = np.maximum(outcome.finish, outcome.last_begin)
         left = np.isin(self._nodes.node[self.node_of_pe], list(self._departures))
         last[left | (outcome.notified_at >= self._until)] = np.nan
@@ -287,9 +284,14 @@ class LoopApplication:
         return sorted(last.values(), key=lambda message: (message.time, place[message.node]))
 
     def _unavailability(self) -> Unavailability | None:
+        """Return when nodes have left, in s from the loop's start."""
         if not self._departures:
             return None
-        spans = [_spans(self._departures.get(node, []), self.began) for node in self._nodes.node.tolist()]
+        spans = []
+        for node in self._nodes.node.tolist():
+            turns = self._departures.get(node, [])
+            times = [turn - self.began for turn in turns] + ([math.inf] if len(turns) % 2 else [])
+            spans.append(list(zip(times[::2], times[1::2], strict=True)))
         return unavailability_of(self.node_of_pe, spans)
 
     def _simulate_to_its_end(self, keep: bool) -> LoopOutcome:
@@ -319,26 +321,23 @@ class LoopApplication:
     ) -> LoopOutcome:
         if keep and self._store is not None:
             self._chunks = self._store.open()
+        config = self._config
         try:
             return simulate(
-                self.costs,
-                self._speed,
-                self._latency,
-                self._config.technique,
-                self._config.execution,
-                self._config.min_chunk,
-                record,
-                until,
-                self._config.parameters,
-                self._seed,
-                self._config.time_steps,
-                self.node_of_pe,
-                self._machine.network.intra_node_latency,
-                self._perturbation,
-                rows_since,
-                self._unavailability(),
-                self._chunks if keep else None,
-                self._config.selects,
+                *(self.costs, self._speed, self._latency, config.technique, config.execution),
+                min_chunk=config.min_chunk,
+                record=record,
+                until=until,
+                parameters=config.parameters,
+                seed=self._seed,
+                time_steps=config.time_steps,
+                node_of_pe=self.node_of_pe,
+                intra_latency=self._machine.network.intra_node_latency,
+                perturbation=self._perturbation,
+                rows_since=rows_since,
+                pe_unavailability=self._unavailability(),
+                chunks=self._chunks if keep else None,
+                selection=config.selects,
             )
         except InputError as error:
             raise InputError(f"job {self.job.job_id}: {error}") from error
@@ -351,85 +350,52 @@ class LoopApplication:
         times[0] = 0.0
         return times
 
-    def _idle_times(self) -> Floats:
-        """Return when each node becomes idle [s from the loop's start].
+    def _idle_nodes(self) -> tuple[NodeIdle, ...]:
+        """Return one message per node, in order of time; at equal times in the order of the nodes.
 
         A node that returns after its PEs had been notified is idle at once.
         """
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
-        idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)
+        idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)  # in s from the loop's start
         for k, node in enumerate(self._nodes.node.tolist() if self._departures else ()):
             turns = self._departures.get(node, [])
             if len(turns) > 1:
                 idle[k] = max(idle[k], turns[len(turns) // 2 * 2 - 1] - self.began)
-        return idle
-
-    def _idle_nodes(self) -> tuple[NodeIdle, ...]:
-        """Return one message per node, in order of time; at equal times in the order of the nodes."""
-        idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
-        outcome = self.outcome
-        execution = self._config.execution
-        handed_out = properties_of_model(execution.model).hands_out_first
-        handed_out = handed_out and not self._departures and execution.request_ahead == 0
-        if not handed_out:
+        execution, outcome = self._config.execution, self.outcome
+        handed_out = model_entry(execution.model).properties.hands_out_first
+        if not handed_out or self._departures or execution.request_ahead > 0:
             # The queue still holds iterations, besides the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])
         iterations, work = outcome.remaining(self.costs, self._speed, idle[order], self._perturbation)
-        return tuple(
-            NodeIdle(self.job.job_id, node, time, left, seconds)
-            for node, time, left, seconds in zip(
-                self._nodes.node[order].tolist(),
-                (self.began + idle[order]).tolist(),
-                iterations.tolist(),
-                work.tolist(),
-                strict=True,
-            )
-        )
-
-
-def simulate_single_loop(
-    application: LoopApplication, machine: Machine, store: ChunkStore | None, requests: bool = False
-) -> Records:
-    """Simulate a loop that is not started yet on all nodes of a machine, from time 0.
-
-    PE 0, the master or coordinator, is a core of the first node. ``requests``: whether rows of PEs have the
-    columns of their requests.
-    """
-    nodes = NodeSet(np.arange(machine.n_nodes), machine.cores)
-    end = application.start(0.0, nodes).end
-    recorder = LoopRecorder(True, store)
-    kept = application.requests() if requests else None
-    recorder.take(0, 0.0, application.outcome, application.chunks(), kept)
-    return single_loop_records(application.job.job_id, machine, len(application.node_of_pe), end, recorder)
+        columns = self._nodes.node[order], self.began + idle[order], iterations, work
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return tuple(NodeIdle(self.job.job_id, *row) for row in rows)
 
 
 def single_loop_records(
     job_id: int, machine: Machine, pes: int, end: float, recorder: LoopRecorder
 ) -> Records:
     """Return the records of a run with one job, on all nodes of a machine from 0 to ``end`` [s]."""
+    cores = machine.cores
+    first = np.flatnonzero(np.append(True, np.diff(cores) != 0))  # of neighbouring nodes with equal cores
+    rows = len(first)
+    occupancy = Occupancy(
+        job=np.zeros(rows, np.int64),
+        node=first,
+        count=np.diff(np.append(first, len(cores))),
+        cores=cores[first],
+        start=np.zeros(rows),
+        end=np.full(rows, end),
+        released=np.zeros(rows, np.bool_),
+    )
     return Records(
-        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
+        nodes=Nodes(machine.name, machine.group, cores, machine.speed),
         jobs=one_job(job_id, end, pes, machine.n_cores),
-        occupancy=_all_nodes(NodeSet(np.arange(machine.n_nodes), machine.cores), end),
+        occupancy=occupancy,
         loops=recorder.loops(),
         chunks=recorder.chunks(),
         pes=recorder.pes(),
         selections=recorder.selections(),
         messages=empty(Messages),
-    )
-
-
-def _all_nodes(nodes: NodeSet, end: float) -> Occupancy:
-    """Return one row per range of neighbouring nodes with equal numbers of cores."""
-    first = np.flatnonzero(np.append(True, np.diff(nodes.cores) != 0))
-    rows = len(first)
-    return Occupancy(
-        job=np.zeros(rows, np.int64),
-        node=first,
-        count=np.diff(np.append(first, len(nodes.cores))),
-        cores=nodes.cores[first],
-        start=np.zeros(rows),
-        end=np.full(rows, end),
-        released=np.zeros(rows, np.bool_),
     )

@@ -20,27 +20,13 @@ from mlsim.scenario.costs_section import has_linear_costs
 
 
 class CostProfiles:
-    """The iteration costs of a scenario's jobs.
+    """The iteration costs of a scenario's jobs, by sections of the scenario.
 
     Profiles that do not depend on the job (all but ``job``) are computed once per length and limit, and
     shared; do not write into the arrays. A job may have a loop of its own, with its own number of
-    iterations and, for pixels of a Mandelbrot image, its own limit.
-
-    Parameters
-    ----------
-    costs, iterations
-        Sections of the scenario; ``iterations`` is None where the profile sets the length of the loop.
-    reference_speed
-        FLOP/s that costs in FLOP are divided by.
-    seed
-        Seed of the scenario.
-    path
-        Location of the file of costs (profile ``file``).
-
-    Raises
-    ------
-    InputError
-        If the file of costs cannot be used.
+    iterations and, for pixels of a Mandelbrot image, its own limit. ``iterations`` is None where the profile
+    sets the length of the loop; costs in FLOP are divided by ``reference_speed`` [FLOP/s]; ``path`` is that
+    of the file of costs. Raises InputError if that cannot be used.
     """
 
     def __init__(
@@ -84,10 +70,10 @@ class CostProfiles:
         limit: int = -1,
         each: bool = False,
     ) -> LoopCosts:
-        """Return a job's iteration costs [s at the reference speed].
+        """Return a job's iteration costs [s at the reference speed]; parameters are those of :meth:`prefix`.
 
         Long loops with costs that are linear in the index have :class:`CostSums` of three numbers. Others,
-        and all if ``each``, have prefix sums. The other parameters are those of :meth:`prefix`.
+        and all if ``each``, have prefix sums.
         """
         n = self.iterations(pes, iterations)
         if each or not has_linear_costs(self._costs, n):
@@ -95,42 +81,28 @@ class CostProfiles:
         self._check(job_id, n, iterations)
         if self._costs.profile is CostProfile.JOB:
             return CostSums.linear(n, run_time * pes / n, 0.0)
-        line = linear_costs(Request(self._costs, n, self._seed, self._reference_speed, self._path))
+        first, last = line_of(Request(self._costs, n, self._seed, self._reference_speed, self._path))
+        line = CostSums.linear(n, first, (last - first) / max(n - 1, 1))
         if self._costs.calibrate is Calibration.RUN_TIME and line.total > 0.0:
             factor = run_time * pes / line.total
             line = CostSums.linear(n, line.sums[1] * factor, line.sums[2] * factor)
         return line
 
     def prefix(self, job_id: int, pes: int, run_time: float, iterations: int = -1, limit: int = -1) -> Floats:
-        """Return the prefix sums of a job's iteration costs [s at the reference speed].
+        """Return the prefix sums of a job's iteration costs, float64[N+1] in s at the reference speed.
 
-        Parameters
-        ----------
-        job_id
-            With the seed, the key of the job's random numbers.
-        pes
-            PEs of the job.
-        run_time
-            Its run time in the log, in s.
-        iterations
-            Iterations of its own loop; -1: set by the scenario.
-        limit
-            Its own limit of steps, for profile ``mandelbrot``; -1: set by the scenario.
-
-        Returns
-        -------
-        float64[N+1]
-
-        Raises
-        ------
-        InputError
-            If costs that are all zero are to be scaled to a run time, or the profile does not support the
-            job's own loop.
+        ``run_time`` is that in the log, in s; ``iterations`` and ``limit`` (steps per pixel) those of the
+        job's own loop, -1 if the scenario sets them. Raises InputError if costs that are all zero are to be
+        scaled to a run time, or the profile does not support the job's own loop.
         """
         n = self.iterations(pes, iterations)
         self._check(job_id, n, iterations)
         if self._costs.profile is CostProfile.JOB:
-            return self._of_job(job_id, n, run_time * pes / max(n, 1))
+            mean = run_time * pes / max(n, 1)
+            std = self._costs.variation * mean
+            if std == 0.0:
+                return _constant(n, mean)
+            return prefix_sums(job_costs(self._seed, job_id, mean, std, n))
         key = (n, limit if self._costs.profile is CostProfile.MANDELBROT else -1)
         if key not in self._shared:
             self._shared[key] = self._computed(*key)
@@ -154,12 +126,6 @@ class CostProfiles:
             f"job {job_id}: loop_iterations {own}, where application.costs.profile is {profile}; "
             f"allowed: {allowed}"
         )
-
-    def _of_job(self, job_id: int, n: int, mean: float) -> Floats:
-        std = self._costs.variation * mean
-        if std == 0.0:
-            return _constant(n, mean)
-        return prefix_sums(job_costs(self._seed, job_id, mean, std, n))
 
     def _computed(self, n: int, limit: int = -1) -> Floats:
         """Compute the shared prefix sums of that length and limit."""
@@ -229,13 +195,11 @@ class CostSums(NamedTuple):
     A loop of a million iterations then has a few thousand sums.
     """
 
-    n: int
-    """Iterations."""
-    block: int
-    """Iterations per block (the last may have fewer); 1: single iterations; 0: costs are linear."""
+    n: int  # iterations
+    block: int  # iterations per block (the last may have fewer); 1: single iterations; 0: costs are linear
     sums: Floats
     """float64[ceil(n / block) + 1]: cost of the iterations before each block, and of all, in s at speed 1;
-    linear costs as in :mod:`mlsim.techniques.prefix_costs`.
+    linear costs as in :mod:`mlsim.techniques.pe_statistics`.
     """
 
     @staticmethod
@@ -270,12 +234,6 @@ LoopCosts = Floats | CostSums
 def cost_sums(costs: LoopCosts) -> CostSums:
     """Return the costs of a loop as :class:`CostSums`."""
     return costs if isinstance(costs, CostSums) else CostSums.of_each(costs)
-
-
-def linear_costs(request: Request) -> CostSums:
-    """Return the costs of a profile that is linear in the index."""
-    first, last = line_of(request)
-    return CostSums.linear(request.n, first, (last - first) / max(request.n - 1, 1))
 
 
 @kernel

@@ -42,10 +42,11 @@ import numpy as np
 
 from mlsim import _jit
 from mlsim._runtime import interpreted
-from mlsim.application.event_queue import due_lowest_rank, due_of, move
-from mlsim.application.execution_models import PROPERTIES
-from mlsim.application.models.cca import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
-from mlsim.application.models.chunk_execution import (
+from mlsim.application.user_model import PROPERTIES
+from mlsim.application.user_technique import compilable
+from mlsim.execution_models import MODELS, ModelProperties
+from mlsim.execution_models.cca import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
+from mlsim.execution_models.chunk_execution import (
     FAR,
     NEAR,
     ask_first,
@@ -63,10 +64,9 @@ from mlsim.application.models.chunk_execution import (
     slowed,
     take,
 )
-from mlsim.application.models.dca import BAD, CALCULATES, NOBODY, answer_node, claim, enter
-from mlsim.application.models.loop_state import Inputs, State, close_state, open_state
-from mlsim.application.user_technique import compilable
-from mlsim.scenario import ExecutionModel, ModelProperties
+from mlsim.execution_models.dca import BAD, CALCULATES, NOBODY, answer_node, claim, enter
+from mlsim.execution_models.event_queue import due_lowest_rank, due_of, move
+from mlsim.execution_models.loop_state import Inputs, State, close_state, open_state
 
 __all__ = [
     "BAD",
@@ -116,7 +116,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=Callable[..., Any])
 
 shared = _jit.shared
-_READABLE = dict.fromkeys(key for model in ExecutionModel for key in model.properties.reads)
+_READABLE = dict.fromkeys(key for model in MODELS.values() for key in model.properties.reads)
 
 
 def execution_model(
@@ -151,14 +151,8 @@ def execution_model(
         :func:`report` when a PE arrives at its queue, and sets the queue's ``clock`` to the time before
         :func:`take` and :func:`assign`.
     reads
-        Keys of ``application.execution`` that not all models read: ``atomic_service``, ``lock``,
-        ``lock_retry``, ``break_after``, ``service_order``, ``nowait``; ``master``: its first PE, or that of
-        each node, is a master, which may be dedicated.
-
-    Raises
-    ------
-    ValueError
-        If ``levels`` or ``reads`` has a value that is not allowed.
+        Keys of ``application.execution`` that not all models read; with ``master``, its first PE, or that of
+        each node, is a master, which may be dedicated. Others raise ValueError.
     """
     if levels not in (1, 2):
         raise ValueError(f"execution_model: levels is {levels!r}; allowed: 1, 2")

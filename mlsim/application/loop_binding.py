@@ -2,65 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.execution_models import load_model
+from mlsim.application.selection.selector import ExecutedChunks, Progress
 from mlsim.application.techniques import Choice, read_only
+from mlsim.application.time_steps import ChooseWithin
+from mlsim.application.user_model import model_entry
 from mlsim.errors import InputError
+from mlsim.execution_models import ModelEntry
+from mlsim.execution_models.cca import BAD_SIZE, CHOOSE
+from mlsim.execution_models.chunk_execution import begin as begin_loop
+from mlsim.execution_models.chunk_execution import end as end_loop
+from mlsim.execution_models.chunk_execution import switch
+from mlsim.execution_models.loop_state import (
+    COUNTS,
+    TIMES,
+    Costs,
+    Inputs,
+    Perturbation,
+    PEStats,
+    Rows,
+    State,
+    Unavailability,
+    always_available,
+    none,
+    open_state,
+)
 from mlsim.scenario import (
     RELEASING,
     ExecutionConfig,
-    ExecutionModel,
     GlobalP,
     LockOrder,
     MasterRole,
-    ModelProperties,
+    ParametersConfig,
     ServiceOrder,
 )
+from mlsim.techniques.technique_entry import RuleSettings
 
-if TYPE_CHECKING:
-    from mlsim.application.models.loop_state import Costs, Inputs, PEStats, Rows
-    from mlsim.application.pe_speeds import Perturbation, Unavailability
-    from mlsim.application.selection.technique_plan import ChooseWithin
-    from mlsim.techniques.technique_entry import RuleSettings
-
-
-_Run = Callable[[float, "PEStats", "Rows"], int]
-_RunWithStops = Callable[[float, "PEStats", "Rows", Floats, "ChooseWithin | None"], int]
-
-_MODULES = {
-    ExecutionModel.CCA: "cca",
-    ExecutionModel.DCA: "dca",
-    ExecutionModel.HMW: "hmw",
-    ExecutionModel.HDCA: "hdca",
-    ExecutionModel.MPI_OPENMP: "openmp",
-    ExecutionModel.STEAL: "steal",
-}
 _SEED_BITS = 32
 _WRONG_BETWEEN = -2
 _ONE_LEVEL = np.zeros(1, np.int64)
 
 
 class Problem(NamedTuple):
-    """One loop and its PEs; as in ``simulate``, checked."""
+    """One loop, its PEs and its scheduling; as in ``simulate``, checked."""
 
     prefix: Floats
     speed: Floats
     latency: Floats
     node_of_pe: Ints
     intra_latency: float
-    perturbation: Perturbation | None
-    seed: int
+    execution: ExecutionConfig
+    parameters: ParametersConfig
+    min_chunk: int = 1
+    seed: int = 0
+    perturbation: Perturbation | None = None
     pe_unavailability: Unavailability | None = None
-    block: int = 1
-    """Iterations that share an entry of ``prefix``."""
-    iterations: int | None = None
-    """None: one per entry of ``prefix``."""
+    block: int = 1  # iterations that share an entry of ``prefix``
+    iterations: int | None = None  # None: one per entry of ``prefix``
 
     @property
     def n(self) -> int:
@@ -69,144 +72,81 @@ class Problem(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """An event loop with its inputs bound, except for the arrays that it fills.
-
-    Attributes
-    ----------
-    n, p
-        Iterations and PEs.
-    run
-        Simulates up to a time (s) and fills results and rows; returns the number of chunks.
-    run_with_stops
-        As ``run``, for a loop that stops for choices, or whose PEs request late; takes also the times of the
-        first requests (float64[P] in s, or empty) and the function that chooses.
-    """
+    """An event loop with its inputs, except for the arrays that it fills."""
 
     n: int
     p: int
-    run: _Run
-    run_with_stops: _RunWithStops
+    entry: ModelEntry
+    choices: tuple[Choice, ...]  # from outside to inside
+    requesters: int  # P of the technique outside
+    given: tuple[Any, ...]  # the fields of ``Inputs`` before ``until``
+
+    def run(self, until: float, rows: Rows) -> tuple[int, PEStats]:
+        """Simulate up to a time [s] and fill the rows; return the number of chunks and the results."""
+        inputs = self._inputs(until, rows)
+        steps = int(self.entry.run(inputs))
+        if steps == _WRONG_BETWEEN or (steps < 0 and not self.entry.properties.nodes):
+            raise self.choices[0].wrong_size(inputs.outer, self.n, self.requesters)
+        if steps < 0:
+            raise self.choices[-1].wrong_size(inputs.inner, self.n, self.p)
+        return steps, inputs.stats
+
+    def run_with_stops(
+        self, until: float, rows: Rows, asks: Floats, choose_within: ChooseWithin | None
+    ) -> tuple[int, PEStats]:
+        """Simulate as ``run`` does a loop that stops for choices, or whose PEs request late.
+
+        ``asks``: times of the first requests, float64[P] in s, or empty.
+        """
+        inputs = self._inputs(until, rows)
+        steps, last, rule = simulate_with_stops(inputs, self.entry, self.choices[0], asks, choose_within)
+        if steps < 0:
+            raise last.wrong_size(rule, self.n, self.p)
+        return steps, inputs.stats
+
+    def _inputs(self, until: float, rows: Rows) -> Inputs:
+        stats = PEStats(np.zeros((len(TIMES), self.p)), np.zeros((len(COUNTS), self.p), np.int64))
+        return Inputs._make((*self.given, until, stats, rows))
 
 
-def bind(
-    problem: Problem,
-    choices: tuple[Choice, ...],
-    execution: ExecutionConfig,
-    begin: float,
-    choose_after: int = 0,
-) -> Bound:
+def bind(problem: Problem, choices: tuple[Choice, ...], begin: float, choose_after: int = 0) -> Bound:
     """Bind a loop to the event loop of its execution model.
 
     ``choices``: one technique, or two from outside to inside. ``begin``: time of the loop's begin on the
     clock of the perturbation, in s. ``choose_after``: iterations executed between two choices within the
     loop; 0: no choices.
     """
-    from mlsim.application.models.loop_state import Inputs
-
-    n, p = problem.n, len(problem.speed)
-    properties, kernel = _model(execution.model)
-    outside, inside = choices[0], choices[-1]
-    pushed = outside.of_lb4mpi and execution.model is ExecutionModel.CCA
-    costs = _costs(execution, properties, problem, pushed, choose_after)
-    if problem.pe_unavailability is not None and not properties.releases:
+    execution, p = problem.execution, len(problem.speed)
+    entry = model_entry(execution.model)
+    properties, away = entry.properties, problem.pe_unavailability
+    if away is not None and not properties.releases:
         allowed = ", ".join(RELEASING)
         raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: {allowed}")
+    costs = _costs(problem, entry, choices[0].of_lb4mpi, choose_after)
     if properties.nodes:
-        first, near = _nodes(problem, execution.model)
+        first = np.searchsorted(problem.node_of_pe, np.arange(problem.node_of_pe[-1] + 2))
+        # Threads of a process exchange no messages.
+        near = np.full(p, 0.0 if properties.asking == "threads" else problem.intra_latency)
+        near[first[:-1]] = 0.0
         idle_masters = properties.masters and execution.master is MasterRole.DEDICATED
-        outer, inner = _settings(outside, inside, first, idle_masters)
+        outer, inner = _settings(choices[0], choices[-1], first, idle_masters)
     else:
         first, near = _ONE_LEVEL, problem.latency
-        outer = inner = _settings_of_one(outside, costs)
-    requesters = costs.global_p or (len(first) - 1 if properties.nodes else p)
-    perturbation, pe_unavailability = _perturbation(problem, begin), _unavailability(problem, begin)
-
-    def inputs_of(until: float, stats: PEStats, rows: Rows) -> Inputs:
-        return Inputs(
-            problem.prefix,
-            problem.speed,
-            problem.latency,
-            first,
-            near,
-            outer,
-            inner,
-            costs,
-            perturbation,
-            pe_unavailability,
-            until,
-            stats,
-            rows,
-        )
-
-    def run(until: float, stats: PEStats, rows: Rows) -> int:
-        steps = int(kernel(inputs_of(until, stats, rows)))
-        if steps == _WRONG_BETWEEN or (steps < 0 and not properties.nodes):
-            raise outside.wrong_size(outer, n, requesters)
-        if steps < 0:
-            raise inside.wrong_size(inner, n, p)
-        return steps
-
-    def run_with_stops(
-        until: float, stats: PEStats, rows: Rows, asks: Floats, choose_within: ChooseWithin | None
-    ) -> int:
-        from mlsim.application.time_steps import simulate_with_stops
-
-        assert isinstance(execution.model, ExecutionModel), (
-            "user-defined models cannot stop, as checked before"
-        )
-        module = import_module(f"mlsim.application.models.{module_of(execution.model)}")
-        steps, last, rule = simulate_with_stops(
-            inputs_of(until, stats, rows), module, properties.masters, outside, asks, choose_within
-        )
-        if steps < 0:
-            raise last.wrong_size(rule, n, p)
-        return steps
-
-    return Bound(n, p, run, run_with_stops)
-
-
-def module_of(model: ExecutionModel) -> str:
-    """Return the module of ``mlsim.application.models`` with a model's event loop."""
-    return _MODULES[model]
-
-
-def _model(model: str) -> tuple[ModelProperties, Callable[[Inputs], int]]:
-    """Return a model's properties and its event loop."""
-    if not isinstance(model, ExecutionModel):
-        return load_model(model)
-    return model.properties, import_module(f"mlsim.application.models.{module_of(model)}").run
-
-
-def _unavailability(problem: Problem, begin: float) -> Unavailability:
-    from mlsim.application.pe_speeds import Unavailability, always_available
-
-    if problem.pe_unavailability is None:
-        return always_available()
-    given = problem.pe_unavailability
-    return Unavailability(given.entries, given.begin - begin, given.end - begin)
-
-
-def _perturbation(problem: Problem, begin: float) -> Perturbation:
-    from mlsim.application.pe_speeds import Perturbation, none
-
-    if problem.perturbation is None:
-        return none(len(problem.speed))
-    given = problem.perturbation
-    return Perturbation(
-        np.ascontiguousarray(given.slow_of_pe, dtype=np.int64),
-        np.ascontiguousarray(given.slow_index, dtype=np.int64),
-        np.ascontiguousarray(given.slow_time, dtype=np.float64) - begin,
-        np.ascontiguousarray(given.slow_factor, dtype=np.float64),
+        # A dedicated master has no weight.
+        outer = inner = choices[0].settings(choices[0].weights[1:] if costs.dedicated else None)
+    slow = problem.perturbation or none(p)
+    perturbation = Perturbation(
+        np.ascontiguousarray(slow.slow_of_pe, dtype=np.int64),
+        np.ascontiguousarray(slow.slow_index, dtype=np.int64),
+        np.ascontiguousarray(slow.slow_time, dtype=np.float64) - begin,
+        np.ascontiguousarray(slow.slow_factor, dtype=np.float64),
     )
-
-
-def _nodes(problem: Problem, model: str) -> tuple[Ints, Floats]:
-    """Return the first PE of each node, and each PE's latency [s] to it, which is 0 for threads."""
-    node_of_pe = problem.node_of_pe
-    first = np.searchsorted(node_of_pe, np.arange(node_of_pe[-1] + 2))
-    near = np.full(len(node_of_pe), 0.0 if model is ExecutionModel.MPI_OPENMP else problem.intra_latency)
-    near[first[:-1]] = 0.0
-    return first, read_only(near)
+    away = always_available() if away is None else away
+    away = away._replace(begin=away.begin - begin, end=away.end - begin)
+    pes = problem.prefix, problem.speed, problem.latency, first, read_only(near)
+    requesters = costs.global_p or (len(first) - 1 if properties.nodes else p)
+    given = *pes, outer, inner, costs, perturbation, away
+    return Bound(problem.n, p, entry, choices, requesters, given)
 
 
 def _settings(
@@ -226,17 +166,9 @@ def _settings(
     return outside.settings(between), inside.settings()._replace(weights=read_only(within))
 
 
-def _settings_of_one(choice: Choice, costs: Costs) -> RuleSettings:
-    """Return the technique of a model with one queue; a dedicated master has no weight."""
-    return choice.settings(choice.weights[1:] if costs.dedicated else None)
-
-
-def _costs(
-    execution: ExecutionConfig, properties: ModelProperties, problem: Problem, pushed: bool, choose_after: int
-) -> Costs:
-    from mlsim.application.models.loop_state import Costs
-
-    n, p, seed = problem.n, len(problem.speed), problem.seed
+def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: int) -> Costs:
+    execution, properties = problem.execution, entry.properties
+    n, p = problem.n, len(problem.speed)
     return Costs(
         calculation=execution.chunk_calculation,
         assignment=execution.chunk_assignment,
@@ -253,11 +185,93 @@ def _costs(
         dedicated=properties.masters and execution.master is MasterRole.DEDICATED and p > 1,
         nowait=bool(execution.nowait),
         global_p=p if "global_p" in properties.reads and execution.global_p is GlobalP.PES else 0,
-        pushed=pushed,
+        pushed=of_lb4mpi and properties.asking == "master",
         choose_after=choose_after,
         ahead=min(execution.request_ahead, n + 1) if "request_ahead" in properties.reads else 0,
-        seed_low=seed % (1 << _SEED_BITS),
-        seed_high=seed >> _SEED_BITS,
+        seed_low=problem.seed % (1 << _SEED_BITS),
+        seed_high=problem.seed >> _SEED_BITS,
         iterations=n,
         block=problem.block,
     )
+
+
+def simulate_with_stops(
+    inputs: Inputs, model: ModelEntry, choice: Choice, asks: Floats, choose_within: ChooseWithin | None
+) -> tuple[int, Choice, RuleSettings]:
+    """Simulate a loop that stops for choices.
+
+    A master chooses, if there is one, otherwise the PE whose request makes a choice due. ``asks``: first
+    request of each PE, in s; empty: at 0. Returns the number of chunks (-1: wrong size) and the last
+    technique.
+    """
+    assert model.resume is not None, "models with several queues cannot stop, as checked before"
+    state: State = open_state(inputs)
+    begin_loop(state, asks)
+    settings = inputs.outer
+    while True:
+        status = model.resume(state)
+        if status != CHOOSE:
+            break
+        assert choose_within is not None, "event loops stop only for choices"
+        stop = _Stop(state, model.properties.masters)
+        another, spent = choose_within(stop.progress())
+        stop.spend(spent)
+        if another.name != choice.name:
+            choice = another
+            settings = choice.settings(choice.weights[stop.masters :])
+            state = switch(state, settings)
+    if status == BAD_SIZE:
+        return -1, choice, settings
+    return end_loop(state, inputs.stats), choice, settings
+
+
+class _Stop:
+    """A loop at a stop, with the knowledge of the PE or master that chooses."""
+
+    def __init__(self, state: State, by_master: bool) -> None:
+        self._state, self._by_master = state, by_master
+        self._pes: NDArray[Any] = np.asarray(state.pes)
+        self._queue: NDArray[Any] = np.asarray(state.queues)[:1]
+        self.masters = int(self._queue["masters"][0])
+        self._requester, self._now = 0, float(self._queue["clock"][0])
+        if not by_master:
+            match = np.asarray(state.matches)[int(self._queue["tree"][0]) + 1]
+            self._requester = int(match["rank"])
+            served = max(float(match["time"]), float(self._queue["free"][0])) + state.costs.atomic
+            self._now = served + float(self._pes["latency"][self._requester])
+
+    def spend(self, spent: float) -> None:
+        """Charge the time of a choice to the master, or to the PE that holds the window until it is written.
+
+        The next choice is due after ``choose_after`` more executed iterations.
+        """
+        queue, costs = self._queue, self._state.costs
+        queue["choose_at"] = queue["executed"] + costs.choose_after
+        if not self._by_master:
+            queue["free"] = self._now + spent + float(self._pes["latency"][self._requester]) + costs.atomic
+            return
+        if self.masters > 0 or queue["own_begun"][0] != 0:
+            until = max(self._state.until, self._now)
+            self._pes["overhead"][0] += min(self._now + spent, until) - self._now
+        queue["clock"] = self._now + spent
+
+    def progress(self) -> Progress:
+        """Return the progress as known to the PE that chooses.
+
+        A chunk is known to have ended once the request that follows it has arrived. A master also knows of
+        its own chunks; the PE that chooses under a distributed model knows of requests to the window.
+        """
+        rows, now = self._state.rows, self._now
+        n_rows = int(self._state.written[1])
+        pe = rows.pe[:n_rows].astype(np.int64)
+        (_, first, size), (_, start, ends) = rows.numbers[:, :n_rows], rows.times[:, :n_rows]
+        known = ends + self._pes["latency"][pe] <= now
+        executed = ExecutedChunks(pe[known], first[known], size[known], (ends - start)[known])
+        pes = self._pes
+        running = (pes["chunks"] > 0) & (pes["finish"] + pes["latency"] > now)
+        if self._queue["own_begun"][0] != 0:
+            running[0] = True
+        pe = np.flatnonzero(running)
+        since = np.maximum(now - pes["last_start"][pe], 0.0)
+        held = ExecutedChunks(pe, pes["last_first"][pe].copy(), pes["last_size"][pe].copy(), since)
+        return Progress(now, int(self._queue["position"][0]), executed, held)

@@ -1,26 +1,24 @@
-"""Outcome of one simulated loop, and chunk rows in blocks of bounded memory."""
+"""Outcome of simulated loops: chunk rows in blocks of bounded memory, and the tables of ended loops."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.selection.selector import Selected
+from mlsim.execution_models.loop_state import Perturbation, Rows, work_done
+from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty
+from mlsim.record.column_types import stored_columns
 
-if TYPE_CHECKING:
-    from mlsim.application.models.loop_state import Rows
-    from mlsim.application.pe_speeds import Perturbation
-    from mlsim.record import LoopChunks
-
-
+Table = TypeVar("Table")
 _Clock = Callable[[Floats], Floats]
 
 
@@ -29,13 +27,10 @@ class ChunkRows:
     """One row per chunk, in order of (start, PE); times in s from the loop's start."""
 
     pe: NDArray[np.int32]
-    step: Ints
-    """Scheduling step that sized it; with STATIC the number of its PE."""
+    step: Ints  # scheduling step that sized it; with STATIC the number of its PE
     first: Ints
     size: Ints
-    """Iterations: ``first`` to ``first + size - 1``."""
     requested: Floats
-    """Time of the request for it."""
     start: Floats
     end: Floats
 
@@ -49,56 +44,30 @@ class ChunkRows:
 class LoopOutcome:
     """One loop, simulated from time 0 until every PE has been notified of its end; times in s.
 
-    Attributes
-    ----------
-    iterations
-        N.
-    steps
-        Chunks executed.
-    t_loop
-        Parallel loop time: the latest ``finish``; 0 if N = 0.
-    finish
-        float64[P]: end of the PE's last chunk; 0 if it had none.
-    notified_at
-        float64[P]: when the PE was notified that no work is left.
-    busy
-        float64[P]: time the PE executed iterations, slow-downs included.
-    overhead
-        float64[P]: total time from the request of a chunk to its start, and from the last request to the
-        notification; for a master also the time in which it served others.
-    idle
-        float64[P]: time in which the model makes the PE wait for others although it could request: at the
-        barriers of MPI+OpenMP, and a dedicated master's time between requests. ``busy + overhead + idle``
-        is ``notified_at``.
-    last_start
-        float64[P]: begin of the PE's last chunk; 0 if it had none.
-    chunks
-        int64[P]: chunks the PE began.
-    last_first, last_size
-        int64[P]: first iteration and size of the PE's last chunk; 0 if it had none.
-    rows
-        The chunks, if recorded.
-    selected
-        The technique of each time step, where they were chosen.
-    last_begin
-        Begin of the last time step.
+    Arrays have an element per PE. ``busy + overhead + idle`` is ``notified_at``.
     """
 
     iterations: int
-    steps: int
-    t_loop: float
-    finish: Floats
-    notified_at: Floats
-    busy: Floats
+    steps: int  # chunks executed
+    t_loop: float  # parallel loop time: the latest ``finish``; 0 without iterations
+    finish: Floats  # end of the PE's last chunk; 0 if it had none
+    notified_at: Floats  # when the PE was notified that no work is left
+    busy: Floats  # executing iterations, slow-downs included
     overhead: Floats
+    """Total time from the request of a chunk to its start, and from the last request to the notification; for
+    a master also the time in which it served others.
+    """
     idle: Floats
-    last_start: Floats
-    chunks: Ints
-    last_first: Ints
+    """Time in which the model makes the PE wait for others although it could request: at the barriers of
+    MPI+OpenMP, and a dedicated master's time between requests.
+    """
+    last_start: Floats  # begin of the PE's last chunk; 0 if it had none
+    chunks: Ints  # begun
+    last_first: Ints  # first iteration and size of the PE's last chunk; 0 if it had none
     last_size: Ints
-    rows: ChunkRows | None
-    selected: tuple[Selected, ...] = ()
-    last_begin: float = 0.0
+    rows: ChunkRows | None  # if recorded
+    selected: tuple[Selected, ...] = ()  # the technique of each time step, where they were chosen
+    last_begin: float = 0.0  # of the last time step
 
     def remaining(
         self, costs: LoopCosts, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None
@@ -125,25 +94,19 @@ class LoopOutcome:
         return ChunkRows(pe, np.zeros(len(pe), np.int64), first, size, start, start, self.finish[pe])
 
 
-def _clocks(p: int, perturbation: Perturbation | None) -> Iterator[tuple[NDArray[np.bool_], _Clock]]:
+def _clocks(p: int, perturbation: Perturbation | None) -> Iterator[tuple[Mask, _Clock]]:
     """Yield groups of equally slowed PEs, each with a function from times to seconds of undisturbed work."""
     if perturbation is None:
-        yield np.ones(p, np.bool_), _undisturbed
+        yield np.ones(p, np.bool_), np.asarray
         return
-    from mlsim.application.pe_speeds import work_done
-
     slow = np.diff(perturbation.slow_index)[perturbation.slow_of_pe] > 0
-    yield ~slow, _undisturbed
+    yield ~slow, np.asarray
     for row in np.unique(perturbation.slow_of_pe[slow]).tolist():
         yield perturbation.slow_of_pe == row, partial(work_done, perturbation, row)
 
 
-def _undisturbed(times: Floats) -> Floats:
-    return times
-
-
 def _left_by_clock(
-    chunks: ChunkRows, pes: NDArray[np.bool_], clock: _Clock, costs: CostSums, pe_speed: Floats, times: Floats
+    chunks: ChunkRows, pes: Mask, clock: _Clock, costs: CostSums, pe_speed: Floats, times: Floats
 ) -> tuple[Ints, Floats]:
     """Return the remaining iterations and work of PEs that share a clock of undisturbed work [s]."""
     mine = pes[chunks.pe]
@@ -232,8 +195,6 @@ class RowBlocks:
 
 def new_rows(n: int, since: float, full: int = 0) -> Rows:
     """Allocate n rows; the other parameters are fields of ``Rows``."""
-    from mlsim.application.models.loop_state import Rows
-
     columns = np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n))
     return Rows(*columns, since, full, np.zeros(3, np.int64))
 
@@ -246,3 +207,152 @@ def in_order(rows: Rows, n: int) -> ChunkRows:
     order = order_of(start, pe)
     columns = (np.take(column, order) for column in (pe, step, first, size, requested, start, end))
     return ChunkRows(*columns)
+
+
+class PERequests(NamedTuple):
+    """Latency and last request of a loop's PEs; times in s."""
+
+    latency: Floats
+    """float64[P]: one-way time of a message between each PE and the receiver of its requests: PE 0, or its
+    node's first PE.
+    """
+    last: Floats
+    """float64[P], from the loop's start: time of the request that was answered by the notification that no
+    work is left; NaN where there was none.
+    """
+
+
+class LoopRecorder:
+    """Collects the outcomes of ended loops; rows of PEs if ``keep_pes``, of chunks if there is a store."""
+
+    def __init__(self, keep_pes: bool, store: ChunkStore | None) -> None:
+        self._keep_pes = keep_pes
+        self._store = store
+        self._loops: list[tuple[float, ...]] = []
+        self._pes: list[tuple[float, int, int, PEs]] = []
+        self._chunks: list[tuple[float, int, LoopChunks]] = []
+        self._last_start: dict[int, float] = {}  # of jobs that started again
+        self._selected: list[tuple[int, float, tuple[Selected, ...]]] = []
+
+    def take(
+        self,
+        job: int,
+        began: float,
+        outcome: LoopOutcome,
+        chunks: LoopChunks | None,
+        requests: PERequests | None = None,
+        attempt: int = 1,
+    ) -> None:
+        """Add the outcome of the loop of a job that began at ``began`` [s], in its last attempt (from 1).
+
+        ``requests`` are None for all loops or for none. Earlier attempts go to :meth:`take_attempt`.
+        """
+        self._loops.append(_loop_row(job, outcome))
+        if outcome.selected:
+            self._selected.append((job, began, outcome.selected))
+        self.take_attempt(job, began, outcome, chunks, requests, attempt)
+
+    def take_attempt(
+        self,
+        job: int,
+        began: float,
+        outcome: LoopOutcome,
+        chunks: LoopChunks | None,
+        requests: PERequests | None,
+        attempt: int,
+    ) -> None:
+        """Add the PEs and chunks of one attempt of a job; parameters are those of :meth:`take`."""
+        if attempt > 1:
+            self._last_start[job] = began
+        if self._keep_pes:
+            p = len(outcome.finish)
+            rows = PEs(
+                job=np.full(p, job, np.int64),
+                pe=np.arange(p, dtype=np.int32),
+                finish=began + outcome.finish,
+                told=began + outcome.notified_at,
+                busy=outcome.busy,
+                latency=None if requests is None else requests.latency,
+                last_request=None if requests is None else began + requests.last,
+            )
+            self._pes.append((began, job, attempt, rows))
+        if chunks is not None:
+            chunks.attempt = attempt
+            self._chunks.append((began, job, chunks))
+
+    def _place(self, began: float, job: int) -> tuple[float, int, float]:
+        """Return the sort key of attempts: last start of the job, job, start of the attempt."""
+        return self._last_start.get(job, began), job, began
+
+    def loops(self) -> Loops:
+        """Return one row per loop, in order of the jobs' arrival."""
+        return _table_of(Loops, sorted(self._loops))
+
+    def pes(self) -> PEs:
+        """Return one row per PE, by job in order of start, then by attempt, then by PE."""
+        if not self._pes:
+            return empty(PEs)
+        ordered = sorted(self._pes, key=lambda kept: self._place(*kept[:2]))
+        pes = _joined(PEs, [rows for *_, rows in ordered])
+        if not self._last_start:
+            return pes
+        attempts = np.array([attempt for _, _, attempt, _ in ordered], np.int32)
+        return replace(pes, attempt=np.repeat(attempts, [len(rows.pe) for *_, rows in ordered]))
+
+    def selections(self) -> Selections:
+        """Return one row per choice of a technique, by job in order of arrival, then by time."""
+        rows = []
+        for job, began, selected in sorted(self._selected):
+            step = 0  # from 1: the first choice of each is for the whole time step
+            for chosen in selected:
+                step += chosen.iterations == 0
+                rows.append((job, step, *chosen._replace(begin=began + chosen.begin)))
+        return _table_of(Selections, rows)
+
+    def chunks(self) -> Chunks:
+        """Return one row per chunk, by job in order of start, then by the chunks' start."""
+        if self._store is None:
+            return empty(Chunks)
+        return self._store.table(sorted(self._chunks, key=lambda kept: self._place(*kept[:2])))
+
+
+def _table_of(table: type[Table], rows: Sequence[tuple[Any, ...]]) -> Table:
+    """Return rows, with values in the order of the table's columns, as a table."""
+    if not rows:
+        return empty(table)
+    columns = zip(stored_columns(table), zip(*rows, strict=True), strict=True)
+    return table(
+        *(
+            list(map(str, values)) if column.dtype is None else np.array(values, column.dtype)
+            for column, values in columns
+        )
+    )
+
+
+def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:
+    """Return the columns of :class:`Loops`."""
+    p = len(outcome.finish)
+    busy, overhead = float(outcome.busy.sum()), float(outcome.overhead.sum())
+    finish = outcome.finish
+    return (
+        job,
+        p,
+        outcome.iterations,
+        outcome.steps,
+        outcome.t_loop,
+        float(finish.mean()),
+        float(finish.std()),
+        float(finish.max()),
+        busy,
+        overhead,
+        max(p * float(outcome.notified_at.max()) - busy - overhead, 0.0),  # rounding may leave less than 0
+    )
+
+
+def _joined(table: type[Table], blocks: list[Table]) -> Table:
+    columns: dict[str, NDArray[Any]] = {
+        column.name: np.concatenate([getattr(block, column.name) for block in blocks])
+        for column in fields(table)  # type: ignore[arg-type]  # every table is a dataclass
+        if getattr(blocks[0], column.name) is not None
+    }
+    return table(**columns)

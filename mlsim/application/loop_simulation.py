@@ -10,22 +10,16 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim._runtime.work_progress import stage
-from mlsim.application.execution_models import properties_of_model
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
 from mlsim.application.loop_binding import Bound, Problem, bind
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, RowBlocks, in_order, new_rows
 from mlsim.application.selection.selector import Rest, percent_imbalance
 from mlsim.application.selection.simulation_selector import BySimulation, Simulate
-from mlsim.application.selection.technique_plan import (
-    ChooseWithin,
-    FixedPlan,
-    Plan,
-    SelectedPlan,
-    make_selector,
-)
 from mlsim.application.techniques import MOST_PES, Choice, choose, read_only
-from mlsim.application.time_steps import StepHistory, in_time_steps
+from mlsim.application.time_steps import ChooseWithin, Plan, StepHistory, in_time_steps, make_selector
+from mlsim.application.user_model import check_levels
 from mlsim.errors import InputError
+from mlsim.execution_models.loop_state import COUNTS, TIMES, Perturbation, PEStats, Rows, Unavailability
 from mlsim.scenario import (
     AUTO,
     ExecutionConfig,
@@ -35,21 +29,15 @@ from mlsim.scenario import (
     SelectionMethod,
     cannot_stop,
     learner_amid_loop,
-    wrong_levels,
 )
 from mlsim.scenario.simulation_demand import Share, check_memory
 
 if TYPE_CHECKING:
-    from mlsim.application.models.loop_state import PEStats, Rows
-    from mlsim.application.pe_speeds import Perturbation, Unavailability
     from mlsim.record import LoopChunks
 
-
 _LAZY_ROWS = 4_000_000
-_LONG = 1_000_000
-"""Iterations from which on a loop may take seconds, and reports its progress."""
-_ROW = 104
-"""Bytes per chunk row, including the sorted copy."""
+_LONG = 1_000_000  # iterations from which on a loop may take seconds, and reports its progress
+_ROW = 104  # bytes per chunk row, including the sorted copy
 _SLACK = 1.02
 """A trial may exceed the time to beat by this factor: PEs are notified after the last chunk has ended."""
 
@@ -78,96 +66,88 @@ def simulate(
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs request their first chunk.
 
-    A pure function: the same arguments give the same bytes.
+    A pure function: the same arguments give the same bytes. Raises InputError if arguments do not fit
+    together; the message names the argument and the value.
 
     Parameters
     ----------
     prefix
         float64[N+1], prefix sums of the iteration costs: starts at 0, never falls, in s on a PE of
         speed 1. ``CostProfiles`` makes them. Or :class:`CostSums` that are linear in the index.
-    pe_speed
-        float64[P], > 0: speed of each PE relative to the reference speed.
-    pe_latency
-        float64[P], >= 0, in s: one-way time of a message between each PE and PE 0, which is the
-        master (CCA) or coordinator (DCA), with its size over the bandwidth. 0 for PE 0 itself.
-    technique
-        Rule for chunk sizes: a name of the catalogue, ``./file.py:function``, or ``auto``.
-    execution
-        Execution model and its costs.
-    min_chunk
-        Smallest chunk; the last one may be smaller.
+    pe_speed, pe_latency
+        float64[P]: relative speeds, > 0, and the one-way time of a message between each PE and PE 0, which is
+        the master (CCA) or coordinator (DCA), in s; 0 for PE 0 itself.
+    technique, execution, min_chunk, parameters, selection
+        As in a scenario; ``technique`` may be ``auto``.
     record
         Whether to keep a row per chunk. A loop of more than 4 million iterations is then simulated twice,
         first to count the rows.
     until
         When the loop is killed, in s: a chunk in execution ends then, with ``busy`` counted up to then, and
         so does waiting for a chunk; all other PEs are notified then.
-    parameters
-        Parameters of techniques; None: the defaults.
     seed
         For RND, and for locks that are polled.
     time_steps
         Number of consecutive executions of the loop; see ``in_time_steps``.
-    node_of_pe
-        int64[P], from 0, rising by at most 1: the node of each PE, for models of two levels. None:
-        all on one.
-    intra_latency
-        One-way time of a message between two PEs of one node, in s, for models of two levels.
-    perturbation
-        Slow-downs of the PEs, in s from the loop's start; None: none.
+    node_of_pe, intra_latency
+        int64[P], from 0, rising by at most 1: the node of each PE, for models of two levels; None: all on
+        one. One-way time of a message between two PEs of one node, in s.
+    perturbation, pe_unavailability
+        Slow-downs of the PEs, and times when they request no chunks, in s from the loop's start. Absences are
+        those of a whole node under models of two levels. PE 0, which holds the queue, cannot leave; under
+        ``steal`` none can.
     rows_since
         Chunks that end at this time or before get no row, in s.
-    pe_unavailability
-        When PEs request no chunks, in s from the loop's start; None: always available. The same for a node's
-        PEs under models of two levels. PE 0, which holds the queue, cannot leave; under ``steal`` none can.
     chunks
         Receives the chunks in blocks, of which memory holds one (all: techniques that learn over time steps,
         user-defined execution models). None: not kept.
-    selection
-        Method that chooses a technique for each time step, where ``technique`` is auto.
     asks
         float64[P], 0 or more, in s: when each PE requests its first chunk, under models cca and dca in one
         time step. None: at 0.
     history
         Measurements of earlier time steps, for the weights of AWF, which this call extends; None: none.
-
-    Raises
-    ------
-    InputError
-        If the arguments do not fit together; the message names the argument and the value.
     """
-    speed, latency = read_only(pe_speed), read_only(pe_latency)
-    costs = _checked_costs(prefix, speed, latency)
+    costs, speed, latency = cost_sums(prefix), read_only(pe_speed), read_only(pe_latency)
+    _check_costs(costs, len(speed))
+    _check_pes(speed, latency)
     _check_numbers(until, min_chunk, time_steps)
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
-    parameters = parameters or ParametersConfig()
     problem = Problem(
-        *(costs.sums, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability),
+        *(read_only(costs.sums), speed, latency, nodes, intra_latency, execution),
+        *(parameters or ParametersConfig(), min_chunk, seed, perturbation, pe_unavailability),
         block=costs.block,
         iterations=costs.n,
     )
-    choose_after = _choose_after(selection if technique.casefold() == AUTO else None, costs.n)
-    if stops := choose_after > 0 or asks is not None:
-        _check_stops(execution, parameters)
+    selects = (selection or SelectionConfig()) if technique.casefold() == AUTO else None
+    choose_after = _choose_after(selects, costs.n)
+    stops = choose_after > 0 or asks is not None
+    if stops:
+        _check_stops(problem)
     if not costs.block:
-        _check_linear(costs.n, execution, technique, selection, stops)
-    before = history or StepHistory(len(speed), technique.casefold() == AUTO)
-    plan = _plan(technique, selection, problem, execution, parameters, min_chunk, before)
+        _check_linear(problem, selects, stops)
+    before = history or StepHistory(len(speed), selects is not None)
+    plan = _plan(technique, selects, problem, before)
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)  # over time steps, from all rows
     in_blocks = isinstance(execution.model, ExecutionModel)  # user-defined models have room for all rows
 
     def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
         since = -math.inf if learns else rows_since - begin
-        bound = bind(problem, choices, execution, begin, choose_after)
+        bound = bind(problem, choices, begin, choose_after)
         if stops:
             outcome = _simulate_with_stops(bound, keep, until - begin, asks, plan.chooses_within())
         elif chunks is None:
             return _simulate_once(bound, keep, until - begin, since)
         elif in_blocks and not keep:
-            return _simulate_in_blocks(bound, until - begin, chunks)
+            blocks = RowBlocks(chunks, bound.n)
+            steps, stats = _run(bound, until - begin, blocks.rows)
+            blocks.finish(steps)
+            return _outcome(bound, stats, None)
         else:
             outcome = _simulate_once(bound, True, until - begin, -math.inf)
-        _store_rows(outcome, chunks)
+        rows = outcome.rows
+        if chunks is not None:
+            assert rows is not None, "loops whose chunks are stored keep rows"
+            chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
         return outcome if keep else replace(outcome, rows=None)
 
     outcome = in_time_steps(plan, time_steps, one_loop, record, until, before, chunks)
@@ -176,101 +156,55 @@ def simulate(
     return outcome
 
 
-def _checked_costs(prefix: LoopCosts, speed: Floats, latency: Floats) -> CostSums:
-    """Return a loop's costs as kernels read them, once they and the PEs are found right."""
-    costs = cost_sums(prefix)
-    costs = costs._replace(sums=read_only(costs.sums))
-    _check_costs(costs, len(speed))
-    _check_pes(speed, latency)
-    return costs
-
-
-def _plan(
-    technique: str,
-    selection: SelectionConfig | None,
-    problem: Problem,
-    execution: ExecutionConfig,
-    parameters: ParametersConfig,
-    min_chunk: int,
-    history: StepHistory,
-) -> Plan:
-    """Return the plan of techniques for the time steps."""
-
-    def chosen(name: str) -> tuple[Choice, ...]:
-        return _chosen(name, problem, execution, parameters, min_chunk)
-
-    trial = trial_by(
-        execution,
-        parameters,
-        min_chunk,
-        problem.seed,
-        problem.latency,
-        problem.node_of_pe,
-        problem.intra_latency,
-        history,
-    )
-    if technique.casefold() != AUTO:
-        return FixedPlan(chosen(technique))
-    config = selection or SelectionConfig()
+def _plan(technique: str, selection: SelectionConfig | None, problem: Problem, history: StepHistory) -> Plan:
+    """Return the plan of techniques for the time steps; ``selection`` is None for a given technique."""
+    if selection is None:
+        return Plan({technique: _chosen(technique, problem)}, history)
     costs = np.diff(problem.prefix) if problem.block else None
+    trial = trial_by(problem, history)
     selector = make_selector(
-        config, problem.n, len(problem.speed), problem.seed, trial, profile=costs, speed=problem.speed
+        selection, problem.n, len(problem.speed), problem.seed, trial, profile=costs, speed=problem.speed
     )
-    within = selector if config.chooses_within and isinstance(selector, BySimulation) else None
-    portfolio = {name: chosen(name) for name in config.portfolio}
+    within = selector if selection.chooses_within and isinstance(selector, BySimulation) else None
+    portfolio = {name: _chosen(name, problem) for name in selection.portfolio}
     for name, choices in portfolio.items():
         if within is not None and choices[0].is_object:
             raise InputError(f"application.selection.parameters.every: {learner_amid_loop(name)}")
-    return SelectedPlan(selector, portfolio, within)
+    return Plan(portfolio, history, selector, within)
 
 
-def _chosen(
-    technique: str, problem: Problem, execution: ExecutionConfig, parameters: ParametersConfig, min_chunk: int
-) -> tuple[Choice, ...]:
+def _chosen(technique: str, problem: Problem) -> tuple[Choice, ...]:
     """Look up the technique of a loop, or the two of ``X+Y``, and check that the model can run them."""
     found = choose(
         technique,
         problem.speed,
         problem.prefix,
-        parameters,
-        parameters.first_chunk,
-        min_chunk,
+        problem.parameters,
+        problem.min_chunk,
         problem.seed,
-        pieces=parameters.pieces or 0,
-        iterations=problem.iterations,
+        problem.iterations,
     )
-    _check_levels(found, execution, parameters)
+    names, learners = [choice.name for choice in found], [choice.name for choice in found if choice.is_object]
+    check_levels("+".join(names), problem.execution, problem.parameters, tuple(learners))
     return found
 
 
-def trial_by(
-    execution: ExecutionConfig,
-    parameters: ParametersConfig,
-    min_chunk: int,
-    seed: int,
-    latency: Floats,
-    node_of_pe: Ints,
-    intra_latency: float,
-    history: StepHistory,
-) -> Simulate:
-    """Return a function that simulates a time step for a selector; arguments are those of :func:`simulate`.
+def trial_by(problem: Problem, history: StepHistory) -> Simulate:
+    """Return a function that simulates a time step for a selector, with its own costs and speeds.
 
     Each trial starts from the current content of ``history``: AWF begins with the weights learned so far.
     """
-    distance = read_only(latency)
+    problem = problem._replace(latency=read_only(problem.latency), perturbation=None, pe_unavailability=None)
 
     def trial(
         name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         until *= _SLACK
-        problem = Problem(
-            *(read_only(costs.sums), read_only(speeds), distance, node_of_pe, intra_latency, None, seed),
-            block=costs.block,
-            iterations=costs.n,
+        tried = problem._replace(
+            prefix=read_only(costs.sums), speed=read_only(speeds), block=costs.block, iterations=costs.n
         )
         # Not by simulate(): its checks and time steps would take longer than the event loop.
-        choices = _chosen(name, problem, execution, parameters, min_chunk)
-        bound = bind(problem, tuple(map(history.weigh, choices)), execution, 0.0)
+        bound = bind(tried, tuple(map(history.weigh, _chosen(name, tried))), 0.0)
         if rest is None:
             found = _simulate_once(bound, False, until, -math.inf)
             finish, elapsed = found.finish, 0.0
@@ -283,57 +217,53 @@ def trial_by(
     return trial
 
 
-def _check_levels(
-    choices: tuple[Choice, ...], execution: ExecutionConfig, parameters: ParametersConfig
-) -> None:
-    """Check that the model can run the techniques."""
-    names = "+".join(choice.name for choice in choices)
-    properties = properties_of_model(execution.model)
-    learners = tuple(choice.name for choice in choices if choice.is_object)
-    for message in wrong_levels(
-        names,
-        execution.model,
-        execution.nowait,
-        properties,
-        execution.global_p,
-        learners,
-        parameters.compat,
-        execution.request_ahead,
-    ):
-        raise InputError(f"technique: {message}")
-
-
 def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) -> LoopOutcome:
     """Simulate one time step, from 0, and keep its rows in memory."""
-    stats = _new_stats(bound.p)
     # There are at most as many chunks as iterations; memory that is not written to costs nothing.
     room = bound.n if record and bound.n <= _LAZY_ROWS else 0
     filled = new_rows(room, rows_since)
-    n_rows = _run(bound, until, stats, filled)
+    n_rows, stats = _run(bound, until, filled)
     if record and room < n_rows:
         check_memory("chunks of a loop", [Share("chunks", f"{n_rows:,} chunks", n_rows * _ROW)])
         filled = new_rows(n_rows, rows_since)
-        _run(bound, until, _new_stats(bound.p), filled)
+        _run(bound, until, filled)
     return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
 
 
-def _run(bound: Bound, until: float, stats: PEStats, rows: Rows) -> int:
+def _run(bound: Bound, until: float, rows: Rows) -> tuple[int, PEStats]:
     """Run a loop; a long one reports its progress."""
     if bound.n < _LONG:
-        return bound.run(until, stats, rows)
+        return bound.run(until, rows)
     with stage("loop", share=lambda: float(rows.written[2]) / bound.n):
-        return bound.run(until, stats, rows)
+        return bound.run(until, rows)
 
 
 def _simulate_with_stops(
     bound: Bound, record: bool, until: float, asks: Floats | None, choose_within: ChooseWithin | None
 ) -> LoopOutcome:
     """Simulate one time step that stops for choices, or whose PEs start late; choices need all rows."""
-    stats = _new_stats(bound.p)
     filled = new_rows(bound.n if record else 0, -math.inf)
     first_requests = np.empty(0) if asks is None else np.ascontiguousarray(asks, np.float64)
-    n_rows = bound.run_with_stops(until, stats, filled, first_requests, choose_within)
+    n_rows, stats = bound.run_with_stops(until, filled, first_requests, choose_within)
     return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _outcome(bound: Bound, stats: PEStats, rows: ChunkRows | None) -> LoopOutcome:
+    columns: dict[str, Any] = dict(zip((*TIMES, *COUNTS), (*stats.times, *stats.counts), strict=True))
+    return LoopOutcome(
+        iterations=bound.n,
+        steps=int(columns["chunks"].sum()),
+        t_loop=float(columns["finish"].max()),
+        **columns,
+        rows=rows,
+    )
+
+
+def _choose_after(selection: SelectionConfig | None, n: int) -> int:
+    """Return the iterations executed between two choices within a loop of ``n``; 0: no choices."""
+    if selection is None or not selection.chooses_within:
+        return 0
+    return math.ceil((selection.parameters.every or 0.0) * n)
 
 
 def _check_numbers(until: float, min_chunk: int, time_steps: int) -> None:
@@ -345,54 +275,12 @@ def _check_numbers(until: float, min_chunk: int, time_steps: int) -> None:
         raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
 
 
-def _choose_after(selection: SelectionConfig | None, n: int) -> int:
-    """Return the iterations executed between two choices within a loop of ``n``; 0: no choices."""
-    if selection is None or not selection.chooses_within:
-        return 0
-    return math.ceil((selection.parameters.every or 0.0) * n)
-
-
-def _check_stops(execution: ExecutionConfig, parameters: ParametersConfig) -> None:
-    for message in cannot_stop(execution.model, execution.lock, parameters.compat, execution.request_ahead):
+def _check_stops(problem: Problem) -> None:
+    execution = problem.execution
+    for message in cannot_stop(
+        execution.model, execution.lock, problem.parameters.compat, execution.request_ahead
+    ):
         raise InputError(f"application.selection.parameters.every: {message}")
-
-
-def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopOutcome:
-    """Simulate one time step, from 0, and pass its chunks on in blocks."""
-    stats = _new_stats(bound.p)
-    blocks = RowBlocks(chunks, bound.n)
-    blocks.finish(_run(bound, until, stats, blocks.rows))
-    return _outcome(bound, stats, None)
-
-
-def _store_rows(outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
-    rows = outcome.rows
-    if chunks is None:
-        return
-    assert rows is not None, "loops whose chunks are stored keep rows"
-    chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
-
-
-def _outcome(bound: Bound, stats: PEStats, rows: ChunkRows | None) -> LoopOutcome:
-    from mlsim.application.models.loop_state import COUNTS, TIMES
-
-    columns: dict[str, Any] = {
-        **dict(zip(TIMES, stats.times, strict=True)),
-        **dict(zip(COUNTS, stats.counts, strict=True)),
-    }
-    return LoopOutcome(
-        iterations=bound.n,
-        steps=int(columns["chunks"].sum()),
-        t_loop=float(columns["finish"].max()),
-        **columns,
-        rows=rows,
-    )
-
-
-def _new_stats(p: int) -> PEStats:
-    from mlsim.application.models.loop_state import COUNTS, TIMES, PEStats
-
-    return PEStats(np.zeros((len(TIMES), p)), np.zeros((len(COUNTS), p), np.int64))
 
 
 def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:
@@ -410,15 +298,12 @@ def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:
     return nodes
 
 
-def _check_linear(
-    n: int, execution: ExecutionConfig, technique: str, selection: SelectionConfig | None, stops: bool
-) -> None:
+def _check_linear(problem: Problem, selection: SelectionConfig | None, stops: bool) -> None:
     """Refuse linear costs where the cost of each iteration is needed."""
-    config = selection or SelectionConfig()
-    by_simulation = technique.casefold() == AUTO and config.method is SelectionMethod.SIMULATION
-    if stops or by_simulation or not isinstance(execution.model, ExecutionModel):
+    by_simulation = selection is not None and selection.method is SelectionMethod.SIMULATION
+    if stops or by_simulation or not isinstance(problem.execution.model, ExecutionModel):
         raise InputError(
-            f"loop of {n} iterations: choices by simulation, PEs that start late and user-defined "
+            f"loop of {problem.n} iterations: choices by simulation, PEs that start late and user-defined "
             "models need a list of the costs; allowed: prefix sums"
         )
 

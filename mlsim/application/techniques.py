@@ -47,30 +47,20 @@ from mlsim.techniques.technique_rules import (
     straightforward_size,
 )
 
+# Techniques that weigh the PEs.
 WEIGHTED = frozenset(
     name for name, entry in TECHNIQUES.items() if "application.parameters.weights" in entry.options
 )
-"""Techniques that weigh the PEs."""
 
 
 class Choice(NamedTuple):
-    """One technique of a loop, with its parameters.
+    """One technique of a loop, with its parameters; see ``RuleSettings``."""
 
-    Attributes
-    ----------
-    name
-        As in the catalogue, or ``./file.py:function``.
-    code, min_chunk, parameters
-        As in ``RuleSettings``.
-    weights
-        float64[P], of sum P: the weight of every PE of the loop.
-    """
-
-    name: str
+    name: str  # as in the catalogue, or ``./file.py:function``
     code: int
     min_chunk: int
     parameters: Floats
-    weights: Floats
+    weights: Floats  # float64[P], of sum P: the weight of every PE of the loop
 
     @property
     def of_user(self) -> bool:
@@ -120,31 +110,16 @@ def choose(
     speed: Floats,
     prefix: Floats,
     parameters: ParametersConfig,
-    first_chunk: float,
     min_chunk: int,
     seed: int,
-    pieces: int = 0,
     iterations: int | None = None,
 ) -> tuple[Choice, ...]:
-    """Look up the technique of a loop, or the two of ``X+Y``.
+    """Look up the technique of a loop, or the two of ``X+Y``, with the parameters of a scenario.
 
-    Parameters
-    ----------
-    technique
-        Names of the catalogue (case does not matter), or ``./file.py:function``.
-    speed
-        float64[P]: relative speeds of the PEs.
-    prefix
-        Prefix sums of the iteration costs, or linear ones, for ``statistics: profiled``.
-    parameters, first_chunk, min_chunk, seed, pieces
-        As in a scenario.
-    iterations
-        Of the loop, where ``prefix`` has no entry for each; see :func:`reads_each_cost`.
-
-    Raises
-    ------
-    InputError
-        If the technique is unknown, or its parameters are missing or do not fit the loop.
+    ``technique``: names of the catalogue, in upper or lower case, or ``./file.py:function``. ``prefix``, of
+    the iteration costs, is for ``statistics: profiled``; ``iterations`` of the loop, where it has no entry
+    for each, see :func:`reads_each_cost`. Raises InputError if the technique is unknown, or its parameters
+    are missing or do not fit the loop.
     """
     n = len(prefix) - 1 if iterations is None else iterations
     names = tuple(map(canonical, split_technique(technique)))
@@ -156,12 +131,16 @@ def choose(
     for name in names:
         code, address = _code(name, parameters.compat)
         sigma, mu = _statistics(code, name, parameters, prefix, n)
-        column = _column(code, Given(parameters, first_chunk, seed, sigma, mu))
-        column[ADDRESS] = address
+        column = np.zeros(PARAMETERS)
+        column[ADDRESS], column[OF_LB4MPI] = address, parameters.compat is Compat.LB4MPI
+        values = RULES[code].values
+        if values is not None:
+            own = values(Given(parameters, seed, sigma, mu))
+            column[OWN : OWN + len(own)] = own
         # Larger values mean the same, and n + 1 prevents integer overflow.
         least = min(min_chunk, n + 1)
         choice = Choice(name, code, least, column, first_weights(name, parameters, speed))
-        column[PIECES] = pieces if choice.times_iterations else UNTIMED
+        column[PIECES] = (parameters.pieces or 0) if choice.times_iterations else UNTIMED
         choices.append(choice)
     return tuple(choices)
 
@@ -203,17 +182,6 @@ def _code(name: str, compat: Compat) -> tuple[int, int]:
 
     compiled = compile_technique(*function, parameters_of(name))
     return compiled.code, compiled.address
-
-
-def _column(code: int, given: Given) -> Floats:
-    """Return the kernel's parameters, except the address and the number of timed parts."""
-    column = np.zeros(PARAMETERS)
-    column[OF_LB4MPI] = given.parameters.compat is Compat.LB4MPI
-    values = RULES[code].values
-    if values is not None:
-        own = values(given)
-        column[OWN : OWN + len(own)] = own
-    return column
 
 
 def _statistics(
@@ -315,26 +283,10 @@ def sequence(
 ) -> list[int]:
     """List a technique's chunk sizes, as if steps claimed their iterations in order and PEs took turns.
 
-    Parameters
-    ----------
-    technique
-        Name of a technique (case does not matter), or ``./file.py:function``.
-    n, p
-        Iterations (0 to 2^62) and PEs (1 to 2^31 − 1).
-    form
-        ``recursive``: from the remaining iterations, as CCA. ``straightforward``: from the step, as DCA.
-    min_chunk
-        Smallest chunk; the last one may be smaller.
-    parameters
-        Parameters of techniques; None: the defaults. All PEs are equally fast.
-    seed
-        For RND.
-
-    Raises
-    ------
-    InputError
-        For an unknown technique, numbers out of range, missing parameters, and techniques whose sizes follow
-        measured times or the clock.
+    ``form`` is ``recursive``, from the remaining iterations, as CCA, or ``straightforward``, from the step,
+    as DCA. All PEs are equally fast. Raises InputError for numbers out of range (0 to 2^62 iterations ``n``,
+    1 to 2^31 − 1 PEs), for unknown techniques and missing parameters, and for techniques whose sizes follow
+    measured times or the clock.
 
     Examples
     --------
@@ -343,16 +295,24 @@ def sequence(
     >>> sequence("GSS", 10, 4, "straightforward")
     [3, 2, 2, 2, 1]
     """
-    _check(n, p, form, min_chunk)
+    if form not in ("recursive", "straightforward"):
+        raise InputError(f"form: {form!r} is not known; allowed: recursive, straightforward")
+    if not 0 <= n <= _MOST_ITERATIONS:
+        raise InputError(f"N: {n} iterations; allowed: 0 to 2^62")
+    if not 1 <= p <= MOST_PES:
+        raise InputError(f"P: {p} PEs; allowed: 1 to {MOST_PES}")
+    if not 1 <= min_chunk <= _MOST_ITERATIONS:
+        raise InputError(f"min_chunk: {min_chunk}; allowed: 1 to 2^62")
     chosen = ParametersConfig() if parameters is None else parameters
     if chosen.statistics is Statistics.PROFILED:
         raise InputError("statistics: profiled: there are no costs without a loop; give sigma and mu")
-    name = _one(technique)
-    weighed = p if name in WEIGHTED else 1
-    (choice,) = choose(name, np.ones(weighed), np.zeros(1), chosen, 0.1, 1, seed)
+    names = split_technique(technique)
+    if len(names) != 1:
+        raise InputError(f"technique: {technique} names {len(names)}; allowed: one")
+    weighed = p if canonical(names[0]) in WEIGHTED else 1
+    (choice,) = choose(names[0], np.ones(weighed), np.zeros(1), chosen, 1, seed)
     if remembers(choice.code):
-        learns = is_adaptive(choice.code)
-        by = "measured iteration times" if learns else "the time and the chunks under way"
+        by = "measured iteration times" if is_adaptive(choice.code) else "the time and the chunks under way"
         raise InputError(f"technique: {choice.name} sizes chunks by {by}; simulate a loop to see them")
     if form == "straightforward" and needs_remaining(choice.code):
         raise InputError(
@@ -381,22 +341,3 @@ def _sizes(choice: Choice, n: int, p: int, form: Form, min_chunk: int) -> list[i
         sizes.append(int(size))
         remaining -= size
     return sizes
-
-
-def _one(technique: str) -> str:
-    names = split_technique(technique)
-    if len(names) != 1:
-        raise InputError(f"technique: {technique} names {len(names)}; allowed: one")
-    return canonical(names[0])
-
-
-def _check(n: int, p: int, form: str, min_chunk: int) -> None:
-    """Check the numbers of :func:`sequence`."""
-    if form not in ("recursive", "straightforward"):
-        raise InputError(f"form: {form!r} is not known; allowed: recursive, straightforward")
-    if not 0 <= n <= _MOST_ITERATIONS:
-        raise InputError(f"N: {n} iterations; allowed: 0 to 2^62")
-    if not 1 <= p <= MOST_PES:
-        raise InputError(f"P: {p} PEs; allowed: 1 to {MOST_PES}")
-    if not 1 <= min_chunk <= _MOST_ITERATIONS:
-        raise InputError(f"min_chunk: {min_chunk}; allowed: 1 to 2^62")

@@ -1,28 +1,134 @@
-"""Loops executed over several time steps, and loops that stop for choices."""
+"""Loops executed over several time steps, and their techniques: the same in all, or selected for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
-from mlsim.application.models.cca import BAD_SIZE, CHOOSE
-from mlsim.application.models.chunk_execution import begin, end, switch
-from mlsim.application.models.loop_state import Inputs, State, open_state
-from mlsim.application.selection.selector import ExecutedChunks, Progress
-from mlsim.application.selection.technique_plan import ChooseWithin, Plan
+from mlsim.application.selection.selector import (
+    ByTrial,
+    ExecutedChunks,
+    Expert,
+    Learner,
+    Progress,
+    RandomSelector,
+    Selected,
+    Selector,
+    StepFacts,
+    percent_imbalance,
+)
+from mlsim.application.selection.simulation_selector import BySimulation, Effort, SelectedLoop, Simulate
 from mlsim.application.techniques import Choice, is_adaptive_over_steps, scaled
-from mlsim.techniques.technique_entry import RuleSettings
+from mlsim.scenario import KnownCosts, SelectionConfig, SelectionMethod
 
 if TYPE_CHECKING:
     from mlsim.record import LoopChunks
+
+Choices = tuple[Choice, ...]
+ChooseWithin = Callable[[Progress], tuple[Choice, float]]
+"""Selects a technique for the rest of a loop; returns it and the duration of the selection [s]."""
+
+
+class Plan:
+    """Techniques of the time steps of a loop: the same in all, or those that a selector selects for each.
+
+    ``portfolio`` maps names to techniques; without a ``selector`` it has one. ``within`` is the selector
+    again if it also selects within a time step.
+    """
+
+    def __init__(
+        self,
+        portfolio: Mapping[str, Choices],
+        history: StepHistory,
+        selector: Selector | None = None,
+        within: BySimulation | None = None,
+    ) -> None:
+        self._portfolio, self._history = portfolio, history
+        self._selector, self._within = selector, within
+        self._made: list[Selected] = []  # in this time step, with times from its begin
+        self.selected: tuple[Selected, ...] = ()
+        self.needs_rows = selector is not None and selector.needs_chunks
+        every = (one for choices in portfolio.values() for one in choices)
+        self.learns = any(is_adaptive_over_steps(one, selector is not None) for one in every)
+
+    def choose(self) -> tuple[Choices, float]:
+        """Return the techniques of the next time step, and the duration of the selection [s]."""
+        name, spent = next(iter(self._portfolio)), 0.0
+        if self._selector is not None:
+            name, spent = self._selector.choose(), self._selector.spent
+        self._made = [Selected(name, 0.0, 0.0, 0.0, spent)]
+        return tuple(map(self._history.weigh, self._portfolio[name])), spent
+
+    def chooses_within(self) -> ChooseWithin | None:
+        """Return the function that selects within the time step; None: there are no such selections."""
+        return None if self._within is None else partial(self._choose_within, self._within)
+
+    def _choose_within(self, selector: BySimulation, progress: Progress) -> tuple[Choice, float]:
+        name, spent = selector.choose_within(progress), selector.spent
+        self._made.append(Selected(name, progress.now + spent, 0.0, 0.0, spent, progress.position))
+        return self._history.weigh(self._portfolio[name][0]), spent
+
+    def note(self, begin: float, outcome: LoopOutcome) -> None:
+        """Record the selections of a time step that has ended, and let the selector learn from it."""
+        if self._selector is None:
+            return
+        imbalance, chunks, rows = percent_imbalance(outcome.finish), None, outcome.rows
+        if self.needs_rows:
+            assert rows is not None, "the selector needs the chunks of a time step"
+            chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
+        self.selected += tuple(rows_of_step(self._made, begin, outcome.t_loop, imbalance))
+        self._selector.note(StepFacts(self._made[-1].technique, outcome.t_loop, imbalance, chunks))
+
+
+def rows_of_step(made: Sequence[Selected], begin: float, t_loop: float, imbalance: float) -> list[Selected]:
+    """Return the selections ``made`` in a time step, in order, with times from the start of the loop.
+
+    ``begin``, ``t_loop`` and ``imbalance`` are those of the time step.
+    """
+    ends = [*(choice.begin - choice.spent for choice in made[1:]), t_loop]
+    return [
+        choice._replace(begin=begin + choice.begin, t_loop=max(end - choice.begin, 0.0), imbalance=imbalance)
+        for choice, end in zip(made, ends, strict=True)
+    ]
+
+
+def make_selector(
+    config: SelectionConfig,
+    n: int,
+    p: int,
+    seed: int,
+    simulate: Simulate,
+    measured: bool = False,
+    profile: Floats | None = None,
+    speed: Floats | None = None,
+) -> Selector:
+    """Create the selector of a loop with n iterations on p PEs.
+
+    ``measured``: the duration of simulations is measured, not computed from ``chunk_time``. With
+    ``costs: profile``, ``profile`` float64[N] has the iteration costs in s at speed 1, and ``speed``
+    float64[P] the speeds of the PEs before any is measured.
+    """
+    portfolio, goal, options = config.portfolio, config.goal, config.parameters
+    match config.method:
+        case SelectionMethod.EXPERT:
+            return Expert(portfolio, goal)
+        case SelectionMethod.EXHAUSTIVE:
+            return ByTrial(portfolio, goal, options.threshold)
+        case SelectionMethod.RANDOM:
+            return RandomSelector(portfolio, goal, seed)
+        case SelectionMethod.RL:
+            rates = options.learning_rate, options.discount, options.exploration
+            return Learner(portfolio, goal, seed, options.learner, *rates)
+    effort = Effort(options.samples, options.share, None if measured else options.chunk_time)
+    known = profile if options.costs is KnownCosts.PROFILE else None
+    return BySimulation(portfolio, goal, SelectedLoop(n, p, known, speed), simulate, seed, effort)
 
 
 OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
@@ -30,19 +136,10 @@ OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
 
 
 class StepHistory:
-    """Measurements of the time steps so far, which give the initial weights of AWF.
+    """Measurements of the time steps so far on ``p`` PEs, which give the initial weights of AWF.
 
-    Parameters
-    ----------
-    p
-        PEs.
-    selected
-        Whether the technique is chosen anew for each time step.
-
-    Attributes
-    ----------
-    seconds, iterations
-        float64[P]: Σ s·t_s and Σ s·n_s of every PE over the time steps s = 1, 2, …
+    ``seconds`` and ``iterations``, float64[P], are Σ s·t_s and Σ s·n_s of every PE over the time steps s = 1,
+    2, … ``selected``: the technique is chosen anew for each time step.
     """
 
     def __init__(self, p: int, selected: bool = False) -> None:
@@ -89,28 +186,12 @@ def in_time_steps(
     AWF sets its weights from all steps so far: w_q = P·r_q / Σ r with the rate r_q = Σ s·n_s / Σ s·t_s, where
     PE q executed n_s iterations in t_s seconds in step s, from 1 (Banicescu, Velusamy and Devaprasad 2003).
     PEs without a rate keep their weight, and the others share the rest. Other techniques start afresh, except
-    AWF's variants where techniques are chosen.
+    AWF's variants where techniques are chosen. The time of a choice passes before its step begins.
 
-    Parameters
-    ----------
-    plan
-        Techniques of each time step; the time of a choice passes before the step begins.
-    one_loop
-        Simulates one time step, with times from its own start, ``until`` already taken into account.
-    until
-        When everything is killed, in s.
-    history
-        Measurements of earlier time steps, which this call extends.
-    chunks
-        Receives the begin of each time step before ``one_loop`` stores its chunks.
-
-    Returns
-    -------
-    LoopOutcome
-        Of all together: iterations and scheduling steps count on over the time steps; the last chunk of each
-        PE is one of the last time step, its iterations counted within that.
+    The outcome is of all together: iterations and scheduling steps count on over the time steps; the last
+    chunk of each PE is one of the last time step, its iterations counted within that. ``history`` is
+    extended; ``chunks`` receives the begin of each time step before ``one_loop`` stores its chunks.
     """
-    plan.prepare(history.weigh)
     if time_steps == 1:
         choices, _ = plan.choose()
         _begin_step(chunks, 0.0, [])
@@ -214,91 +295,3 @@ def _joined_rows(done: Sequence[LoopOutcome], begins: Sequence[float]) -> ChunkR
         iterations += outcome.iterations
     columns = (column.name for column in fields(ChunkRows))
     return ChunkRows(*(np.concatenate([getattr(block, name) for block in blocks]) for name in columns))
-
-
-def simulate_with_stops(
-    inputs: Inputs,
-    model: ModuleType,
-    by_master: bool,
-    choice: Choice,
-    asks: Floats,
-    choose_within: ChooseWithin | None,
-) -> tuple[int, Choice, RuleSettings]:
-    """Simulate a loop that stops for choices, by the kernel ``resume`` of a model's module.
-
-    ``by_master``: a master chooses, otherwise the PE whose request makes a choice due. ``asks``: first
-    request of each PE, in s; empty: at 0. Returns the number of chunks (-1: wrong size) and the last
-    technique.
-    """
-    state: State = open_state(inputs)
-    begin(state, asks)
-    settings = inputs.outer
-    while True:
-        status = model.resume(state)
-        if status != CHOOSE:
-            break
-        assert choose_within is not None, "event loops stop only for choices"
-        stop = _Stop(state, by_master)
-        another, spent = choose_within(stop.progress())
-        stop.spend(spent)
-        if another.name != choice.name:
-            choice = another
-            settings = choice.settings(choice.weights[stop.masters :])
-            state = switch(state, settings)
-    if status == BAD_SIZE:
-        return -1, choice, settings
-    return end(state, inputs.stats), choice, settings
-
-
-class _Stop:
-    """A loop at a stop, with the knowledge of the PE or master that chooses."""
-
-    def __init__(self, state: State, by_master: bool) -> None:
-        self._state, self._by_master = state, by_master
-        self._pes: NDArray[Any] = np.asarray(state.pes)
-        self._queue: NDArray[Any] = np.asarray(state.queues)[:1]
-        self.masters = int(self._queue["masters"][0])
-        self._requester, self._now = 0, float(self._queue["clock"][0])
-        if not by_master:
-            match = np.asarray(state.matches)[int(self._queue["tree"][0]) + 1]
-            self._requester = int(match["rank"])
-            served = max(float(match["time"]), float(self._queue["free"][0])) + state.costs.atomic
-            self._now = served + float(self._pes["latency"][self._requester])
-
-    def spend(self, spent: float) -> None:
-        """Charge the time of a choice to the master, or to the PE that holds the window until it is written.
-
-        The next choice is due after ``choose_after`` more executed iterations.
-        """
-        queue, costs = self._queue, self._state.costs
-        queue["choose_at"] = queue["executed"] + costs.choose_after
-        if not self._by_master:
-            queue["free"] = self._now + spent + float(self._pes["latency"][self._requester]) + costs.atomic
-            return
-        if self.masters > 0 or queue["own_begun"][0] != 0:
-            until = max(self._state.until, self._now)
-            self._pes["overhead"][0] += min(self._now + spent, until) - self._now
-        queue["clock"] = self._now + spent
-
-    def progress(self) -> Progress:
-        """Return the progress as known to the PE that chooses.
-
-        A chunk is known to have ended once the request that follows it has arrived. A master also knows of
-        its own chunks; the PE that chooses under a distributed model knows of requests to the window.
-        """
-        rows, now = self._state.rows, self._now
-        n_rows = int(self._state.written[1])
-        pe = rows.pe[:n_rows].astype(np.int64)
-        (_, first, size), (_, start, ends) = rows.numbers[:, :n_rows], rows.times[:, :n_rows]
-        known = ends + self._pes["latency"][pe] <= now
-        executed = ExecutedChunks(pe[known], first[known], size[known], (ends - start)[known])
-        return Progress(now, int(self._queue["position"][0]), executed, self._running())
-
-    def _running(self) -> ExecutedChunks:
-        pes = self._pes
-        running = (pes["chunks"] > 0) & (pes["finish"] + pes["latency"] > self._now)
-        if self._queue["own_begun"][0] != 0:
-            running[0] = True
-        pe = np.flatnonzero(running)
-        since = np.maximum(self._now - pes["last_start"][pe], 0.0)
-        return ExecutedChunks(pe, pes["last_first"][pe].copy(), pes["last_size"][pe].copy(), since)

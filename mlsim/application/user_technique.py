@@ -9,17 +9,18 @@ import operator
 import os
 import runpy
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlsim._files import expanded, open_file, resolved
+from mlsim._jit import INTERPRETED, compiling
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import resolve_parameters
 from mlsim.techniques.technique_entry import RAISED, USER, USER_BY_STEP, USER_OBJECT
-from mlsim.techniques.user_calls import BEGIN, LEARN, MOST_NUMBERS, NUMBERS, SIZE_OF
+from mlsim.techniques.technique_rules import BEGIN, LEARN, MOST_NUMBERS, NUMBERS, SIZE_OF, Executed
 
 
 def compilable(place: str, value: Any) -> Any:
@@ -42,22 +43,27 @@ def compiler_message(error: Exception) -> str:
 
 
 _PARAMETERS = ("n", "p", "remaining", "step", "pe")
-_SIGNATURE = f"({', '.join(_PARAMETERS)})"
+# Arguments of the C function of a class, see ``technique_rules``: 9 whole numbers, of which the second is an
+# address, and 3 reals.
+_OF_CLASS = ("op", "place", "words", "n", "p", "what", "step", "pe", "pieces", "seconds", "waited", "spread")
+_METHODS = {
+    "numbers": ("p",),
+    "begin": ("memory", "n", "p"),
+    "size": ("memory", "n", "p", "remaining", "step", "pe"),
+    "learn": ("memory", "n", "p", "chunk"),
+}
 
 
 class CompiledTechnique(NamedTuple):
     """A user-defined technique as machine code."""
 
-    address: int
-    """Of a C function from five int64 to one; for a class see :mod:`.techniques.user_calls`."""
+    address: int  # of a C function from five int64 to one; for a class see ``technique_rules``
     code: int
     """``USER`` for a function that reads ``remaining``, ``USER_BY_STEP`` for one that does not and so has a
     straightforward form, ``USER_OBJECT`` for a class.
     """
-    times_pieces: bool
-    """Whether real runs time its chunks in pieces."""
-    keep: Any
-    """Keeps the machine code alive."""
+    times_pieces: bool  # whether real runs time its chunks in pieces
+    keep: Any  # keeps the machine code alive
 
 
 def compile_technique(
@@ -71,8 +77,7 @@ def compile_technique(
         Path of the file, relative to the current directory.
     function
         Name of the function: it receives the iterations and PEs of the loop, the remaining iterations, the
-        scheduling step from 0 and the requesting PE, and returns the chunk size. Or name of a class: see
-        :mod:`mlsim.application.user_technique`.
+        scheduling step from 0 and the requesting PE, and returns the chunk size. Or name of a class.
     parameters
         Further arguments of the function or of the class's constructor, by name: numbers, booleans, texts,
         lists of numbers.
@@ -92,43 +97,78 @@ def compile_technique(
 @cache
 def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTechnique:
     body = _load(file, function)
-    name = f"technique {file}:{function}"
+    name, parameters = f"technique {file}:{function}", json.loads(given)
     if inspect.isclass(body):
-        address, keep = compile_class(name, body, json.loads(given))
-        return CompiledTechnique(address, USER_OBJECT, times_pieces(body), keep)
-    own = _own_values(name, function, body, json.loads(given))
-    import numba
-    from numba.core.errors import NumbaError
+        address, keep = _class_code(name, body, parameters)
+        return CompiledTechnique(address, USER_OBJECT, bool(getattr(body, "times_pieces", False)), keep)
+    own = _own_values(name, function, body, parameters)
+    address, keep = _function_code(name, body, own)
+    return CompiledTechnique(address, USER if _reads(body, "remaining") else USER_BY_STEP, False, keep)
 
-    from mlsim._jit import INTERPRETED, compiling
 
+def _function_code(name: str, body: Any, own: tuple[Any, ...]) -> tuple[int, Any]:
+    """Return the address of a function's C function, and an object that keeps its machine code alive."""
     if INTERPRETED:
-        return _as_python(body, own)
+        return _callback(lambda *arguments: operator.index(body(*arguments, *own)), len(_PARAMETERS))
+    import numba
+
     whole = numba.types.int64
     dispatcher = numba.njit(nogil=True)(body)
-    try:
-        with compiling():
-            dispatcher.compile((whole,) * len(_PARAMETERS) + tuple(map(numba.typeof, own)))
-    except (NumbaError, NotImplementedError) as error:
-        raise InputError(f"{name}: cannot be compiled: {compiler_message(error)}") from error
+    _compile(name, dispatcher, (whole,) * len(_PARAMETERS) + tuple(map(numba.typeof, own)))
     result = dispatcher.nopython_signatures[0].return_type
     if not isinstance(result, numba.types.Integer):
         raise InputError(
             f"{name}: returns {_type_name(result)}; allowed: a whole number on every path, "
             "e.g. return int(size)"
         )
+    return _c_function(dispatcher, _PARAMETERS, own, (whole,) * len(_PARAMETERS))
 
-    technique = _bound(dispatcher, own)
 
-    def call(n, p, remaining, step, pe):  # type: ignore[no-untyped-def]  # types are those of the C function
-        try:
-            return whole(technique(n, p, remaining, step, pe))
-        except Exception:  # a C function cannot raise; the event loop stops at this value
-            return whole(RAISED)
+def _compile(name: str, dispatcher: Any, types: Sequence[Any]) -> None:
+    from numba.core.errors import NumbaError
 
+    try:
+        with compiling():
+            dispatcher.compile(tuple(types))
+    except (NumbaError, NotImplementedError) as error:
+        raise InputError(f"{name}: cannot be compiled: {compiler_message(error)}") from error
+
+
+def _c_function(
+    dispatcher: Any, arguments: Sequence[str], own: Sequence[Any], types: Sequence[Any]
+) -> tuple[int, Any]:
+    """Compile a C function that calls a compiled one with further arguments, constants of its code."""
+    import numba
+
+    constants = {f"own_{place}": value for place, value in enumerate(own)}
+    names: dict[str, Any] = {"technique": dispatcher, "whole": numba.types.int64, "raised": RAISED}
+    names |= constants
+    listed = ", ".join(arguments)
+    text = (
+        f"def call({listed}):\n"
+        "    try:\n"
+        f"        return whole(technique({', '.join((listed, *constants))}))\n"
+        "    except Exception:\n"  # a C function cannot raise; the event loop stops at this value
+        "        return whole(raised)\n"
+    )
+    exec(text, names)  # tuples of constants of several types cannot be compiled
     with compiling():
-        compiled = numba.cfunc(whole(*[whole] * len(_PARAMETERS)))(call)
-    return CompiledTechnique(int(compiled.address or 0), _function_code(body), False, compiled)
+        compiled = numba.cfunc(numba.types.int64(*types))(names["call"])
+    return int(compiled.address or 0), compiled
+
+
+def _callback(call: Callable[..., int], wholes: int, reals: int = 0) -> tuple[int, Any]:
+    """Return the address of a C function that calls Python, for runs without compiled kernels."""
+
+    def guarded(*arguments: Any) -> int:
+        try:
+            return call(*arguments)
+        except Exception:  # as in compiled code
+            return RAISED
+
+    whole, real = ctypes.c_int64, ctypes.c_double
+    callback = ctypes.CFUNCTYPE(whole, *[whole] * wholes, *[real] * reals)(guarded)
+    return int(ctypes.cast(callback, ctypes.c_void_p).value or 0), callback
 
 
 def _own_values(name: str, function: str, body: Any, parameters: dict[str, Any]) -> tuple[Any, ...]:
@@ -139,44 +179,12 @@ def _own_values(name: str, function: str, body: Any, parameters: dict[str, Any])
         each.kind is not each.POSITIONAL_OR_KEYWORD for each in own
     ):
         raise InputError(
-            f"{name}: takes {signature}; allowed: {function}{_SIGNATURE}, and its own parameters after these"
+            f"{name}: takes {signature}; allowed: {function}({', '.join(_PARAMETERS)}), and its own "
+            "parameters after these"
         )
     parameters = resolve_parameters(name, "application.technique", body, parameters, len(_PARAMETERS))
     values = {each.name: parameters.get(each.name, each.default) for each in own}
     return tuple(compilable(f"{name}: application.technique.parameters.{key}", values[key]) for key in values)
-
-
-def _bound(dispatcher: Any, own: tuple[Any, ...]) -> Any:
-    """Return a compiled function of the five arguments; the others are constants of its code."""
-    if not own:
-        return dispatcher
-    import numba
-
-    constants = {f"own_{place}": value for place, value in enumerate(own)}
-    arguments = ", ".join(_PARAMETERS)
-    names = {"technique": dispatcher, **constants}
-    text = f"def bound({arguments}):\n    return technique({arguments}, {', '.join(constants)})\n"
-    exec(text, names)  # tuples of constants of several types cannot be compiled
-    return numba.njit(nogil=True)(names["bound"])
-
-
-def _as_python(body: Any, own: tuple[Any, ...]) -> CompiledTechnique:
-    """Return a callback to the Python function itself, for runs without compiled kernels."""
-
-    def call(*arguments: int) -> int:
-        try:
-            return operator.index(body(*arguments, *own))
-        except Exception:  # as in compiled code
-            return RAISED
-
-    whole = ctypes.c_int64
-    callback = ctypes.CFUNCTYPE(whole, *[whole] * len(_PARAMETERS))(call)
-    address = ctypes.cast(callback, ctypes.c_void_p).value
-    return CompiledTechnique(int(address or 0), _function_code(body), False, callback)
-
-
-def _function_code(body: Any) -> int:
-    return USER if _reads(body, "remaining") else USER_BY_STEP
 
 
 def _load(file: str, function: str) -> Any:
@@ -185,18 +193,14 @@ def _load(file: str, function: str) -> Any:
     except BaseException as error:  # whatever the user's file raises
         place = f"technique {file}:{function}: the file cannot be executed"
         raise user_code_error(place, error) from error
-    body = names.get(function)
-    if not (inspect.isfunction(body) or inspect.isclass(body)):
-        functions = sorted(
-            name
-            for name, value in names.items()
-            if (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == "mlsim_technique"
-        )
+    code = {key: value for key, value in names.items() if inspect.isfunction(value) or inspect.isclass(value)}
+    if function not in code:
+        functions = sorted(key for key, value in code.items() if value.__module__ == "mlsim_technique")
         raise InputError(
             f"technique {file}:{function}: there is no function {function!r}; the file has: "
             f"{', '.join(functions) or 'none'}"
         )
-    return body
+    return code[function]
 
 
 def _reads(body: Any, name: str) -> bool:
@@ -222,60 +226,33 @@ def _type_name(result: Any) -> str:
     return f"values of type {result}"
 
 
-class Executed(NamedTuple):
-    """An executed chunk, from which a technique learns; times in s.
-
-    Between nodes the executor is a node: it reports everything that its PEs executed since its last request
-    as one chunk, with times divided by the number of its PEs.
-    """
-
-    pe: int
-    """The executor: a PE, or a node."""
-    step: int
-    """Its scheduling step; −1 for a node, which reports several chunks as one."""
-    size: int
-    """Iterations, 1 or more."""
-    pieces: int
-    """Number of timed parts, see ``times_pieces``; in simulations one per iteration unless
-    ``parameters.pieces`` is set."""
-    seconds: float
-    """Execution time."""
-    overhead: float
-    """Time from its request to its start; for a master's own chunk also the time of its breaks."""
-    spread: float
-    """Σ n_j·(x_j − x̄)² over the pieces of n_j iterations that took x_j each, x̄ being seconds / size."""
-
-
-_METHODS = {
-    "numbers": ("p",),
-    "begin": ("memory", "n", "p"),
-    "size": ("memory", "n", "p", "remaining", "step", "pe"),
-    "learn": ("memory", "n", "p", "chunk"),
-}
-
-
-def times_pieces(kind: type) -> bool:
-    """Whether the class asks real runs to time each chunk in pieces, as for AF."""
-    return bool(getattr(kind, "times_pieces", False))
-
-
-def compile_class(name: str, kind: type, parameters: Mapping[str, Any]) -> tuple[int, Any]:
-    """Create an object of a class and compile its methods to one C function.
-
-    Returns the function's address (its arguments: :mod:`mlsim.techniques.user_calls`), and an object that
-    keeps its machine code alive.
-    """
+def _class_code(name: str, kind: type, parameters: Mapping[str, Any]) -> tuple[int, Any]:
+    """Create an object of a class and compile its methods to one C function; see :func:`_function_code`."""
     parameters = resolve_parameters(name, "application.technique", kind, parameters)
     try:
         made = kind(**parameters)
     except BaseException as error:  # whatever the user's class raises
         raise user_code_error(f"{name}: cannot be made", error) from error
     methods = {method: _method(name, kind, method) for method in _METHODS}
-    from mlsim._jit import INTERPRETED
-
     if INTERPRETED:
-        return _class_as_python(made, methods)
-    return _compiled_class(name, made, methods)
+        return _callback(_method_caller(made, methods), 9, 3)
+    import numba
+
+    whole, real = numba.types.int64, numba.types.float64
+    attributes = {key: compilable(f"{name}: its attribute {key}", value) for key, value in vars(made).items()}
+    dispatchers = {key: numba.njit(nogil=True)(body) for key, body in methods.items() if body is not None}
+    body = numba.njit(nogil=True)(_caller(attributes, dispatchers))
+    place = numba.types.CPointer(real)  # type: ignore[no-untyped-call]  # numba has no types of its own
+    types = (whole, place, *(whole,) * 7, *(real,) * 3)
+    _compile(name, body, types)
+    for method in ("size", "numbers"):
+        for signature in dispatchers[method].nopython_signatures if method in dispatchers else ():
+            if not isinstance(signature.return_type, numba.types.Integer):
+                raise InputError(
+                    f"{name}: its {method} returns values of type {signature.return_type}; allowed: a whole "
+                    "number on every path, e.g. return int(size)"
+                )
+    return _c_function(body, _OF_CLASS, (), types)
 
 
 def _method(name: str, kind: type, method: str) -> Callable[..., Any] | None:
@@ -292,38 +269,6 @@ def _method(name: str, kind: type, method: str) -> Callable[..., Any] | None:
     return body
 
 
-def _compiled_class(
-    name: str, made: object, methods: Mapping[str, Callable[..., Any] | None]
-) -> tuple[int, Any]:
-    import numba
-    from numba.core.errors import NumbaError
-
-    from mlsim._jit import compiling
-
-    whole, real = numba.types.int64, numba.types.float64
-    attributes = {key: compilable(f"{name}: its attribute {key}", value) for key, value in vars(made).items()}
-    dispatchers = {key: numba.njit(nogil=True)(body) for key, body in methods.items() if body is not None}
-    body = numba.njit(nogil=True)(_caller(attributes, dispatchers))
-    place = numba.types.CPointer(real)  # type: ignore[no-untyped-call]  # numba has no types of its own
-    types = (whole, place, *(whole,) * 7, *(real,) * 3)
-    try:
-        with compiling():
-            body.compile(types)
-    except (NumbaError, NotImplementedError) as error:
-        raise InputError(f"{name}: cannot be compiled: {compiler_message(error)}") from error
-    _check_results(name, dispatchers)
-
-    def call(op, memory, words, n, p, what, step, pe, pieces, seconds, waited, spread):  # type: ignore[no-untyped-def]  # types are those of the C function
-        try:
-            return whole(body(op, memory, words, n, p, what, step, pe, pieces, seconds, waited, spread))
-        except Exception:  # a C function cannot raise; the event loop stops at this value
-            return whole(RAISED)
-
-    with compiling():
-        compiled = numba.cfunc(whole(*types))(call)
-    return int(compiled.address or 0), compiled
-
-
 def _caller(attributes: Mapping[str, Any], dispatchers: Mapping[str, Any]) -> Any:
     """Return the function that calls a method by its number; attributes are constants of its code."""
     from numba.np.numpy_support import carray
@@ -334,8 +279,7 @@ def _caller(attributes: Mapping[str, Any], dispatchers: Mapping[str, Any]) -> An
     if attributes:
         names["Self"] = namedtuple("Self", tuple(attributes))
         instance = f"Self({', '.join(constants)})"
-    arguments = "op, place, words, n, p, what, step, pe, pieces, seconds, waited, spread"
-    lines = [f"def caller({arguments}):", f"    me = {instance}"]
+    lines = [f"def caller({', '.join(_OF_CLASS)}):", f"    me = {instance}"]
     if "numbers" in dispatchers:
         lines += [f"    if op == {NUMBERS}:", "        return numbers(me, p)"]
     lines += [
@@ -352,43 +296,24 @@ def _caller(attributes: Mapping[str, Any], dispatchers: Mapping[str, Any]) -> An
     return names["caller"]
 
 
-def _check_results(name: str, dispatchers: Mapping[str, Any]) -> None:
-    """Check that ``size`` and ``numbers`` return whole numbers."""
-    import numba
-
-    for method in ("size", "numbers"):
-        for signature in dispatchers[method].nopython_signatures if method in dispatchers else ():
-            if not isinstance(signature.return_type, numba.types.Integer):
-                raise InputError(
-                    f"{name}: its {method} returns values of type {signature.return_type}; allowed: a whole "
-                    "number on every path, e.g. return int(size)"
-                )
-
-
-def _class_as_python(made: Any, methods: Mapping[str, Callable[..., Any] | None]) -> tuple[int, Any]:
-    """Return a callback to the Python methods, for runs without compiled kernels."""
-    whole, real = ctypes.c_int64, ctypes.c_double
+def _method_caller(made: Any, methods: Mapping[str, Callable[..., Any] | None]) -> Callable[..., int]:
+    """Return the same for runs without compiled kernels."""
 
     def call(
         op: int, place: int, words: int, n: int, p: int, what: int, step: int, pe: int, *rest: Any
     ) -> int:
-        pieces, seconds, waited, spread = rest
-        try:
-            if op == NUMBERS:
-                wanted = 0 if methods["numbers"] is None else operator.index(made.numbers(p))
-                return wanted if wanted <= MOST_NUMBERS else RAISED
-            memory = np.zeros(0)
-            if words:
-                memory = np.ctypeslib.as_array(ctypes.cast(place, ctypes.POINTER(real)), (words,))
-            if op == SIZE_OF:
-                return operator.index(made.size(memory, n, p, what, step, pe))
-            if op == BEGIN and methods["begin"] is not None:
-                made.begin(memory, n, p)
-            if op == LEARN and methods["learn"] is not None:
-                made.learn(memory, n, p, Executed(pe, step, what, pieces, seconds, waited, spread))
-            return 0
-        except Exception:  # as in compiled code
-            return RAISED
+        if op == NUMBERS:
+            wanted = 0 if methods["numbers"] is None else operator.index(made.numbers(p))
+            return wanted if wanted <= MOST_NUMBERS else RAISED
+        memory = np.zeros(0)
+        if words:
+            memory = np.ctypeslib.as_array(ctypes.cast(place, ctypes.POINTER(ctypes.c_double)), (words,))
+        if op == SIZE_OF:
+            return operator.index(made.size(memory, n, p, what, step, pe))
+        if op == BEGIN and methods["begin"] is not None:
+            made.begin(memory, n, p)
+        if op == LEARN and methods["learn"] is not None:
+            made.learn(memory, n, p, Executed(pe, step, what, *rest))
+        return 0
 
-    callback = ctypes.CFUNCTYPE(whole, whole, ctypes.c_void_p, *[whole] * 7, *[real] * 3)(call)
-    return int(ctypes.cast(callback, ctypes.c_void_p).value or 0), callback
+    return call

@@ -199,14 +199,15 @@ def _of_loops(what: Listing) -> Lists:
                 for t in TECHNIQUES.values()
             ]
         case "models":
-            from mlsim.application.execution_models import BUILT_IN_MODELS, MODELS
+            from mlsim.application.user_model import USER_MODELS
+            from mlsim.scenario.words import ExecutionModel
 
             return ("model", "meaning", "source"), [
-                *((m.name, m.meaning, m.reference) for m in BUILT_IN_MODELS),
-                *((name, meaning, "") for name, meaning in _functions(MODELS)),
+                *((m.value, m.entry.meaning, m.entry.reference) for m in ExecutionModel),
+                *((name, meaning, "") for name, meaning in _functions(USER_MODELS)),
             ]
         case "profiles":
-            from mlsim.application.profiles.profile_requests import PROFILES
+            from mlsim.application.profiles import PROFILES
 
             return ("profile", "cost of an iteration", "parameters", "source"), [
                 (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in PROFILES

@@ -117,7 +117,8 @@ def loop(options: LoopOptions) -> None:
             raise InputError(f"{name}: nothing is written without --out; give --out DIR, or leave it out")
     _print_unread(scenarios)
     run_time = cli.time_of("--run-time", options.run_time)
-    load_for_good("mlsim.cosim.single_loop", *(["polars"] if out else []))
+    modules = "mlsim.cosim.simulation", "mlsim.application.application_simulator"
+    load_for_good(*modules, *(["polars"] if out else []))
     many = len(scenarios)
     with working("loop" if many == 1 else f"{many:,} loops", many) as work:
         results = run_loops(

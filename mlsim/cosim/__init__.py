@@ -13,8 +13,16 @@ from mlsim._runtime.late import late
 
 if TYPE_CHECKING:
     from mlsim.cosim.scenario_inputs import workload_of
-    from mlsim.cosim.simulation import Outcome, Survey, simulate, survey
-    from mlsim.cosim.single_loop import check_loop, loop_cost_sums, loop_costs, simulate_loop
+    from mlsim.cosim.simulation import (
+        Outcome,
+        Survey,
+        check_loop,
+        loop_cost_sums,
+        loop_costs,
+        simulate,
+        simulate_loop,
+        survey,
+    )
 
 __all__ = [
     "Outcome",
@@ -32,7 +40,6 @@ __getattr__ = late(
     __name__,
     {
         "scenario_inputs": "workload_of",
-        "simulation": "Outcome Survey simulate survey",
-        "single_loop": "check_loop loop_cost_sums loop_costs simulate_loop",
+        "simulation": "Outcome Survey check_loop loop_cost_sums loop_costs simulate simulate_loop survey",
     },
 )

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
-from mlsim.application.loop_outcome import LoopOutcome
-from mlsim.application.loop_recorder import LoopRecorder, PERequests
+from mlsim.application.loop_outcome import LoopOutcome, LoopRecorder, PERequests
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.columns.job_table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES

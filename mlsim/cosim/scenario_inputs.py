@@ -71,10 +71,7 @@ def batch_of(scenario: Scenario) -> BatchConfig:
 def measured_power(scenario: Scenario) -> JobSteps | None:
     """Return the power of jobs over time, as it was measured; None where the scenario names none.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be used, or a job takes more than a power cap counts with.
+    Raises InputError if the file cannot be used, or a job takes more than a power cap counts with.
     """
     config = scenario.workload.power
     if config is None:
@@ -99,8 +96,10 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
                 "give that of the log another name"
             )
     config = scenario.workload.model_copy(update={"format": located_format(scenario)})
+    # A processor of the log is a core, or all cores of a node where it is a whole node.
+    cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
+    rates = Rates(cores * machine.reference_speed, machine.network.bandwidth)
     source = _source(scenario, config, requests)
-    rates = _rates(scenario, machine)
     return open_workload(config, source, requests.largest, requests.resources[1:], rates, requests.shared)
 
 
@@ -127,13 +126,7 @@ def log_of(scenario: Scenario) -> Path:
 
 
 def workload_of(scenario: Scenario) -> Workload:
-    """Open the workload of a scenario as a simulation does.
-
-    Raises
-    ------
-    InputError
-        If it cannot be used.
-    """
+    """Open the workload of a scenario as a simulation does; raise InputError if it cannot be used."""
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     return open_jobs(scenario, machine, requests)
@@ -171,12 +164,6 @@ def executable_names(workload: Workload) -> Sequence[str]:
     return [] if isinstance(names, str) else list(names)
 
 
-def _rates(scenario: Scenario, machine: Machine) -> Rates:
-    """Return how fast a processor of the log is: a core, or all cores of a node where it is a whole node."""
-    cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
-    return Rates(cores * machine.reference_speed, machine.network.bandwidth)
-
-
 def cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:
     """Open the costs of iterations that the scenario describes."""
     from mlsim.application.iteration_costs import CostProfiles
@@ -201,17 +188,15 @@ def message_latency(scenario: Scenario, machine: Machine) -> float:
 def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
     """Check that a user-defined execution model, which is loaded, does what the scenario asks of it.
 
-    Raises
-    ------
-    InputError
-        If it cannot be loaded or used, or does not release nodes where the scenario requests them.
+    Raises InputError if it cannot be loaded or used, or does not release nodes where the scenario requests
+    them.
     """
-    from mlsim.application import execution_models
+    from mlsim.application import user_model
 
-    execution_models.check_model(application)
+    user_model.check_model(application)
     asks = scenario.coordination.requests is not RequestRule.NEVER
     model = application.execution.model
-    if asks and not execution_models.properties_of_model(model).releases:
+    if asks and not user_model.model_entry(model).properties.releases:
         raise InputError(
             f"{scenario.source}: coordination.requests: nodes cannot leave a loop under execution model "
             f"{model}, which is not declared with releases=True"

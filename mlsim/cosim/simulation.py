@@ -1,4 +1,4 @@
-"""One run: the two levels event by event, rigid jobs in compiled code, or the inputs only."""
+"""One run: the two levels event by event, rigid jobs in compiled code, the inputs only, or a loop alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.user_dispatch import check_plugins
+from mlsim.coordination import NodeSet
 from mlsim.cosim.scenario_inputs import (
     Submissions,
     application_of,
@@ -34,6 +35,7 @@ from mlsim.platform import Machine, machine_of
 from mlsim.platform.machine import power_of
 from mlsim.record import (
     Chunks,
+    ChunkStore,
     Jobs,
     Loops,
     Messages,
@@ -50,8 +52,11 @@ from mlsim.record import (
 from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import (
     ApplicationModel,
+    Calibration,
+    CostProfile,
     Engine,
     Scenario,
+    TraceLevel,
     WorkloadFormat,
     WorkloadModel,
     check_code,
@@ -59,12 +64,14 @@ from mlsim.scenario import (
     located_generator,
     replay_obstacle,
 )
+from mlsim.scenario.simulation_demand import check_list, check_loop_alone
 from mlsim.workload import Workload, names_of
 from mlsim.workload.measured_power import JobSteps
 from mlsim.workload.swf_fields import job_names
 from mlsim.workload.workload_jobs import joined_own
 
 if TYPE_CHECKING:
+    from mlsim.application.iteration_costs import CostProfiles, CostSums
     from mlsim.batch.batch_system import BatchSystem
     from mlsim.coordination import MessageLog
     from mlsim.cosim.coupling import LoopApplications
@@ -72,59 +79,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Records and measurements of a run.
-
-    Attributes
-    ----------
-    records
-        Jobs, occupancy, chunks, messages ...
-    notes
-        Counts of irregularities over the whole log.
-    simulated
-        The same over the simulated jobs.
-    largest
-        The most processors a job could ask for.
-    pass_seconds
-        Wall-clock seconds of each pass.
-    application_seconds
-        Wall-clock seconds spent simulating applications.
-    engine
-        The clock of the batch level.
-    passes, replay_seconds
-        Under compiled replay, which does not time single passes: how many there were, and the wall-clock
-        seconds of events and passes together.
-    """
+    """Records and measurements of a run."""
 
     records: Records
-    notes: dict[str, int]
-    simulated: dict[str, int]
-    largest: int
-    pass_seconds: Floats = field(default_factory=lambda: np.empty(0))
-    application_seconds: float = 0.0
+    notes: dict[str, int]  # counts of irregularities over the whole log
+    simulated: dict[str, int]  # the same over the simulated jobs
+    largest: int  # the most processors a job could ask for
+    pass_seconds: Floats = field(default_factory=lambda: np.empty(0))  # of wall-clock time, of each pass
+    application_seconds: float = 0.0  # of wall-clock time, simulating applications
     engine: Engine = Engine.SIMPY
-    passes: int = 0
-    replay_seconds: float = 0.0
+    passes: int = 0  # under compiled replay, which does not time single passes
+    replay_seconds: float = 0.0  # of wall-clock time under compiled replay, events and passes together
 
 
 def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None = None) -> Outcome:
-    """Simulate a scenario from its first submission to its last completion.
+    """Simulate a scenario from its first submission to its last completion; nothing is written.
 
-    Parameters
-    ----------
-    scenario
-        The scenario.
-    report
-        Called at intervals with the progress and the number of jobs of the workload.
-
-    Returns
-    -------
-    Outcome
-        Records and measurements; nothing is written.
-
-    Raises
-    ------
-    InputError
-        If the workload or a file of iteration costs cannot be used.
+    ``report`` is called at intervals with the progress and the number of jobs of the workload. Raises
+    InputError if the workload or a file of iteration costs cannot be used.
     """
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
@@ -192,9 +164,18 @@ def records_of(
     steps: JobSteps | None,
 ) -> Records:
     """Return everything that happened; ``loops``, ``log`` and ``steps`` are None where there are none."""
-    jobs, further = batch.jobs(), joined_own(submitted.own)
+    jobs, further, power = batch.jobs(), joined_own(submitted.own), power_of(scenario.platform)
+    watts = None if power is None else NodePower(*power)
+    messages, power_steps = empty(Messages), empty(PowerSteps)
+    if log:
+        from mlsim.batch.job_recorder import message_rows
+
+        messages = message_rows(log)
+    if steps:
+        rows, of_job = steps.rows_of(np.asarray(jobs.job_id))
+        power_steps = PowerSteps(of_job, steps.time[rows], steps.power[rows], steps.period[rows])
     return Records(
-        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
+        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, watts),
         jobs=jobs,
         names=_names(submitted.workload, jobs),
         own=OwnRecord({} if further is None else further.of),
@@ -203,23 +184,11 @@ def records_of(
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
         selections=loops.recorder.selections() if loops else empty(Selections),
-        messages=_messages(log) if log else empty(Messages),
+        messages=messages,
         shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
-        power_steps=_power_steps(steps, jobs) if steps else empty(PowerSteps),
+        power_steps=power_steps,
         **batch.tables(),
     )
-
-
-def _power_steps(steps: JobSteps, jobs: Jobs) -> PowerSteps:
-    """Return the steps of the jobs of the run."""
-    rows, of_job = steps.rows_of(np.asarray(jobs.job_id))
-    return PowerSteps(of_job, steps.time[rows], steps.power[rows], steps.period[rows])
-
-
-def _messages(log: MessageLog) -> Messages:
-    from mlsim.batch.job_recorder import message_rows
-
-    return message_rows(log)
 
 
 def _names(workload: Workload, jobs: Jobs) -> Names:
@@ -229,11 +198,6 @@ def _names(workload: Workload, jobs: Jobs) -> Names:
     if called is not None:
         names["job_id"] = dict(enumerate(called, start=1))
     return Names({column: of for column, of in names.items() if getattr(jobs, column) is not None})
-
-
-def _node_power(scenario: Scenario) -> NodePower | None:
-    power = power_of(scenario.platform)
-    return None if power is None else NodePower(*power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,19 +217,9 @@ class Survey:
 
 
 def survey(scenario: Scenario, plugins: bool = False) -> Survey:
-    """Read all inputs of a scenario, without simulating.
+    """Read all inputs of a scenario, without simulating; raise InputError for a file that cannot be used.
 
-    Parameters
-    ----------
-    scenario
-        The scenario.
-    plugins
-        Whether user-defined code is executed: classes made, techniques compiled. Otherwise it is parsed.
-
-    Raises
-    ------
-    InputError
-        If a file it names cannot be used.
+    ``plugins``: user-defined code is executed, classes made, techniques compiled. Otherwise it is parsed.
     """
     from mlsim.application.techniques import check_technique  # which replay never needs
 
@@ -305,3 +259,83 @@ def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
         check_reader(located_format(scenario), plugins)
         return True
     return False
+
+
+def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> Records:
+    """Simulate the loop of a scenario alone on its whole machine, from time 0, without a batch system.
+
+    ``run_time``: seconds from which costs that depend on a job's run time are made; None for other costs.
+    ``chunks``: whether to keep a row for every chunk. PE 0, the master or coordinator, is a core of the first
+    node. Raises InputError if the costs cannot be made.
+    """
+    from mlsim.application.application_simulator import LoopApplication, LoopJob, single_loop_records
+    from mlsim.application.loop_outcome import LoopRecorder
+
+    machine, costs, needed = _loop_alone(scenario, run_time)
+    store = ChunkStore() if chunks else None
+    application = LoopApplication(
+        LoopJob(1, needed), application_of(scenario), costs, machine, store, scenario.seed, reports_idle=False
+    )
+    end = application.start(0.0, NodeSet(np.arange(machine.n_nodes), machine.cores)).end
+    recorder = LoopRecorder(True, store)
+    requests = application.requests() if scenario.output.trace is TraceLevel.MESSAGES else None
+    recorder.take(0, 0.0, application.outcome, application.chunks(), requests)
+    return single_loop_records(1, machine, len(application.node_of_pe), end, recorder)
+
+
+def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0) -> None:
+    """Read all inputs of a loop alone, without simulating; ``held`` other results are in memory.
+
+    Raises InputError if a file it names cannot be used, or its costs cannot be made.
+    """
+    from mlsim.application import user_model
+    from mlsim.application.techniques import check_technique
+
+    _needed_run_time(scenario, run_time)
+    check_loop_alone(scenario, held)
+    cost_profiles(scenario, machine_of(scenario))
+    for technique in application_of(scenario).techniques:
+        check_technique(technique)
+    user_model.check_model(application_of(scenario))
+
+
+def loop_costs(scenario: Scenario, run_time: float | None = None) -> Floats:
+    """Compute what the iterations of a loop alone cost, in prefix sums; refuse more than memory holds.
+
+    float64[N+1] in s on a PE of the reference speed; parameters are those of :func:`simulate_loop`.
+    """
+    machine, profiles, needed = _loop_alone(scenario, run_time)
+    check_list(scenario, profiles.iterations(machine.n_cores))
+    return profiles.prefix(1, machine.n_cores, needed)
+
+
+def loop_cost_sums(scenario: Scenario, run_time: float | None = None) -> CostSums:
+    """Compute the same, of long loops in a few numbers where their costs are linear."""
+    from mlsim.application.iteration_costs import cost_sums
+
+    machine, profiles, needed = _loop_alone(scenario, run_time)
+    return cost_sums(profiles.costs(1, machine.n_cores, needed))
+
+
+def _loop_alone(scenario: Scenario, run_time: float | None) -> tuple[Machine, CostProfiles, float]:
+    """Return the machine of a loop alone, its costs, and the run time from which they are made, in s."""
+    check_loop_alone(scenario)
+    machine, needed = machine_of(scenario), _needed_run_time(scenario, run_time)
+    return machine, cost_profiles(scenario, machine), needed
+
+
+def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
+    costs = scenario.application.costs
+    needed = costs.profile is CostProfile.JOB or costs.calibrate is Calibration.RUN_TIME
+    if needed and run_time is None:
+        raise InputError(
+            f"{scenario.source}: application.costs (profile: {costs.profile}, calibrate: {costs.calibrate}) "
+            "takes the costs from a job's run time, and a loop alone has none; give --run-time, or another "
+            "profile such as {profile: exponential, mean: 1 ms}"
+        )
+    if run_time is not None and not needed:
+        raise InputError(
+            f"{scenario.source}: --run-time: costs of profile {costs.profile} are not made from a run time; "
+            "leave it out, or write calibrate: run-time"
+        )
+    return run_time or 0.0

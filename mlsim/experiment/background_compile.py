@@ -66,10 +66,9 @@ def _missing(scenario: Scenario) -> Iterator[str]:
     if application.model is not ApplicationModel.LOOP or not isinstance(model, ExecutionModel):
         return
     if all(name in tuple(Technique) for name in split_technique(application.technique)):
-        from mlsim.application.loop_binding import module_of
-
-        if not _jit.is_compiled("application", f"models.{module_of(model)}.run"):
-            yield "application"
+        module = model.entry.run.__module__.rpartition(".")[2]
+        if not _jit.is_compiled("execution_models", f"{module}.run"):
+            yield "execution_models"
     if scenario.output.trace.shows_chunks and not _jit.is_compiled("record", "otf2.event_pass.write_batch"):
         yield "record"
 
@@ -123,8 +122,8 @@ def _small(scenario: Scenario) -> dict[str, Any]:
 def compile_room(room: str, small: dict[str, Any]) -> None:
     """Compile the kernels of a room by running a scenario of :func:`_small`."""
     scenario = from_mapping(small)
-    if room == "application":
-        from mlsim.cosim.single_loop import simulate_loop
+    if room == "execution_models":
+        from mlsim.cosim.simulation import simulate_loop
 
         simulate_loop(scenario, None, chunks=False)
     else:
@@ -134,8 +133,7 @@ def compile_room(room: str, small: dict[str, Any]) -> None:
 def _write_imagined(scenario: Scenario) -> None:
     """Write the trace of an imaginary loop with one chunk per PE."""
     from mlsim.application.application_simulator import single_loop_records
-    from mlsim.application.loop_outcome import LoopOutcome
-    from mlsim.application.loop_recorder import LoopRecorder
+    from mlsim.application.loop_outcome import LoopOutcome, LoopRecorder
     from mlsim.experiment.run_directory import write_trace
     from mlsim.platform import machine_of
     from mlsim.record import ChunkStore

@@ -94,11 +94,11 @@ _TOGETHER = {
 
 def service_of(scenario: Scenario) -> Service:
     """Return how the PEs of a scenario's loops obtain their chunks."""
-    from mlsim.application.execution_models import properties_of_model
+    from mlsim.application.user_model import model_entry
     from mlsim.record.otf2 import Service
 
     costs = scenario.application.execution
-    asking = properties_of_model(costs.model).asking
+    asking = model_entry(costs.model).properties.asking
     return Service(
         by_messages=asking in ("master", "node master"),
         by_atomics=asking in ("window", "node window"),

@@ -15,7 +15,8 @@ import numpy as np
 
 from mlsim._jit import by_numba
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.rma_state import (
+from mlsim.application.techniques import WEIGHTED, Choice
+from mlsim.execution_models.rma_state import (
     KNOWN,
     LAST,
     NOTHING,
@@ -30,8 +31,7 @@ from mlsim.application.rma_state import (
     take_from_copy,
     take_shared,
 )
-from mlsim.application.technique_state import publish, refill_rule, take_refilled
-from mlsim.application.techniques import WEIGHTED, Choice
+from mlsim.execution_models.technique_state import publish, refill_rule, take_refilled
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.techniques.pe_statistics import ROWS
@@ -48,9 +48,14 @@ from mlsim.techniques.technique_entry import (
 )
 from mlsim.techniques.technique_rules import (
     STATIC,
+    Executed,
+    begin_object,
     counts_breaks,
     follows_chunks,
+    gather_chunk,
     is_adaptive,
+    learn_object,
+    memory_words,
     needs_remaining,
     new_rule,
     recursive_size,
@@ -58,8 +63,8 @@ from mlsim.techniques.technique_rules import (
     reset_rule,
     straightforward_size,
     straightforward_sizes,
+    tell_of_node,
 )
-from mlsim.techniques.user_calls import begin_object, gather_chunk, learn_object, memory_words, tell_of_node
 
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""
@@ -207,7 +212,8 @@ class RecursiveRule:
         if size > 0:
             n, p = int(state.rule[ITERATIONS]), int(state.rule[PES])
             spread = spread_of(took)
-            learn_object(self._address, state.sums, n, p, pe, step, size, pieces, seconds, waited, spread)
+            chunk = Executed(pe, step, size, pieces, seconds, waited, spread)
+            learn_object(self._address, state.sums, n, p, chunk)
 
     def gather(self, node: int, done: Done | Floats, share: float) -> None:
         """Add an executed chunk, whose time counts by ``share``, to what a node has measured."""
@@ -215,10 +221,11 @@ class RecursiveRule:
         if not self.choice.is_object:
             learn_done(self.choice.code, state.measured, state.sums, state.weights, node, share, took)
             return
-        size, seconds, waited, _, pieces, _ = took
+        size, seconds, waited, _, pieces, step = took
         if size > 0:
             spread = spread_of(took) * share * share
-            gather_chunk(state.measured, node, size, pieces, seconds * share, waited * share, spread)
+            chunk = Executed(node, step, size, pieces, seconds * share, waited * share, spread)
+            gather_chunk(state.measured, chunk)
 
     def publish_node(self, own: RuleState, node: int) -> None:
         """Add a node's measurements to the state."""
@@ -237,10 +244,10 @@ class RecursiveRule:
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
         """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
 
-        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.application.rma_state`, ``memory``
-        its first argument. The function takes a turn, the measurements of the PE's executed chunk, and the
-        time [s]. Pass its result to :meth:`check_nothing` if the size is below 1 and neither ``NOT_YET`` nor
-        ``EMPTY``.
+        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.execution_models.rma_state`, and
+        ``memory`` its first argument. The function takes a turn, the measurements of the PE's executed
+        chunk, and the time [s]. Pass its result to :meth:`check_nothing` if the size is below 1 and neither
+        ``NOT_YET`` nor ``EMPTY``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
         return partial(kernel, memory, self._asker(pe))

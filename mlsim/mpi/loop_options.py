@@ -246,9 +246,7 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
         unit = "; in seconds" if key in ("sigma", "mu", "overhead") else ""
         raise InputError(f"{option}: {message.replace(', or statistics: profiled', '')}{unit}")
     # Costs are not known beforehand, so there are no prefix sums, of which the loop's length would follow.
-    found = choose(
-        options.technique, np.ones(p), np.zeros(1), parameters, options.first_chunk, 1, options.seed
-    )
+    found = choose(options.technique, np.ones(p), np.zeros(1), parameters, 1, options.seed)
     learners = tuple(choice.name for choice in found if choice.is_object)
     for message in wrong_levels(
         options.technique, MODELS[options.model], False, None, options.global_p, learners

@@ -11,15 +11,15 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application import trial_by
 from mlsim.application.iteration_costs import CostSums
+from mlsim.application.loop_binding import Problem
 from mlsim.application.loop_outcome import ChunkRows
-from mlsim.application.rma_state import Done
 from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
 from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest, Selected, Selector, StepFacts
 from mlsim.application.selection.simulation_selector import BySimulation, Simulate
-from mlsim.application.selection.technique_plan import make_selector, rows_of_step
 from mlsim.application.techniques import Choice
-from mlsim.application.time_steps import StepHistory
+from mlsim.application.time_steps import StepHistory, make_selector, rows_of_step
 from mlsim.errors import InputError
+from mlsim.execution_models.rma_state import Done
 from mlsim.mpi.chunk_rules import Chunk
 from mlsim.mpi.loop_options import LoopOptions, parameters_of
 from mlsim.scenario import (
@@ -160,10 +160,9 @@ class Selecting:
             **charges_of_waits(options.model, self._waits),
         )
         parameters = parameters_of(options)
-        return trial_by(
-            *(execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0),
-            self._history,
-        )
+        columns = np.zeros(1), np.ones(p), np.zeros(p), self._node_of_pe
+        problem = Problem(*columns, 0.0, execution, parameters, options.min_chunk, options.seed)
+        return trial_by(problem, self._history)
 
     def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
         """Learn from the loop that has ended; on rank 0."""

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats
-from mlsim.application.rma_state import NOTHING
 from mlsim.application.selection.selector import Progress
 from mlsim.application.techniques import Choice, scaled
+from mlsim.execution_models.rma_state import NOTHING
 from mlsim.mpi.chunk_rules import Chunk
 from mlsim.mpi.loop_context import Context, RequestLog
 from mlsim.mpi.loop_options import LoopOptions

@@ -10,8 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
-from mlsim.application.loop_recorder import LoopRecorder
+from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, LoopRecorder
 from mlsim.experiment.loops import REFERENCE_SPEED
 from mlsim.experiment.result import Result
 from mlsim.experiment.result_directories import complete_or_gone

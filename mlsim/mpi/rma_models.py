@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
-from mlsim.application.rma_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
 from mlsim.application.techniques import Choice
+from mlsim.execution_models.rma_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
 from mlsim.mpi.chunk_rules import (
     Chunk,
     RecursiveRule,

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._runtime.arrays import Ints
-from mlsim.application.rma_state import (
+from mlsim.execution_models.rma_state import (
     ANY,
     TURN,
     draw_ticket,

@@ -16,11 +16,11 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._runtime.arrays import Floats
-from mlsim.application.models.cca import next_length
 from mlsim.application.selection.selector import Progress, Selected
 from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError, MlsimError
+from mlsim.execution_models.cca import next_length
 from mlsim.mpi.loop_context import Context, RankTimes, Requests, allgather
 from mlsim.mpi.loop_options import BREAK_EVERY, WARN_AFTER, LoopOptions, chosen
 from mlsim.mpi.loop_report import Gathered, LoopReport, gather

@@ -12,7 +12,7 @@ from pydantic import Field
 from mlsim.scenario.amount_types import PositiveWork, Seconds, Work
 from mlsim.scenario.field_types import FieldType, Line, Natural, Number, OneOf, Whole
 from mlsim.scenario.section_base import Parameters, Section, Violation
-from mlsim.scenario.technique_section import TechniqueKind
+from mlsim.scenario.technique_section import ONE_QUEUE, TechniqueKind
 from mlsim.scenario.unit_types import shown
 from mlsim.scenario.words import (
     Calibration,
@@ -360,14 +360,15 @@ class SelectionConfig(Section):
 
 def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Iterator[str]:
     """Yield why a loop cannot stop for a choice amid it."""
-    if model not in _STOPPING:
+    reads = ExecutionModel(model).entry.properties.reads if model in ONE_QUEUE else ()
+    if model not in ONE_QUEUE:
         yield (
             f"model {model} has several queues, or is your own, and only the rest of one can have another "
-            f"technique; allowed: models {', '.join(_STOPPING)}, or choices between time steps, without every"
+            f"technique; allowed: models {', '.join(ONE_QUEUE)}, or choices between time steps, without every"
         )
-    elif model is ExecutionModel.DCA and lock == LockOrder.POLLING:
+    elif "lock" in reads and lock == LockOrder.POLLING:
         yield "who chooses holds the window, which has no order of turns with lock: polling; allowed: fifo"
-    if model is ExecutionModel.CCA and request_ahead > 0:
+    if "request_ahead" in reads and request_ahead > 0:
         yield (
             "a worker that asks ahead has its next chunk while it executes another, and the master does not "
             "know which; allowed: request_ahead: 0"
@@ -379,6 +380,3 @@ def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Itera
 def learner_amid_loop(technique: str) -> str:
     """Return why a class of the user cannot be chosen amid a loop."""
     return f"{technique} is a class, which remembers its loop from the begin; allowed: functions and names"
-
-
-_STOPPING = (ExecutionModel.CCA, ExecutionModel.DCA)

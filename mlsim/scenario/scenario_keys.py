@@ -226,9 +226,9 @@ def _of_models(execution: ExecutionConfig) -> list[str]:
     if properties is None:
         return lines  # its reads are known once it is executed
     reads = properties.reads
-    for key in dict.fromkeys(key for model in ExecutionModel for key in model.properties.reads):
+    for key in dict.fromkeys(key for model in ExecutionModel for key in model.entry.properties.reads):
         if _is_set(execution, key) and key not in reads:
-            models = [model for model in ExecutionModel if key in model.properties.reads]
+            models = [model for model in ExecutionModel if key in model.entry.properties.reads]
             words = "models" if len(models) > 1 else "model"
             reason = f"application.execution.model is {execution.model}"
             lines.append(_line(f"application.execution.{key}", f"{words} {', '.join(models)}", reason))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from mlsim.execution_models import ModelProperties
 from mlsim.scenario.amount_types import Seconds
 from mlsim.scenario.field_types import ChoiceType, FieldType, Number, OneOf, Whole
 from mlsim.scenario.plugin_names import (
@@ -25,7 +26,6 @@ from mlsim.scenario.words import (
     ExecutionModel,
     GlobalP,
     Growth,
-    ModelProperties,
     Statistics,
     Technique,
     WeighedSize,
@@ -304,23 +304,25 @@ def broken_parameters(
         yield Violation(f"parameters.{key}", message, (named_by, "parameters.statistics"))
 
 
-TWO_LEVELS = tuple(model for model in ExecutionModel if model.properties.levels == 2)
+TWO_LEVELS = tuple(model for model in ExecutionModel if model.entry.properties.levels == 2)
 """Models that schedule between nodes and inside them."""
 
-RELEASING = tuple(model for model in ExecutionModel if model.properties.releases)
+RELEASING = tuple(model for model in ExecutionModel if model.entry.properties.releases)
 """Models under which nodes can leave a loop while it runs."""
 
 SCHEDULES = {word: word.entry.openmp for word in Technique if word.entry.openmp}
 """Techniques of OpenMP inside a node, with their OpenMP names (Eleliemy 2021, Table 5.1)."""
 
-_LB4MPI_MODELS = (ExecutionModel.CCA, ExecutionModel.DCA)
+ONE_QUEUE = tuple(model for model in ExecutionModel if model.entry.properties.one_queue)
+"""Models with one queue of chunks for all PEs, as LB4MPI has."""
+
 _LEARNING = tuple(word for word in Technique if word.entry.adaptive)
 _FOLLOWING = tuple(word for word in Technique if word.entry.rule.follows_chunks)
 
 
 def properties_of(model: str) -> ModelProperties | None:
     """Return what others need to know of a model; None of one of the user's own, until it is executed."""
-    return model.properties if isinstance(model, ExecutionModel) else None
+    return model.entry.properties if isinstance(model, ExecutionModel) else None
 
 
 def wrong_levels(
@@ -346,10 +348,10 @@ def wrong_levels(
     known = properties or properties_of(model)
     if known is None:
         return
-    if compat == Compat.LB4MPI and model not in _LB4MPI_MODELS:
+    if compat == Compat.LB4MPI and model not in ONE_QUEUE:
         yield (
             f"LB4MPI has one queue of chunks, and not model {model}; with compat: lb4mpi allowed: "
-            f"{', '.join(_LB4MPI_MODELS)}"
+            f"{', '.join(ONE_QUEUE)}"
         )
     levels = split_technique(technique)
     outside, inside = levels[0], levels[-1]
@@ -358,7 +360,7 @@ def wrong_levels(
         yield (f"{technique} names two, and model {model} has one level; allowed: one, or models {models}")
     adaptive = (*_LEARNING, *learners)
     learning = [level for level in (outside, inside) if level in adaptive]
-    if model is ExecutionModel.STEAL and learning:
+    if known.asking == "own part" and learning:
         yield (
             f"{learning[0]} learns at a queue that many PEs share, and under model {model} each has a queue "
             "of its own; take SS with a min_chunk, or FAC2"
@@ -368,7 +370,7 @@ def wrong_levels(
     following = [level for level in levels if level in _FOLLOWING]
     if following and not known.adaptive:
         why = "it is not declared adaptive"
-        if model is ExecutionModel.STEAL:
+        if known.asking == "own part":
             why = "each PE has a queue of its own"
         yield (
             f"{following[0]} follows by the clock what all PEs of a queue execute, and under model {model} "
@@ -383,7 +385,7 @@ def wrong_levels(
         is_static = outside == Technique("STATIC")
         reason = "has a chunk for each node" if is_static else "learns from nodes, not from PEs"
         yield f"{outside} between nodes {reason}; take another one there, or global_p: nodes"
-    if model is not ExecutionModel.MPI_OPENMP:
+    if known.asking != "threads":
         return
     if inside not in SCHEDULES:
         allowed = ", ".join(f"{name} ({schedule})" for name, schedule in SCHEDULES.items())

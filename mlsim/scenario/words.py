@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping as AnyMapping
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Self
 
+from mlsim.execution_models import MODELS, ModelEntry
 from mlsim.techniques import TECHNIQUES, TechniqueEntry
 
 
@@ -566,87 +567,24 @@ class WeightSource(Choice):
     EQUAL = "equal"
 
 
-Asking = Literal["master", "node master", "window", "node window", "own part", "threads", "unknown"]
-
-
-class ModelProperties(NamedTuple):
-    """Properties of an execution model."""
-
-    levels: int = 1
-    """Of techniques: 1, or 2 where X+Y are one between nodes and one inside them."""
-    nodes: bool = False
-    """Whether it knows which PEs are on one node."""
-    releases: bool = False
-    """Whether nodes can leave a loop, and come back, while it runs; not where each PE has its own part."""
-    hands_out_first: bool = False
-    """Whether PEs are notified that no work is left only once all of it has been assigned."""
-    adaptive: bool = True
-    """Whether techniques that learn within a loop can."""
-    reads: tuple[str, ...] = ()
-    """Keys of ``application.execution`` that only some models read; ``master``: its first PE, or that of each
-    node, is a master, which may be dedicated.
-    """
-    asking: Asking = "unknown"
-    """Server of a PE's chunk requests: PE 0 (master, window), or its node's first PE (node master, node
-    window), as a master or as the owner of a window; none, as each PE has its own part of the loop; or other
-    threads.
-    """
-
-    @property
-    def masters(self) -> bool:
-        """Whether it has masters, which may be dedicated."""
-        return "master" in self.reads
-
-
-_GLOBAL = ("global_p",)
-_MASTER = ("master", "break_after", "break_time", "break_every", "service_order")
-_LOCK = ("atomic_service", "lock", "lock_retry")
-
-
-# Also in full words.
 class ExecutionModel(
-    Choice,
-    aliases={
-        "centralized": "cca",
-        "distributed": "dca",
-        "hierarchical-master-worker": "hmw",
-        "hierarchical": "hdca",
-    },
+    Choice, aliases={alias: each.name for each in MODELS.values() for alias in each.aliases}
 ):
     """Execution model, by chunk computation (Eleliemy 2021, ch. 4 and 5): on one level, on two, or per PE."""
 
-    properties: ModelProperties
-    """Properties of the model."""
+    CCA = "cca"
+    DCA = "dca"
+    HMW = "hmw"
+    HDCA = "hdca"
+    _ignore_ = "_name"
+    for _name in MODELS:  # models are declared there: MPI_OPENMP is the member of mpi+openmp
+        if _name.upper() not in vars():
+            vars()[_name.replace("+", "_").upper()] = _name
 
-    def __new__(cls, word: str, properties: ModelProperties) -> Self:
-        """Make a word with the properties of its execution model."""
-        member = str.__new__(cls, word)
-        member._value_ = word
-        member.properties = properties
-        return member
-
-    CCA = (
-        "cca",
-        ModelProperties(
-            releases=True, hands_out_first=True, asking="master", reads=(*_MASTER, "request_ahead")
-        ),
-    )
-    DCA = "dca", ModelProperties(releases=True, hands_out_first=True, asking="window", reads=_LOCK)
-    HMW = (
-        "hmw",
-        ModelProperties(
-            levels=2, nodes=True, releases=True, asking="node master", reads=(*_MASTER, *_GLOBAL)
-        ),
-    )
-    HDCA = (
-        "hdca",
-        ModelProperties(levels=2, nodes=True, releases=True, asking="node window", reads=(*_LOCK, *_GLOBAL)),
-    )
-    MPI_OPENMP = (
-        "mpi+openmp",
-        ModelProperties(2, nodes=True, releases=True, asking="threads", reads=(*_LOCK, *_GLOBAL, "nowait")),
-    )
-    STEAL = "steal", ModelProperties(nodes=True, adaptive=False, asking="own part", reads=("atomic_service",))
+    @property
+    def entry(self) -> ModelEntry:
+        """The record of the model."""
+        return MODELS[self.value]
 
 
 class GlobalP(Choice):

@@ -12,7 +12,7 @@ import numpy as np
 
 import mlsim
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage, escape_counts
+from mlsim.application.profiles.counted_costs import MandelbrotImage, escape_counts
 from mlsim.errors import InputError
 from mlsim.experiment import Result
 from mlsim.scenario.words import ExecutionModel, Technique

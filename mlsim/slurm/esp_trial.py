@@ -262,7 +262,7 @@ def _row(
 
 def _step_seconds() -> float:
     """Measure a step of a pixel [s]: the least of three."""
-    from mlsim.application.profiles.mandelbrot_costs import count_every_step
+    from mlsim.application.profiles.counted_costs import count_every_step
 
     limit, counts = 200_000, np.zeros(8, np.int64)
     inside = np.zeros(8)

@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 
 
 def _first_share(given: Given) -> tuple[float, ...]:
-    return ratio(given.first_chunk)
+    return ratio(given.parameters.first_chunk)
 
 
 @inner_kernel

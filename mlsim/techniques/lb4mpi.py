@@ -18,13 +18,14 @@ from mlsim.techniques.pe_statistics import (
     RATE,
     RISK,
     SECONDS,
+    SimulatedChunk,
+    cost_between,
     learn_chunk,
     learn_costs,
     learn_pieces,
     put,
     variance,
 )
-from mlsim.techniques.prefix_costs import cost_between
 from mlsim.techniques.technique_entry import LEFT, PREVIOUS, Rule
 
 ROUNDING = 0.55
@@ -176,22 +177,11 @@ def _adaptive_chunk(
 
 
 @inner_kernel
-def _learn_adaptive(
-    measured: Floats,
-    sums: Floats,
-    pe: int,
-    prefix: Floats,
-    speed: float,
-    first: int,
-    size: int,
-    pieces: int,
-    length: int,
-    each: float,
-) -> None:
+def _learn_adaptive(measured: Floats, sums: Floats, pe: int, chunk: SimulatedChunk) -> None:
     # A chunk that took no time counts as none.
-    if each > 0.0 or cost_between(prefix, first, first + size) > 0.0:
+    if chunk.each > 0.0 or cost_between(chunk.prefix, chunk.first, chunk.first + chunk.size) > 0.0:
         forget_chunks(measured, pe)
-        learn_costs(measured, sums, pe, prefix, speed, first, size, 0.0, pieces, length, each)
+        learn_costs(measured, sums, pe, chunk, 0.0)
         note_deviation(measured, sums, pe)
 
 

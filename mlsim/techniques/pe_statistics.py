@@ -1,4 +1,7 @@
-"""Statistics of executed chunks per PE or node, for techniques that learn within a loop.
+"""Costs of chunks, and their statistics per PE or node, for techniques that learn within a loop.
+
+Iteration costs are prefix sums, float64[N+1] in s at speed 1, starting with 0; or ``[-1, first, growth]`` if
+they are linear in the index: iteration k costs ``first + growth·k``.
 
 ``measured`` and ``sums`` are arrays of one queue, see :func:`new_measurements`. Sum trees keep the sums over
 PEs: an update costs O(log P) and accumulates no rounding errors.
@@ -6,12 +9,13 @@ PEs: an update costs O(log P) and accumulates no rounding errors.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
 from mlsim._runtime.arrays import Floats
 from mlsim.techniques.fixed import ceil_div
-from mlsim.techniques.prefix_costs import cost_between, is_linear, spread_of_line
 
 # Rows of ``measured``. PIECES and BETWEEN are for chunks that are timed in parts.
 COUNT, MEAN, SPREAD, PIECES, BETWEEN = range(5)
@@ -22,6 +26,43 @@ CHUNKS, SECONDS, ITERATIONS = range(3)
 # Rows of ``sums``.
 RATE, RISK = 0, 1
 NO_SPREAD = 1e-6
+
+
+class SimulatedChunk(NamedTuple):
+    """An executed chunk whose iteration costs are known."""
+
+    prefix: Floats
+    speed: float  # of its PE
+    first: int
+    size: int  # 1 or more
+    seconds: float  # from the request if the technique counts overhead, else from the start, to the end
+    pieces: int  # timed parts; 0: each iteration is timed
+    length: int  # iterations of all parts except the last
+    each: float  # overhead of a part, in s at speed 1
+
+
+@inner_kernel
+def is_linear(prefix: Floats) -> bool:
+    """Whether the costs are linear in the index, not prefix sums."""
+    return bool(prefix[0] < 0.0)
+
+
+@inner_kernel
+def cost_between(prefix: Floats, first: int, end: int) -> float:
+    """Return the cost of the iterations ``first`` … ``end - 1``, in s at speed 1."""
+    if prefix[0] < 0.0:
+        # Size times the cost of the middle iteration: differences of large sums would lose digits beyond
+        # 2^53 iterations. Clamped, as rounding may put the last iterations of a falling line just below 0.
+        size = float(end - first)
+        return float(max(size * (prefix[1] + prefix[2] * (float(first) + 0.5 * (size - 1.0))), 0.0))
+    return float(prefix[end] - prefix[first])
+
+
+@inner_kernel
+def spread_of_line(prefix: Floats, size: int) -> float:
+    """Return the sum of squared deviations of ``size`` linear costs from their mean, in s² at speed 1."""
+    count = float(size)
+    return float(prefix[2] * prefix[2] * count * (count * count - 1.0) / 12.0)
 
 
 @kernel
@@ -159,30 +200,15 @@ def spread_of_parts(prefix: Floats, first: int, size: int, length: int, each: fl
 
 
 @inner_kernel
-def learn_costs(
-    measured: Floats,
-    sums: Floats,
-    pe: int,
-    prefix: Floats,
-    speed: float,
-    first: int,
-    size: int,
-    waited: float,
-    pieces: int,
-    length: int,
-    each: float,
-) -> None:
-    """Add an executed chunk (size >= 1) to a PE's statistics, timed in ``pieces`` (0: per iteration).
-
-    The PE ``waited`` for it [s]; all parts except the last have ``length`` iterations, and ``each`` [s at
-    speed 1] is the overhead of a part.
-    """
-    if pieces <= 0:
-        besides = waited + each * size / speed
-        learn_iterations(measured, sums, pe, prefix, speed, first, size, besides)
+def learn_costs(measured: Floats, sums: Floats, pe: int, chunk: SimulatedChunk, waited: float) -> None:
+    """Add an executed chunk, for which the PE ``waited`` [s], to the PE's statistics."""
+    prefix, size, speed = chunk.prefix, chunk.size, chunk.speed
+    if chunk.pieces <= 0:
+        besides = waited + chunk.each * size / speed
+        learn_iterations(measured, sums, pe, prefix, speed, chunk.first, size, besides)
         return
-    parts, between = spread_of_parts(prefix, first, size, length, each)
-    mean = (cost_between(prefix, first, first + size) + each * parts) / size
+    parts, between = spread_of_parts(prefix, chunk.first, size, chunk.length, chunk.each)
+    mean = (cost_between(prefix, chunk.first, chunk.first + size) + chunk.each * parts) / size
     learn_pieces(measured, sums, pe, size, parts, mean / speed + waited / size, between / (speed * speed))
 
 

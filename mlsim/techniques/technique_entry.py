@@ -23,16 +23,14 @@ from mlsim._runtime.arrays import Floats, Ints
 # MEMORY: the length of the memory of a user-defined class, where it is passed between ranks.
 CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS, MEMORY = range(13)
 RULE_NUMBERS = 13
-# A rule's reals are the first of the technique's own ``values``.
-RULE_REALS = 3
+RULE_REALS = 3  # the first of the technique's own ``values``
 
 # Indices into the array of parameters. OWN: the first of the technique's own ``values``.
 ADDRESS, PIECES, OF_LB4MPI, OWN = range(4)
 MOST_OWN = 8
 PARAMETERS = OWN + MOST_OWN
 
-LB4MPI = 50
-"""Added to the code of a technique for which LB4MPI has another rule."""
+LB4MPI = 50  # added to the code of a technique for which LB4MPI has another rule
 
 # User-defined techniques, which have no record: a function of the remaining iterations, a function of the
 # step, and a class with memory.
@@ -41,39 +39,31 @@ USER_BY_STEP = 101
 USER_OBJECT = 102
 OF_USER = (USER, USER_BY_STEP, USER_OBJECT)
 
-UNTIMED = -1
-"""Number of timed parts per chunk under techniques that do not time iterations."""
-
-RAISED = -(2**63)
-"""In place of a size: the user-defined technique raised an exception."""
+UNTIMED = -1  # number of timed parts per chunk under techniques that do not time iterations
+RAISED = -(2**63)  # in place of a size: the user-defined technique raised an exception
 
 
 class RuleSettings(NamedTuple):
-    """A technique in the kernels' format; all arrays except ``bad_size`` are read-only."""
+    """A technique in the kernels' format; all arrays except ``bad_size`` are read-only.
 
-    code: int
-    """Code of the technique, plus ``LB4MPI`` where the library has another rule; or one of ``OF_USER``."""
-    min_chunk: int
-    """Minimum chunk size, 1 or more."""
-    parameters: Floats
-    """float64[PARAMETERS], 0 where unused: the address of a user-defined technique, the number of timed
-    parts per chunk (0: each iteration; ``UNTIMED``), 1 for the sizes of LB4MPI, and the technique's own
-    ``values``.
+    ``parameters``, float64[PARAMETERS], 0 where unused: the address of a user-defined technique, the number
+    of timed parts per chunk (0: each iteration; ``UNTIMED``), 1 for the sizes of LB4MPI, and the technique's
+    own ``values``.
     """
-    weights: Floats
-    """float64[P]: weight per PE, with the sum P; all 1 where unused."""
-    bad_size: Ints
-    """int64[3]: receives step, PE and size if a user-defined technique returns a size below 1."""
+
+    code: int  # of the technique, plus ``LB4MPI`` where the library has another rule; or one of ``OF_USER``
+    min_chunk: int  # 1 or more
+    parameters: Floats
+    weights: Floats  # float64[P]: weight per PE, with the sum P; all 1 where unused
+    bad_size: Ints  # int64[3]: step, PE and size if a user-defined technique returns a size below 1
 
 
 class Need(NamedTuple):
     """A required parameter of a technique."""
 
-    key: str
-    """Key in ``application.parameters``."""
+    key: str  # in ``application.parameters``
     meaning: str
-    positive: bool
-    """Whether 0 is rejected."""
+    positive: bool  # whether 0 is rejected
 
 
 SIGMA_NEEDED = Need("sigma", "the standard deviation of the iteration times", False)
@@ -84,15 +74,10 @@ OVERHEAD_NEEDED = Need("overhead", "the scheduling overhead of one chunk", True)
 class Given(NamedTuple):
     """The scenario's values from which a technique computes its own ``values``."""
 
-    parameters: Any
-    """Section ``application.parameters`` of the scenario."""
-    first_chunk: float
-    """``application.parameters.first_chunk``."""
+    parameters: Any  # section ``application.parameters`` of the scenario
     seed: int
-    sigma: float
-    """Standard deviation of the iteration times in s, given or profiled; 0 if the rule does not need it."""
-    mu: float
-    """Mean of the iteration times in s, likewise."""
+    sigma: float  # standard deviation of the iteration times in s, given or profiled; 0 if not needed
+    mu: float  # their mean in s, likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +89,7 @@ class Rule:
     ``min_chunk`` to it.
     """
 
-    prepare: Callable[..., None] | None = None
-    """Prepares ``rule`` for a loop, if zeros do not suffice."""
+    prepare: Callable[..., None] | None = None  # prepares ``rule`` for a loop, if zeros do not suffice
     size: Callable[..., int] | None = None
     """Chunk size from the remaining iterations; the size of all chunks if ``constant``."""
     size_by_step: Callable[..., int] | None = None
@@ -116,27 +100,18 @@ class Rule:
     """Learns from an executed chunk whose iteration costs are known, in a simulation."""
     learn_measured: Callable[..., None] | None = None
     """Learns from an executed chunk that was timed, in a real run."""
-    constant: bool = False
-    """Whether all chunks of a loop have one size."""
-    counts_overhead: bool = False
-    """Whether the time of a chunk starts at the request for it."""
+    constant: bool = False  # whether all chunks of a loop have one size
+    counts_overhead: bool = False  # whether the time of a chunk starts at the request for it
     counts_breaks: bool = False
     """Whether the time of a chunk includes a master's breaks within it, but not the wait for the chunk."""
-    times_iterations: bool = False
-    """Whether it learns from the times of single iterations or of parts of chunks."""
+    times_iterations: bool = False  # whether it learns from times of iterations or of parts of chunks
     follows_chunks: bool = False
     """Whether it sizes chunks by the clock and by the size and start of the chunk on each PE."""
     needs: tuple[Need, ...] = ()
-    """Required parameters."""
     values: Callable[[Given], tuple[float, ...]] | None = None
     """Computes the technique's own values, at most ``MOST_OWN``: in ``parameters`` from index ``OWN``, and
     the first three in ``reals``.
     """
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether it learns within a loop."""
-        return self.learn is not None
 
     @property
     def needs_statistics(self) -> bool:
@@ -152,55 +127,34 @@ class TechniqueEntry:
     names, the kernels and the lists of techniques are made of the records.
     """
 
-    code: int
-    """Number of the technique in the kernels; techniques are listed in this order."""
-    name: str
-    """Name in a scenario file, where case does not matter."""
+    code: int  # in the kernels; techniques are listed in this order
+    name: str  # in a scenario file, where case does not matter
     title: str
-    """Full name."""
     recursive: str
     """Chunk size from the remaining iterations, as CCA computes it. N iterations, P PEs, R remaining, i the
     scheduling step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally min(max(K, min_chunk), R).
     """
     reference: str
-    """Source of the technique."""
     rule: Rule
-    """Chunk size rule."""
-    straightforward: str = ""
-    """Chunk size from i alone, as DCA computes it; empty if there is no such form."""
+    straightforward: str = ""  # chunk size from i alone, as DCA computes it; empty if there is no such form
     options: tuple[str, ...] = ()
     """Keys of a scenario file that the technique reads besides ``application.min_chunk``."""
-    notes: str = ""
-    """Further text of the page of techniques, in Markdown."""
+    notes: str = ""  # further text of the page of techniques, in Markdown
     aliases: tuple[str, ...] = ()
-    """Other names."""
     lb4mpi: Rule | None = None
     """Rule of the library LB4MPI, perhaps the same; None if the library lacks the technique."""
     openmp: str = ""
     """OpenMP's schedule for it inside a node (Eleliemy 2021, Table 5.1); empty if there is none."""
 
     @property
-    def constant(self) -> bool:
-        """Whether all chunks of a loop have one size."""
-        return self.rule.constant
-
-    @property
     def adaptive(self) -> bool:
         """Whether it learns within a loop from measured times."""
-        return self.rule.adaptive
-
-    @property
-    def counts_overhead(self) -> bool:
-        """Whether the times that it learns from start at the request for a chunk."""
-        return self.rule.counts_overhead
-
-
-_PARAMETERS = "application.parameters."
+        return self.rule.learn is not None
 
 
 def parameter_keys(*keys: str) -> tuple[str, ...]:
     """Return the full names of keys of ``application.parameters``."""
-    return tuple(_PARAMETERS + key for key in keys)
+    return tuple(f"application.parameters.{key}" for key in keys)
 
 
 STATISTICS_KEYS = parameter_keys("sigma", "mu", "statistics")

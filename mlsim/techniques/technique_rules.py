@@ -1,5 +1,6 @@
 """The kernels' switch over techniques, generated from the records: code to size of the next chunk.
 
+User-defined techniques are compiled functions that kernels call through their addresses.
 :func:`_switch` writes the source of the kernels ``_prepare``, ``_size`` and the others: one branch per
 function of the records, called with the arguments that it names. LLVM compiles them to a jump table.
 """
@@ -9,15 +10,15 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from inspect import unwrap
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlsim._jit import inlined, inner_kernel, kernel, zeros
+from mlsim._jit import c_function, inlined, inner_kernel, kernel, zeros
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.fixed import ceil_div
-from mlsim.techniques.prefix_costs import cost_between
+from mlsim.techniques.pe_statistics import SimulatedChunk, cost_between
 from mlsim.techniques.technique_entry import (
     ADDRESS,
     CODE,
@@ -28,16 +29,131 @@ from mlsim.techniques.technique_entry import (
     OF_LB4MPI,
     OWN,
     PES,
+    RAISED,
     RULE_NUMBERS,
     RULE_REALS,
-    SIZE,
     USER,
     USER_BY_STEP,
     USER_OBJECT,
     USERS,
     Rule,
 )
-from mlsim.techniques.user_calls import USER_BY_STEP_RULE, USER_OBJECT_RULE, USER_RULE
+from mlsim.techniques.technique_entry import SIZE as RULE_SIZE
+
+# Purpose of a call of the function of a user-defined class; rows of a node's gathered times.
+NUMBERS, BEGIN, SIZE_OF, LEARN = range(4)
+GATHERED = 5
+SIZE, SECONDS, WAITED, SPREAD, PIECES = range(GATHERED)
+MOST_NUMBERS = 1 << 27
+
+_call = c_function("int64", *["int64"] * 5)
+_call_object = c_function("int64", "int64", "intp", *["int64"] * 7, *["float64"] * 3)
+
+
+class Executed(NamedTuple):
+    """An executed chunk, from which a technique learns; times in s.
+
+    Between nodes the executor is a node: it reports everything that its PEs executed since its last request
+    as one chunk, with times divided by the number of its PEs.
+    """
+
+    pe: int
+    """The executor: a PE, or a node."""
+    step: int
+    """Its scheduling step; −1 for a node, which reports several chunks as one."""
+    size: int
+    """Iterations, 1 or more."""
+    pieces: int
+    """Number of timed parts, see ``times_pieces``; in simulations one per iteration unless
+    ``parameters.pieces`` is set."""
+    seconds: float
+    """Execution time."""
+    overhead: float
+    """Time from its request to its start; for a master's own chunk also the time of its breaks."""
+    spread: float
+    """Σ n_j·(x_j − x̄)² over the pieces of n_j iterations that took x_j each, x̄ being seconds / size."""
+
+
+@inner_kernel
+def user_size(address: int, n: int, p: int, remaining: int, i: int, pe: int) -> int:
+    """Size a chunk by the function at an address; below 1 if the function is wrong."""
+    return _call(address, n, p, remaining, i, pe)
+
+
+@kernel
+def memory_words(address: int, p: int) -> int:
+    """Return the length of the memory of a class, including the element that marks a failure."""
+    wanted = _call_object(address, NUMBERS, 0, 0, 0, p, 0, 0, 0, 0, 0.0, 0.0, 0.0)
+    return wanted + 1 if 0 <= wanted <= MOST_NUMBERS else 1
+
+
+@inner_kernel
+def new_memory(address: int, p: int) -> tuple[Floats, Floats]:
+    """Return the nodes' gathered times, and the memory of a class at a queue of up to ``p`` PEs or nodes."""
+    return zeros((GATHERED, p), np.float64), zeros((1, memory_words(address, p)), np.float64)
+
+
+@kernel
+def begin_object(address: int, memory: Floats, n: int, p: int) -> None:
+    """Call ``begin(n, p)`` of a user-defined class: its queue has new iterations."""
+    words = memory.shape[1] - 1
+    wanted = _call_object(address, NUMBERS, 0, 0, 0, p, 0, 0, 0, 0, 0.0, 0.0, 0.0)
+    if not 0 <= wanted <= words:
+        memory[0, words] = 1.0
+        return
+    if _call_object(address, BEGIN, memory.ctypes.data, words, n, p, 0, 0, 0, 0, 0.0, 0.0, 0.0) != 0:
+        memory[0, words] = 1.0
+
+
+@inner_kernel
+def object_size(address: int, sums: Floats, n: int, p: int, remaining: int, i: int, pe: int) -> int:
+    """Size a chunk by a class, whose memory is passed as ``sums``; below 1 if the class is wrong."""
+    words = sums.shape[1] - 1
+    if sums[0, words] != 0.0:
+        return RAISED
+    place = sums.ctypes.data
+    return _call_object(address, SIZE_OF, place, words, n, p, remaining, i, pe, 0, 0.0, 0.0, 0.0)
+
+
+@kernel
+def learn_object(address: int, memory: Floats, n: int, p: int, chunk: Executed) -> None:
+    """Call ``learn`` of a class with an executed chunk, or with a node's."""
+    pe, step, size, pieces, seconds, waited, spread = chunk
+    words, place = memory.shape[1] - 1, memory.ctypes.data
+    failed = _call_object(address, LEARN, place, words, n, p, size, step, pe, pieces, seconds, waited, spread)
+    if failed != 0:
+        memory[0, words] = 1.0
+
+
+@kernel
+def gather_chunk(gathered: Floats, chunk: Executed) -> None:
+    """Add a chunk to the gathered times of a node, which is its ``pe``."""
+    node, _, size, pieces, seconds, waited, spread = chunk
+    before, both = gathered[SIZE, node], gathered[SIZE, node] + size
+    if before > 0.0:
+        shift = seconds / size - gathered[SECONDS, node] / before
+        gathered[SPREAD, node] += shift * shift * before * (size / both)
+    gathered[SIZE, node] = both
+    gathered[SECONDS, node] += seconds
+    gathered[WAITED, node] += waited
+    gathered[SPREAD, node] += spread
+    gathered[PIECES, node] += pieces
+
+
+@kernel
+def tell_of_node(address: int, gathered: Floats, memory: Floats, n: int, p: int, node: int) -> None:
+    """Call ``learn`` of a class between nodes with a node's gathered times, and clear them."""
+    size, pieces = int(gathered[SIZE, node]), int(gathered[PIECES, node])
+    if size > 0:
+        times = gathered[SECONDS, node], gathered[WAITED, node], gathered[SPREAD, node]
+        chunk = Executed(node, -1, size, pieces, times[0], times[1], times[2])
+        learn_object(address, memory, n, p, chunk)
+        gathered[:, node] = 0.0
+
+
+USER_RULE = Rule(size=user_size)
+USER_BY_STEP_RULE = Rule(size=user_size, size_by_step=user_size)
+USER_OBJECT_RULE = Rule(size=object_size)  # learns by learn_object, not by the rule
 
 STATIC = TECHNIQUES["STATIC"].code
 SS = TECHNIQUES["SS"].code
@@ -57,7 +173,7 @@ RULES: dict[int, Rule] = {
 """Every rule by the code under which kernels know it."""
 
 _CONSTANT = tuple(code for code, rule in RULES.items() if rule.constant)
-_ADAPTIVE = (*(code for code, rule in RULES.items() if rule.adaptive), USER_OBJECT)
+_ADAPTIVE = (*(code for code, rule in RULES.items() if rule.learn is not None), USER_OBJECT)
 _WITHOUT_STEP = tuple(code for code, rule in RULES.items() if rule.size_by_step is None and not rule.constant)
 _TIMING = tuple(code for code, rule in RULES.items() if rule.times_iterations)
 _FOLLOWING = tuple(code for code, rule in RULES.items() if rule.follows_chunks)
@@ -113,12 +229,7 @@ _size = _switch(
 _size_by_step = _switch(
     "size_by_step", "rule, reals, guide, weights, i, remaining, pe, n, p, address", "0", constant=False
 )
-_learn = _switch(
-    "learn",
-    "measured, sums, weights, pe, prefix, speed, first, size, seconds, waited, pieces, length, each",
-    "",
-    constant=False,
-)
+_learn = _switch("learn", "measured, sums, weights, pe, chunk, size, seconds, waited", "", constant=False)
 learn_measured = _switch(
     "learn_measured", "measured, sums, weights, pe, size, pieces, seconds, mean, between", "", constant=False
 )
@@ -195,10 +306,10 @@ def reset_rule(
         reals[k] = parameters[OWN + k]
     _prepare(code, rule, n, p, parameters)
     if rule[CONSTANT] != 0:
-        rule[SIZE] = _constant(code, n, p, reals)
+        rule[RULE_SIZE] = _constant(code, n, p, reals)
         if parameters[OF_LB4MPI] != 0.0:
             rule[MIN_CHUNK] = 1  # the library ignores it here
-        rule[SIZE] = min(max(rule[SIZE], rule[MIN_CHUNK]), max(n, 1))
+        rule[RULE_SIZE] = min(max(rule[RULE_SIZE], rule[MIN_CHUNK]), max(n, 1))
 
 
 @inner_kernel
@@ -207,38 +318,17 @@ def constant_size(rule: Ints) -> int:
 
     Event loops read it once: a call per chunk would take as long as an event.
     """
-    return int(rule[SIZE]) if rule[CONSTANT] != 0 else 0
+    return int(rule[RULE_SIZE]) if rule[CONSTANT] != 0 else 0
 
 
 @inner_kernel
-def learn(
-    code: int,
-    measured: Floats,
-    sums: Floats,
-    weights: Floats,
-    pe: int,
-    prefix: Floats,
-    speed: float,
-    first: int,
-    size: int,
-    seconds: float,
-    pieces: int,
-    length: int,
-    each: float,
-) -> None:
-    """Update an adaptive technique with an executed chunk (size >= 1).
-
-    AF reads ``prefix`` and ``speed``: it measures every iteration (``pieces`` 0) or parts of ``length``
-    iterations with an overhead of ``each`` [s at speed 1]. AWF and mAF read ``seconds``, which start at the
-    request if the technique counts overhead.
-    """
-    waited = 0.0
+def learn(code: int, measured: Floats, sums: Floats, weights: Floats, pe: int, chunk: SimulatedChunk) -> None:
+    """Update an adaptive technique with an executed chunk."""
+    waited, first, size = 0.0, chunk.first, chunk.size
     if code in _TIMING_OVERHEAD:
-        spent = cost_between(prefix, first, first + size) + each * ceil_div(size, length)
-        waited = seconds - spent / speed
-    _learn(
-        code, measured, sums, weights, pe, prefix, speed, first, size, seconds, waited, pieces, length, each
-    )
+        spent = cost_between(chunk.prefix, first, first + size) + chunk.each * ceil_div(size, chunk.length)
+        waited = chunk.seconds - spent / chunk.speed
+    _learn(code, measured, sums, weights, pe, chunk, size, chunk.seconds, waited)
 
 
 @kernel
@@ -260,7 +350,7 @@ def recursive_size(
     The size is in 1 … ``remaining``, or the wrong one (below 1) of a user-defined technique.
     """
     if rule[CONSTANT] != 0:
-        return min(int(rule[SIZE]), remaining)
+        return min(int(rule[RULE_SIZE]), remaining)
     code, n, p, least = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES]), int(rule[MIN_CHUNK])
     size: int = _size(
         code, rule, reals, weights, measured, sums, i, remaining, pe, now, n, p, least, rule[USERS]
@@ -278,7 +368,7 @@ def straightforward_size(rule: Ints, reals: Floats, guide: Ints, weights: Floats
     wrong one of a user-defined technique.
     """
     if rule[CONSTANT] != 0:
-        return int(rule[SIZE])
+        return int(rule[RULE_SIZE])
     code, n, p, least = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES]), int(rule[MIN_CHUNK])
     size: int = _size_by_step(code, rule, reals, guide, weights, i, -1, pe, n, p, rule[USERS])
     if code >= USER and size < 1:

@@ -1,8 +1,7 @@
 """An execution model of one's own: DCA, where every PE claims its chunks at a window at PE 0."""
 
-from mlsim.application.event_queue import due_of, move
 from mlsim.application.kit import execution_model, inlined, np, shared
-from mlsim.application.models.chunk_execution import (
+from mlsim.execution_models.chunk_execution import (
     FAR,
     ask_first,
     execute,
@@ -11,8 +10,9 @@ from mlsim.application.models.chunk_execution import (
     notify,
     report,
 )
-from mlsim.application.models.dca import BAD, CALCULATES, NOBODY, claim, enter
-from mlsim.application.models.loop_state import close_state, open_state
+from mlsim.execution_models.dca import BAD, CALCULATES, NOBODY, claim, enter
+from mlsim.execution_models.event_queue import due_of, move
+from mlsim.execution_models.loop_state import close_state, open_state
 
 BAD_SIZE = -1.0
 

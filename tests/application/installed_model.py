@@ -1,8 +1,8 @@
 """A model as an installed package would have it: chunks of 100 iterations, one for each PE."""
 
 from mlsim.application.kit import execution_model, shared
-from mlsim.application.models.chunk_execution import execute
-from mlsim.application.models.loop_state import close_state, open_state
+from mlsim.execution_models.chunk_execution import execute
+from mlsim.execution_models.loop_state import close_state, open_state
 
 
 @execution_model(levels=1)

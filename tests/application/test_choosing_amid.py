@@ -15,13 +15,13 @@ from mlsim.application import LoopOutcome, simulate, trial_by
 from mlsim.application.iteration_costs import CostSums, prefix_sums
 from mlsim.application.loop_binding import Problem, bind
 from mlsim.application.loop_simulation import _simulate_with_stops
-from mlsim.application.pe_speeds import Perturbation
 from mlsim.application.selection.measured_costs import Estimate, when_free
 from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest
-from mlsim.application.selection.simulation_selector import BySimulation
+from mlsim.application.selection.simulation_selector import BySimulation, Effort, SelectedLoop
 from mlsim.application.techniques import Choice, choose, read_only
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
+from mlsim.execution_models.loop_state import Perturbation
 from mlsim.scenario import (
     ApplicationConfig,
     ExecutionConfig,
@@ -51,11 +51,8 @@ def of_no_parts(case: Case) -> Case:
 
 def choices_of(case: Case, name: str) -> tuple[Choice, ...]:
     told, column = of_whole_loops.parameters_of(case), read_only(np.array(case.prefix))
-    first_chunk, seed = case.parameters.first_chunk, case.parameters.seed
-    return choose(
-        *(name, read_only(np.array(case.speed)), column, told, first_chunk, case.min_chunk, seed),
-        pieces=case.parameters.pieces,
-    )
+    speed = read_only(np.array(case.speed))
+    return choose(name, speed, column, told, case.min_chunk, case.parameters.seed)
 
 
 def run_scripted(case: Case, model: str) -> tuple[LoopOutcome, list[Progress]]:
@@ -73,11 +70,11 @@ def run_scripted(case: Case, model: str) -> tuple[LoopOutcome, list[Progress]]:
         read_only(np.array(case.latency)),
         np.zeros(case.p, np.int64),
         0.0,
-        None,
-        case.parameters.seed,
+        of_whole_loops.execution_of(case, model),
+        of_whole_loops.parameters_of(case),
+        seed=case.parameters.seed,
     )
-    execution = of_whole_loops.execution_of(case, model)
-    bound = bind(problem, choices_of(case, case.technique), execution, 0.0, case.every)
+    bound = bind(problem, choices_of(case, case.technique), 0.0, case.every)
     return _simulate_with_stops(bound, True, np.inf, np.empty(0), script), seen
 
 
@@ -262,10 +259,10 @@ def test_a_trial_of_the_rest_begins_with_the_weights_of_time_steps_before(techni
     known.add(np.full(P, 300), 0.3 / speeds, forgets=False)
 
     def tried(history: StepHistory) -> float:
-        told = execution, ParametersConfig(), 1, 0, LATENCY, np.zeros(P, np.int64), 0.0, history
-        return trial_by(*told)(technique, CostSums.of_each(prefix_sums(costs)), speeds, 1e9, Rest(free, 1.0))[
-            0
-        ]
+        columns = np.zeros(1), speeds, LATENCY, np.zeros(P, np.int64)
+        problem = Problem(*columns, 0.0, execution, ParametersConfig())
+        sums = CostSums.of_each(prefix_sums(costs))
+        return trial_by(problem, history)(technique, sums, speeds, 1e9, Rest(free, 1.0))[0]
 
     rest = simulate(prefix_sums(costs), speeds, LATENCY, technique, execution, history=known, asks=free)
     assert tried(known) == rest.t_loop != tried(empty)
@@ -282,9 +279,8 @@ def test_with_known_costs_the_rest_is_tried_with_those_of_the_profile() -> None:
         tried.append((name, costs.sums.tolist(), speeds.tolist(), rest.free.tolist()))
         return {"STATIC": 1.0}.get(name, 2.0), 0.0, 1
 
-    selector = BySimulation(
-        ("STATIC", "SS"), SelectionGoal.T_LOOP, 6, 2, trial, 0, 3, 1.0, 0.0, profile=profile
-    )  # fmt: skip
+    loop, effort = SelectedLoop(6, 2, profile), Effort(3, 1.0, 0.0)
+    selector = BySimulation(("STATIC", "SS"), SelectionGoal.T_LOOP, loop, trial, 0, effort)
     executed = ExecutedChunks(np.array([0, 1]), np.array([0, 2]), np.array([2, 1]), np.array([4.0, 3.0]))
     running = ExecutedChunks(np.array([0]), np.array([3]), np.array([1]), np.array([2.0]))
     assert selector.choose_within(Progress(6.0, 4, executed, running)) == "STATIC"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.event_queue import MATCH, due_lowest_rank, due_of, move, play, stays_first
+from mlsim.execution_models.event_queue import MATCH, due_lowest_rank, due_of, move, play, stays_first
 
 # Few different times, so that many are equal; very small and very large ones; never.
 TIMES = st.one_of(

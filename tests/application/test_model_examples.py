@@ -10,9 +10,8 @@ import pytest
 
 from mlsim.application import LoopOutcome, simulate
 from mlsim.application.iteration_costs import prefix_sums
-from mlsim.application.models.loop_state import lock_key, next_attempt
-from mlsim.application.pe_speeds import Perturbation
 from mlsim.errors import InputError
+from mlsim.execution_models.loop_state import Perturbation, lock_key, next_attempt
 from mlsim.scenario import ExecutionConfig
 
 

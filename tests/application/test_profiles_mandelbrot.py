@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mlsim.application import CostProfiles
-from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage, count_every_step, escape_counts
+from mlsim.application.profiles.counted_costs import MandelbrotImage, count_every_step, escape_counts
 from mlsim.scenario import CostsConfig, IterationsConfig
 from tests.reference import applications as slow
 

@@ -11,8 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import CostProfiles
-from mlsim.application.profiles import psia_costs
-from mlsim.application.profiles.psia_costs import Cloud, ImageCounter, SpinImage, generate_cloud, image_counts
+from mlsim.application.profiles import counted_costs
+from mlsim.application.profiles.counted_costs import (
+    Cloud,
+    ImageCounter,
+    SpinImage,
+    generate_cloud,
+    image_counts,
+)
 from mlsim.scenario import CostsConfig, IterationsConfig
 from tests.reference import applications as slow
 
@@ -75,7 +81,7 @@ def test_the_seed_decides_the_cloud() -> None:
 def test_fewer_images_are_the_first_of_more_and_more_than_points_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(psia_costs, "_BLOCK", 64)
+    monkeypatch.setattr(counted_costs, "_BLOCK", 64)
     image = SpinImage(5, 0.05, 2.0)
     whole = ImageCounter(generate_cloud(500, 3), image).count(np.arange(500))
     for n in (1, 63, 64, 65, 400, 500):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlsim.application.profiles.cost_files import cache_directory, recalled
+from mlsim.application.profiles.counted_costs import cache_directory, recalled
 
 
 class Computer:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate
-from mlsim.application.pe_speeds import Perturbation, unavailability_of
+from mlsim.execution_models.loop_state import Perturbation, unavailability_of
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
 from mlsim.techniques import TECHNIQUES as ENTRIES
 from tests.reference import cca, dca, hdca, hmw, openmp, steal

@@ -13,20 +13,23 @@ from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate, trial_by
 from mlsim.application.iteration_costs import CostSums, prefix_sums, sums_of_each
-from mlsim.application.pe_speeds import Perturbation
+from mlsim.application.loop_binding import Problem
 from mlsim.application.selection.measured_costs import Estimate, by_profile, estimate
-from mlsim.application.selection.rule_selectors import Expert, Learner, rungs
 from mlsim.application.selection.selector import (
     ByTrial,
     ExecutedChunks,
+    Expert,
+    Learner,
     RandomSelector,
     Rest,
     StepFacts,
     percent_imbalance,
+    rungs,
 )
-from mlsim.application.selection.simulation_selector import BySimulation, Correction
+from mlsim.application.selection.simulation_selector import BySimulation, Correction, Effort, SelectedLoop
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
+from mlsim.execution_models.loop_state import Perturbation
 from mlsim.scenario import (
     ExecutionConfig,
     ParametersConfig,
@@ -296,7 +299,8 @@ def test_a_trial_with_costs_of_blocks_is_one_with_those_of_their_iterations(
     execution = ExecutionConfig(
         model=model, chunk_calculation=1e-6, break_after=5, break_time=1e-6, piece_time=1e-6
     )
-    told = execution, ParametersConfig(), 1, 0, LATENCY, nodes, 1e-6, StepHistory(P)
+    problem = Problem(np.zeros(1), speeds, LATENCY, nodes, 1e-6, execution, ParametersConfig())
+    told = problem, StepHistory(P)
     found = trial_by(*told)(technique, CostSums(n, block, sums), speeds, np.inf, None)
     expected = trial_by(*told)(technique, CostSums.of_each(each), speeds, np.inf, None)
     assert found[2] == expected[2]
@@ -314,7 +318,7 @@ def test_techniques_that_learn_from_iterations_are_tried_with_each() -> None:
         return 1.0, 0.0, 1
 
     names = ("FAC2", "AF", "TAP", "mAF+SS", "SS")
-    selector = BySimulation(names, T_LOOP, 4096, 2, trial, 0, 1, 1e9, None)
+    selector = BySimulation(names, T_LOOP, SelectedLoop(4096, 2), trial, 0, Effort(1, 1e9, None))
     selector.load()
     _told(selector, dict.fromkeys(names, 1.0), 2)
     assert tried == {"FAC2": 4, "AF": 1, "TAP": 1, "mAF+SS": 1, "SS": 4}
@@ -335,7 +339,7 @@ def _by_simulation(goal: SelectionGoal, simulated: dict[str, float]) -> BySimula
     ) -> tuple[float, float, int]:
         return min(simulated[name], 1.02 * until), simulated[name], 1
 
-    return BySimulation(tuple(simulated), goal, 8, 2, trial, 0, 1, 1.0, 0.0)
+    return BySimulation(tuple(simulated), goal, SelectedLoop(8, 2), trial, 0, Effort(1, 1.0, 0.0))
 
 
 def _told(selector: BySimulation, times: dict[str, float], steps: int) -> list[str]:
@@ -379,7 +383,7 @@ def test_what_simulating_takes_is_known_before_the_first_choice() -> None:
         tried.append(name)
         return 1.0, 0.0, 1
 
-    selector = BySimulation(("FAC2", "GSS"), T_LOOP, 8, 2, trial, 0, 1, 0.01, None)
+    selector = BySimulation(("FAC2", "GSS"), T_LOOP, SelectedLoop(8, 2), trial, 0, Effort(1, 0.01, None))
     selector.load()
     loaded = time.perf_counter() - begin
     tried.clear()
@@ -514,8 +518,9 @@ def test_a_trial_begins_with_the_weights_that_the_time_step_begins_with(techniqu
     known.add(np.full(P, 500), 500 * 2e-6 / speeds, forgets=False)
 
     def tried(history: StepHistory) -> float:
-        told = execution, ParametersConfig(), 1, 0, latency, np.zeros(P, np.int64), 0.0, history
-        return trial_by(*told)(technique, CostSums.of_each(prefix), speeds, 1e9, None)[0]
+        columns = np.zeros(1), speeds, latency, np.zeros(P, np.int64)
+        problem = Problem(*columns, 0.0, execution, ParametersConfig())
+        return trial_by(problem, history)(technique, CostSums.of_each(prefix), speeds, 1e9, None)[0]
 
     step = simulate(prefix, speeds, latency, technique, execution, history=known)
     assert tried(known) == step.t_loop != tried(empty)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlsim.application.event_queue import dtype_of
 from mlsim.errors import InputError
+from mlsim.execution_models.event_queue import dtype_of
 from mlsim.scenario import from_mapping
 from tests.application.test_loop import rows, run
 

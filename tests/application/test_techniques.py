@@ -204,7 +204,7 @@ def test_smallest_loops(technique: str, form: Form, n: int, p: int) -> None:
 def test_sizes_of_steps_do_not_depend_on_the_order(technique: str) -> None:
     """DCA hands out steps and iterations by two atomics: a size is a function of step and PE alone."""
     n, p, steps = 10_000, 7, 60
-    (choice,) = choose(technique, np.arange(1.0, 8.0), np.arange(n + 1.0), TOLD, 0.1, 1, 5)
+    (choice,) = choose(technique, np.arange(1.0, 8.0), np.arange(n + 1.0), TOLD, 1, 5)
     rule = reference.Rule(technique, n, p, np.arange(1.0, 8.0).tolist(), reference.Parameters(seed=5))
 
     def sizes(order: Sequence[int]) -> list[int]:
@@ -228,7 +228,7 @@ def test_rule_can_be_used_for_another_loop() -> None:
         ("FAC", 10, 5),
         ("PLS", 77, 3),
     ]:
-        (choice,) = choose(technique, np.ones(p), np.arange(n + 1.0), TOLD, 0.1, 1, 0)
+        (choice,) = choose(technique, np.ones(p), np.arange(n + 1.0), TOLD, 1, 0)
         told = choice.settings()
         reset_rule(rule, reals, told.code, n, p, 1, told.parameters)
         guide = new_guide(FRACTION_WORDS)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate
 from mlsim.application.iteration_costs import prefix_sums
-from mlsim.application.pe_speeds import unavailability_of
 from mlsim.errors import InputError
+from mlsim.execution_models.loop_state import unavailability_of
 from mlsim.scenario import ExecutionConfig, ParametersConfig
 from tests.application.test_reference import REFERENCES, coarse_cases, fine_case
 from tests.reference import loops

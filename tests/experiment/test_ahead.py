@@ -29,7 +29,7 @@ def noted(room, scenario):
     return start(room, scenario)
 background_compile._start = noted
 result = mlsim.run(from_mapping(json.loads(sys.argv[1])))
-from mlsim.application.models.dca import run
+from mlsim.execution_models.dca import run
 seconds = result.summary["self"]["compile_time"]
 ends = result.jobs["end_time"].to_list()
 compiled = run._dispatcher is not None
@@ -60,8 +60,8 @@ def rooms(mapping, **output):
 
 
 def test_rooms_are_those_that_the_scenario_needs(tmp_path, unused_kernels):
-    assert rooms(scenario(tmp_path), trace="chunks") == ["application", "record"]
-    assert rooms(scenario(tmp_path), trace="none") == ["application"]
+    assert rooms(scenario(tmp_path), trace="chunks") == ["execution_models", "record"]
+    assert rooms(scenario(tmp_path), trace="none") == ["execution_models"]
     rigid = scenario(tmp_path) | {"application": {"model": "rigid"}}
     assert rooms(rigid, trace="jobs") == []
 
@@ -171,7 +171,7 @@ def test_a_first_run_takes_the_kernels_of_its_loops_from_another_process(tmp_pat
 
     several_cores = "import os; os.sched_getaffinity = lambda _: {0, 1}\n"
     first, second = run(several_cores + RUN), run(RUN)
-    assert (first["started"], first["compiled"]) == (["application"], False)
+    assert (first["started"], first["compiled"]) == (["execution_models"], False)
     assert first["seconds"] > 0.0
     assert (second["started"], second["compiled"], second["seconds"]) == ([], False, 0.0)
     assert first["ends"] == second["ends"]

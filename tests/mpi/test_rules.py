@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application.loop_outcome import ChunkRows
-from mlsim.application.models.cca import next_length
-from mlsim.application.rma_state import (
+from mlsim.application.techniques import sequence
+from mlsim.application.time_steps import StepHistory
+from mlsim.execution_models.cca import next_length
+from mlsim.execution_models.rma_state import (
     ANY,
     EMPTY,
     KNOWN,
@@ -24,8 +26,6 @@ from mlsim.application.rma_state import (
     take_from_copy,
     take_shared,
 )
-from mlsim.application.techniques import sequence
-from mlsim.application.time_steps import StepHistory
 from mlsim.mpi.chunk_rules import RecursiveRule, RuleState, StraightforwardRule, needs_lock
 from mlsim.mpi.loop_context import RankTimes, iterations_begun
 from mlsim.mpi.loop_options import BREAK_EVERY, LoopOptions, chosen, typical_break_after

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlsim.application.application_simulator import single_loop_records
-from mlsim.application.loop_recorder import LoopRecorder, PERequests
+from mlsim.application.loop_outcome import LoopRecorder, PERequests
 from mlsim.record import ChunkStore
 from mlsim.record.otf2 import Service
 from mlsim.record.otf2.trace_references import CHUNK_REQUEST

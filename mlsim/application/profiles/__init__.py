@@ -3,9 +3,15 @@
 Importing this package loads no kernel; the profiles that need one do when they are computed.
 """
 
-from mlsim.application.profiles.cost_files import read_costs
-from mlsim.application.profiles.profile_costs import fixed_length, image_size, iteration_costs
-from mlsim.application.profiles.profile_requests import PROFILES, ProfileEntry, Request
+from mlsim.application.profiles.profile_costs import (
+    PROFILES,
+    ProfileEntry,
+    Request,
+    fixed_length,
+    image_size,
+    iteration_costs,
+    read_costs,
+)
 
 __all__ = [
     "PROFILES",

@@ -1,23 +1,124 @@
-"""Costs of a requested profile: drawn from distributions, linear in the index, from a file or computed."""
+"""Profiles of iteration costs: their list, and costs drawn, linear in the index, or from a file."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlsim._files import expanded, named
+from mlsim._files.input_files import read_lines, read_npy
 from mlsim._runtime.arrays import Floats
-from mlsim.application.profiles.cost_files import read_costs
-from mlsim.application.profiles.profile_requests import Request
 from mlsim.errors import InputError
-from mlsim.scenario import CostProfile, CostsConfig, IterationsConfig
+from mlsim.scenario import CostProfile, CostsConfig, IterationsConfig, Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The costs of one loop's iterations."""
+
+    config: CostsConfig  # section ``application.costs`` of the scenario
+    n: int
+    seed: int
+    reference_speed: float  # FLOP/s that costs in FLOP are divided by
+    path: Path | None = None  # of the file of costs; None: ``config.path``
+
+    def seconds(self, amount: Quantity | None) -> float:
+        """Convert a cost to seconds at the reference speed; 0 for none."""
+        if amount is None:
+            return 0.0
+        return amount.value / self.reference_speed if amount.unit == "FLOP" else amount.value
+
+    @property
+    def mean(self) -> float:
+        """Mean cost in s; 0 if not set. The next three likewise."""
+        return self.seconds(self.config.mean)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation."""
+        return self.seconds(self.config.std)
+
+    @property
+    def low(self) -> float:
+        """Lowest cost."""
+        return self.seconds(self.config.low)
+
+    @property
+    def high(self) -> float:
+        """Highest cost."""
+        return self.seconds(self.config.high)
+
+    def scaled(self, costs: Floats, own_mean: float) -> Floats:
+        """Scale costs of mean ``own_mean`` to the configured mean, if any."""
+        return costs * (self.mean / own_mean) if self.config.mean is not None else costs
+
+    def counted(self, counts: Floats) -> Floats:
+        """Convert counts to costs: by the cost per count, or scaled to the mean, or 1 s per count."""
+        if self.config.unit_cost is not None:
+            return counts * self.seconds(self.config.unit_cost)
+        return self.scaled(counts, float(counts.mean()))
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileEntry:
+    """One profile of iteration costs."""
+
+    name: str
+    formula: str  # of the cost of iteration k = 0 … N−1
+    parameters: tuple[str, ...]  # keys of ``application.costs``, besides ``calibrate``
+    reference: str = ""  # empty for a plain formula
+
+
+PROFILES = (
+    ProfileEntry(
+        "job",
+        "normal, cut at 0, with the job's own mean, run time·P/N, and σ = variation·mean; drawn for each job",
+        ("variation",),
+        "Eleliemy 2021, §3.4",
+    ),
+    ProfileEntry("constant", "mean", ("mean",)),
+    ProfileEntry("uniform", "uniform from low to high", ("low", "high", "mean")),
+    ProfileEntry("normal", "normal, with values not above 0 drawn again", ("mean", "std")),
+    ProfileEntry("exponential", "exponential", ("mean",)),
+    ProfileEntry("gamma", "gamma with shape (mean/std)² and scale std²/mean", ("mean", "std")),
+    ProfileEntry(
+        "lognormal", "exp of a normal with σ² = ln(1 + (std/mean)²) and μ = ln(mean) − σ²/2", ("mean", "std")
+    ),
+    ProfileEntry(
+        "bimodal",
+        "high with probability share, else low; around either normal with std, cut at 0",
+        ("low", "high", "share", "std", "mean"),
+    ),
+    ProfileEntry("increasing", "low + (high − low)·k/(N−1)", ("low", "high", "mean")),
+    ProfileEntry("decreasing", "high − (high − low)·k/(N−1)", ("low", "high", "mean")),
+    ProfileEntry("file", "the k-th number of a .npy or .csv file, in s", ("path", "mean")),
+    ProfileEntry(
+        "mandelbrot",
+        "steps of z ← z^exponent + c while fewer than limit and |z| < 2, for the c of pixel k; N = size²",
+        (*(f"parameters.{name}" for name in ("size", "limit", "exponent", "window")), *("mean", "unit_cost")),
+        "Mandelbrot 1980; Eleliemy 2021, Alg. 4.2",
+    ),
+    ProfileEntry(
+        "psia",
+        "points that fall into the spin image of point k, + scan_cost·points",
+        (
+            *(f"parameters.{name}" for name in ("points", "image_width", "bin_size", "support_angle")),
+            *("parameters.cloud_seed", "parameters.scan_cost"),
+            *("mean", "unit_cost"),
+        ),
+        "Johnson 1997; Eleliemy 2021, Alg. 4.1",
+    ),
+)
+"""Every profile, in the order of :class:`mlsim.scenario.CostProfile`."""
 
 Generator = np.random.Generator
 
-DEFAULT_SIZE = 1152
-"""Pixels (Eleliemy 2021, Table 4.1)."""
+DEFAULT_SIZE = 1152  # pixels (Eleliemy 2021, Table 4.1)
 
 
 def image_size(costs: CostsConfig, iterations: IterationsConfig | None) -> int:
@@ -46,13 +147,13 @@ def iteration_costs(request: Request) -> Floats:
         case CostProfile.FILE:
             return _from_file(request)
         case CostProfile.MANDELBROT:
-            from mlsim.application.profiles import mandelbrot_costs
+            from mlsim.application.profiles.counted_costs import mandelbrot_costs
 
-            return mandelbrot_costs.costs(request)
+            return mandelbrot_costs(request)
         case CostProfile.PSIA:
-            from mlsim.application.profiles import psia_costs
+            from mlsim.application.profiles.counted_costs import psia_costs
 
-            return psia_costs.costs(request)
+            return psia_costs(request)
         case _:
             return drawn_costs(request)
 
@@ -161,3 +262,100 @@ def line_of(request: Request) -> tuple[float, float]:
 def _ends(request: Request) -> tuple[float, float]:
     falls = request.config.profile is CostProfile.DECREASING
     return (request.high, request.low) if falls else (request.low, request.high)
+
+
+_MOST_SECONDS = 2.0**53  # as for times of logs: larger sums of costs would be rounded by whole seconds
+
+_COST_NAMES = ("cost", "costs", "iteration_cost", "seconds", "time", "duration", "s")
+
+
+def read_costs(path: str | Path) -> Floats:
+    """Read iteration costs in s from a ``.npy`` file (one column) or a ``.csv`` file.
+
+    A ``.csv`` file holds numbers separated by commas or line ends; a first line of words is skipped. If that
+    line names the columns of a table, the column ``cost`` is read (or ``seconds``, ``time`` ...). Raises
+    InputError if the file cannot be read, is empty or has other content, or a cost is negative or not finite;
+    the message names the file and the iteration, in a ``.csv`` file also the line.
+    """
+    path = expanded(path)
+    readers = {".npy": _read_npy, ".csv": _read_csv}
+    if path.suffix.lower() not in readers:
+        found = f"costs in a file of type '{path.suffix[:20]}'"
+        raise InputError(f"{named(path)}: {found}; allowed: {', '.join(readers)}")
+    costs, lines = readers[path.suffix.lower()](path)
+    if not len(costs):
+        raise InputError(f"{path}: holds no costs; allowed: one cost per iteration, 1 or more")
+    wrong = np.flatnonzero(~((costs >= 0.0) & (costs < _MOST_SECONDS)))
+    if len(wrong):
+        k = int(wrong[0])
+        place = f"{path}:{lines[k]}" if lines else str(path)
+        raise InputError(
+            f"{place}: the cost of iteration {k} is {costs[k]} ({len(wrong)} of {len(costs)} costs are "
+            "negative, not finite or too large); allowed: 0 s or more, below 2^53 s"
+        )
+    return costs
+
+
+def _read_npy(path: Path) -> tuple[Floats, list[int]]:
+    values = read_npy(path, "column of costs")
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        found = f"an array of shape {values.shape} and type {str(values.dtype)[:40]}"
+        raise InputError(f"{path}: holds {found}; allowed: one column of real numbers")
+    return values.astype(np.float64), []
+
+
+def _read_csv(path: Path) -> tuple[Floats, list[int]]:
+    """Read the numbers, and the line of each."""
+    names: list[str] = []
+    rows: list[list[float]] = []
+    places: list[int] = []
+    lines = read_lines(path, "column of costs")
+    for number, line in enumerate(lines, start=1):
+        fields = [field.strip() for field in line.split(",")]
+        values = [_number(field) for field in fields if field]
+        if None not in values:
+            rows.append([value for value in values if value is not None])
+            places.append(number)
+        elif number > 1 or any(value is not None for value in values):
+            word = next(field for field in fields if field and _number(field) is None)
+            raise InputError(
+                f"{path}:{number}: {word[:40]!r} is not a number; allowed: costs in s, 0 or more"
+            )
+        else:
+            names = fields
+    rows = _costs_alone(path, names, rows)
+    costs = [value for row in rows for value in row]
+    places = [number for row, number in zip(rows, places, strict=True) for _ in row]
+    return np.array(costs, dtype=np.float64), places
+
+
+def _costs_alone(path: Path, names: list[str], rows: list[list[float]]) -> list[list[float]]:
+    """Return the rows without columns other than that of costs."""
+    widths = {len(row) for row in rows if row}
+    if len(names) > 1 and widths == {len(names)}:
+        words = [name.strip("\"' ").lower().replace(" ", "_") for name in names]
+        found = [k for k, word in enumerate(words) if word in _COST_NAMES]
+        if len(found) != 1:
+            raise InputError(
+                f"{path}:1: columns {', '.join(names)[:200]}: which one holds costs? Allowed: one column; or "
+                f"several with names, one of which is {', '.join(_COST_NAMES)}"
+            )
+        return [row[found[0] : found[0] + 1] for row in rows]
+    counted = [row[0] for row in rows if row]
+    if (
+        widths == {2}
+        and len(counted) > 1
+        and counted in ([*range(len(counted))], [*range(1, len(counted) + 1)])
+    ):
+        raise InputError(
+            f"{path}: the first of its two columns counts iterations; to skip it, add a first "
+            "line of names: iteration,cost"
+        )
+    return rows
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -11,7 +11,7 @@ from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.application.iteration_costs import CostSums, prefix_sums
 from mlsim.application.selection.selector import ExecutedChunks
-from mlsim.scenario import ExecutionModel
+from mlsim.execution_models import MODELS
 
 _BINS, _CHUNKS_A_BIN = 512, 4
 _ROUNDS = 12
@@ -22,14 +22,10 @@ _NEAR = 1.0 / 8.0
 class Estimate(NamedTuple):
     """Costs along the loop and speeds of the PEs; speed 1 is the mean speed in the last time step."""
 
-    mean: Floats
-    """float64[B]: mean cost of an iteration per bin, in s at speed 1."""
-    bounds: Floats
-    """float64[B + 1]: bounds of the bins, as iterations."""
-    deviation: float
-    """Standard deviation of an iteration's cost about the mean of its bin, in s at speed 1."""
-    speed: Floats
-    """float64[P]: speeds in the last time step."""
+    mean: Floats  # float64[B]: mean cost of an iteration per bin, in s at speed 1
+    bounds: Floats  # float64[B + 1]: bounds of the bins, as iterations
+    deviation: float  # standard deviation of an iteration's cost about the mean of its bin, in s at speed 1
+    speed: Floats  # float64[P]: speeds in the last time step
 
     def costs(self, n: int, random: np.random.Generator) -> Floats:
         """Draw the costs of ``n`` iterations, in s at speed 1: gamma about the means of their bins."""
@@ -62,10 +58,8 @@ class Estimate(NamedTuple):
 class ByProfile(NamedTuple):
     """Known costs, and speeds of the PEs, which absorb a common error of all costs."""
 
-    profile: Floats
-    """float64[N]: costs of the iterations, in s at speed 1."""
-    speed: Floats
-    """float64[P]: speeds in the last time step."""
+    profile: Floats  # float64[N]: costs of the iterations, in s at speed 1
+    speed: Floats  # float64[P]: speeds in the last time step
 
     def work(self, chunks: ExecutedChunks) -> Floats:
         """Return the expected time of each chunk at speed 1, in s."""
@@ -216,7 +210,7 @@ def _fit(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, float, f
     speed = np.ones(steps * p)
     mean, expected = np.zeros(bins), np.zeros(len(size))
     for _ in range(_ROUNDS):
-        _find_costs(pe, size, seconds, row, place, overlap, speed, mean)
+        _find_costs(columns, speed, mean)
         _expect(row, place, overlap, mean, expected)
         for step in range(steps):
             a, b, first = before[step], before[step + 1], step * p
@@ -234,20 +228,12 @@ def _fit(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, float, f
 
 
 @kernel
-def _find_costs(
-    pe: Ints,
-    size: Ints,
-    seconds: Floats,
-    row: Ints,
-    place: Ints,
-    overlap: Floats,
-    speed: Floats,
-    mean: Floats,
-) -> None:
+def _find_costs(columns: _Columns, speed: Floats, mean: Floats) -> None:
     """Find the mean cost in each bin from its chunks, weighted by 1/size, as small chunks are more local.
 
     A bin without chunks has the mean of all others, weighted by their closeness.
     """
+    pe, size, seconds, _, row, place, overlap = columns
     bins = len(mean)
     work, weight = np.zeros(bins), np.zeros(bins)
     for part in range(len(row)):
@@ -321,16 +307,14 @@ def _scale(speed: Floats, mean: Floats, p: int) -> None:
 
 def has_masters(model: str) -> bool:
     """Whether PEs request chunks from a master, under a built-in model."""
-    return any(model == known and known.properties.masters for known in ExecutionModel)
+    return any(model == known.name and known.properties.masters for known in MODELS.values())
 
 
 class Waits(NamedTuple):
     """Waiting times of a loop's requests."""
 
-    typical: float
-    """Median [s]."""
-    beyond: float
-    """Excess of the mean over the median [s], 0 or more: a rank may have to wait for a core."""
+    typical: float  # median [s]
+    beyond: float  # excess of the mean over the median [s], 0 or more: a rank may have to wait for a core
 
 
 def charges_of_waits(model: str, waits: Waits) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The base class of selectors, their inputs, and the two simplest selectors."""
+"""Selectors of techniques: their base class, and selection by chance, trial, rules and learning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.scenario import SelectionGoal
+from mlsim.scenario import SelectionGoal, TemporalDifference
 
 
 class ExecutedChunks(NamedTuple):
@@ -18,8 +18,7 @@ class ExecutedChunks(NamedTuple):
     pe: Ints
     first: Ints
     size: Ints
-    seconds: Floats
-    """Execution time of each chunk."""
+    seconds: Floats  # execution time of each chunk
 
 
 class Progress(NamedTuple):
@@ -29,10 +28,8 @@ class Progress(NamedTuple):
     """
 
     now: float
-    position: int
-    """Iterations that have been assigned: the rest begins there."""
-    executed: ExecutedChunks
-    """Chunks known to have ended."""
+    position: int  # iterations that have been assigned: the rest begins there
+    executed: ExecutedChunks  # chunks known to have ended
     running: ExecutedChunks
     """The last chunk of each PE that is not known to have ended; ``seconds`` since its start."""
 
@@ -45,38 +42,28 @@ class Progress(NamedTuple):
 class Rest(NamedTuple):
     """The remaining iterations of a loop as a loop; times in s from now."""
 
-    free: Floats
-    """float64[P]: when each PE is free, 0 or more."""
-    elapsed: float
-    """Time since the begin of the loop."""
+    free: Floats  # float64[P]: when each PE is free, 0 or more
+    elapsed: float  # time since the begin of the loop
 
 
 class StepFacts(NamedTuple):
     """A time step that has ended."""
 
     technique: str
-    t_loop: float
-    """Parallel loop time, in s."""
-    imbalance: float
-    """Percent imbalance of the PEs' finish times."""
-    chunks: ExecutedChunks | None = None
-    """None if the selector does not need them."""
+    t_loop: float  # parallel loop time, in s
+    imbalance: float  # percent imbalance of the PEs' finish times
+    chunks: ExecutedChunks | None = None  # None if the selector does not need them
 
 
 class Selected(NamedTuple):
     """The technique of a time step, or of the rest of one."""
 
     technique: str
-    begin: float
-    """Start of its use, in s from the loop's start."""
-    t_loop: float
-    """Time until the next selection within the time step, or its end, in s."""
-    imbalance: float
-    """Percent imbalance of the whole time step."""
-    spent: float
-    """Duration of the selection before ``begin``, in s."""
-    iterations: int = 0
-    """Iterations of the time step assigned before; 0: selected for the whole time step."""
+    begin: float  # start of its use, in s from the loop's start
+    t_loop: float  # time until the next selection within the time step, or its end, in s
+    imbalance: float  # percent imbalance of the whole time step
+    spent: float  # duration of the selection before ``begin``, in s
+    iterations: int = 0  # iterations of the time step assigned before; 0: selected for the whole time step
 
 
 def percent_imbalance(finish: Floats) -> float:
@@ -91,10 +78,8 @@ _STREAM = 0x5E1
 class Selector(ABC):
     """Selects the technique of each time step from a ``portfolio`` of two or more, to minimize ``goal``."""
 
-    needs_chunks = False
-    """Whether :meth:`note` needs the chunks of each time step."""
-    spent = 0.0
-    """Duration of the last selection [s]; 0 if negligible."""
+    needs_chunks = False  # whether :meth:`note` needs the chunks of each time step
+    spent = 0.0  # duration of the last selection [s]; 0 if negligible
 
     def __init__(self, portfolio: Sequence[str], goal: SelectionGoal) -> None:
         self.portfolio = tuple(portfolio)
@@ -159,3 +144,138 @@ class ByTrial(Selector):
         self._tried.append(step)
         if len(self._tried) == len(self.portfolio):
             self._best = min(self._tried, key=lambda tried: self.value(tried.t_loop, tried.imbalance))
+
+
+# Intervals over which fuzzy memberships change from 0 to 1 (or 1 to 0): of the imbalance in percent, of its
+# change in percentage points, of the relative change of the loop time.
+_LOW, _HIGH = (2.0, 5.0), (10.0, 20.0)
+_POINTS = (1.0, 5.0)
+_SHARE = (0.01, 0.05)
+_WORSE = 0.01
+
+
+def _rising(value: float, span: tuple[float, float]) -> float:
+    """Return 0 below a span, 1 above it, and linear values between."""
+    return min(max((value - span[0]) / (span[1] - span[0]), 0.0), 1.0)
+
+
+def rungs(imbalance: float, points: float, share: float) -> float:
+    """Return the number of rungs to move towards smaller chunks; below 0: towards larger ones.
+
+    ``imbalance`` is the percent imbalance of the last time step, ``points`` its change in percentage points,
+    ``share`` the relative change of the loop time.
+    """
+    low, high = 1.0 - _rising(imbalance, _LOW), _rising(imbalance, _HIGH)
+    medium = 1.0 - low - high
+    falls = _rising(-points, _POINTS)
+    slower = _rising(share, _SHARE)
+    rules = (
+        (min(low, 1.0 - slower), 0.0),
+        (min(low, slower), -1.0),
+        (min(medium, falls), 0.0),
+        (min(medium, 1.0 - falls), 1.0),
+        (min(high, falls), 1.0),
+        (min(high, 1.0 - falls), 2.0),
+    )
+    return sum(weight * move for weight, move in rules) / sum(weight for weight, _ in rules)
+
+
+class Expert(Selector):
+    """Moves along the portfolio by fuzzy rules, but not to techniques that have been worse.
+
+    All results are dropped once the imbalance of the current technique differs from that of its first time
+    step by more than 5 points.
+    """
+
+    def __init__(self, portfolio: Sequence[str], goal: SelectionGoal) -> None:
+        super().__init__(portfolio, goal)
+        self._place = 0
+        self._before: StepFacts | None = None
+        self._seen: dict[int, StepFacts] = {}
+
+    def choose(self) -> str:
+        """Return the technique of the current rung."""
+        return self.portfolio[self._place]
+
+    def note(self, step: StepFacts) -> None:
+        """Move to the next rung."""
+        before, place = self._before or step, self._place
+        first = self._seen.setdefault(place, step)
+        if abs(step.imbalance - first.imbalance) > _POINTS[1]:
+            self._seen = {}
+        self._seen[place] = step if not self._seen else self._seen.get(place, step)
+        share = step.t_loop / before.t_loop - 1.0 if before.t_loop > 0.0 else 0.0
+        wanted = rungs(step.imbalance, step.imbalance - before.imbalance, share)
+        aim = place + round(wanted)
+        self._before = step
+        self._place = self._allowed(place, min(max(aim, 0), len(self.portfolio) - 1))
+
+    def _allowed(self, place: int, aim: int) -> int:
+        """Return the next rung: ``aim``, or the best known one if results show that ``aim`` is no better."""
+        values = {at: self.value(step.t_loop, step.imbalance) for at, step in self._seen.items()}
+        best = min(values, key=lambda at: (values[at], abs(at - place)))
+        if values[place] > values[best] * (1.0 + _WORSE):
+            return best if aim in values or aim == place else aim
+        if aim in values and values[aim] > values[place] * (1.0 + _WORSE):
+            return place
+        return aim
+
+
+class Learner(Selector):
+    """Learns the value of each technique after each other one.
+
+    By ``rule``, updates use the best action of the next state (Q-learning), or the one taken there (SARSA).
+    ``rate``, ``discount`` and ``exploration`` are those of a scenario.
+    """
+
+    def __init__(
+        self,
+        portfolio: Sequence[str],
+        goal: SelectionGoal,
+        seed: int,
+        rule: TemporalDifference,
+        rate: float,
+        discount: float,
+        exploration: float,
+    ) -> None:
+        super().__init__(portfolio, goal)
+        self._random = generator(seed)
+        self._on_policy = rule is TemporalDifference.SARSA
+        self._rate, self._discount, self._exploration = rate, discount, exploration
+        count = len(self.portfolio)
+        self.values = np.zeros((count, count))
+        self._state = self._action = 0
+        self._reward: float | None = None  # of the last action, until the values are updated with it
+        self._sum, self._steps = 0.0, 0
+
+    def choose(self) -> str:
+        """Select a technique; the state is the previous one."""
+        state = self._action
+        count = len(self.portfolio)
+        if self._steps < count:
+            action = self._steps
+        elif self._random.random() < self._exploration:
+            action = int(self._random.integers(count))
+        else:
+            action = int(np.argmax(self.values[state]))
+        if self._reward is not None:
+            self._learn(action)
+        self._state, self._action = state, action
+        return self.portfolio[action]
+
+    def _learn(self, following: int) -> None:
+        """Update the value of the last action, where ``following`` is the next one."""
+        ahead = self.values[self._action]
+        worth = ahead[following] if self._on_policy else ahead.max()
+        target = self._reward + self._discount * worth
+        place = self._state, self._action
+        self.values[place] += self._rate * (target - self.values[place])
+        self._reward = None
+
+    def note(self, step: StepFacts) -> None:
+        """Compute the reward: the relative distance below the mean value so far."""
+        value = self.value(step.t_loop, step.imbalance)
+        self._sum += value
+        self._steps += 1
+        mean = self._sum / self._steps
+        self._reward = 1.0 - value / mean if mean > 0.0 else 0.0

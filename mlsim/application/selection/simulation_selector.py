@@ -31,15 +31,11 @@ from mlsim.application.selection.selector import (
 from mlsim.application.techniques import reads_each_cost
 from mlsim.scenario import SelectionGoal, Technique
 
+# Decay per time step of the other techniques' corrections, so that one disturbed time step is forgotten.
 _FORGOTTEN = 0.1
-"""Decay per time step of the other techniques' corrections, so that a technique with one disturbed time step
-is tried again later."""
-_NEW = 0.5
-"""Weight of the last time step in a technique's correction."""
-_NEW_OF_ALL = 0.3
-"""Weight of the last time step in the correction for all techniques, and in the error."""
-_LARGEST_ERROR = 0.3
-"""Larger errors are due to a change of the machine, not to the quality of predictions."""
+_NEW = 0.5  # weight of the last time step in a technique's correction
+_NEW_OF_ALL = 0.3  # weight of the last time step in the correction for all techniques, and in the error
+_LARGEST_ERROR = 0.3  # larger errors are due to a change of the machine, not to the quality of predictions
 
 
 class Correction:
@@ -82,18 +78,15 @@ Returns the loop time [s] (from now for a rest; at least the limit if that is ex
 and the number of simulated chunks."""
 
 _KEPT = 3
-_DRAWS = 1024
-"""Random costs per loop if time is measured: more would add little, and cost more than simulations."""
+_DRAWS = 1024  # random costs per loop if time is measured: more would add little, and take longer
+# Simulation errors correct a technique only up to this ratio of the fastest to the slowest PE: beyond it, a
+# slow-down that starts or ends within a time step may be the cause.
 _ALIKE = 1.25
-"""Simulation errors correct a technique only up to this ratio of the fastest to the slowest PE: beyond it, a
-slow-down that starts or ends within a time step may be the cause."""
-_COLD = 2.0
-"""Factor of the preparation time after a time step, which has replaced the caches' content."""
+_COLD = 2.0  # factor of the preparation time after a time step, which has replaced the caches' content
+# Required gain of another technique as a share of the prediction error: trying a worse one costs one time
+# step, missing a better one costs all.
 _SURE = 0.5
-"""Required gain of another technique as a share of the prediction error. Trying a worse technique costs one
-time step, missing a better one costs all time steps."""
-_SIMULATED = 2e-8
-"""Initial estimate of the time to simulate a chunk [s]."""
+_SIMULATED = 2e-8  # initial estimate of the time to simulate a chunk [s]
 
 
 class _Prediction(NamedTuple):
@@ -106,17 +99,33 @@ class _Prediction(NamedTuple):
     took: float | None  # time of the previous time step; None: not comparable
 
 
+class SelectedLoop(NamedTuple):
+    """A loop whose techniques are selected."""
+
+    n: int
+    p: int
+    profile: Floats | None = None  # float64[N]: known costs, in s at speed 1; None: measured
+    speed: Floats | None = None  # float64[P] before any is measured, if costs are known; None: all equal
+
+
+class Effort(NamedTuple):
+    """Time spent on simulations."""
+
+    samples: int  # simulations per technique, each with other random costs
+    share: float  # of the time of the loop
+    chunk_time: float | None  # to simulate a chunk, in s; None: measured
+
+
 class BySimulation(Selector):
     """Simulates each technique of the portfolio and selects the best; of equal ones the first.
 
-    Before the first time step it simulates the portfolio if the costs are known, with the platform's speeds.
-    Otherwise it selects FAC2, whose many chunk sizes are most informative, or if the portfolio lacks it, the
-    first technique except STATIC: STATIC's chunks do not separate expensive iterations from slow PEs.
+    Before the first time step it simulates with known costs and the platform's speeds. Without known costs it
+    selects FAC2, whose many chunk sizes are most informative, or the first technique except STATIC, whose
+    chunks do not separate expensive iterations from slow PEs.
 
     Within a time step it simulates the remaining iterations: each technique starts anew with them, on PEs
-    that become free at the expected ends of their chunks. In the first time step it does not consider STATIC
-    there unless costs are known: the remaining iterations have never been executed, and STATIC would leave
-    none for later selections.
+    that become free at the expected ends of their chunks. In the first time step it considers STATIC there
+    only if costs are known: STATIC would leave no iterations for later selections.
 
     Simulations of a technique are corrected by the ratio of the last time step's time to its simulation
     (:class:`Correction`), for whole time steps, if the goal is time, and not by the first time step, in which
@@ -128,17 +137,6 @@ class BySimulation(Selector):
     those with the shortest simulations, skips those for which time is too short, and stops simulations that
     exceed the best one. If time is measured, it starts once there is time for the preparation and for
     simulations that are no longer.
-
-    Parameters
-    ----------
-    samples
-        Simulations per technique, each with other random costs.
-    chunk_time
-        Time to simulate a chunk [s]; None: measured.
-    profile
-        float64[N]: known costs of the iterations, in s at speed 1; None: measured.
-    speed
-        float64[P]: speeds of the PEs before any is measured, if costs are known; None: all equal.
     """
 
     needs_chunks = True
@@ -147,34 +145,31 @@ class BySimulation(Selector):
         self,
         portfolio: Sequence[str],
         goal: SelectionGoal,
-        n: int,
-        p: int,
+        loop: SelectedLoop,
         simulate: Simulate,
         seed: int,
-        samples: int,
-        share: float,
-        chunk_time: float | None,
-        profile: Floats | None = None,
-        speed: Floats | None = None,
+        effort: Effort,
     ) -> None:
         super().__init__(portfolio, goal)
-        self._n, self._p = n, p
-        self._nominal = np.ones(p) if speed is None else speed
-        self._simulate, self._samples = simulate, samples
-        self._profile = profile
+        n, p = self._n, self._p = loop.n, loop.p
+        self._nominal = np.ones(p) if loop.speed is None else loop.speed
+        self._simulate, self._samples = simulate, effort.samples
+        self._profile = loop.profile
         self._random = generator(seed)
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
-        self._share, self._chunk_time = share, chunk_time
+        self._share, self._chunk_time = effort.share, effort.chunk_time
         self._seconds: dict[str, float] = {}  # last time to simulate each, scaled to a whole loop
         self._each = {name for name in portfolio if reads_each_cost(name)}
         self._buffers: list[Floats] = []  # for the costs of all iterations: allocation takes longer
         self._whole: list[CostSums] = []  # of the current selection
         self._preparing = 0.0  # last preparation time, in s
-        if chunk_time is None and Technique("SS") in portfolio:
+        if effort.chunk_time is None and Technique("SS") in portfolio:
             self._seconds[Technique("SS")] = n * _SIMULATED
         self._elapsed = self._own = 0.0
         self._shortest = 0.0  # seconds of the shortest time step
-        self._current = self._first()
+        dynamic = [name for name in self.portfolio if not name.startswith(Technique("STATIC"))]
+        known = [name for name in self.portfolio if name == Technique("FAC2")]
+        self._current = (known or dynamic or self.portfolio)[0]
         self._speed: Floats | None = None  # at the last selection
         self._correction = Correction()
         self._last: float | None = None  # seconds of the last time step, if comparable
@@ -203,10 +198,6 @@ class BySimulation(Selector):
         self._drawn(self._known((executed._replace(first=each % self._n),)), 0)
         self._preparing = _COLD * (time.perf_counter() - begin)
 
-    def _first(self) -> str:
-        dynamic = [name for name in self.portfolio if not name.startswith(Technique("STATIC"))]
-        return Technique("FAC2") if Technique("FAC2") in self.portfolio else (dynamic or self.portfolio)[0]
-
     def choose(self) -> str:
         """Simulate as many techniques as time allows, and return the best."""
         self.spent = 0.0
@@ -217,16 +208,12 @@ class BySimulation(Selector):
         elif self._steps:
             self._current = self._best()
             self._own += self.spent
-        elif self._profile is not None:
-            self._current = self._best_at_first(self._profile)
+        elif self._profile is not None:  # within the share of the loop's minimum time
+            least = float(self._profile.sum() / self._nominal.sum())
+            costs = self._drawn(ByProfile(self._profile, self._nominal), 0)
+            self._current = self._best_of(costs, self._nominal, None, least)
             self._own += self.spent
         return self._current
-
-    def _best_at_first(self, profile: Floats) -> str:
-        """Return the best technique by known costs alone, within the share of the loop's minimum time."""
-        least = float(profile.sum() / self._nominal.sum())
-        costs = self._drawn(ByProfile(profile, self._nominal), 0)
-        return self._best_of(costs, self._nominal, None, least)
 
     def _best(self) -> str:
         elapsed = self._elapsed + self._shortest
@@ -389,18 +376,13 @@ class BySimulation(Selector):
         """Store the chunks and the time of a time step."""
         whole = self._elapsed > 0.0 and not self._changed and not self._by_imbalance
         self._last = step.t_loop if whole else None
-        if whole and self._prediction is not None and self._prediction.took is not None:
-            self._judge(self._prediction, self._prediction.took, step.t_loop)
+        predicted = self._prediction
+        if whole and predicted is not None and predicted.took is not None:
+            self._correction.judge(step.t_loop, predicted.seconds)
+            if predicted.technique != predicted.before:
+                self._correction.learn(predicted.technique, step.t_loop, predicted.simulated)
+                self._better = predicted.before if step.t_loop > predicted.took else None
         self._shortest = min(step.t_loop, self._shortest or step.t_loop)
         self._elapsed += step.t_loop
         if step.chunks is not None and len(step.chunks.pe):
             self._steps.append(step.chunks)
-
-    def _judge(self, predicted: _Prediction, before: float, took: float) -> None:
-        """Compare a time step with its prediction, and a new technique with the previous one; times in s."""
-        self._correction.judge(took, predicted.seconds)
-        if predicted.technique == predicted.before:
-            return
-        self._correction.learn(predicted.technique, took, predicted.simulated)
-        if took > before:
-            self._better = predicted.before

@@ -7,7 +7,7 @@ import argparse
 import numpy as np
 from mpi4py import MPI
 
-from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage
+from mlsim.application.profiles.counted_costs import MandelbrotImage
 from mlsim.errors import InputError
 from mlsim.mpi.apps.common import Application, main, summed
 from mlsim.scenario import Scenario
@@ -23,7 +23,7 @@ class Mandelbrot(Application):
     name = "mandelbrot"
 
     def __init__(self, image: MandelbrotImage, limit: int, every_step: bool = False) -> None:
-        from mlsim.application.profiles.mandelbrot_costs import count_every_step, count_steps
+        from mlsim.application.profiles.counted_costs import count_every_step, count_steps
 
         self.image, self.limit, self.n = image, limit, image.size**2
         self._count = count_every_step if every_step else count_steps

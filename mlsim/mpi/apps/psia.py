@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats
-from mlsim.application.profiles.psia_costs import SpinImage, generate_cloud
+from mlsim.application.profiles.counted_costs import SpinImage, generate_cloud
 from mlsim.errors import InputError
 from mlsim.mpi.apps.common import Application, main, summed
 from mlsim.scenario import Scenario

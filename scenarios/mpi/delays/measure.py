@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage
-from mlsim.application.profiles.psia_costs import SpinImage
+from mlsim.application.profiles.counted_costs import MandelbrotImage, SpinImage
 from mlsim.mpi import LoopScheduler
 from mlsim.mpi.apps.common import Application, in_turns
 from mlsim.mpi.apps.mandelbrot import Mandelbrot

@@ -20,9 +20,10 @@ import numpy as np
 import polars as pl
 
 from mlsim.application import simulate
-from mlsim.application.pe_speeds import Perturbation, loop_perturbation
+from mlsim.application.application_simulator import loop_perturbation
 from mlsim.coordination import NodeSet
-from mlsim.cosim.single_loop import loop_costs
+from mlsim.cosim.simulation import loop_costs
+from mlsim.execution_models.loop_state import Perturbation
 from mlsim.experiment.loops import load_loop
 from mlsim.experiment.study.study_tables import mean_interval
 from mlsim.platform import machine_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from mlsim.application.profiles.mandelbrot_costs import MandelbrotImage
-from mlsim.application.profiles.psia_costs import SpinImage
+from mlsim.application.profiles.counted_costs import MandelbrotImage, SpinImage
 from mlsim.mpi import LoopScheduler
 from mlsim.mpi.apps.common import in_turns
 from mlsim.mpi.apps.mandelbrot import Mandelbrot

@@ -6,13 +6,16 @@ does not depend on the part, so an arrival can be scheduled at once for the time
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel, shared, zeros
+from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared, zeros
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.event_queue import Records, dtype_of, due_of, move, play
-from mlsim.application.models.chunk_execution import WRONG, execute, notify, refill, take
-from mlsim.application.models.loop_state import PE, Inputs, Queue, State, close_state, open_state
+from mlsim.execution_models import ModelEntry, ModelProperties
+from mlsim.execution_models.chunk_execution import WRONG, execute, notify, refill, take
+from mlsim.execution_models.event_queue import Records, dtype_of, due_of, move, play
+from mlsim.execution_models.loop_state import PE, Inputs, Queue, State, close_state, open_queues
 from mlsim.techniques.fixed import begin_of_part
 
 ASKS, TAKES, DEPARTS, ARRIVES, STEALS, RETURNS = range(6)
@@ -34,16 +37,27 @@ class Thief:
 THIEF = dtype_of(Thief)
 
 
+class Hunt(NamedTuple):
+    """The thieves, and their knowledge of the nodes."""
+
+    thieves: Records[Thief]
+    bounds: Ints  # node v has the PEs ``bounds[v]`` to ``bounds[v + 1] - 1``
+    rich: Ints
+    """Per node, the number of PEs with iterations in their parts; last element: all such PEs plus the PEs
+    that return with stolen iterations.
+    """
+    far: Floats  # one-way message time between each node and PE 0, in s
+
+
 @kernel
 def run(inputs: Inputs) -> int:
     """Simulate one loop; return the number of chunk rows, −1 if the technique is wrong."""
-    owned = open_state(_one_queue_each(inputs))
-    owned_thieves = zeros(len(inputs.speed), THIEF)
-    owned_rich, owned_far = zeros(len(inputs.first), np.int64), inputs.latency[inputs.first[:-1]]
-    s, thieves, bounds = shared(owned), borrowed(owned_thieves), borrowed(inputs.first)
-    rich, far = borrowed(owned_rich), borrowed(owned_far)
+    owned = open_queues(inputs, np.arange(len(inputs.speed) + 1))  # as if each PE were a node
+    rich, far = zeros(len(inputs.first), np.int64), inputs.latency[inputs.first[:-1]]
+    owned_hunt = Hunt(zeros(len(inputs.speed), THIEF), inputs.first, rich, far)
+    s, h = shared(owned), shared(owned_hunt)
     events = s.queues[0]
-    _split_loop(s, thieves, bounds, rich)
+    _split_loop(s, h)
     while True:
         pe = s.matches[events.tree + 1].rank
         now = due_of(s.matches, events.tree, events.width, pe)
@@ -52,70 +66,51 @@ def run(inputs: Inputs) -> int:
         following = now
         # Events of one PE at the same time are processed one after the other, before those of other PEs.
         while following == now:
-            following = _act(s, thieves, bounds, rich, far, pe, now)
+            following = _act(s, h, pe, now)
             if following == WRONG:
                 return -1
         move(s.matches, events.tree, events.width, pe, following)
-    owned_thieves[0].action, owned_rich[0], owned_far[0] = ASKS, 0, 0.0  # keeps borrowed arrays alive
+    owned_hunt.rich[0] = 0  # keeps borrowed arrays alive
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
 @inner_kernel
-def _one_queue_each(inputs: Inputs) -> Inputs:
-    """Return the loop with a queue per PE, as if each PE were a node."""
-    return Inputs(
-        inputs.prefix,
-        inputs.speed,
-        inputs.latency,
-        np.arange(len(inputs.speed) + 1),
-        inputs.near,
-        inputs.outer,
-        inputs.inner,
-        inputs.costs,
-        inputs.perturbation,
-        inputs.pe_unavailability,
-        inputs.until,
-        inputs.stats,
-        inputs.rows,
-    )
-
-
-@inner_kernel
-def _split_loop(s: State, thieves: Records[Thief], bounds: Ints, rich: Ints) -> None:
+def _split_loop(s: State, h: Hunt) -> None:
     """Split the loop into one part per PE, and schedule all first requests at 0."""
     n, p, events = s.costs.iterations, len(s.pes), s.queues[0]
     size = min(max((n + p - 1) // p, s.inner.min_chunk), n)
-    for home in range(len(bounds) - 1):
-        for pe in range(bounds[home], bounds[home + 1]):
-            thieves[pe].home = home
+    for home in range(len(h.bounds) - 1):
+        for pe in range(h.bounds[home], h.bounds[home + 1]):
+            h.thieves[pe].home = home
             q = s.queues[1 + pe]
-            q.first_pe, q.weights, q.members = bounds[home], bounds[home], bounds[home + 1] - bounds[home]
+            q.first_pe, q.weights = h.bounds[home], h.bounds[home]
+            q.members = h.bounds[home + 1] - h.bounds[home]
             first = begin_of_part(0, n, pe, size)
-            _set_part(s, pe, first, min(size, n - first), rich, home)
+            _set_part(s, h, pe, first, min(size, n - first))
             s.matches[events.tree + events.width + pe].time = 0.0
     play(s.matches, events.tree, events.width, p)
 
 
 @leaf_kernel
-def _set_part(s: State, pe: int, first: int, size: int, rich: Ints, home: int) -> None:
+def _count(h: Hunt, home: int, change: int) -> None:
+    """Change the number of PEs of a node with iterations in their parts."""
+    h.rich[home] += change
+    h.rich[len(h.rich) - 1] += change
+
+
+@leaf_kernel
+def _set_part(s: State, h: Hunt, pe: int, first: int, size: int) -> None:
     """Set the part of a PE; the technique starts anew with it."""
     s.seats[pe].taken += 1
     if size > 0:
-        rich[home] += 1
-        rich[len(rich) - 1] += 1
+        _count(h, h.thieves[pe].home, 1)
         refill(s, s.queues[1 + pe], s.seats[pe].taken, first, size)
 
 
 @leaf_kernel
-def _act(
-    s: State, thieves: Records[Thief], bounds: Ints, rich: Ints, far: Floats, pe: int, now: float
-) -> float:
-    """Process the next event of a PE; return the time of its following event [s].
-
-    ``rich``: per node, the number of PEs with iterations in their parts; last element: all such PEs plus
-    the PEs that return with stolen iterations. ``far``: one-way message time between each node and PE 0 [s].
-    """
-    me, thief, q = s.pes[pe], thieves[pe], s.queues[1 + pe]
+def _act(s: State, h: Hunt, pe: int, now: float) -> float:
+    """Process the next event of a PE; return the time of its following event [s]."""
+    me, thief, q = s.pes[pe], h.thieves[pe], s.queues[1 + pe]
     thieving = s.costs.atomic + s.costs.assignment
     if thief.action == ASKS:
         thief.hop = 0
@@ -124,15 +119,15 @@ def _act(
     if thief.action == TAKES:
         ready = now + _taking(s, me)
         thief.action = DEPARTS if q.position == q.end else ASKS
-        return ready if thief.action == DEPARTS else _execute_next(s, me, pe, ready, rich, thief.home)
+        return ready if thief.action == DEPARTS else _execute_next(s, h, me, pe, ready)
     if thief.action == DEPARTS:
-        return _depart(s, thief, bounds, rich, far, me, now)
+        return _depart(s, h, thief, me, now)
     if thief.action == ARRIVES:
-        if rich[thief.node] == 0:
+        if h.rich[thief.node] == 0:
             thief.hop += 1
             thief.action = DEPARTS
             return now + s.costs.atomic + thief.distance
-        thief.victim = _richest(s, bounds[thief.node], bounds[thief.node + 1], pe)
+        thief.victim = _richest(s, h.bounds[thief.node], h.bounds[thief.node + 1], pe)
         thief.action = STEALS
         return _wait(s.queues[1 + thief.victim], now, thieving)
     if thief.action == STEALS:
@@ -142,15 +137,14 @@ def _act(
         victim.end -= thief.stolen
         thief.first = victim.end
         if thief.stolen > 0:
-            rich[len(rich) - 1] += 1
+            h.rich[len(h.rich) - 1] += 1
             if thief.stolen == left:
-                rich[thief.node] -= 1
-                rich[len(rich) - 1] -= 1
+                _count(h, thief.node, -1)
         thief.action = RETURNS
         return now + thieving + thief.distance
-    _set_part(s, pe, thief.first, thief.stolen, rich, thief.home)
+    _set_part(s, h, pe, thief.first, thief.stolen)
     if thief.stolen > 0:
-        rich[len(rich) - 1] -= 1
+        h.rich[len(h.rich) - 1] -= 1
     thief.hop += 1
     thief.action = ASKS if thief.stolen > 0 else DEPARTS
     return now
@@ -171,7 +165,7 @@ def _wait(q: Queue, now: float, seconds: float) -> float:
 
 
 @leaf_kernel
-def _execute_next(s: State, me: PE, pe: int, start: float, rich: Ints, home: int) -> float:
+def _execute_next(s: State, h: Hunt, me: PE, pe: int, start: float) -> float:
     """Execute the next chunk of a PE's own part; return the time of its next request [s]."""
     q = s.queues[1 + pe]
     step = q.step
@@ -179,8 +173,7 @@ def _execute_next(s: State, me: PE, pe: int, start: float, rich: Ints, home: int
     if size < 0:
         return WRONG
     if q.position == q.end:
-        rich[home] -= 1
-        rich[len(rich) - 1] -= 1
+        _count(h, h.thieves[pe].home, -1)
     if start >= s.until:
         notify(s, me, start)
         return np.inf
@@ -188,15 +181,15 @@ def _execute_next(s: State, me: PE, pe: int, start: float, rich: Ints, home: int
 
 
 @leaf_kernel
-def _depart(s: State, thief: Thief, bounds: Ints, rich: Ints, far: Floats, me: PE, now: float) -> float:
+def _depart(s: State, h: Hunt, thief: Thief, me: PE, now: float) -> float:
     """Send a thief to the next node; return its arrival [s], infinity if it has visited all nodes."""
-    nodes = len(far)
-    begin, end = bounds[thief.home], bounds[thief.home + 1]
+    nodes = len(h.far)
+    begin, end = h.bounds[thief.home], h.bounds[thief.home + 1]
     if thief.hop == 0 and end - begin == 1:
         thief.hop = 1
-    if thief.hop < nodes and rich[len(rich) - 1] == 0:
+    if thief.hop < nodes and h.rich[len(h.rich) - 1] == 0:
         near = s.pes[begin + 1].near if thief.hop == 0 else 0.0
-        now = _visit_empty_nodes(s, thief, far, near, me.latency, now)
+        now = _visit_empty_nodes(s, thief, h.far, near, me.latency, now)
         thief.hop = nodes
     if thief.hop == nodes:
         notify(s, me, now)
@@ -205,7 +198,7 @@ def _depart(s: State, thief: Thief, bounds: Ints, rich: Ints, far: Floats, me: P
     if thief.hop == 0:
         thief.distance = s.pes[begin + 1].near
     else:
-        thief.distance = max(me.latency, far[thief.node])
+        thief.distance = max(me.latency, h.far[thief.node])
     thief.action = ARRIVES
     return now + thief.distance
 
@@ -242,3 +235,13 @@ def _richest(s: State, begin: int, end: int, thief: int) -> int:
         if pe != thief and q.end - q.position > best.end - best.position:
             found = pe
     return found
+
+
+MODEL = ModelEntry(
+    name="steal",
+    meaning="work stealing: every PE has an equal part of the loop, from whose front it takes chunks; a PE "
+    "with none left steals half the rest of the richest PE of its node, or else of another node",
+    reference="Hendler and Shavit 2002; Dinan et al. 2009; schedule(static_steal) of LLVM's OpenMP",
+    properties=ModelProperties(nodes=True, adaptive=False, asking="own part", reads=("atomic_service",)),
+    run=run,
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared
-from mlsim.application.event_queue import due_of, move, stays_first
-from mlsim.application.models.cca import BAD_SIZE, CHOOSE, DONE
-from mlsim.application.models.chunk_execution import (
+from mlsim.execution_models import OF_LOCKS, ModelEntry, ModelProperties
+from mlsim.execution_models.cca import BAD_SIZE, CHOOSE, DONE
+from mlsim.execution_models.chunk_execution import (
     FAR,
     WRONG,
     ask_first,
@@ -18,7 +18,8 @@ from mlsim.application.models.chunk_execution import (
     publish_node,
     report,
 )
-from mlsim.application.models.loop_state import (
+from mlsim.execution_models.event_queue import due_of, move, stays_first
+from mlsim.execution_models.loop_state import (
     Inputs,
     Queue,
     Seat,
@@ -27,7 +28,7 @@ from mlsim.application.models.loop_state import (
     next_attempt,
     open_state,
 )
-from mlsim.application.technique_state import Technique, note_bad_size, size_from_rest
+from mlsim.execution_models.technique_state import Technique, note_bad_size, size_from_rest
 from mlsim.techniques.fixed import begin_of_part
 from mlsim.techniques.technique_rules import STATIC, straightforward_size
 
@@ -127,8 +128,7 @@ def answer_node(s: State) -> int:
 
 _FEW = 64
 """Up to this width of the tree a PE often claims before the next arrival: a test is faster than queueing."""
-_CHOOSES = -2.0
-"""In place of a time: a technique must be selected before the PE is served."""
+_CHOOSES = -2.0  # in place of a time: a technique must be selected before the PE is served
 
 
 @kernel
@@ -198,3 +198,15 @@ def _serve(s: State, pe: int, arrival: float) -> float:
         return np.inf
     end = execute(s, me, pe, seat.step, window.first, size, start)
     return next_request(s, me, pe, end) + message(me, FAR)
+
+
+MODEL = ModelEntry(
+    name="dca",
+    meaning="distributed: a PE fetches the step at PE 0, calculates its own chunk, and claims it at PE 0; "
+    "AF, AWF-B to AWF-E hold the lock meanwhile",
+    reference="Eleliemy 2021, §4.3",
+    properties=ModelProperties(releases=True, hands_out_first=True, asking="window", reads=OF_LOCKS),
+    run=run,
+    resume=resume,
+    aliases=("distributed",),
+)

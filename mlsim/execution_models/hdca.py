@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
-from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.chunk_execution import (
+from mlsim.execution_models import OF_LOCKS, OF_NODES, ModelEntry, ModelProperties
+from mlsim.execution_models.chunk_execution import (
     FAR,
     NEAR,
     WRONG,
@@ -25,8 +25,9 @@ from mlsim.application.models.chunk_execution import (
     report,
     take,
 )
-from mlsim.application.models.dca import BAD, NOBODY, answer_node, enter
-from mlsim.application.models.loop_state import Inputs, Queue, State, close_state, open_state
+from mlsim.execution_models.dca import BAD, NOBODY, answer_node, enter
+from mlsim.execution_models.event_queue import due_of, move
+from mlsim.execution_models.loop_state import Inputs, Queue, State, close_state, open_state
 
 
 @kernel
@@ -102,3 +103,16 @@ def _follow(s: State, q: Queue, ready: float) -> float:
             end = execute(s, me, pe, step, q.first, size, start)
             following = end + message(me, NEAR)
         move(s.matches, q.tree, q.width, pe - q.first_pe, following)
+
+
+MODEL = ModelEntry(
+    name="hdca",
+    meaning="hierarchical distributed (MPI+MPI), X+Y: PEs take sub-chunks by Y from their node's queue, "
+    "under its lock; the PE that finds it empty refills it as under dca by X",
+    reference="Eleliemy 2021, §5.2",
+    properties=ModelProperties(
+        levels=2, nodes=True, releases=True, asking="node window", reads=(*OF_LOCKS, *OF_NODES)
+    ),
+    run=run,
+    aliases=("hierarchical",),
+)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.rma_state import (
+from mlsim.execution_models.rma_state import (
     END,
     KNOWN,
     NOTHING,
@@ -28,6 +28,7 @@ from mlsim.techniques.pe_statistics import (
     RATE,
     RISK,
     ROWS,
+    SimulatedChunk,
     new_measurements,
     put,
     spread_of_parts,
@@ -46,17 +47,22 @@ from mlsim.techniques.technique_entry import (
     RuleSettings,
 )
 from mlsim.techniques.technique_rules import (
+    Executed,
+    begin_object,
     counts_overhead,
+    gather_chunk,
     is_adaptive,
     learn,
+    learn_object,
     needs_remaining,
+    new_memory,
     new_rule,
     recursive_size,
     remembers,
     reset_rule,
+    tell_of_node,
     times_iterations,
 )
-from mlsim.techniques.user_calls import begin_object, gather_chunk, learn_object, new_memory, tell_of_node
 
 _NUMBERS = 32
 
@@ -76,40 +82,23 @@ class Executor(Protocol):
 
 
 class Technique(NamedTuple):
-    """A technique; the arrays of ``rules``, ``reals``, ``measured``, ``sums`` have an entry per queue.
+    """A technique; the arrays of ``rules``, ``reals``, ``measured``, ``sums`` have an entry per queue."""
 
-    Attributes
-    ----------
-    code, min_chunk, parameters, bad_size
-        As in ``RuleSettings``.
-    locks, learns, remembers, whole
-        Whether it reads the remaining iterations, learns within a loop, has numbers for every PE, and learns
-        from the time since the request.
-    rules, reals, guide
-        See ``reset_rule``.
-    weights
-        Of the executors.
-    measured, sums
-        Statistics known at a queue.
-    own_measured, own_sums
-        Statistics that nodes have measured but not yet published; without nodes the same as these.
-    """
-
-    code: int
+    code: int  # this and the next three as in ``RuleSettings``
     min_chunk: int
     parameters: Floats
     bad_size: Ints
-    locks: bool
-    learns: bool
-    remembers: bool
-    whole: bool
-    rules: Ints
+    locks: bool  # reads the remaining iterations
+    learns: bool  # within a loop
+    remembers: bool  # has numbers for every PE
+    whole: bool  # learns from the time since the request
+    rules: Ints  # this and the next two: see ``reset_rule``
     reals: Floats
     guide: Ints
-    weights: Floats
-    measured: Floats
+    weights: Floats  # of the executors
+    measured: Floats  # statistics known at a queue
     sums: Floats
-    own_measured: Floats
+    own_measured: Floats  # those that nodes have measured but not yet published; without nodes the same
     own_sums: Floats
 
 
@@ -154,88 +143,58 @@ def size_from_rest(
 ) -> int:
     """Size the next chunk of a queue from the remaining iterations; below 1: a wrong user-defined size."""
     known = queue if t.remembers else 0
-    return recursive_size(
-        t.rules[queue],
-        t.reals[queue],
-        weights,
-        t.measured[known],
-        t.sums[known],
-        step,
-        remaining,
-        executor,
-        now,
-    )
+    rule, reals, measured, sums = t.rules[queue], t.reals[queue], t.measured[known], t.sums[known]
+    return recursive_size(rule, reals, weights, measured, sums, step, remaining, executor, now)
+
+
+class Learned(NamedTuple):
+    """The statistics of a technique at one queue that a chunk changes."""
+
+    measured: Floats
+    sums: Floats
+    weights: Floats
+    rule: Ints
+    gathers: bool  # whether a node gathers chunks for its next report, so that a class learns later
 
 
 @leaf_kernel
 def learn_chunk(
     t: Technique,
-    measured: Floats,
-    sums: Floats,
-    weights: Floats,
+    known: Learned,
     executor: int,
     me: Executor,
     prefix: Floats,
     each: float,
     share: float,
     seconds: float,
-    queue: int,
-    gathers: bool,
 ) -> None:
     """Learn from a PE's last chunk, as from one of an executor ``share`` times as fast.
 
     ``each``: time per part of the chunk besides its iterations, in s at speed 1. If it is 0, the lengths of
     the parts were not recorded: user-defined classes that ask for no times learn of each iteration.
-    ``queue``: index of the technique's queue, for a user-defined class, which learns at once unless a node
-    ``gathers`` chunks for its next report.
     """
-    pieces = int(t.parameters[PIECES])
-    done = me.last_size, me.spent, me.waited, me.squares, me.parts, me.last_step
+    pieces, size, rule = int(t.parameters[PIECES]), me.last_size, known.rule
+    done = size, me.spent, me.waited, me.squares, me.parts, me.last_step
     if me.parts > 0 and pieces > 0 and times_iterations(t.code):
-        learn_done(t.code, measured, sums, weights, executor, 1.0 / share, done)
+        learn_done(t.code, known.measured, known.sums, known.weights, executor, 1.0 / share, done)
         return
-    length = me.last_part if each > 0.0 else timed_length(me.last_size, pieces)
-    if t.code == USER_OBJECT:
-        size, rule = me.last_size, t.rules[queue]
-        if me.parts > 0:
-            parts, spread, pace = me.parts, spread_of(done), share
-        else:
-            parts, spread = spread_of_parts(prefix, me.last_first, size, length, each)
-            pace = me.pace * share
-        spread /= pace * pace
-        spent, waited = me.spent / share, me.waited / share
-        if gathers:
-            gather_chunk(measured, executor, size, parts, spent, waited, spread)
-        else:
-            learn_object(
-                rule[USERS],
-                sums,
-                rule[ITERATIONS],
-                rule[PES],
-                executor,
-                me.last_step,
-                size,
-                parts,
-                spent,
-                waited,
-                spread,
-            )
+    length = me.last_part if each > 0.0 else timed_length(size, pieces)
+    if t.code != USER_OBJECT:
+        pace = me.pace * share
+        chunk = SimulatedChunk(prefix, pace, me.last_first, size, seconds / share, pieces, length, each)
+        learn(t.code, known.measured, known.sums, known.weights, executor, chunk)
         return
-    learn(
-        t.code,
-        measured,
-        sums,
-        weights,
-        executor,
-        prefix,
-        me.pace * share,
-        me.last_first,
-        me.last_size,
-        seconds / share,
-        pieces,
-        length,
-        each,
-    )
+    if me.parts > 0:
+        parts, spread, pace = me.parts, spread_of(done), share
+    else:
+        parts, spread = spread_of_parts(prefix, me.last_first, size, length, each)
+        pace = me.pace * share
+    spread /= pace * pace
+    executed = Executed(executor, me.last_step, size, parts, me.spent / share, me.waited / share, spread)
+    if known.gathers:
+        gather_chunk(known.measured, executed)
+    else:
+        learn_object(rule[USERS], known.sums, rule[ITERATIONS], rule[PES], executed)
 
 
 @leaf_kernel

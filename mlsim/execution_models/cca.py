@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared
-from mlsim.application.event_queue import due_lowest_rank, move
-from mlsim.application.models.chunk_execution import (
+from mlsim.execution_models import OF_MASTERS, ModelEntry, ModelProperties
+from mlsim.execution_models.chunk_execution import (
     NEAR,
     ask_first,
     back_at,
@@ -22,8 +22,9 @@ from mlsim.application.models.chunk_execution import (
     slowed,
     take,
 )
-from mlsim.application.models.loop_state import PE, Inputs, Queue, State, close_state, open_state
-from mlsim.application.technique_state import note_bad_size, size_from_rest
+from mlsim.execution_models.event_queue import due_lowest_rank, move
+from mlsim.execution_models.loop_state import PE, Inputs, Queue, State, close_state, open_state
+from mlsim.execution_models.technique_state import note_bad_size, size_from_rest
 from mlsim.techniques.fixed import begin_of_part, ceil_div
 from mlsim.techniques.technique_rules import STATIC
 
@@ -339,3 +340,17 @@ def resume(owned: State) -> int:
     if doing == DONE:
         end_master(s, s.queues[0], False)
     return doing
+
+
+MODEL = ModelEntry(
+    name="cca",
+    meaning="centralized: PE 0 is the master; it calculates and assigns every chunk on request. Dedicated, "
+    "or executing chunks itself and checking for requests after every break_after iterations",
+    reference="Cariño and Banicescu 2005; Eleliemy 2021, §4.1",
+    properties=ModelProperties(
+        releases=True, hands_out_first=True, asking="master", reads=(*OF_MASTERS, "request_ahead")
+    ),
+    run=run,
+    resume=resume,
+    aliases=("centralized",),
+)

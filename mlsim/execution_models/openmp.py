@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
-from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.chunk_execution import (
+from mlsim.execution_models import OF_LOCKS, OF_NODES, ModelEntry, ModelProperties
+from mlsim.execution_models.chunk_execution import (
     FAR,
     ask_first,
     ask_nodes,
@@ -22,8 +22,9 @@ from mlsim.application.models.chunk_execution import (
     notify,
     report,
 )
-from mlsim.application.models.dca import BAD, answer_node
-from mlsim.application.models.loop_state import Inputs, Queue, State, close_state, open_state
+from mlsim.execution_models.dca import BAD, answer_node
+from mlsim.execution_models.event_queue import due_of, move
+from mlsim.execution_models.loop_state import Inputs, Queue, State, close_state, open_state
 from mlsim.techniques.fixed import begin_of_part, static_size
 from mlsim.techniques.guided import guided_recursive_size
 from mlsim.techniques.technique_rules import GSS, STATIC
@@ -180,3 +181,16 @@ def _meet(s: State, q: Queue) -> float:
         for pe in range(q.first_pe, q.first_pe + q.members):
             asked = leave(s, s.pes[pe], q.clock, back)
     return asked + message(s.pes[q.first_pe], FAR)
+
+
+MODEL = ModelEntry(
+    name="mpi+openmp",
+    meaning="X+Y: one process per node obtains chunks as under dca by X; its threads execute them by "
+    "schedule(static), (dynamic,1) or (guided,1), which is Y = STATIC, SS or GSS, and meet at a barrier "
+    "after each, or not with nowait",
+    reference="Eleliemy 2021, §5.3, Table 5.1",
+    properties=ModelProperties(
+        levels=2, nodes=True, releases=True, asking="threads", reads=(*OF_LOCKS, *OF_NODES, "nowait")
+    ),
+    run=run,
+)

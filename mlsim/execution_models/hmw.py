@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
-from mlsim.application.event_queue import due_lowest_rank, move
-from mlsim.application.models import cca
-from mlsim.application.models.chunk_execution import FAR, ask_first, ask_nodes, message, publish_node, refill
-from mlsim.application.models.loop_state import Inputs, State, close_state, open_state
+from mlsim.execution_models import OF_MASTERS, OF_NODES, ModelEntry, ModelProperties, cca
+from mlsim.execution_models.chunk_execution import FAR, ask_first, ask_nodes, message, publish_node, refill
+from mlsim.execution_models.event_queue import due_lowest_rank, move
+from mlsim.execution_models.loop_state import Inputs, State, close_state, open_state
 
 
 @kernel
@@ -108,3 +108,16 @@ def _take_reply(s: State, v: int) -> None:
         m.exhausted = 1
     else:
         refill(s, m, s.seats[v].taken, m.reply_first, m.got)
+
+
+MODEL = ModelEntry(
+    name="hmw",
+    meaning="hierarchical master-worker, X+Y: the first PE of every node is a local master, which serves its "
+    "node by Y and asks PE 0, the global master, for the node's chunks by X",
+    reference="Chronopoulos et al. 2005; Eleliemy 2021, §4.1",
+    properties=ModelProperties(
+        levels=2, nodes=True, releases=True, asking="node master", reads=(*OF_MASTERS, *OF_NODES)
+    ),
+    run=run,
+    aliases=("hierarchical-master-worker",),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +10,8 @@ from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application.event_queue import MATCH, Match, Records, dtype_of
-from mlsim.application.pe_speeds import Perturbation, Unavailability
-from mlsim.application.technique_state import Technique, open_technique
+from mlsim.execution_models.event_queue import MATCH, Match, Records, dtype_of
+from mlsim.execution_models.technique_state import Technique, open_technique
 from mlsim.techniques.fixed import random_key, random_size
 from mlsim.techniques.technique_entry import RuleSettings
 from mlsim.techniques.technique_rules import SS, constant_size
@@ -66,7 +66,109 @@ class Costs(NamedTuple):
     seed_low: int  # the lower 32 bits of the seed
     seed_high: int
     iterations: int
-    block: int  # iterations per entry of ``Inputs.prefix``; 0: linear costs, see ``prefix_costs``
+    block: int  # iterations per entry of ``Inputs.prefix``; 0: linear costs, see ``pe_statistics``
+
+
+class Perturbation(NamedTuple):
+    """Speed factors of each PE over time [s from the loop's start].
+
+    Each row of the table holds the factors of one node, or of none; PEs can share a row.
+    """
+
+    slow_of_pe: Ints  # int64[P]: row of each PE
+    slow_index: Ints  # int64[rows + 1]: entries ``slow_index[r]`` to ``slow_index[r + 1] - 1`` are of row r
+    slow_time: Floats
+    """float64[m]: begin of the entry's factor, which holds until the next of its row; rising within a row.
+    Times before the start of the loop are negative. Before a row's first entry the factor is 1.
+    """
+    slow_factor: Floats  # float64[m], more than 0 and finite: 0.5 is half as fast
+
+
+def none(p: int) -> Perturbation:
+    """Return the perturbation under which ``p`` PEs always run at their own speed."""
+    return Perturbation(np.zeros(p, np.int64), np.zeros(2, np.int64), np.empty(0), np.empty(0))
+
+
+@inner_kernel
+def _entries_begun(slow_time: Floats, first: int, end: int, time: float) -> int:
+    """Return the first entry of ``first`` to ``end`` that begins after ``time``; ``end`` if none does."""
+    while first < end:
+        middle = (first + end) // 2
+        if slow_time[middle] <= time:
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
+@inner_kernel
+def elapsed_time(seconds: float, start: float, pe: int, slow: Perturbation) -> float:
+    """Return the time [s] from ``start`` in which a PE does ``seconds`` of work at its own speed."""
+    slow_time, row = slow.slow_time, slow.slow_of_pe[pe]
+    first, end = slow.slow_index[row], slow.slow_index[row + 1]
+    if first == end:
+        return seconds
+    entry = _entries_begun(slow_time, first, end, start)
+    factor = slow.slow_factor[entry - 1] if entry > first else 1.0
+    now, left = start, seconds
+    while entry < end and left > (slow_time[entry] - now) * factor:
+        left -= (slow_time[entry] - now) * factor
+        now, factor = slow_time[entry], slow.slow_factor[entry]
+        entry += 1
+    return (now - start) + left / factor
+
+
+def work_done(perturbation: Perturbation, row: int, times: Floats) -> Floats:
+    """Return the work done under one row from 0 to each of the times (>= 0), in s at undisturbed speed."""
+    index = perturbation.slow_index
+    begin = perturbation.slow_time[index[row] : index[row + 1]]
+    factor = np.append(1.0, perturbation.slow_factor[index[row] : index[row + 1]])
+    now = np.searchsorted(begin, 0.0, side="right")
+    begin, factor = np.append(0.0, begin[now:]), factor[now:]
+    done = np.append(0.0, np.cumsum(np.diff(begin) * factor[:-1]))
+    entry = np.searchsorted(begin, times, side="right") - 1
+    progress: Floats = done[entry] + (times - begin[entry]) * factor[entry]
+    return progress
+
+
+class Unavailability(NamedTuple):
+    """Intervals in which PEs request no chunks [s from the loop's start].
+
+    A PE that would request at a time in [begin, end) requests at ``end`` instead; infinity: it has left. It
+    still executes the chunks that it holds or has requested.
+    """
+
+    entries: Ints
+    """int64[P + 1]: spans ``entries[p]`` to ``entries[p + 1] - 1`` belong to PE p; a single 0 where all PEs
+    are always available.
+    """
+    begin: Floats  # float64[m]: rising and disjoint within a PE
+    end: Floats
+
+
+def always_available() -> Unavailability:
+    """Return the unavailability of PEs that never leave."""
+    return Unavailability(np.zeros(1, np.int64), np.empty(0), np.empty(0))
+
+
+def unavailability_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, float]]]) -> Unavailability:
+    """Return the unavailability of PEs; ``spans``: the absences (begin, end) of each node."""
+    of_pe = [spans[node] for node in node_of_pe.tolist()]
+    flat = [span for own in of_pe for span in own]
+    return Unavailability(
+        entries=np.cumsum([0, *(len(own) for own in of_pe)], dtype=np.int64),
+        begin=np.array([begin for begin, _ in flat], np.float64),
+        end=np.array([end for _, end in flat], np.float64),
+    )
+
+
+@inner_kernel
+def next_asking(time: float, pe: int, away: Unavailability) -> float:
+    """Return when a PE that is out of work at ``time`` requests a chunk [s]; infinity: never."""
+    for k in range(away.entries[pe], away.entries[pe + 1]):
+        if away.begin[k] <= time < away.end[k]:
+            time = away.end[k]
+    return time
 
 
 class PEStats(NamedTuple):
@@ -80,12 +182,9 @@ class Rows(NamedTuple):
     """Chunk rows that an event loop fills; arrays of length 0 if no rows are kept."""
 
     pe: NDArray[np.int32]
-    numbers: Ints
-    """int64[3, n]: step, first iteration, size."""
-    times: Floats
-    """float64[3, n] in s: requested, start, end."""
-    since: float
-    """Chunks that end at this time [s] or before have no row."""
+    numbers: Ints  # int64[3, n]: step, first iteration, size
+    times: Floats  # float64[3, n] in s: requested, start, end
+    since: float  # chunks that end at this time [s] or before have no row
     full: int
     """Address of a C function that is called with n when all n rows are filled: it copies them, and the loop
     overwrites them. 0: there are as many rows as chunks."""
@@ -98,25 +197,20 @@ class Inputs(NamedTuple):
     """Arguments of every model's ``run``; all arrays except those of ``stats`` and ``rows`` are read-only."""
 
     prefix: Floats
-    """float64[N+1]: prefix sums of the iteration costs in s at speed 1, see ``prefix_costs``. With
+    """float64[N+1]: prefix sums of the iteration costs in s at speed 1, see ``pe_statistics``. With
     ``Costs.block`` > 1 there is one entry per block, for techniques that do not learn from iterations."""
-    speed: Floats
-    """float64[P], P >= 1: relative speeds."""
-    latency: Floats
-    """float64[P], in s: one-way time of a message to PE 0, 0 for PE 0."""
+    speed: Floats  # float64[P], P >= 1: relative speeds
+    latency: Floats  # float64[P], in s: one-way time of a message to PE 0, 0 for PE 0
     first: Ints
     """int64[V+1]: node v has the PEs ``first[v]`` to ``first[v + 1] - 1``, one or more. [0]: no nodes."""
-    near: Floats
-    """float64[P], in s: one-way time of a message to the first PE of its node, 0 for that PE."""
-    outer: RuleSettings
-    """The technique at the loop's queue."""
+    near: Floats  # float64[P], in s: one-way time of a message to the first PE of its node, 0 for that PE
+    outer: RuleSettings  # the technique at the loop's queue
     inner: RuleSettings
     """The technique inside a node, where weights sum up to the number of the node's executing PEs."""
     costs: Costs
     perturbation: Perturbation
     pe_unavailability: Unavailability
-    until: float
-    """When the loop is aborted, in s; infinity: never."""
+    until: float  # when the loop is aborted, in s; infinity: never
     stats: PEStats
     rows: Rows
 
@@ -220,20 +314,24 @@ class State(NamedTuple):
     pe_unavailability: Unavailability
     until: float
     rows: Rows
-    written: Ints
-    """``rows.written``."""
-    before: Records[PE]
-    """Each PE's chunk before its last one, if PEs request ahead and techniques learn."""
+    written: Ints  # ``rows.written``
+    before: Records[PE]  # each PE's chunk before its last one, if PEs request ahead and techniques learn
     learns: bool
 
 
 @kernel
 def open_state(inputs: Inputs) -> State:
     """Prepare a loop without requests."""
-    n, p, v_count = inputs.costs.iterations, len(inputs.speed), len(inputs.first) - 1
+    return open_queues(inputs, inputs.first)
+
+
+@inner_kernel
+def open_queues(inputs: Inputs, first: Ints) -> State:
+    """Prepare a loop without requests, with a queue for each node: ``first`` as in :class:`Inputs`."""
+    n, p, v_count = inputs.costs.iterations, len(inputs.speed), len(first) - 1
     inputs.rows.written[:] = 0
     queues, costs = zeros(1 + v_count, QUEUE), inputs.costs
-    _lay_out(queues, inputs.first, p, costs)
+    _lay_out(queues, first, p, costs)
     loop, last = queues[0], queues[v_count]
     counted = costs.global_p if costs.global_p > 0 else loop.members - loop.masters
     outer = open_technique(inputs.outer, n, 1, counted, v_count > 0)
@@ -250,7 +348,7 @@ def open_state(inputs: Inputs) -> State:
     loop.choose_at = costs.choose_after
     learns = outer.learns or inner.learns or costs.choose_after > 0
     pes = zeros(p, PE_RECORD)
-    _introduce(pes, inputs)
+    _introduce(pes, inputs, v_count > 0)
     return State(
         inputs.prefix,
         pes,
@@ -294,9 +392,9 @@ def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
 
 
 @inner_kernel
-def _introduce(pes: Records[PE], inputs: Inputs) -> None:
+def _introduce(pes: Records[PE], inputs: Inputs, two_levels: bool) -> None:
     """Set each PE's speed, latencies and calculation times."""
-    costs, two_levels = inputs.costs, len(inputs.first) > 1
+    costs = inputs.costs
     for pe in range(len(pes)):
         me = pes[pe]
         me.speed, me.pace = inputs.speed[pe], inputs.speed[pe]

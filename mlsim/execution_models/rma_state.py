@@ -17,14 +17,15 @@ from mlsim.techniques.technique_entry import (
     USERS,
 )
 from mlsim.techniques.technique_rules import (
+    Executed,
     counts_overhead,
     is_adaptive,
     learn_measured,
+    learn_object,
     recursive_size,
     remembers,
     times_iterations,
 )
-from mlsim.techniques.user_calls import learn_object
 
 Asker = tuple[int, int, int, int]
 """A request for a chunk: PEs, technique, the requesting PE, and the address of a user-defined technique in
@@ -42,12 +43,10 @@ TURN, STEP, POSITION, END, REFILLS, RULE = 0, 1, 2, 3, 4, 5
 REALS = RULE + RULE_NUMBERS
 NOT_YET, EMPTY = -(1 << 62), -(1 << 62) - 1
 """In place of a size: it is not the PE's turn; it is, and the PE must refill the queue."""
-LAST = -1
-"""In place of the number of refills of a queue: no refill follows."""
+LAST = -1  # in place of the number of refills of a queue: no refill follows
 KNOWN, ANY = -1, -2
 """In place of a turn: the PE holds the block; no ticket was drawn."""
-_LOOKS = 2_000
-"""Polls of a lock, about 2 µs: enough for another rank to finish its turn, if it has a core."""
+_LOOKS = 2_000  # polls of a lock, about 2 µs: enough for another rank to finish its turn, if it has a core
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -105,15 +104,6 @@ def learn_done(
     learn_measured(code, measured, sums, weights, pe, size, pieces, seconds * share, mean, between)
 
 
-@inner_kernel
-def _tell(address: int, memory: Floats, rule: Ints, pe: int, done: Done) -> None:
-    """Report an executed chunk to a user-defined class."""
-    size, seconds, waited, _, pieces, step = done
-    if size > 0:
-        n, p = rule[ITERATIONS], rule[PES]
-        learn_object(address, memory, n, p, pe, step, size, pieces, seconds, waited, spread_of(done))
-
-
 @kernel(inline="always")
 def _take(block: Ints, asker: Asker, done: Done, now: float) -> tuple[int, int, int]:
     """Take a chunk from a block that the PE holds."""
@@ -140,7 +130,10 @@ def _take(block: Ints, asker: Asker, done: Done, now: float) -> tuple[int, int, 
             rows, wide = 1, rule[MEMORY]
         sums = reals[at : at + rows * wide].reshape(rows, wide)
         if code == USER_OBJECT:
-            _tell(address, sums, rule, pe, done)
+            size, seconds, waited, _, pieces, last = done
+            if size > 0:
+                chunk = Executed(pe, last, size, pieces, seconds, waited, spread_of(done))
+                learn_object(address, sums, rule[ITERATIONS], rule[PES], chunk)
         elif is_adaptive(code):
             learn_done(code, measured, sums, weights, pe, 1.0, done)
         size = recursive_size(rule, reals[:RULE_REALS], weights, measured, sums, step, end - first, pe, now)
@@ -152,26 +145,12 @@ def _take(block: Ints, asker: Asker, done: Done, now: float) -> tuple[int, int, 
 
 @kernel
 def take_from_copy(block: Ints, asker: Asker, turn: int, done: Done, now: float) -> tuple[int, int, int]:
-    """Take a chunk for a PE from a copy of the block, and make it the block of the next turn.
+    """Take a chunk for a PE from a copy of the block of ``turn``, and make it the block of the next turn.
 
-    Parameters
-    ----------
-    block
-        Changed, unless it is not that of ``turn``.
-    asker
-        The PE, and its loop.
-    turn
-        The PE's turn, or ``KNOWN``.
-    done
-        The chunk that the PE executed since its last request.
-    now
-        Time on the clock of all ranks, in s, where the technique follows chunks.
-
-    Returns
-    -------
-    tuple
-        First iteration, size and step; if nothing is left, size 0 and step -1. A size below 1 with another
-        step is an error of a user-defined technique. If it is not the turn: the turn and ``NOT_YET``.
+    ``turn`` may be ``KNOWN``; ``done`` is the chunk that the PE executed since its last request, ``now`` the
+    time on the clock of all ranks, in s, where the technique follows chunks. Returns first iteration, size
+    and step; if nothing is left, size 0 and step -1. A size below 1 with another step is an error of a
+    user-defined technique. If it is not the turn, the block is unchanged: the turn and ``NOT_YET``.
     """
     if turn != KNOWN and not is_turn(block, turn):
         return turn, NOT_YET, 0

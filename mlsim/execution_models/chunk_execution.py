@@ -6,10 +6,18 @@ import numpy as np
 
 from mlsim._jit import c_function, inlined, inner_kernel, kernel, leaf_kernel, shared
 from mlsim._runtime.arrays import Floats
-from mlsim.application.event_queue import due_of, move, play
-from mlsim.application.models.loop_state import PE, PEStats, Queue, State, close_state
-from mlsim.application.pe_speeds import elapsed_time, next_asking
-from mlsim.application.technique_state import (
+from mlsim.execution_models.event_queue import due_of, move, play
+from mlsim.execution_models.loop_state import (
+    PE,
+    PEStats,
+    Queue,
+    State,
+    close_state,
+    elapsed_time,
+    next_asking,
+)
+from mlsim.execution_models.technique_state import (
+    Learned,
     learn_chunk,
     note_bad_size,
     open_technique,
@@ -19,16 +27,13 @@ from mlsim.application.technique_state import (
     size_from_rest,
 )
 from mlsim.techniques.fixed import ceil_div, static_size
-from mlsim.techniques.pe_statistics import timed_length
-from mlsim.techniques.prefix_costs import cost_between
+from mlsim.techniques.pe_statistics import cost_between, timed_length
 from mlsim.techniques.technique_entry import PIECES, UNTIMED, USER_OBJECT, USERS, RuleSettings
-from mlsim.techniques.technique_rules import SS, STATIC, constant_size, counts_breaks
-from mlsim.techniques.user_calls import begin_object
+from mlsim.techniques.technique_rules import SS, STATIC, begin_object, constant_size, counts_breaks
 
 _flush_rows = c_function("int32", "int64")  # calls ``Rows.full`` with the number of rows
 NEAR, FAR = False, True
-WRONG = -1.0
-"""In place of a time: a user-defined technique returned a size below 1."""
+WRONG = -1.0  # in place of a time: a user-defined technique returned a size below 1
 
 
 @leaf_kernel
@@ -40,12 +45,9 @@ def message(me: PE, far: bool) -> float:
 @leaf_kernel
 def slowed(s: State, seconds: float, start: float, pe: int) -> float:
     """Return the time under perturbation, from ``start`` on, of ``seconds`` at the PE's nominal speed."""
-    slow = s.perturbation
-    if len(slow.slow_time) == 0:
+    if len(s.perturbation.slow_time) == 0:
         return seconds
-    return elapsed_time(
-        seconds, start, pe, slow.slow_of_pe, slow.slow_index, slow.slow_time, slow.slow_factor
-    )
+    return elapsed_time(seconds, start, pe, s.perturbation)
 
 
 @leaf_kernel
@@ -154,7 +156,7 @@ def report(s: State, q: Queue, me: PE, who: int) -> bool:
 @inner_kernel
 def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
     me.unreported = 0
-    outer, inner = s.outer, s.inner
+    outer, inner, each = s.outer, s.inner, s.costs.piece_time
     measured, sums, share = outer.measured[0], outer.sums[0], 1.0
     seconds = me.took if outer.whole else me.spent
     if counts_breaks(outer.code):
@@ -164,26 +166,13 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
         if inner.learns:
             seconds = me.spent + (me.waited if inner.whole else 0.0)
             weights = inner.weights[q.weights : q.weights + workers]
-            learn_chunk(
-                inner,
-                inner.measured[v],
-                inner.sums[v],
-                weights,
-                who,
-                me,
-                s.prefix,
-                s.costs.piece_time,
-                1.0,
-                seconds,
-                v,
-                False,
-            )
+            known = Learned(inner.measured[v], inner.sums[v], weights, inner.rules[v], False)
+            learn_chunk(inner, known, who, me, s.prefix, each, 1.0, seconds)
         measured, sums, share, who = outer.own_measured[0], outer.own_sums[0], float(workers), v
         seconds = me.spent + (me.waited if outer.whole else 0.0)
     if outer.learns:
-        gathers = q.number > 0
-        each = s.costs.piece_time
-        learn_chunk(outer, measured, sums, outer.weights, who, me, s.prefix, each, share, seconds, 0, gathers)
+        known = Learned(measured, sums, outer.weights, outer.rules[0], q.number > 0)
+        learn_chunk(outer, known, who, me, s.prefix, each, share, seconds)
     if s.costs.choose_after == 0 or outer.code == STATIC:  # STATIC has assigned all its chunks
         return False
     q.executed += me.last_size
@@ -236,8 +225,7 @@ def back_at(s: State, q: Queue, now: float) -> float:
 @leaf_kernel
 def present_at(s: State, pe: int, now: float) -> float:
     """Return the first time [s] from ``now`` at which a PE's node is available."""
-    away = s.pe_unavailability
-    return next_asking(now, pe, away.entries, away.begin, away.end)
+    return next_asking(now, pe, s.pe_unavailability)
 
 
 @leaf_kernel
