@@ -136,8 +136,7 @@ class LoopApplication:
     def start(self, at: float, nodes: NodeSet) -> Forecast:
         """Simulate the loop on these nodes from ``at`` [s], one PE per core unless the scenario sets fewer.
 
-        The forecast ends when the last PE has been notified that no work is left. A node is idle when the
-        last of its PEs has been notified.
+        A node is idle, and the job ends, once the last of its PEs has been notified that no work is left.
         """
         self.began, self._nodes = at, nodes
         self.node_of_pe = place_pes(nodes, self._config.pes_per_node)
@@ -155,9 +154,9 @@ class LoopApplication:
     def request_release(self, at: float, request: ReleaseRequest) -> Answer:
         """Answer a request for nodes that arrives at ``at`` [s]; acceptance replaces the forecast.
 
-        A released node gets no more chunks; its PEs finish those that they hold or have requested.
-        The application offers the nodes that become idle first, never its first node (which has the master's
-        queue), and only if they become free earlier than forecast and by the request's deadline.
+        A released node gets no more chunks; its PEs finish those that they hold or have requested. Offered
+        are nodes that become idle first, never the first node (which has the master's queue), and only if
+        they become free earlier than forecast and by the request's deadline.
         """
         if self._answers.rule is AnswerRule.NEVER:
             return ReleaseRejected(request.job, at, "never gives up nodes")
@@ -210,10 +209,9 @@ class LoopApplication:
         return None
 
     def apply_change(self, at: float, change: Disturbance) -> Forecast:
-        """Change the loop's future from ``at`` [s] on; the past stands.
+        """Change the loop's future from ``at`` [s] on; the past, with nodes reported idle, stands.
 
-        PEs of a returned node request chunks again. A kill, or the failure of a node, ends the loop. Nodes
-        reported idle before stay so.
+        PEs of a returned node request chunks again. A kill, or the failure of a node, ends the loop.
         """
         self.forget_chunks()
         if isinstance(change, NodeReturned):
@@ -237,18 +235,17 @@ class LoopApplication:
     def chunks(self) -> LoopChunks | None:
         """Return the loop's chunks, None if they are not kept.
 
-        After a change of the forecast the loop is simulated again for them: most trials for a request are
-        rejected, so storing the chunks of each trial would be wasted work.
+        After a change of the forecast the loop is simulated again for them, as most trials are rejected.
         """
         if self._chunks is None and self._store is not None:
             self._simulate(self._until, keep=True)
         return self._chunks
 
     def requests(self) -> PERequests:
-        """Return the latency and the time of the last request of each PE.
+        """Return the latency and the time of the last request of each PE; masters send none.
 
         A PE whose node has left is notified at its chunk's end, without a request. A request that the end of
-        the loop overtakes has no answer. Masters send no requests.
+        the loop overtakes has no answer.
         """
         outcome, asking = self.outcome, model_entry(self._config.execution.model).properties.asking
         last = np.maximum(outcome.finish, outcome.last_begin)

@@ -74,9 +74,8 @@ class LoopOutcome:
     ) -> tuple[Ints, Floats]:
         """Return the unfinished iterations and their remaining cost [s at speed 1] at each of ``times``.
 
-        The times rise and are not before the first ``notified_at``, when all iterations have been handed out
-        and each PE has its last chunk or none. Under models of two levels other nodes may still have a queue
-        then: these need ``rows``, of at least all chunks that end after the first time.
+        The times rise and are not before the first ``notified_at``. Unless all iterations have been handed
+        out then, ``rows`` are needed, of at least all chunks that end after the first time.
         """
         chunks = self._last_chunks() if self.rows is None else self.rows.ending_after(times[0])
         iterations, work = np.zeros(len(times), np.int64), np.zeros(len(times))

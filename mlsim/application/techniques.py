@@ -251,8 +251,7 @@ def scaled(weights: Floats) -> Floats:
 def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:
     """Whether a technique keeps the weights learned in earlier time steps.
 
-    AWF does, and so do its variants where each time step has another technique (``selected``): otherwise the
-    weights learned within a time step would be lost.
+    AWF does, and so do its variants where each time step has another technique (``selected``).
     """
     if choice.name == Technique("AWF"):
         return True

@@ -109,11 +109,9 @@ def make_selector(
     profile: Floats | None = None,
     speed: Floats | None = None,
 ) -> Selector:
-    """Create the selector of a loop with n iterations on p PEs.
+    """Create the selector of a loop with n iterations on p PEs; see :class:`SelectedLoop`.
 
-    ``measured``: the duration of simulations is measured, not computed from ``chunk_time``. With
-    ``costs: profile``, ``profile`` float64[N] has the iteration costs in s at speed 1, and ``speed``
-    float64[P] the speeds of the PEs before any is measured.
+    ``measured``: the duration of simulations is measured, not computed from ``chunk_time``.
     """
     portfolio, goal, options = config.portfolio, config.goal, config.parameters
     match config.method:

@@ -183,8 +183,7 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
 def ask_first(s: State, q: Queue) -> None:
     """Schedule the first requests of the PEs of a queue: at 0, or when their node returns.
 
-    Under STATIC always at 0, as no other PE executes their parts. A master that pushes first chunks does
-    not wait for requests.
+    Under STATIC always at 0, as no other PE executes their parts.
     """
     for rank in range(q.members):
         pe = q.first_pe + rank

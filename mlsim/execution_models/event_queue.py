@@ -23,8 +23,7 @@ class Records(Protocol[Record]):
 def dtype_of(declared: type) -> np.dtype[Any]:
     """Return the NumPy type of a record from a class that declares ``float`` and ``int`` fields.
 
-    Raises TypeError for a field name that NumPy's records have as an attribute, such as ``size``: a kernel
-    that runs as a Python function would read that.
+    Raises TypeError for a name that NumPy's records have, such as ``size``: Python would read that.
     """
     for name in declared.__annotations__:
         if hasattr(np.record, name):

@@ -90,11 +90,7 @@ def spread_of(done: Done) -> float:
 def learn_done(
     code: int, measured: Floats, sums: Floats, weights: Floats, pe: int, share: float, done: Done
 ) -> None:
-    """Update an adaptive technique with an executed chunk.
-
-    ``measured`` has five rows. ``share``: part of the seconds that counts. Σ t_j²/n_j less seconds²/size is
-    Σ n_j·(x_j − mean)² over the pieces, with x_j = t_j/n_j.
-    """
+    """Update an adaptive technique with an executed chunk; ``share``: part of the seconds that counts."""
     size, seconds, waited, pieces = done[0], done[1], done[2], done[4]
     if size == 0:
         return

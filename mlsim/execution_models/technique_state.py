@@ -170,8 +170,7 @@ def learn_chunk(
 ) -> None:
     """Learn from a PE's last chunk, as from one of an executor ``share`` times as fast.
 
-    ``each``: time per part of the chunk besides its iterations, in s at speed 1. If it is 0, the lengths of
-    the parts were not recorded: user-defined classes that ask for no times learn of each iteration.
+    ``each``: time per part of the chunk besides its iterations, in s at speed 1; 0: parts were not recorded.
     """
     pieces, size, rule = int(t.parameters[PIECES]), me.last_size, known.rule
     done = size, me.spent, me.waited, me.squares, me.parts, me.last_step

@@ -346,8 +346,8 @@ def recursive_size(
     """Size the next chunk from the ``remaining`` (>= 1) iterations; steps ``i`` come in order from 0.
 
     AWF-B and AWF-D change ``weights`` float64[P]. ``measured`` and ``sums`` hold the statistics of adaptive
-    techniques, the chunks that BOLD follows, or the memory of a user-defined class. ``now`` [s] is for BOLD.
-    The size is in 1 … ``remaining``, or the wrong one (below 1) of a user-defined technique.
+    techniques, the chunks that BOLD follows, or the memory of a user-defined class. A size below 1 is the
+    wrong one of a user-defined technique.
     """
     if rule[CONSTANT] != 0:
         return min(int(rule[RULE_SIZE]), remaining)

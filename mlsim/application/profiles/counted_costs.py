@@ -41,8 +41,7 @@ def cache_directory() -> Path | None:
 def recalled(name: str, version: int, parameters: Mapping[str, float], compute: Callable[[], Ints]) -> Ints:
     """Return counts from the cache, or compute and cache them.
 
-    ``name`` and ``version`` (raise it when the counts change) and ``parameters``, all that the counts depend
-    on, are the key.
+    ``name``, ``version`` (raise it when the counts change) and ``parameters`` are the key.
     """
     key = json.dumps({"counts": name, "version": version, **parameters}, sort_keys=True).encode()
     directory = cache_directory()
@@ -403,8 +402,7 @@ def _count_stretch(
 ) -> int:
     """Count the points of one stretch that belong to an image.
 
-    Without a branch and with indices that cannot be negative, the loop runs on the processor's vector units,
-    five times as fast.
+    Without branches and negative indices, the loop runs on vector units, five times as fast.
     """
     radius2, low, high, cosine = limits
     px, py, pz = position[0, image], position[1, image], position[2, image]

@@ -78,9 +78,8 @@ def speeds_with(speed: Floats, before: Floats, seen: Mask) -> Floats:
 def when_free(known: Estimate | ByProfile, running: ExecutedChunks, p: int) -> tuple[Floats, Floats]:
     """Return when each PE is free, in s from now, and its speed.
 
-    ``running``: the chunks under execution, at most one per PE, with the ``seconds`` since their starts. A
-    chunk takes the cost of its iterations at the PE's speed. An overdue chunk is expected to become twice as
-    late as it is now; its PE has the resulting speed.
+    ``running``: the chunks under execution, at most one per PE, with the ``seconds`` since their starts. An
+    overdue chunk is expected to become twice as late as it is now; its PE has the resulting speed.
     """
     free, speed = np.zeros(p), known.speed.copy()
     work = known.work(running)
@@ -158,8 +157,8 @@ def _estimate(
 def _damped_speeds(speeds: Floats, executes: Mask, p: int) -> Floats:
     """Return the speeds expected in the next time step, with a mean of 1: damped if they do not last.
 
-    Speeds that change from step to step as much as they differ between PEs do not predict the next step,
-    e.g. where ranks share cores. A single change does not count: the smallest of the last changes decides.
+    Speeds that change from step to step as much as they differ between PEs predict nothing. A single change
+    does not count: the smallest of the last changes decides.
     """
     steps = len(speeds) // p
     last = speeds[(steps - 1) * p :]

@@ -121,8 +121,8 @@ class RandomSelector(Selector):
 class ByTrial(Selector):
     """Tries each technique in one time step, then keeps the best one (Auto4OMP's ExhaustiveSel).
 
-    Techniques are tried in the order of the portfolio; of equal ones the first is best. All are tried again
-    once the percent imbalance differs from that of the best one's trial by more than ``threshold`` points.
+    Of equal ones the first is best. All are tried again once the percent imbalance differs from that of the
+    best one's trial by more than ``threshold`` points.
     """
 
     def __init__(self, portfolio: Sequence[str], goal: SelectionGoal, threshold: float) -> None:
@@ -162,8 +162,7 @@ def _rising(value: float, span: tuple[float, float]) -> float:
 def rungs(imbalance: float, points: float, share: float) -> float:
     """Return the number of rungs to move towards smaller chunks; below 0: towards larger ones.
 
-    ``imbalance`` is the percent imbalance of the last time step, ``points`` its change in percentage points,
-    ``share`` the relative change of the loop time.
+    Percent imbalance of the last time step, its change in points, and the relative change of the loop time.
     """
     low, high = 1.0 - _rising(imbalance, _LOW), _rising(imbalance, _HIGH)
     medium = 1.0 - low - high
@@ -225,7 +224,6 @@ class Learner(Selector):
     """Learns the value of each technique after each other one.
 
     By ``rule``, updates use the best action of the next state (Q-learning), or the one taken there (SARSA).
-    ``rate``, ``discount`` and ``exploration`` are those of a scenario.
     """
 
     def __init__(
