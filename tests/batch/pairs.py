@@ -18,9 +18,8 @@ import numpy as np
 
 from mlsim.batch import batch_system
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
-from mlsim.batch.clock.class_replay import class_obstacle, replay_classes
 from mlsim.batch.clock.compiled_replay import CompiledBatch
-from mlsim.batch.clock.replay_many import replay_many
+from mlsim.batch.clock.replay_many import class_obstacle, replay_classes, replay_many
 from mlsim.batch.columns.job_table import LARGE, NUMBER
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.room.power_cap import PowerCap

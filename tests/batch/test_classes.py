@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim._jit import kernel
-from mlsim.batch.clock.class_replay import replay_classes
-from mlsim.batch.clock.replay_many import replay_many
+from mlsim.batch.clock.replay_many import replay_classes, replay_many
 from mlsim.batch.order.policies import class_key
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import block

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
-from mlsim.batch.clock.class_replay import replay_classes
+from mlsim.batch.clock.replay_many import replay_classes
 from mlsim.errors import InputError
 from mlsim.learning.class_learning import features_of, predict_classes
 from mlsim.scenario import BatchConfig, from_mapping

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.clock.class_replay import replay_classes
-from mlsim.batch.clock.replay_many import replay_many
+from mlsim.batch.clock.replay_many import replay_classes, replay_many
 from mlsim.record import Jobs, JobState, Occupancy
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,14 @@ from mlsim.batch.columns.job_columns import (
     columns_at,
 )
 from mlsim.batch.columns.job_table import (
+    BACKFILLED,
+    END,
     ESTIMATE,
+    EXPECTED,
+    LARGE,
     NUMBER,
     PLANNED,
+    PROCESSORS,
     RUN,
     START,
     STATE,
@@ -34,9 +39,10 @@ from mlsim.batch.columns.job_table import (
     WITHDRAWAL,
 )
 from mlsim.batch.columns.running_jobs import leave_time
-from mlsim.batch.dispatch.passes import Reserving, enter_queue, process_timestamp, reserving
+from mlsim.batch.dispatch.passes import Reserving, arrive, begin, enter_queue, has_work, make_pass, reserving
 from mlsim.batch.job_recorder import JobRecorder, RejectionLog
 from mlsim.batch.order.queue import next_withdrawal, skip_started, withdraw
+from mlsim.batch.room.pool import pool_at
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.state.state_choice import state_on_pool
@@ -48,11 +54,42 @@ from mlsim.workload.workload_jobs import JobBlock
 # Why the event loop has come back.
 ARRIVALS_WANTED, ROOM_WANTED, REPORT_DUE, OVER = range(4)
 
-# Places in the array of progress.
+# Places in the array of progress: the ends to come, the next sequence number, the next arrival, whether a
+# pass is owed at the current time, passes, finished jobs, and the next withdrawal.
 ENDS, SEQUENCE, NEXT_ARRIVAL, OWED, PASSES, FINISHED, NEXT_WITHDRAWAL = range(7)
 N_PROGRESS: Final = 7
 
 _KILLED = int(JobState.KILLED)
+
+
+class Events(NamedTuple):
+    """The events to come; all arrays but ``clock`` are of int64."""
+
+    arrivals: Ints  # slots of the next jobs by (submit time, job id)
+    clock: Floats  # float64[1]: the current time [s]
+    progress: Ints  # int64[N_PROGRESS]
+    ends: Ints  # heap of running jobs by (end, `order` of start)
+    order: Ints
+    finished: Ints  # receives the slots of ended jobs
+    withdrawals: Ints  # slots in order of withdrawal time
+
+    @classmethod
+    def of(cls, arrivals: Ints, withdrawals: Ints, capacity: int) -> Events:
+        """Return events at time 0, for so many jobs; each ends twice at most."""
+        ends, order, finished = (np.zeros(n, np.int64) for n in (capacity, capacity, 2 * capacity))
+        return cls(arrivals, np.zeros(1), np.zeros(N_PROGRESS, np.int64), ends, order, finished, withdrawals)
+
+
+class Safeguard(NamedTuple):
+    """Ends jobs that were taken for small, and starts them again as large ones; empty where there is none."""
+
+    limits: Floats  # run time of each slot's job at which it ends [s]; infinite: it does not, or no more
+    run: Floats  # the run time that it needs [s]
+    killed: Floats  # receives when the attempt started that was ended [s]
+    lost: Floats  # receives its node-seconds
+
+
+NO_SAFEGUARD = Safeguard(*(np.empty(0) for _ in range(4)))
 
 
 @leaf_kernel
@@ -142,16 +179,44 @@ def _withdraw_due(
         others = True
 
 
+@apart_kernel
+def _start_again(now: float, n_ended: int, guard: Safeguard, columns: Columns) -> None:
+    """Queue the jobs again, as large ones, that the safeguard ends now."""
+    floats, ints = columns.floats, columns.ints
+    for k in range(n_ended):
+        slot = columns.ended[k]
+        if guard.limits[slot] < np.inf:  # nothing else ends it
+            guard.killed[slot] = floats[START, slot]
+            guard.lost[slot] = ints[PROCESSORS, slot] * guard.limits[slot]
+            guard.limits[slot], floats[RUN, slot] = np.inf, guard.run[slot]
+            floats[WITHDRAWAL, slot] = np.inf  # it has started once
+            ints[BACKFILLED, slot], ints[LARGE, slot] = 0, 1
+            for column in (START, END, EXPECTED, PLANNED):
+                floats[column, slot] = np.nan
+            enter_queue(now, k, k + 1, columns.ended, columns)
+
+
+@leaf_kernel
+def _next_time(
+    now: float, submit: float, progress: Ints, ends: Ints, withdrawals: Ints, columns: Columns
+) -> float:
+    """Return the time of the next event; the next job is submitted at ``submit`` [s]."""
+    then = submit
+    if progress[ENDS] > 0:
+        then = min(then, columns.floats[PLANNED, ends[0]])
+    if progress[NEXT_WITHDRAWAL] < len(withdrawals):
+        then = min(then, _next_due(progress, withdrawals, columns))
+    if columns.rules[ONE_ROUND] or then == np.inf:
+        # A job may have reserved a time without any event.
+        then = min(then, next_reservation(now, columns.counts[PLACES], columns.queue, columns.floats))
+    return float(then)
+
+
 @kernel
 def replay(
     more: bool,
-    arrivals: Ints,
-    clock: Floats,
-    progress: Ints,
-    ends: Ints,
-    order: Ints,
-    finished: Ints,
-    withdrawals: Ints,
+    events: Events,
+    guard: Safeguard,
     row_limit: int,
     pass_limit: int,
     columns_address: int,
@@ -160,18 +225,13 @@ def replay(
 ) -> int:
     """Process timestamps until arrivals, room or a report are wanted, or all is over; return which.
 
-    ``arrivals`` are the slots of the next jobs by (submit time, job id), with ``more`` to come after them.
-    ``clock`` is the current time [s]; ``progress`` the ends to come, the next sequence number, the next
-    arrival, whether a pass is owed at the current time, passes, finished jobs, and the next withdrawal.
-    ``ends`` is a heap of running jobs by (end, ``order`` of start), ``finished`` receives the slots of ended
-    jobs, ``withdrawals`` are slots in order of withdrawal time. The state at the two addresses
+    With ``more`` other jobs arrive after those of the events. The state at the two addresses
     (:func:`mlsim.batch.columns.job_columns.pack_pointers`) is changed.
     """
-    columns, n = columns_at(columns_address), len(arrivals)
-    nothing = np.empty(0, np.int64)
-    arrivals, clock, progress = borrowed(arrivals), borrowed(clock), borrowed(progress)
-    ends, order, finished = borrowed(ends), borrowed(order), borrowed(finished)
-    withdrawals = borrowed(withdrawals)
+    columns, pool = columns_at(columns_address), pool_at(pool_address)
+    arrivals, clock, progress = borrowed(events.arrivals), borrowed(events.clock), borrowed(events.progress)
+    ends, order, finished = borrowed(events.ends), borrowed(events.order), borrowed(events.finished)
+    withdrawals, n, guarded = borrowed(events.withdrawals), len(arrivals), len(guard.limits) > 0
     while True:
         if columns.counts[USED_ROWS] > row_limit:
             return ROOM_WANTED
@@ -183,16 +243,8 @@ def replay(
         last, n_ended = first, 0
         now = clock[0]
         if not progress[OWED]:
-            now = columns.floats[SUBMIT, arrivals[first]] if first < n else np.inf
-            if progress[ENDS] > 0:
-                now = min(now, columns.floats[PLANNED, ends[0]])
-            if progress[NEXT_WITHDRAWAL] < len(withdrawals):
-                now = min(now, _next_due(progress, withdrawals, columns))
-            if columns.rules[ONE_ROUND] or now == np.inf:
-                # A job may have reserved a time without any event.
-                now = min(
-                    now, next_reservation(clock[0], columns.counts[PLACES], columns.queue, columns.floats)
-                )
+            submit = columns.floats[SUBMIT, arrivals[first]] if first < n else np.inf
+            now = _next_time(now, submit, progress, ends, withdrawals, columns)
             if now == np.inf:
                 return OVER
             clock[0] = now
@@ -220,9 +272,13 @@ def replay(
             n_ended = 1
         progress[OWED] = 0
         progress[NEXT_ARRIVAL] = last
-        n_started = process_timestamp(
-            now, n_ended, first, last, arrivals, nothing, columns_address, pool_address, reserving
-        )
+        arrive(now, n_ended, first, last, arrivals, columns, pool)
+        if guarded:
+            _start_again(now, n_ended, guard, columns)
+        n_started = 0
+        if has_work(columns):
+            begin(now, False, columns, pool)
+            n_started = make_pass(0, now, columns, pool, reserving)
         for k in range(n_ended):
             finished[progress[FINISHED] + k] = columns.ended[k]
         progress[FINISHED] += n_ended
@@ -256,11 +312,9 @@ class CompiledBatch:
         self._recorder = JobRecorder(self.state.table, requests)
         self._rejections = RejectionLog()
         self._n_recorded = 0
-        self._arrivals = np.empty(0, np.int64)
-        self._clock = np.zeros(1)
-        self._progress = np.zeros(N_PROGRESS, np.int64)
-        self._withdrawals = np.empty(0, np.int64)
-        self._ends = self._order = self._finished = np.empty(0, np.int64)
+        nothing = np.empty(0, np.int64)
+        self._events = Events.of(nothing, nothing, 0)
+        self._progress = self._events.progress
         self._ensure_capacity()
 
     @property
@@ -310,7 +364,7 @@ class CompiledBatch:
             accepted &= ~unfit
         accepted &= ~self._withdraw_at_once(slots, accepted)
         self._await_withdrawals(slots[accepted])
-        self._arrivals = slots[accepted]
+        self._events = self._events._replace(arrivals=slots[accepted])
         self._progress[NEXT_ARRIVAL] = 0
 
     def _withdraw_at_once(self, slots: Ints, accepted: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -329,9 +383,14 @@ class CompiledBatch:
         times = self.state.table.floats[WITHDRAWAL]
         coming = slots[times[slots] < np.inf]
         if len(coming):
-            pending = np.concatenate([self._withdrawals[self._progress[NEXT_WITHDRAWAL] :], coming])
-            self._withdrawals = pending[np.argsort(times[pending], kind="stable")]
-            self._progress[NEXT_WITHDRAWAL] = 0
+            pending = np.concatenate([self._pending_withdrawals(), coming])
+            self._expect_withdrawals(pending[np.argsort(times[pending], kind="stable")])
+
+    def _pending_withdrawals(self) -> Ints:
+        return self._events.withdrawals[self._progress[NEXT_WITHDRAWAL] :]
+
+    def _expect_withdrawals(self, slots: Ints) -> None:
+        self._events, self._progress[NEXT_WITHDRAWAL] = self._events._replace(withdrawals=slots), 0
 
     def _go_on(self, more: bool) -> None:
         """Simulate until the next block is needed, or to the end."""
@@ -340,13 +399,8 @@ class CompiledBatch:
             began = time.perf_counter()
             wanted = replay(
                 more,
-                self._arrivals,
-                self._clock,
-                self._progress,
-                self._ends,
-                self._order,
-                self._finished,
-                self._withdrawals,
+                self._events,
+                NO_SAFEGUARD,
                 self.state.row_limit,
                 (self.n_passes // _REPORT_EVERY + 1) * _REPORT_EVERY,
                 self.state.address,
@@ -362,25 +416,24 @@ class CompiledBatch:
     def _report_progress(self) -> None:
         if self._report is not None:
             done = self._n_recorded + int(self._progress[FINISHED])
-            self._report(self.state.progress(float(self._clock[0]), done))
+            self._report(self.state.progress(float(self._events.clock[0]), done))
 
     def _ensure_capacity(self) -> None:
         """Grow the arrays to hold all jobs in the system."""
         self.state.ensure_capacity()
-        capacity = self.state.table.capacity
-        if len(self._ends) < capacity:
-            self._ends, self._order, self._finished = (
-                np.concatenate([array, np.zeros(capacity - len(array), np.int64)])
-                for array in (self._ends, self._order, self._finished)
-            )
+        more = self.state.table.capacity - len(self._events.ends)
+        if more > 0:
+            grown = {
+                name: np.concatenate([getattr(self._events, name), np.zeros(more, np.int64)])
+                for name in ("ends", "order", "finished")
+            }
+            self._events = self._events._replace(**grown)
 
     def _flush(self) -> None:
         """Move the rows of ended jobs to the recorder."""
-        if len(self._withdrawals):  # whose slots may soon be those of other jobs
-            pending = self._withdrawals[self._progress[NEXT_WITHDRAWAL] :]
-            waits = np.isnan(self.state.table.floats[START, pending])
-            self._withdrawals, self._progress[NEXT_WITHDRAWAL] = pending[waits], 0
+        pending = self._pending_withdrawals()  # whose slots may soon be those of other jobs
+        self._expect_withdrawals(pending[np.isnan(self.state.table.floats[START, pending])])
         n = int(self._progress[FINISHED])
-        self._recorder.record_ended(self._finished[:n].copy())
+        self._recorder.record_ended(self._events.finished[:n].copy())
         self._n_recorded += n
         self._progress[FINISHED] = 0

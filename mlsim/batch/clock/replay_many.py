@@ -1,4 +1,4 @@
-"""Thousands of small simulations in one compiled call: every workload under every weight vector.
+"""Many simulations in one call, every workload under every weight vector; and classes of jobs.
 
 For studies and learning that need start times or sums of slowdowns and nothing else: no nodes are
 chosen, units are only counted. Start times are those of
@@ -7,22 +7,24 @@ chosen, units are only counted. Start times are those of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
-from mlsim.batch.clock.compiled_replay import N_PROGRESS, replay
-from mlsim.batch.columns.job_columns import FREE, N_COUNTS, Columns, columns_at, pack_pointers
+from mlsim.batch.clock.compiled_replay import N_PROGRESS, Events, Safeguard, replay
+from mlsim.batch.columns.job_columns import CLASSES, FREE, N_COUNTS, Columns, columns_at, pack_pointers
 from mlsim.batch.columns.job_table import (
     BACKFILLED,
     END,
     ESTIMATE,
     FLOATS,
     INTS,
+    LARGE,
     NUMBER,
     PROCESSORS,
     RUN,
@@ -38,7 +40,7 @@ from mlsim.batch.order.policies import N_SHARES, parameters_of
 from mlsim.batch.order.queue import withdrawals_in_order
 from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
 from mlsim.batch.state.batch_columns import block_arrays, profile_arrays, rules_of
-from mlsim.scenario import BatchConfig, Policy
+from mlsim.scenario import Backfill, BatchConfig, EasyRule, OverrunRule, Policy, TieOrder
 from mlsim.scenario.policy_words import WEIGHTS
 from mlsim.workload.workload_jobs import JobBlock
 
@@ -134,24 +136,17 @@ def replay_many(
     bounded = np.zeros((len(workloads), n_vectors))
     ran = np.zeros((len(workloads), n_vectors), np.int64)
     begun = np.empty((n_vectors, n_jobs if starts else 0))
-    memory = ReplayMemory(rules, parameters.shape[1], int(lengths.max(initial=0)))
-    _replay_all(
+    memory = _Memory(rules, parameters.shape[1], int(lengths.max(initial=0)))
+    jobs = _Jobs(
         bounds,
-        _column(workloads, "submit_time"),
-        _column(workloads, "run_time"),
-        _column(workloads, "estimate"),
-        _column(workloads, "processors").astype(np.int64),
-        _withdrawals(workloads),
-        units,
-        tau,
-        parameters,
-        slowdown,
-        bounded,
-        ran,
-        begun,
-        *memory.addresses,
-        reserving(rules),
+        _joined(block.submit_time for block in workloads),
+        _joined(block.run_time for block in workloads),
+        _joined(block.estimate for block in workloads),
+        _joined(block.processors for block in workloads).astype(np.int64),
+        _joined(block.withdrawals() for block in workloads),
     )
+    sums = _Sums(parameters, slowdown, bounded, ran, begun)
+    _replay_all(jobs, units, tau, sums, *memory.addresses, reserving(rules))
     parts = [begun[:, bounds[k] : bounds[k + 1]] for k in range(len(workloads))] if starts else []
     flags = [np.signbit(part) for part in parts]
     return Replays(slowdown, bounded, ran, [np.abs(part) for part in parts], flags)
@@ -175,18 +170,32 @@ def _parameters(config: BatchConfig, weights: ArrayLike | None) -> Floats:
     return parameters
 
 
-def _column(workloads: Sequence[JobBlock], name: str) -> Floats:
-    parts = [getattr(block, name) for block in workloads]
-    return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
+def _joined(columns: Iterable[NDArray[Any]]) -> Floats:
+    return np.concatenate([np.empty(0), *columns])
 
 
-def _withdrawals(workloads: Sequence[JobBlock]) -> Floats:
-    """Return when each job is withdrawn unless it has started [s]."""
-    parts = [block.withdrawals() for block in workloads]
-    return np.concatenate(parts) if parts else np.empty(0)
+class _Jobs(NamedTuple):
+    """Jobs of all workloads, ``bounds[k]`` to ``bounds[k + 1]`` those of workload k; times in seconds."""
+
+    bounds: Ints
+    submit: Floats
+    run: Floats
+    estimate: Floats
+    processors: Ints
+    withdrawn: Floats
 
 
-class ReplayMemory:
+class _Sums(NamedTuple):
+    """Parameters of the policies, one row per weight vector, and results per workload and vector."""
+
+    parameters: Floats
+    slowdown: Floats
+    bounded: Floats
+    ran: Ints
+    starts: Floats  # below 0 where the job was backfilled; empty unless asked for
+
+
+class _Memory:
     """The state of the batch level for one workload, reused for the next; nodes are not chosen."""
 
     def __init__(self, rules: Ints, n_parameters: int, longest: int) -> None:
@@ -217,50 +226,37 @@ class ReplayMemory:
 
 @kernel
 def _replay_all(
-    bounds: Ints,
-    submit: Floats,
-    run: Floats,
-    estimate: Floats,
-    processors: Ints,
-    withdrawn: Floats,
+    jobs: _Jobs,
     units: int,
     tau: float,
-    parameters: Floats,
-    slowdown: Floats,
-    bounded: Floats,
-    ran: Ints,
-    starts: Floats,
+    sums: _Sums,
     columns_address: int,
     pool_address: int,
     passes: Reserving,
 ) -> None:
-    """Simulate; jobs ``bounds[k]`` to ``bounds[k + 1]`` are workload k.
-
-    The sign of a start is below 0 where the job was backfilled.
-    """
-    columns = columns_at(columns_address)
+    """Simulate every workload under every weight vector."""
+    columns, bounds = columns_at(columns_address), jobs.bounds
+    parameters, starts = sums.parameters, sums.starts
     floats, ints, counts = columns.floats, columns.ints, columns.counts
     longest = floats.shape[1]
-    ends, order, finished, arrivals = (
-        np.empty(longest, np.int64),
-        np.empty(longest, np.int64),
-        np.empty(longest, np.int64),
-        np.empty(longest, np.int64),
-    )
-    progress, clock = np.zeros(N_PROGRESS, np.int64), np.zeros(1)
+    ends, order = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    finished, arrivals = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    progress, clock, none = np.zeros(N_PROGRESS, np.int64), np.zeros(1), np.empty(0)
+    guard = Safeguard(none, none, none, none)
     for k in range(len(bounds) - 1):
         first, n = bounds[k], bounds[k + 1] - bounds[k]
         fitting = 0
         for slot in range(n):
-            floats[SUBMIT, slot], floats[RUN, slot] = submit[first + slot], run[first + slot]
-            floats[ESTIMATE, slot] = floats[WALLTIME, slot] = estimate[first + slot]
+            floats[SUBMIT, slot], floats[RUN, slot] = jobs.submit[first + slot], jobs.run[first + slot]
+            floats[ESTIMATE, slot] = floats[WALLTIME, slot] = jobs.estimate[first + slot]
             ints[NUMBER, slot] = slot
-            ints[UNITS, slot] = ints[PROCESSORS, slot] = processors[first + slot]
-            floats[WITHDRAWAL, slot] = withdrawn[first + slot]
-            if processors[first + slot] <= units and not withdrawn[first + slot] <= submit[first + slot]:
+            ints[UNITS, slot] = ints[PROCESSORS, slot] = jobs.processors[first + slot]
+            floats[WITHDRAWAL, slot] = jobs.withdrawn[first + slot]
+            if ints[UNITS, slot] <= units and not floats[WITHDRAWAL, slot] <= floats[SUBMIT, slot]:
                 arrivals[fitting] = slot
                 fitting += 1
         withdrawals = withdrawals_in_order(arrivals[:fitting], floats)
+        events = Events(arrivals[:fitting], clock, progress, ends, order, finished, withdrawals)
         for vector in range(len(parameters)):
             floats[START:WALLTIME, :n] = np.nan  # all that a simulation writes
             counts[:] = 0
@@ -268,32 +264,111 @@ def _replay_all(
             progress[:] = 0
             for place in range(len(columns.parameters)):
                 columns.parameters[place] = parameters[vector, place]
-            replay(
-                False,
-                arrivals[:fitting],
-                clock,
-                progress,
-                ends,
-                order,
-                finished,
-                withdrawals,
-                _UNLIMITED,
-                _UNLIMITED,
-                columns_address,
-                pool_address,
-                passes,
-            )
+            replay(False, events, guard, _UNLIMITED, _UNLIMITED, columns_address, pool_address, passes)
             for place in range(fitting):
                 slot = arrivals[place]
                 if np.isnan(floats[START, slot]):
                     continue  # withdrawn
-                ran[k, vector] += 1
+                sums.ran[k, vector] += 1
                 time = floats[END, slot] - floats[START, slot]
                 response = floats[END, slot] - floats[SUBMIT, slot]
                 if time > 0:
-                    slowdown[k, vector] += response / time
-                bounded[k, vector] += max(response / max(time, tau), 1.0)
+                    sums.slowdown[k, vector] += response / time
+                sums.bounded[k, vector] += max(response / max(time, tau), 1.0)
             if starts.shape[1] > 0:
                 for slot in range(n):
                     sign = -1.0 if ints[BACKFILLED, slot] else 1.0
                     starts[vector, first + slot] = sign * floats[START, slot]
+
+
+# Classes of jobs
+
+
+@dataclass(frozen=True, slots=True)
+class ClassReplay:
+    """Times of each job, in the order of the workload; NaN where a job never ran.
+
+    Attributes
+    ----------
+    start, end
+        Of the last attempt [s].
+    killed
+        When the attempt as a small job started that the safeguard ended [s]; NaN where there was none.
+    lost
+        Node-seconds of that attempt: units x divider; 0 where there was none.
+    backfilled
+        Whether the last attempt started while one before it in the queue waited.
+    """
+
+    start: Floats
+    end: Floats
+    killed: Floats
+    lost: Floats
+    backfilled: Mask
+
+
+def class_obstacle(config: BatchConfig) -> tuple[str, str] | None:
+    """Return what keeps classes of jobs from replay: the key and what it would have to be; None: nothing."""
+    needs = (
+        ("policy", "another one than fairshare, which goes by users", Policy.FAIRSHARE in config.policies),
+        ("backfill", "none, greedy or easy", config.backfill is Backfill.CONSERVATIVE),
+        ("backfill_order", "that of the policy", config.backfill_order not in (None, config.ordering)),
+        ("reservations", "1", config.reservations != 1),
+        ("ties", "drained", config.ties is not TieOrder.DRAINED),
+        ("easy", "standard", config.backfill is Backfill.EASY and config.easy is not EasyRule.STANDARD),
+    )
+    return next(((key, value) for key, value, stands in needs if stands), None)
+
+
+def replay_classes(
+    jobs: JobBlock, config: BatchConfig, units: int, small: Mask, divider: Floats, *, safeguard: bool
+) -> ClassReplay:
+    """Simulate jobs of two classes on one pool of identical units.
+
+    Parameters
+    ----------
+    jobs
+        In order of (submit_time, job_id); times in seconds.
+    config
+        Policy, backfilling, threshold, what happens at the end of an estimate.
+    units
+        Units of the machine; each processor that a job asks for is one.
+    small
+        Whether each job is taken for small.
+    divider
+        Run time below which each one would be [s], frozen at its submission; read with the safeguard.
+    safeguard
+        Whether jobs that were taken for small are killed when they run past their divider.
+
+    Raises
+    ------
+    ValueError
+        If a key stands against it (:func:`class_obstacle`).
+    """
+    obstacle = class_obstacle(config)
+    if obstacle is not None:
+        raise ValueError(f"classes of jobs need {': '.join(obstacle)}")
+    rules = rules_of(config, exclusive=False, merge=True, nodes=False)
+    parameters = parameters_of(config)
+    rules[CLASSES] = True
+    n = len(jobs)
+    memory = _Memory(rules, len(parameters), n)
+    columns = memory.columns
+    columns.parameters[:], columns.counts[FREE] = parameters, units
+    submit, run = jobs.submit_time.astype(np.float64), jobs.run_time.astype(np.float64)
+    kills = config.on_overrun is OverrunRule.KILL
+    stay = np.minimum(run, jobs.walltime) if kills else run
+    limits = np.where(safeguard & small & (stay > divider), divider, np.inf)
+    guard = Safeguard(limits, run, np.full(n, np.nan), np.zeros(n))
+    floats, ints = columns.floats, columns.ints
+    floats[:] = np.nan
+    floats[SUBMIT], floats[RUN], floats[WITHDRAWAL] = submit, np.minimum(run, limits), jobs.withdrawals()
+    floats[ESTIMATE] = floats[WALLTIME] = jobs.walltime
+    ints[NUMBER], ints[LARGE] = np.arange(n), ~small
+    ints[UNITS] = ints[PROCESSORS] = jobs.processors
+    arrivals = np.flatnonzero((jobs.processors <= units) & ~(floats[WITHDRAWAL] <= submit))
+    coming = arrivals[floats[WITHDRAWAL, arrivals] < np.inf]
+    withdrawals = coming[np.argsort(floats[WITHDRAWAL, coming], kind="stable")]
+    events = Events.of(arrivals, withdrawals, n)
+    replay(False, events, guard, _UNLIMITED, _UNLIMITED, *memory.addresses, reserving(rules))
+    return ClassReplay(floats[START], floats[END], guard.killed, guard.lost, ints[BACKFILLED] != 0)

@@ -432,8 +432,11 @@ _WITHDRAWN = int(JobState.WITHDRAWN)
 
 @leaf_kernel
 def skip_started(first: int, withdrawals: IntColumn, columns: Columns) -> int:
-    """Return the place of the first withdrawal, from a place on, of a job that has not started."""
-    while first < len(withdrawals) and not np.isnan(columns.floats[START, withdrawals[first]]):
+    """Return the place of the first withdrawal, from a place on, of a job that has never started."""
+    while first < len(withdrawals) and (
+        not np.isnan(columns.floats[START, withdrawals[first]])
+        or columns.floats[WITHDRAWAL, withdrawals[first]] == np.inf
+    ):
         first += 1
     return first
 
