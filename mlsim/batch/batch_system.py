@@ -20,7 +20,7 @@ from mlsim.batch.events.releases import NOTHING, ReleaseNegotiator, Releases
 from mlsim.batch.events.submissions import Misfits, RejectAll, Submissions, Withdrawals
 from mlsim.batch.job_recorder import JobRecorder, PassLog, wall_clock
 from mlsim.batch.predictors.estimates import LearnedEstimates, estimates_for
-from mlsim.batch.predictors.predictor import CorrectingPredictor
+from mlsim.batch.predictors.run_time_predictors import CorrectingPredictor
 from mlsim.batch.predictors.weekly_forests import JobClasses
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from array import array
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from mlsim._jit import compile_seconds
 from mlsim._runtime.memory import let_go_of_freed
 from mlsim.batch.columns.job_table import JobTable
 from mlsim.batch.room.unit_requests import Requests
+from mlsim.batch.state.batch_state import BatchState
 from mlsim.coordination import (
     JobCompleted,
     MessageLog,
@@ -60,13 +61,7 @@ class JobRecorder:
         self._rows = 0
 
     def record_ended(self, slots: NDArray[np.int64]) -> None:
-        """Copy the rows of ended jobs and free their slots.
-
-        Raises
-        ------
-        OutputError
-            If there is no room for the columns of very many jobs.
-        """
+        """Copy the rows of ended jobs and free their slots; raise OutputError without room for columns."""
         if not len(slots):
             return
         numbers = self._table.column("number")[slots]
@@ -113,13 +108,7 @@ class RejectionLog:
         self._n_rejected = 0
 
     def add(self, numbers: NDArray[np.int64], reason: str) -> None:
-        """Record that jobs, each for the first time, were rejected for a reason.
-
-        Raises
-        ------
-        OutputError
-            If there is no room for the rows of very many jobs.
-        """
+        """Record that jobs, each for the first time, were rejected; raise OutputError without room."""
         if not len(numbers):
             return
         code = self._reasons.setdefault(reason, len(self._reasons)) + 1
@@ -158,19 +147,6 @@ def wall_clock() -> float:
     return time.perf_counter() - compile_seconds()
 
 
-class _State(Protocol):
-    """The state after a pass."""
-
-    @property
-    def n_free(self) -> int:
-        """Units that no job holds."""
-        ...
-
-    def running(self) -> list[int]:
-        """Slots of the running jobs."""
-        ...
-
-
 class PassLog:
     """A row for every pass, in columns that grow: 48 bytes each."""
 
@@ -178,22 +154,8 @@ class PassLog:
         self._floats = {name: array("d") for name in ("time", "wall_time")}
         self._ints = {name: array("q") for name in ("queue_length", "started", "running", "free_units")}
 
-    def add(self, now: float, waiting: int, started: int, state: _State, seconds: float) -> None:
-        """Add the pass that has just ended.
-
-        Parameters
-        ----------
-        now
-            Simulated time in seconds.
-        waiting
-            Jobs that waited when it began.
-        started
-            Jobs it started.
-        state
-            As the pass left it.
-        seconds
-            Wall-clock seconds it took.
-        """
+    def add(self, now: float, waiting: int, started: int, state: BatchState, seconds: float) -> None:
+        """Add the pass that has just ended; ``waiting`` jobs waited when it began."""
         self._floats["time"].append(now)
         self._floats["wall_time"].append(seconds)
         self._ints["queue_length"].append(waiting)

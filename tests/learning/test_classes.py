@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.predictors.job_history import FEATURE_NAMES
+from mlsim.batch.predictors.weekly_forests import FEATURE_NAMES
 from mlsim.errors import InputError
 from mlsim.learning.class_learning import VARIANTS, features_of, predict_classes, quality_of, run_variant
 from mlsim.scenario import BatchConfig

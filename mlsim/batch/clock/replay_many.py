@@ -52,24 +52,15 @@ _UNLIMITED = 1 << 62
 class Replays:
     """Results of many simulations: W workloads, V weight vectors.
 
-    Attributes
-    ----------
-    slowdown, bounded_slowdown : ndarray of float64, shape (W, V)
-        Sums over the jobs that ran: of (wait + run) / run, and of max((wait + run) / max(run, tau), 1), with
-        the time that the job really ran. A job of no run time counts in the bounded one only.
-    ran : ndarray of int64, shape (W, V)
-        How many jobs ran: all but those that ask for more than there is, or were withdrawn.
-    starts : list of ndarray of float64, shape (V, jobs of the workload)
-        Start times [s], one array a workload, NaN where a job never ran; empty unless asked for.
-    backfilled : list of ndarray of bool, shape (V, jobs of the workload)
-        Whether a job started while one before it in the queue waited; as ``starts``.
+    Sums are over the jobs that ran: of (wait + run) / run, and of max((wait + run) / max(run, tau), 1), with
+    the time that the job really ran. A job of no run time counts in the bounded one only.
     """
 
-    slowdown: Floats
-    bounded_slowdown: Floats
-    ran: Ints
-    starts: list[Floats]
-    backfilled: list[Mask]
+    slowdown: Floats  # float64[W, V]
+    bounded_slowdown: Floats  # float64[W, V]
+    ran: Ints  # int64[W, V]: jobs that ran: all but those that ask for too much, or were withdrawn
+    starts: list[Floats]  # per workload float64[V, jobs]: start times [s], NaN without one; if asked for
+    backfilled: list[Mask]  # whether a job started while one before it in the queue waited; as `starts`
 
     @property
     def n_jobs(self) -> Ints:
@@ -88,32 +79,11 @@ def replay_many(
 ) -> Replays:
     """Simulate every workload under every weight vector, on one pool of identical units.
 
-    Parameters
-    ----------
-    workloads
-        Jobs in order of (submit_time, job_id), such as weeks of a log; times in seconds.
-    config
-        Policy, backfilling, threshold, what happens at the end of an estimate. Policy fairshare is not for
-        short workloads, and refused.
-    units
-        Units of the machine; each processor that a job asks for is one.
-    weights : array_like, shape (V, 6), optional
-        Weights of policy linear, in the order q, p, wait, ratio, exp, area; each row is divided by the sum of
-        its absolute values. Default: those of ``config``, V = 1.
-    tau
-        Bound of the bounded slowdown, in seconds.
-    starts
-        Whether to return start times as well, and which jobs were backfilled.
-
-    Returns
-    -------
-    Replays
-        Sums of slowdowns, and start times if asked for.
-
-    Raises
-    ------
-    ValueError
-        If weights do not fit or the policy does not take any.
+    Workloads, such as weeks of a log, are jobs in order of (submit_time, job_id). ``weights`` (V, 6) are
+    those of policy linear, in the order q, p, wait, ratio, exp, area; each row is divided by the sum of its
+    absolute values (None: those of ``config``, V = 1). ``tau`` is the bound of the bounded slowdown (s). With
+    ``starts`` start times are returned as well, and which jobs were backfilled. Raises ValueError if weights
+    do not fit, the policy does not take any, or it is fairshare, which is not for short workloads.
 
     Examples
     --------
@@ -286,25 +256,13 @@ def _replay_all(
 
 @dataclass(frozen=True, slots=True)
 class ClassReplay:
-    """Times of each job, in the order of the workload; NaN where a job never ran.
+    """Times of each job, in the order of the workload; NaN where a job never ran."""
 
-    Attributes
-    ----------
-    start, end
-        Of the last attempt [s].
-    killed
-        When the attempt as a small job started that the safeguard ended [s]; NaN where there was none.
-    lost
-        Node-seconds of that attempt: units x divider; 0 where there was none.
-    backfilled
-        Whether the last attempt started while one before it in the queue waited.
-    """
-
-    start: Floats
+    start: Floats  # of the last attempt [s]
     end: Floats
-    killed: Floats
-    lost: Floats
-    backfilled: Mask
+    killed: Floats  # when the attempt as a small job started that the safeguard ended [s]; NaN without one
+    lost: Floats  # node-seconds of that attempt: units x divider; 0 without one
+    backfilled: Mask  # whether the last attempt started while one before it in the queue waited
 
 
 def class_obstacle(config: BatchConfig) -> tuple[str, str] | None:
@@ -323,27 +281,11 @@ def class_obstacle(config: BatchConfig) -> tuple[str, str] | None:
 def replay_classes(
     jobs: JobBlock, config: BatchConfig, units: int, small: Mask, divider: Floats, *, safeguard: bool
 ) -> ClassReplay:
-    """Simulate jobs of two classes on one pool of identical units.
+    """Simulate jobs of two classes, in order of (submit_time, job_id), on one pool of identical units.
 
-    Parameters
-    ----------
-    jobs
-        In order of (submit_time, job_id); times in seconds.
-    config
-        Policy, backfilling, threshold, what happens at the end of an estimate.
-    units
-        Units of the machine; each processor that a job asks for is one.
-    small
-        Whether each job is taken for small.
-    divider
-        Run time below which each one would be [s], frozen at its submission; read with the safeguard.
-    safeguard
-        Whether jobs that were taken for small are killed when they run past their divider.
-
-    Raises
-    ------
-    ValueError
-        If a key stands against it (:func:`class_obstacle`).
+    ``small`` jobs go first. With the safeguard those are killed, and start again as large ones, that run past
+    their ``divider`` (s), which was frozen at their submission. Raises ValueError if a key stands against
+    classes (:func:`class_obstacle`).
     """
     obstacle = class_obstacle(config)
     if obstacle is not None:

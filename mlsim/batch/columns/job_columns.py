@@ -63,7 +63,8 @@ def by_address(kind: type[Tuple]) -> Callable[[int], Tuple]:
     return unpacker(kind, _fields(kind))
 
 
-# Places in the array of counts.
+# Places in the array of counts: jobs waiting and running, free units, occupancy rows used, how often units
+# came back earlier than expected since the last pass.
 QUEUED, RUNNING, FREE, USED_ROWS, EARLY = range(5)
 # Of the queue: the first place that is not empty, that of the head, the number of places, and whether jobs
 # are in another order than that of their keys.
@@ -80,7 +81,12 @@ LISTED, UNLISTED, MOVED, GROUPED = range(17, 21)
 BLOCKS, ROOM, PENDING = range(21, 24)
 N_COUNTS: Final = 24
 
-# Places in the array of rules.
+# Places in the array of rules: policy and order of backfilling (codes), backfilling, reservations, whole
+# nodes or cores, whether occupancy rows of neighbouring nodes are merged, a pass after every event, whether
+# it matters which nodes a job gets (else units are only counted), whether this pass may backfill, variant of
+# EASY (code), whether reservations are kept from pass to pass, whether they are compressed in one round only,
+# whether ends of a time come before its submissions with a pass after every event, whether jobs are killed at
+# the end of their walltime, and whether those that are taken for small go first.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
 EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS, CLASSES = range(9, 15)
 N_RULES: Final = 15
@@ -95,128 +101,69 @@ STANDARD, ACCASIM, CQSIM, BATSCHED, EASY_BF = range(5)
 
 
 class Columns(NamedTuple):
-    """The state of the batch level, but for the room of the machine, as the kernels see it.
+    """The state of the batch level, but for the room of the machine, as the kernels see it."""
 
-    Attributes
-    ----------
-    rules : int64
-        Policy and order of backfilling (codes), backfilling, reservations, whole nodes or cores, whether
-        occupancy rows of neighbouring nodes are merged, a pass after every event, whether it matters
-        which nodes a job gets (else units are only counted), whether this pass may backfill, variant of EASY
-        (code), whether reservations are kept from pass to pass, whether they are compressed in one round
-        only, whether ends of a time come before its submissions with a pass after every event, whether jobs
-        are killed at the end of their walltime, and whether those that are taken for small go first.
-    parameters : float64
-        Inputs of the keys besides the jobs; :func:`mlsim.batch.order.policies.parameters_of`.
-    floats, ints
-        Columns of the jobs in the system; :class:`mlsim.batch.columns.job_table.JobTable`.
-    queue : int64
-        Slots of the waiting jobs in the order of the queue, with empty places.
-    block_known, block_units, block_first : int64
-    block_times : float64, shape (rows, any)
-        Of blocks of the queue: what is known, the least units that a job asks for, the place of the job that
-        goes first, and the least times; :mod:`mlsim.batch.order.queue_blocks`.
-    running : int64
-    blocks : int64, shape (2, any)
-        Slots of the running jobs by expected end; :mod:`mlsim.batch.columns.running_jobs`.
-    spare : int64
-        Room for sorting, twice as long as the queue.
-    counts : int64
-        Jobs waiting and running, free units, occupancy rows used, how often units came back earlier than
-        expected since the last pass; and of the queue, the profile and the running jobs, as above.
-    rows, times
-        Occupancy; :class:`mlsim.batch.columns.occupancy.OccupancyLog`.
-    shares : float64
-        Usage of each owner; :class:`mlsim.batch.order.policies.Accounts`.
-    profile_times : float64
-    profile_free : int64
-        Segments of the profile: when each begins, and units expected to be free from then on.
-    profile_next, profile_before, profile_uses : int64
-        The segments after and before each, and how many jobs begin or end with it;
-        :mod:`mlsim.batch.backfill.free_profile`.
-    back_until, back_units : int64
-        Of units that came back early since the last pass: the segment from which on they were expected, and
-        how many.
-    sorted_segments : int64, shape (3, any)
-    sorted_times : float64
-        Scratch for sorting segments.
-    searched_classes : int64
-    searched : int64, shape (sizes, durations)
-        Of jobs that get a reservation in this pass: bits for the classes of duration that there were so far,
-        for each of size, and where the search for each begins; :mod:`mlsim.batch.backfill.reservations`.
-    profile_begins : int64
-        While reservations move, a waiting job that begins with each segment; -1 if there is none.
-    due : int64
-        Bits for each place of the queue: whether its job is to be examined;
-        :mod:`~mlsim.batch.backfill.recheck`.
-    due_gaps : int64, shape (2, any)
-        Lists of gaps: a gap, and the next place in the list.
-    durations : int64
-        Of each class of size, bits for the classes of duration that there are.
-    alike : int64, shape (sizes, durations)
-    alike_shortest, alike_longest : float64, shape (sizes, durations)
-        A job of each class of size and duration, and for how long (s) these ask at least and at most.
-    alike_next : int64
-    alike_latest : float64
-        The next job of its class, for each slot, and the start that it was promised as they were listed.
-    parts : float64
-        When the first of equal parts of the profile's time begins (s), and how many there are in a second.
-    shortest_later : float64, shape (parts, sizes)
-        For how long (s) jobs ask at least that are reserved in each part of the profile or later.
-    gaps : int64, shape (2, any)
-    gap_times : float64, shape (2, any)
-        Segments with which gaps begin, whether they had others, and when each begins and ends;
-        :mod:`mlsim.batch.backfill.gaps`.
-    gap_reach : float64, shape (any, sizes)
-        How long runs around each gap of several segments are at most (s). On nodes there is one gap at a
-        time, and its first rows are those of :mod:`mlsim.batch.backfill.node_gaps`.
-    started, ended : int64
-        The first receives the slots of the jobs that start, in order; the other those of the jobs that end.
-    """
-
-    rules: IntColumn
-    parameters: FloatColumn
-    floats: FloatColumns
+    rules: IntColumn  # see the places above
+    parameters: FloatColumn  # inputs of the keys besides the jobs, as `parameters_of` returns
+    floats: FloatColumns  # columns of the jobs in the system, of a `JobTable`
     ints: IntColumns
-    queue: IntColumn
+    queue: IntColumn  # slots of the waiting jobs in the order of the queue, with empty places
+    # Of blocks of the queue: what is known, the least units that a job asks for, the place of the job that
+    # goes first, and the least times; see `queue_blocks.py`.
     block_known: IntColumn
     block_units: IntColumn
     block_first: IntColumn
     block_times: FloatColumns
-    spare: IntColumn
+    spare: IntColumn  # room for sorting, twice as long as the queue
+    # Slots of the running jobs by expected end; see `running_jobs.py`.
     running: IntColumn
     blocks: IntColumns
-    counts: IntColumn
-    rows: IntColumns
+    counts: IntColumn  # see the places above
+    rows: IntColumns  # of an `OccupancyLog`
     times: FloatColumns
-    shares: FloatColumns
+    shares: FloatColumns  # usage of each owner, of `Accounts`
+    # Segments of the profile: when each begins, and units expected to be free from then on; the segments
+    # after and before each, and how many jobs begin or end with it; see `free_profile.py`.
     profile_times: FloatColumn
     profile_free: IntColumn
     profile_next: IntColumn
     profile_before: IntColumn
     profile_uses: IntColumn
+    # Of units that came back early since the last pass: the segment from which on they were expected, and how
+    # many.
     back_until: IntColumn
     back_units: IntColumn
-    sorted_segments: IntColumns
+    sorted_segments: IntColumns  # scratch for sorting segments
     sorted_times: FloatColumn
+    # Of jobs that get a reservation in this pass: bits for the classes of duration that there were so far,
+    # for each of size, and where the search for each begins (sizes, durations); see `reservations.py`.
     searched_classes: IntColumn
     searched: IntColumns
+    # While reservations move, a waiting job that begins with each segment; -1 if there is none.
     profile_begins: IntColumn
-    due: IntColumn
-    due_gaps: IntColumns
-    durations: IntColumn
+    due: IntColumn  # bits per place of the queue: whether its job is to be examined; see `recheck.py`
+    due_gaps: IntColumns  # lists of gaps: a gap, and the next place in the list
+    durations: IntColumn  # of each class of size, bits for the classes of duration that there are
+    # A job of each class of size and duration, and for how long (s) these ask at least and at most.
     alike: IntColumns
     alike_shortest: FloatColumns
     alike_longest: FloatColumns
+    # The next job of its class, for each slot, and the start that it was promised as they were listed.
     alike_next: IntColumn
     alike_latest: FloatColumn
+    # When the first of equal parts of the profile's time begins (s), and how many there are in a second.
     parts: FloatColumn
+    # For how long (s) jobs ask at least that are reserved in each part of the profile or later (parts,
+    # sizes).
     shortest_later: FloatColumns
+    # Segments with which gaps begin, whether they had others, and when each begins and ends; see `gaps.py`.
     gaps: IntColumns
     gap_times: FloatColumns
+    # How long runs around each gap of several segments are at most (s), by size. On nodes there is one gap at
+    # a time, and its first rows are those of `node_gaps.py`.
     gap_reach: FloatColumns
-    started: IntColumn
-    ended: IntColumn
+    started: IntColumn  # receives the slots of the jobs that start, in order
+    ended: IntColumn  # slots of the jobs that end
 
 
 columns_at = by_address(Columns)

@@ -58,9 +58,7 @@ QOS = _ints.column("qos", of_block=True)
 LARGE = _ints.column("large")  # of classes: whether it goes after those that are taken for small
 NODE_SET = _ints.column("node_set")  # the nodes that it may use; 0: all
 
-SUBMIT = _floats.column(
-    "submit_time"
-)  # when it came to the queue: its eligible time, if it waited for others
+SUBMIT = _floats.column("submit_time")  # when it came to the queue: its eligible time, if held before
 RUN = _floats.column("run_time")
 ESTIMATE = _floats.column("estimate")  # what the dispatcher sees: the walltime, or a prediction up to it
 START = _floats.column("start_time")
@@ -72,9 +70,7 @@ RESERVED = _floats.column("reserved")  # start that conservative backfilling has
 PLANNED = _floats.column("planned_end")  # forecast of the applications
 WALLTIME = _floats.column("walltime")  # what the user asked; the limit of its run time
 LOOK_UNTIL = _floats.column("look_until")  # when the last of these gaps ends
-WITHDRAWAL = _floats.column(
-    "withdraw_time"
-)  # when it leaves the queue unless it has started; infinity: never
+WITHDRAWAL = _floats.column("withdraw_time")  # when it leaves unless it has started; infinity: never
 
 INTS: Final = tuple(_ints.names)
 FLOATS: Final = tuple(_floats.names)
@@ -93,13 +89,7 @@ class Accounts(Protocol):
 
 
 class JobTable:
-    """Columns of the jobs in the system; times in seconds, NaN for "not yet".
-
-    Attributes
-    ----------
-    ints : ndarray of int64, shape (len(INTS), capacity)
-    floats : ndarray of float64, shape (len(FLOATS), capacity)
-    """
+    """Columns of the jobs in the system, ``ints`` and ``floats``; times in seconds, NaN for "not yet"."""
 
     def __init__(self, accounts: Accounts | None = None, capacity: int = 1024) -> None:
         self._accounts = accounts

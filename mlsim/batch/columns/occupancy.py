@@ -23,12 +23,8 @@ _BLOCK_ROWS: Final = 1 << 16
 class OccupancyLog:
     """Rows of "this job holds so many cores on each of these nodes", in order of start.
 
-    Attributes
-    ----------
-    ints : ndarray of int64, shape (5, capacity)
-        Job number, first node, number of nodes, cores on each, released early.
-    floats : ndarray of float64, shape (2, capacity)
-        Start and end in seconds; the end is NaN while the nodes are held.
+    ``ints`` are job number, first node, number of nodes, cores on each, released early; ``floats`` start and
+    end (s), which is NaN while the nodes are held.
     """
 
     def __init__(self, capacity: int = 1024) -> None:
@@ -111,10 +107,7 @@ def write_rows(
 def find_holders(
     node: int, running: Ints, ints: Ints, rows: Ints, times: NDArray[np.float64], slots: Ints, held: Ints
 ) -> int:
-    """Find the running jobs that hold part of a node by the rows of their start; return their number.
-
-    ``slots`` and ``held`` receive the slot of each, and its cores on the node.
-    """
+    """Write running jobs that hold part of a node to ``slots``, their cores to ``held``; return how many."""
     n = 0
     for k in range(len(running)):
         slot = running[k]

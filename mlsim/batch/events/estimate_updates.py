@@ -11,7 +11,7 @@ from mlsim.batch.clock.event_clock import Clock, Event, Order
 from mlsim.batch.columns.job_table import EXPECTED, PLANNED, START
 from mlsim.batch.events.handler import Handler
 from mlsim.batch.predictors.estimates import Estimates, LearnedEstimates, cut
-from mlsim.batch.predictors.predictor import CorrectingPredictor
+from mlsim.batch.predictors.run_time_predictors import CorrectingPredictor
 from mlsim.batch.predictors.weekly_forests import JobClasses
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.coordination import Forecast

@@ -98,27 +98,11 @@ def queue_order(
     used: Floats | None = None,
     policy: Policy | None = None,
 ) -> Ints:
-    """Order waiting jobs as the batch level does.
+    """Return the rows of waiting jobs in the order of the batch level; equal keys in order of arrival.
 
-    Parameters
-    ----------
-    config
-        The ``batch`` section: policy, weights, threshold.
-    now
-        Current time in seconds.
-    submit, estimate, processors
-        Columns of the waiting jobs, in order of (submission time, job id); times in seconds.
-    used
-        Decayed usage of each job's owner, from :func:`mlsim.batch.order.policies.usage_at`; needed by
-        fairshare only.
-    policy
-        The policy to order by; default: that of the queue. Give ``config.backfill_order`` for the walk of
-        backfilling.
-
-    Returns
-    -------
-    ndarray of int64
-        Rows of the columns, first to be served first; equal keys in order of arrival.
+    Columns are in order of (submission time, job id), times in seconds. ``used`` is the decayed usage of each
+    job's owner (:func:`usage_at`), needed by fairshare only. ``policy`` is by default that of the queue;
+    ``config.backfill_order`` is that of backfilling.
     """
     keys = policy_keys(
         CODES[(policy or config.ordering).value],

@@ -9,8 +9,14 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.batch.columns.job_table import ESTIMATE, NUMBER, RUN, START, WALLTIME
-from mlsim.batch.predictors.predictor import SHORTEST, JobNames, Predictor, SubmittedJob, submitted_jobs
-from mlsim.batch.predictors.run_time_predictors import make_predictor
+from mlsim.batch.predictors.run_time_predictors import (
+    SHORTEST,
+    JobNames,
+    Predictor,
+    SubmittedJob,
+    make_predictor,
+    submitted_jobs,
+)
 from mlsim.batch.predictors.weekly_forests import WEEKLY, RunTimeLearner, WeeklyEstimates
 from mlsim.scenario import BatchConfig, OverrunRule
 from mlsim.scenario import Predictor as Word

@@ -10,8 +10,13 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.batch.predictors.estimates import cut
-from mlsim.batch.predictors.predictor import SHORTEST, JobNames, SubmittedJob, submitted_jobs
-from mlsim.batch.predictors.run_time_predictors import make_predictor
+from mlsim.batch.predictors.run_time_predictors import (
+    SHORTEST,
+    JobNames,
+    SubmittedJob,
+    make_predictor,
+    submitted_jobs,
+)
 from mlsim.batch.predictors.weekly_forests import WEEKLY, RunTimeLearner
 from mlsim.scenario import BatchConfig, Predictor, WorkloadConfig, WorkloadFormat
 from mlsim.workload.format_record import Reading
