@@ -57,11 +57,11 @@ class Ranks(NamedTuple):
 
     weights: Floats  # float64[n]: cost of a second of waiting
     keep_free: Floats  # float64[n, R]: amounts that a job must leave free in all if it starts now
+    # bool[n]: whether a start that is not now is a reservation: later jobs of the order are placed around it.
+    # Otherwise the start is only what the job could have at its place in the order.
     keep_start: Mask
-    """bool[n]: whether a start that is not now is a reservation: later jobs of the order are placed around
-    it. Otherwise the start is only what the job could have at its place in the order.
-    """
     makespan: bool  # whether the cost of a list is the time until its last job ends, not weight x start
+    limit: int = NEVER  # no start from this time on is looked for
 
 
 class _Job(NamedTuple):
@@ -581,15 +581,6 @@ def reset(base: Profiles, work: Profiles) -> None:
 
 
 @inner_kernel
-def _count_classes(p: Profiles) -> int:
-    """Return the number of classes in a work space: none is empty."""
-    n = 0
-    while n < len(p.sizes) and p.sizes[n] > 0:
-        n += 1
-    return n
-
-
-@inner_kernel
 def _free_now(n_classes: int, p: Profiles) -> Floats:
     """Return what is free now on all nodes, by resource."""
     pool = np.zeros(p.room.shape[2])
@@ -606,42 +597,6 @@ def _lacks_headroom(job: _Job, keep_free: Floats, pool: Floats) -> bool:
         if keep_free[r] > 0 and pool[r] - job.units * job.request[r] < keep_free[r]:
             return True
     return False
-
-
-@kernel
-def start_more(
-    jobs: Demands,
-    keep_free: Floats,
-    scarcity: Floats,
-    power: Ints,
-    work: Profiles,
-    whole: Profiles,
-    nodes: Ints,
-) -> Mask:
-    """Start jobs now, in their order, in what a list schedule has left; return a mask of those that start.
-
-    The parameters are those of :func:`list_schedule`; ``nodes`` receives the nodes of the units of the jobs
-    that start, job after job, unless it is empty.
-    """
-    space = shared(_Space(work, whole, power, scarcity))
-    n_classes = _count_classes(space.nodes)
-    pool = _free_now(n_classes, space.nodes)
-    begun = np.zeros(len(jobs.units), np.bool_)
-    sweep, asked = np.empty((len(work.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
-    written = 0
-    for row in range(len(begun)):
-        job = shared(_job(row, jobs, asked))
-        if _lacks_headroom(job, keep_free[row], pool) or _earliest(0, 1, job, n_classes, space, sweep) > 0:
-            continue
-        begun[row] = True
-        for r in range(len(pool)):
-            pool[r] -= job.units * job.request[r]
-        here = nodes[:0]
-        if len(nodes) > 0:
-            here = nodes[written : written + job.units]
-            written += job.units
-        n_classes = _place(0, job, n_classes, space, here)
-    return begun
 
 
 @kernel
@@ -665,7 +620,9 @@ def list_schedule(
     order, unless it is empty.
     """
     space = shared(_Space(work, whole, power, scarcity))
-    n_classes = _count_classes(space.nodes)
+    n_classes = 0
+    while n_classes < len(work.sizes) and work.sizes[n_classes] > 0:  # none of a work space is empty
+        n_classes += 1
     pool = _free_now(n_classes, space.nodes)
     sweep, asked = np.empty((len(work.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
     cost = 0.0
@@ -673,7 +630,7 @@ def list_schedule(
     for row in order:
         job = shared(_job(row, jobs, asked))
         later = 1 if _lacks_headroom(job, ranks.keep_free[row], pool) else 0
-        at = _earliest(later, NEVER, job, n_classes, space, sweep)
+        at = _earliest(later, ranks.limit, job, n_classes, space, sweep)
         starts[row] = at
         if ranks.makespan:
             cost = max(cost, float(at + job.duration))

@@ -32,7 +32,6 @@ from mlsim.batch.cp.class_profiles import (
     pool_of,
     profiles_of,
     reset,
-    start_more,
     whole_of,
     work_space,
 )
@@ -109,28 +108,27 @@ class Task:
         """List-schedule the jobs in an order and return the cost of the schedule."""
         reset(self.base, self.work)
         reset(self.whole, self.whole_work)
-        return float(
-            list_schedule(
-                order,
-                self.jobs,
-                self.ranks,
-                self.scarcity,
-                self.power,
-                bound,
-                self.work,
-                self.whole_work,
-                starts,
-                nodes,
-            )
-        )
+        return self._schedule(order, self.jobs, self.ranks, bound, starts, nodes)
 
     def start_others(self, others: Others, nodes: Ints = _NO_NODES) -> Mask:
         """Start others in what the last list schedule has left; return a mask of those that start.
 
         ``nodes`` receives the nodes of their units, unless it is empty.
         """
-        room = (self.scarcity, self.power, self.work, self.whole_work)
-        return start_more(others.jobs, others.keep_free, *room, nodes)
+        n = len(others.jobs.units)
+        starts, order = np.empty(n, np.int64), np.arange(n)
+        ranks = Ranks(np.zeros(n), others.keep_free, np.zeros(n, np.bool_), False, limit=1)
+        self._schedule(order, others.jobs, ranks, math.inf, starts, nodes)
+        begun: Mask = starts == 0
+        return begun
+
+    def _schedule(
+        self, order: Ints, jobs: Demands, ranks: Ranks, bound: float, starts: Ints, nodes: Ints
+    ) -> float:
+        room = (self.work, self.whole_work)
+        return float(
+            list_schedule(order, jobs, ranks, self.scarcity, self.power, bound, *room, starts, nodes)
+        )
 
     def cost(self, starts: Ints) -> float:
         """Return the cost of a plan with these starts."""
