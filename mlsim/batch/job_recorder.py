@@ -10,22 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim import coordination
 from mlsim._jit import compile_seconds
 from mlsim._runtime.memory import let_go_of_freed
 from mlsim.batch.columns.job_table import JobTable
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import BatchState
-from mlsim.coordination import (
-    JobCompleted,
-    MessageLog,
-    NodeIdle,
-    NodeReturned,
-    ReleaseAccepted,
-    ReleaseRejected,
-    ReleaseRequest,
-    Sent,
-)
 from mlsim.record import Jobs, JobState, MessageKind, Messages, Passes, Rejections, empty
+from mlsim.record.column_types import stored_columns
 from mlsim.record.growing_arrays import HELD_ROWS, GrowingArray, let_go
 
 _BLOCK_ROWS = 1 << 16
@@ -151,67 +143,57 @@ class PassLog:
     """A row for every pass, in columns that grow: 48 bytes each."""
 
     def __init__(self) -> None:
-        self._floats = {name: array("d") for name in ("time", "wall_time")}
-        self._ints = {name: array("q") for name in ("queue_length", "started", "running", "free_units")}
+        columns = stored_columns(Passes)
+        self._columns: dict[str, Any] = {c.field: array("d" if c.dtype == float else "q") for c in columns}
 
     def add(self, now: float, waiting: int, started: int, state: BatchState, seconds: float) -> None:
         """Add the pass that has just ended; ``waiting`` jobs waited when it began."""
-        self._floats["time"].append(now)
-        self._floats["wall_time"].append(seconds)
-        self._ints["queue_length"].append(waiting)
-        self._ints["started"].append(started)
-        self._ints["running"].append(len(state.running()))
-        self._ints["free_units"].append(state.n_free)
+        self._columns["time"].append(now)
+        self._columns["wall_time"].append(seconds)
+        self._columns["queue_length"].append(waiting)
+        self._columns["started"].append(started)
+        self._columns["running"].append(len(state.running()))
+        self._columns["free_units"].append(state.n_free)
 
     def passes(self) -> Passes:
         """Return the rows of all passes."""
-        columns: dict[str, NDArray[Any]] = {
-            **{name: np.array(column, np.float64) for name, column in self._floats.items()},
-            **{name: np.array(column, np.int64) for name, column in self._ints.items()},
-        }
-        return Passes(**columns)
+        return Passes(**{name: np.array(column) for name, column in self._columns.items()})
 
 
-_MESSAGE_COLUMNS = {
-    "sent": np.float64,
-    "received": np.float64,
-    "job": np.int64,
-    "kind": np.int8,
-    "node": np.int64,
-    "nodes": np.int64,
-    "for_job": np.int64,
-    "remaining_iterations": np.int64,
-    "remaining_work": np.float64,
-}
+_MESSAGE_FIELDS = (
+    *("sent", "received", "job", "kind", "node", "nodes", "for_job"),
+    *("remaining_iterations", "remaining_work"),
+)
 _KINDS = {
-    NodeIdle: MessageKind.NODE_IDLE,
-    JobCompleted: MessageKind.JOB_COMPLETED,
-    ReleaseRequest: MessageKind.RELEASE_REQUEST,
-    ReleaseAccepted: MessageKind.RELEASE_ACCEPTED,
-    ReleaseRejected: MessageKind.RELEASE_REJECTED,
-    NodeReturned: MessageKind.NODE_RETURNED,
+    coordination.NodeIdle: MessageKind.NODE_IDLE,
+    coordination.JobCompleted: MessageKind.JOB_COMPLETED,
+    coordination.ReleaseRequest: MessageKind.RELEASE_REQUEST,
+    coordination.ReleaseAccepted: MessageKind.RELEASE_ACCEPTED,
+    coordination.ReleaseRejected: MessageKind.RELEASE_REJECTED,
+    coordination.NodeReturned: MessageKind.NODE_RETURNED,
 }
 
 
-def message_rows(log: MessageLog) -> Messages:
+def message_rows(log: coordination.MessageLog) -> Messages:
     """Return messages as rows, in order of (sent, received, job); an acceptance has a row for each node."""
     rows = sorted(row for sent in log.messages for row in _rows_of(sent))
+    types = {column.field: column.dtype for column in stored_columns(Messages)}
     columns: dict[str, NDArray[Any]] = {
-        name: np.array([row[place] for row in rows], dtype)
-        for place, (name, dtype) in enumerate(_MESSAGE_COLUMNS.items())
+        name: np.array([row[place] for row in rows], types[name])
+        for place, name in enumerate(_MESSAGE_FIELDS)
     }
     return Messages(**columns)
 
 
-def _rows_of(sent: Sent) -> list[tuple[Any, ...]]:
+def _rows_of(sent: coordination.Sent) -> list[tuple[Any, ...]]:
     message = sent.message
     head = (message.time, sent.received, sent.number, int(_KINDS[type(message)]))
-    if isinstance(message, NodeIdle):
+    if isinstance(message, coordination.NodeIdle):
         return [(*head, message.node, 1, -1, message.remaining_iterations, message.remaining_work)]
-    if isinstance(message, ReleaseRequest):
+    if isinstance(message, coordination.ReleaseRequest):
         return [(*head, -1, message.nodes, message.for_job, 0, 0.0)]
-    if isinstance(message, ReleaseAccepted):
+    if isinstance(message, coordination.ReleaseAccepted):
         return [(*head, node, 1, -1, 0, 0.0) for node in message.nodes]
-    if isinstance(message, NodeReturned):
+    if isinstance(message, coordination.NodeReturned):
         return [(*head, message.node, 1, -1, 0, 0.0)]
     return [(*head, -1, 0, -1, 0, 0.0)]

@@ -322,6 +322,8 @@ def compare(rows: Sequence[Replayed], names: Sequence[Dispatcher]) -> list[dict[
     for name in names:
         mine, base = of[name], of[names[0]]
         groups = [group_of(one, other) for one, other in zip(mine, base, strict=True)]
+        times = [row.seconds for row in mine]
+        variables = [row.solve.variables for row in mine]
         table.append(
             {
                 "dispatcher": str(name),
@@ -329,23 +331,32 @@ def compare(rows: Sequence[Replayed], names: Sequence[Dispatcher]) -> list[dict[
                 "solved": sum(not math.isnan(row.objective) for row in mine),
                 "empty": sum(row.solve.status == "empty" for row in mine),
                 "optimal": sum(row.solve.status == "optimal" for row in mine),
-                "variables": _mean([row.solve.variables for row in mine]),
+                "variables": _mean(variables),
                 "constraints": _mean([row.solve.constraints for row in mine]),
                 "branches": _mean([row.solve.branches for row in mine]),
-                "time_ms": _mean([row.seconds * 1e3 for row in mine]),
-                "variables_ratio": _median_ratio(
-                    [(a.solve.variables, b.solve.variables) for a, b in zip(mine, base, strict=True)]
-                ),
-                "time_ratio": _median_ratio(
-                    [(a.seconds, b.seconds) for a, b in zip(mine, base, strict=True)]
-                ),
-                "objective_ratio": _mean_ratio(
-                    [(a.objective, b.objective) for a, b in zip(mine, base, strict=True)]
+                "time_ms": _mean([seconds * 1e3 for seconds in times]),
+                "variables_ratio": _median(_ratios(variables, [row.solve.variables for row in base])),
+                "time_ratio": _median(_ratios(times, [row.seconds for row in base])),
+                "objective_ratio": _mean(
+                    _ratios([row.objective for row in mine], [row.objective for row in base])
                 ),
                 "groups": {str(group): groups.count(group) for group in Group},
             }
         )
     return table
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _median(ordered: list[float]) -> float | None:
+    return ordered[len(ordered) // 2] if ordered else None
+
+
+def _ratios(mine: Sequence[float], base: Sequence[float]) -> list[float]:
+    pairs = zip(mine, base, strict=True)
+    return sorted(a / b for a, b in pairs if b > 0 and not math.isnan(a))
 
 
 def write_csv(path: Path, rows: Sequence[Replayed]) -> None:
@@ -359,20 +370,3 @@ def write_csv(path: Path, rows: Sequence[Replayed]) -> None:
         ],
         infer_schema_length=None,
     ).write_csv(path)
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _ratios(pairs: list[tuple[float, float]]) -> list[float]:
-    return sorted(a / b for a, b in pairs if b > 0 and not math.isnan(a))
-
-
-def _median_ratio(pairs: list[tuple[float, float]]) -> float | None:
-    ratios = _ratios(pairs)
-    return ratios[len(ratios) // 2] if ratios else None
-
-
-def _mean_ratio(pairs: list[tuple[float, float]]) -> float | None:
-    return _mean(_ratios(pairs))
