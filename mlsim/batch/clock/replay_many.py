@@ -290,6 +290,8 @@ def replay_classes(
     obstacle = class_obstacle(config)
     if obstacle is not None:
         raise ValueError(f"classes of jobs need {': '.join(obstacle)}")
+    if jobs.node_sets is not None:
+        raise ValueError("replay_classes counts units, and jobs have sets of nodes; use BatchSystem")
     rules = rules_of(config, exclusive=False, merge=True, nodes=False)
     parameters = parameters_of(config)
     rules[CLASSES] = True
