@@ -17,8 +17,7 @@ from mlsim._runtime.shared_cache import bytes_of, shared
 from mlsim.analysis.group_metrics import class_quality
 from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.batch.clock.replay_many import class_obstacle, replay_classes
-from mlsim.batch.predictors.weekly_forests import Categories, first_features
-from mlsim.batch.predictors.weekly_forests import Forest, check_library
+from mlsim.batch.predictors.weekly_forests import Categories, Forest, check_library, first_features
 from mlsim.errors import InputError
 from mlsim.experiment.weekly_runs import WholeLog, whole_log
 from mlsim.learning.learning_parts import Part, Parts

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.clock.class_replay import replay_classes
-from mlsim.batch.clock.replay_many import replay_many
+from mlsim.batch.clock.replay_many import replay_classes, replay_many
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.view import Start
 from mlsim.coordination import MessageLog
