@@ -22,6 +22,7 @@ test: $(VENV)/.installed-dev
 # The rest: tests of more than a second of CPU time each, such as oracles at length, faults of real runs, whole logs.
 test-all: test
 	$(BIN)/pytest -n auto --dist worksteal -m slow
+	$(BIN)/python -m mlsim._jit check
 
 # Which lines the tests execute: a table, and pages in build/coverage. Of some tests: make coverage TESTS=tests/cli
 TESTS ?=
@@ -64,7 +65,7 @@ $(VENV)/bin/python:
 
 # The byte code of packages is written by the first run, of what it imports: pip would write that of all.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[otf2]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[jit,otf2]'
 	$(BIN)/python -m compileall -q mlsim
 	touch $@
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
 import sys
@@ -95,12 +96,40 @@ def test_a_library_that_does_not_fit_is_left_alone(built: Path, tmp_path: Path, 
     assert found[2] == ""
 
 
-def test_without_library_and_numba_a_message_names_it(tmp_path: Path) -> None:
+def test_without_library_and_numba_a_message_names_the_extra(tmp_path: Path) -> None:
     found = run(tmp_path, "blocked")
-    assert all("pip install numba" in message for message in found[0])
+    assert all("pip install 'mlsim[jit]'" in message for message in found[0])
 
 
 def test_the_manifest_names_kernels_that_exist() -> None:
     for line in library_build.manifest():
+        assert library_build._exists(line), line
         name, kinds = library_build.parsed(line)
         assert library_build.line_of(library_build.kernel_named(name), kinds) == line
+
+
+DIGESTS = Path(__file__).parents[1] / "tools" / "digests.py"
+CASES = ["mixed SAF", "loop hmw GSS+AF", "loop hdca GSS+AWF-B", "state drain True", "rigid live", "quickstart cca AF"]
+WITH_LIBRARY = """
+import runpy, sys
+from pathlib import Path
+from mlsim._jit import kernel_library
+kernel_library.FOLDER = Path(sys.argv.pop(1))
+sys.modules["numba"] = sys.modules["llvmlite"] = None
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_the_whole_library_gives_the_results_of_numba(tmp_path: Path) -> None:
+    baselines = library_build.BASELINES[platform.machine()]
+    has_avx2 = "avx2" in Path("/proc/cpuinfo").read_text()
+    level = max(baselines) if has_avx2 else min(baselines)
+    library_build.build(folder=tmp_path / "built", levels={level: baselines[level]})
+    for case in CASES:
+        words = [str(tmp_path / f"{case}.json"), "--only", case]
+        for program in ([str(DIGESTS)], ["-c", WITH_LIBRARY, str(tmp_path / "built"), str(DIGESTS)]):
+            done = subprocess.run([sys.executable, *program, *words], capture_output=True, text=True)
+            assert done.returncode == 0, f"{case}: {done.stdout}{done.stderr}"
+        assert "0 differ" in done.stdout
+        assert not done.stdout.startswith("0 of 0")

@@ -23,6 +23,7 @@ from mlsim._jit.intrinsics import (
 from mlsim._jit.kernel_store import (
     compile_seconds,
     compiling,
+    estimate_by,
     is_compiled,
     no_longer_elsewhere,
     quiet,
@@ -42,6 +43,7 @@ __all__ = [
     "c_function",
     "compile_seconds",
     "compiling",
+    "estimate_by",
     "exchange",
     "fetch_add",
     "inlined",

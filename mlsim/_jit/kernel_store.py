@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,12 @@ class Announcer:
         timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
     ) -> None:
         self.seconds = 0.0
+        self.last = 0.0  # CPU seconds of the last kernel, with those that it calls
+        self.seconds_left: Callable[[], float] = float  # of the run's kernels that are not on disk
         self.quiet = False
         self._clock, self._timer = clock, timer
         self._depth = 0
-        self._began = 0.0
+        self._began = self._cpu = 0.0
         self._told = False
         self._warned = False
         self._waiting: threading.Timer | None = None
@@ -58,7 +61,7 @@ class Announcer:
     def begin(self) -> None:
         """Note that the compiler begins with a kernel, or with one that a kernel calls."""
         if self._depth == 0:
-            self._began = self._clock()
+            self._began, self._cpu = self._clock(), time.process_time()
             if not self._told and not self.quiet:
                 self._waiting = self._timer(max(PATIENCE - self.seconds, 0.0), self._tell)
                 self._waiting.daemon = True
@@ -69,6 +72,7 @@ class Announcer:
         """Note that it has ended."""
         self._depth -= 1
         if self._depth == 0:
+            self.last = time.process_time() - self._cpu
             self.seconds += self._clock() - self._began
             if self._waiting is not None:
                 self._waiting.cancel()
@@ -78,7 +82,13 @@ class Announcer:
     def _tell(self) -> None:
         if not self._told and not self.quiet:
             self._told = True
-            print("Compiling kernels (once per machine, kept on disk) ...", file=sys.stderr, flush=True)
+            now = self._clock() - self._began
+            left = self.seconds_left() - now
+            share = (self.seconds + now) / (self.seconds + now + left) if left > 0 else 0.0
+            so_far = f": {share:.0%} done, about {left:.0f} s left" if left > 0 else ""
+            print(
+                f"Compiling kernels (once per machine, kept on disk){so_far} ...", file=sys.stderr, flush=True
+            )
 
     def cannot_keep(self, reason: str) -> None:
         """Warn once that compiled kernels are not written to disk."""
@@ -100,6 +110,9 @@ announcer = Announcer()
 @contextmanager
 def compiling() -> Iterator[None]:
     """Count as compiling, in this block, what Numba compiles of a user's code on behalf of a run."""
+    if find_spec("numba") is None:  # Python code of the user's needs none
+        yield
+        return
     from numba.core import event
 
     with event.install_listener("numba:compile", _listener()):
@@ -118,6 +131,11 @@ def _listener() -> Any:
             announcer.end()
 
     return Listener()
+
+
+def estimate_by(seconds_left: Callable[[], float]) -> None:
+    """Set what returns how long the kernels of a run that are missing still take (s)."""
+    announcer.seconds_left = seconds_left
 
 
 def compile_seconds() -> float:

@@ -11,9 +11,10 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +35,34 @@ from mlsim._runtime.processes import call, python
 
 MANIFEST = Path(__file__).with_name("manifest.txt")
 _RUNTIME = Path(__file__).with_name("runtime.c")
-_BASELINES = {"x86_64": {3: "x86-64-v3", 2: "x86-64-v2"}, "aarch64": {1: "generic"}}
+BASELINES = {"x86_64": {3: "x86-64-v3", 2: "x86-64-v2"}, "aarch64": {1: "generic"}}
 """Numba's names of processors, by level: the highest that a processor has is called."""
+_HEAD = "# Kernels that are built ahead of time, with the kinds of their arguments, and seconds of compiling."
+_WORTH_TELLING = 0.5
+"""Least seconds that the manifest says."""
 _LINES = "lines"
 _LONGEST = 3600.0
 """Seconds that a share of the kernels may take to compile."""
 _CODE = "from mlsim._jit.library_build import compile_share; compile_share(*sys.argv[1:])"
 
 
-def manifest() -> list[str]:
-    """Return the lines of the manifest: a kernel's name, and the kinds of its arguments."""
-    return [line for line in MANIFEST.read_text().splitlines() if line and not line.startswith("#")]
+def manifest() -> dict[str, float]:
+    """Return the manifest: seconds of compiling by line, which has a kernel's name and kinds of arguments."""
+    found = {}
+    for text in MANIFEST.read_text().splitlines():
+        line, _, seconds = text.partition(" # ")
+        if line and not line.startswith("#"):
+            found[line] = float(seconds or 0.0)
+    return found
+
+
+def seconds_to_compile(kernels: Iterable[str]) -> float:
+    """Return how long kernels took to compile on the machine that recorded the manifest (CPU seconds)."""
+    known: dict[str, float] = {}
+    for line, seconds in manifest().items():
+        name = parsed(line)[0]
+        known[name] = max(seconds, known.get(name, 0.0))
+    return sum(known.get(name, 0.0) for name in kernels)
 
 
 def line_of(kernel: Any, kinds: Sequence[str]) -> str:
@@ -53,23 +71,48 @@ def line_of(kernel: Any, kinds: Sequence[str]) -> str:
     return f"{name_of(kernel)}: {', '.join(short)}"
 
 
-def recorded() -> list[str]:
-    """Return the lines of the manifest for the entries on disk of kernels as they are now.
+def recorded() -> dict[str, float]:
+    """Return what :func:`manifest` does, of the entries on disk of kernels as they are now.
 
     Entries that only tests and users need are left out: a kernel, or a class of tuples, is not of mlsim.
     """
-    found = set()
-    for file, name, kinds in object_cache.kept_entries():
+    found: dict[str, float] = {}
+    for file, about in object_cache.kept_entries():
+        kinds = about["kinds"]
         try:
-            kernel = kernel_named(name)
+            kernel = kernel_named(about["kernel"])
         except (ImportError, AttributeError):  # of another package, or of an older mlsim
             continue
         foreign = [
             kind for kind in kinds if "(" in kind and not kind.startswith(("mlsim.", "builtins.tuple"))
         ]
         if not foreign and object_cache.entry_file(kernel, kinds) == file:
-            found.add(line_of(kernel, kinds))
-    return sorted(found)
+            found[line_of(kernel, kinds)] = about["seconds"]
+    return found
+
+
+def record() -> int:
+    """Add the entries on disk to the manifest, drop kernels that are gone; return how many are new."""
+    known = {line: seconds for line, seconds in manifest().items() if _exists(line)}
+    found = recorded()
+    lines = [
+        f"{line} # {seconds:.1f}" if seconds >= _WORTH_TELLING else line
+        for line, seconds in sorted((known | found).items())
+    ]
+    MANIFEST.write_text("\n".join([_HEAD, *lines]) + "\n")
+    return len(set(found) - set(known))
+
+
+def _exists(line: str) -> bool:
+    """Whether a kernel is there, with as many parameters as the manifest says."""
+    from mlsim._jit import numba_libraries
+
+    name, kinds = parsed(line)
+    try:
+        function = kernel_named(name).py_func
+        return len(numba_libraries.signature_of(kinds)) == len(signature(function).parameters)
+    except (ImportError, AttributeError):
+        return False
 
 
 def parsed(line: str) -> tuple[str, list[str]]:
@@ -78,7 +121,9 @@ def parsed(line: str) -> tuple[str, list[str]]:
     return name, [kind.strip() for kind in kinds.split(",") if kind.strip()]
 
 
-def build(lines: Sequence[str] | None = None, folder: Path = FOLDER) -> Path:
+def build(
+    lines: Iterable[str] | None = None, folder: Path = FOLDER, levels: Mapping[int, str] | None = None
+) -> Path:
     """Build the library of the manifest's kernels, and its index, on all cores; return the library's file.
 
     Parameters
@@ -87,15 +132,17 @@ def build(lines: Sequence[str] | None = None, folder: Path = FOLDER) -> Path:
         Lines of the manifest; by default all.
     folder
         Where the library and its index are written.
+    levels
+        Numba's names of processors by level; by default all of this architecture.
 
     Raises
     ------
     RuntimeError
         If a kernel cannot be compiled or linked.
     """
-    levels = _BASELINES.get(platform.machine())
+    levels = levels or BASELINES.get(platform.machine())
     if levels is None:
-        raise RuntimeError(f"kernels cannot be built for {platform.machine()}: {', '.join(_BASELINES)} only")
+        raise RuntimeError(f"kernels cannot be built for {platform.machine()}: {', '.join(BASELINES)} only")
     jobs = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="mlsim-build-") as name:
         place = Path(name)
@@ -152,20 +199,22 @@ def compile_share(place: str, level: str, part: str, parts: str) -> None:
     from mlsim._jit import numba_libraries
 
     numba_libraries.without_python()
+    machine = numba_libraries.shared_machine()
     found: dict[str, Any] = {}
     for number, line in enumerate((Path(place) / _LINES).read_text().splitlines()):
         if number % int(parts) != int(part):
             continue
         name, kinds = parsed(line)
         kernel = kernel_named(name)
-        signature = numba_libraries.signature_of(kinds)
-        kernel.dispatcher.compile(signature)
-        entry = kernel.dispatcher.overloads[signature].library.entry
+        types = numba_libraries.signature_of(kinds)
+        kernel.dispatcher.compile(types)
+        library = kernel.dispatcher.overloads[types].library
+        entry = library.entry
         if entry is None:
             raise RuntimeError(f"{line}: words cannot hold what it takes or returns")
         symbol = f"mlsim_{number}"
         path = Path(place) / f"{symbol}_{level}.o"
-        path.write_bytes(entry.code)
+        path.write_bytes(machine.emit_object(library._final_module))
         renamed = ["--redefine-sym", f"{entry.symbol}={symbol}_{level}"]
         _do(["objcopy", *renamed, "--keep-global-symbol", f"{symbol}_{level}", str(path)])
         found[key_of_call(name, entry.kinds)] = {
@@ -186,7 +235,9 @@ def _link(place: Path, library: Path) -> None:
     objects = [str(path) for path in sorted(place.glob("*.o"))]
     (place / "objects").write_text("\n".join(objects))
     compiler = os.environ.get("CC", "cc")
+    (place / "exports").write_text("{ global: mlsim_*; NRT_MemInfo_release; local: *; };")
     options = ["-O2", "-shared", "-fPIC", "-s", "-Wl,-z,defs", "-Wl,-z,noexecstack"]
+    options.append(f"-Wl,--version-script={place / 'exports'}")
     _do([compiler, *options, "-o", str(library), str(_RUNTIME), f"@{place / 'objects'}", "-lm"])
 
 

@@ -49,7 +49,7 @@ def require_numba(what: str) -> None:
     if find_spec("numba") is None:
         raise InputError(
             f"{what}: is not in mlsim's library of built kernels and has to be compiled by Numba, which is "
-            "not installed; pip install numba"
+            "not installed; pip install 'mlsim[jit]'"
         )
 
 

@@ -89,7 +89,7 @@ class KeptResults(_Cache):
             write(name, dumps(data._reduce()))
             made = getattr(data.library, "entry", None)
             if made is not None:
-                object_cache.save(self._kernel, made)
+                object_cache.save(self._kernel, made, announcer.last)
         except OSError as error:
             announcer.cannot_keep(error.strerror or str(error))
 

@@ -14,7 +14,7 @@ from numba.core import cgutils, config
 from numba.core import types as numba_types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
-from numba.core.compiler_machinery import register_pass
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.errors import NumbaRuntimeError
 from numba.core.lowering import Lower
@@ -22,7 +22,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.typed_passes import IRLegalization, NativeLowering
 from numba.np.arrayobj import populate_array
 
-from mlsim._jit.numba_passes import QUICK, NaturalIndices, QuickPasses, is_of_package, owns_nothing
+from mlsim._jit.numba_passes import NaturalIndices, is_of_package, owns_nothing
 from mlsim._jit.object_cache import Entry, array_kind, tuple_kind
 
 types: Any = numba_types  # it is not typed itself
@@ -103,6 +103,15 @@ def _generate(context: Any, library: Any, described: Any, symbol: str, parts: li
 def without_python() -> None:
     """Compile kernels from now on for calls with words alone: their code names nothing of Python."""
     _Lower.for_python = False
+
+
+def shared_machine() -> Any:
+    """Return LLVM's target for code of shared libraries, of the processor that Numba compiles for."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    target = binding.Target.from_triple(binding.get_process_triple())
+    processor = {"cpu": _settings.CPU_NAME, "features": _settings.CPU_FEATURES}
+    return target.create_target_machine(**processor, opt=int(_settings.OPT), reloc="pic", codemodel="default")
 
 
 def signature_of(kinds: Sequence[str]) -> tuple[Any, ...]:
@@ -205,35 +214,9 @@ class _Unused:
 
 
 _settings: Any = config  # mypy does not see the names that numba fills in later
-_LEVEL = 2
-"""Highest optimization level of LLVM: level 3 takes longer without faster event loops or passes."""
 
 
-def _level() -> int:
-    return min(int(_settings.OPT), _LEVEL)
-
-
-class _Library(JITCodeLibrary):
-    """Compiled code of a kernel."""
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        """Optimize each function by itself, with the same passes for all; numba makes them anew for each."""
-        ll_module.data_layout = self._codegen._data_layout
-        passes, builder = self._codegen._function_pass_manager(opt=_level())
-        for function in ll_module.functions:
-            if not function.is_declaration:
-                passes.run(function, builder)
-
-    def _optimize_final_module(self) -> None:
-        """Optimize the whole as numba does, cheaply before references are pruned, then up to our level."""
-        generator: Any = self._codegen
-        first = {"loop_vectorize": generator._loopvect, "slp_vectorize": False, "cost": "cheap"}
-        for settings in ({"opt": generator._opt_level, **first}, {"opt": _level()}):
-            passes, builder = generator._module_pass_manager(**settings)
-            passes.run(self._final_module, builder)
-
-
-class InnerLibrary(_Library):
+class InnerLibrary(JITCodeLibrary):
     """Compiled code of a kernel that only kernels call: part of theirs, without machine code of its own.
 
     Numba would optimize each kernel together with all that it calls, and make machine code of it, once for
@@ -359,7 +342,7 @@ def _bitcode_of(library: Any) -> bytes:
     return library._bitcode
 
 
-class _OuterLibrary(_Library):
+class _OuterLibrary(JITCodeLibrary):
     """Compiled code of a kernel that Python calls, with all that it calls and their environments."""
 
     draft: Draft | None = None
@@ -447,15 +430,14 @@ class OuterCompiler(Compiler):
         if state.library is None:
             state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.enable_object_caching()
-        pipelines = super().define_pipelines()
-        return [self._quick(passes) for passes in pipelines]
+        return [self._with_own_passes(usual) for usual in super().define_pipelines()]
 
-    def _quick(self, usual: Any) -> QuickPasses:
-        passes = QuickPasses(usual.pipeline_name)
+    def _with_own_passes(self, usual: Any) -> Any:
+        passes: Any = PassManager(usual.pipeline_name)
         for one, why in usual.passes:
             if one is IRLegalization:
                 passes.add_pass(NaturalIndices, "natural indices")
-            passes.add_pass(self.lowering if one is NativeLowering else QUICK.get(one, one), why)
+            passes.add_pass(self.lowering if one is NativeLowering else one, why)
         passes.finalize()
         return passes
 

@@ -7,11 +7,8 @@ from typing import Any
 
 from numba.core import ir as numba_ir
 from numba.core import types as numba_types
-from numba.core.compiler_machinery import FunctionPass, PassManager, _pass_registry, register_pass
+from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.ir_utils import find_build_sequence, find_const, guard
-from numba.core.transforms import canonicalize_cfg
-from numba.core.typed_passes import AnnotateTypes, NopythonRewrites
-from numba.core.untyped_passes import InlineClosureLikes
 
 ir: Any = numba_ir  # it is not typed itself
 _PARTS = {"getattr", "getitem", "static_getitem", "build_tuple", "cast", "exhaust_iter", "phi"}
@@ -105,72 +102,3 @@ def _without_sign(kind: Any) -> Any:
     if isinstance(kind, types.BaseTuple):
         return types.Tuple([_without_sign(part) for part in kind])
     return types.uintp if isinstance(kind, types.Integer) else kind
-
-
-_CLOSURES = {"make_function", "build_list"}
-_OVER_ARRAYS = {"unary", "binop", "inplace_binop", "call"}
-
-
-class QuickPasses(PassManager):
-    """Numba's passes over a kernel, without word of each, and without those that change nothing of it."""
-
-    def _runPass(self, _index: int, one: Any, state: Any) -> None:  # noqa: N802 - Numba's name
-        one.analysis = self._analysis
-        one.run_initialization(state)
-        one.run_pass(state)
-        one.run_finalizer(state)
-        if _pass_registry.get(type(one)).mutates_CFG:
-            state.func_ir.blocks = canonicalize_cfg(state.func_ir.blocks)
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _NoAnnotation(AnnotateTypes):
-    """Substitute for the pass that annotates the source with the inferred types."""
-
-    _name = "mlsim_no_annotation"
-
-    def run_pass(self, state: Any) -> bool:
-        state.type_annotation = ""
-        return False
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Closures(InlineClosureLikes):
-    """Inline closures and list comprehensions of a kernel, if it has any."""
-
-    _name = "mlsim_closures"
-
-    def run_pass(self, state: Any) -> bool:
-        found = any(expression.op in _CLOSURES for _, expression in _expressions(state.func_ir))
-        return (
-            bool(super().run_pass(state)) if found or _names(state.func_ir, {"reduce", "stencil"}) else False
-        )
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _ArrayExpressions(NopythonRewrites):
-    """Join expressions over whole arrays to one loop, if there are any."""
-
-    _name = "mlsim_array_expressions"
-
-    def run_pass(self, state: Any) -> bool:
-        for target, expression in _expressions(state.func_ir):
-            if expression.op in _OVER_ARRAYS and isinstance(state.typemap.get(target), types.Array):
-                return bool(super().run_pass(state))
-        return False
-
-
-QUICK = {AnnotateTypes: _NoAnnotation, InlineClosureLikes: _Closures, NopythonRewrites: _ArrayExpressions}
-"""Substitutes by the pass of Numba that they replace."""
-
-
-def _expressions(function: Any) -> Any:
-    """Yield what is assigned in a function, with the name that it is assigned to."""
-    for block in function.blocks.values():
-        for statement in block.body:
-            if type(statement) is ir.Assign and type(statement.value) is ir.Expr:
-                yield statement.target.name, statement.value
-
-
-def _names(function: Any, names: set[str]) -> bool:
-    return not names.isdisjoint(function.func_id.code.co_names)

@@ -44,6 +44,7 @@ _SCALARS: dict[type, tuple[str, str]] = {
     **{kind: (kind.__name__, "q") for kind in (np.int8, np.int16, np.int32, np.int64)},
     **{kind: (kind.__name__, "q") for kind in (np.uint8, np.uint16, np.uint32)},
 }
+_NUMBERS = {name for name, _ in _SCALARS.values()} - {"bool"}
 _ARRAYS = (np.ndarray, np.memmap)
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _FIT = _CONTIGUOUS | _ALIGNED
@@ -110,17 +111,16 @@ class Entries:
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
         self._loaded: dict[tuple[Any, ...], _Loaded | None] = {}
+        self._of_numbers: dict[tuple[type, ...], _Loaded] = {}
 
     def call(self, arguments: tuple[Any, ...]) -> Any:
         """Run the kernel; return :data:`MISSING` if there is no entry for these arguments."""
-        kinds: list[Any] = []
-        words: list[Any] = []
+        loaded = self._of_numbers.get(tuple(map(type, arguments)))
+        words: list[Any] | tuple[Any, ...] = arguments
         try:
-            _write_down(arguments, kinds, words)
-            key = tuple(kinds)
-            if key not in self._loaded:
-                self._loaded[key] = _load(self._kernel, arguments)
-            loaded = self._loaded[key]
+            if loaded is None:
+                words = []
+                loaded = self._found(arguments, words)
             if loaded is None or (_Budget.left <= 0 and not loaded.is_built):
                 return MISSING
             packed = loaded.packed(words)
@@ -128,6 +128,18 @@ class Entries:
             return MISSING
         _Budget.left -= len(words)
         return loaded.run(packed)
+
+    def _found(self, arguments: tuple[Any, ...], words: list[Any]) -> _Loaded | None:
+        """Return the entry for arguments of these types, and write the arguments down as words."""
+        kinds: list[Any] = []
+        _write_down(arguments, kinds, words)
+        key = tuple(kinds)
+        if key not in self._loaded:
+            self._loaded[key] = _load(self._kernel, arguments)
+        loaded = self._loaded[key]
+        if loaded is not None and all(kind in _SCALARS and kind is not np.bool_ for kind in kinds):
+            self._of_numbers[key] = loaded  # the words are the arguments themselves
+        return loaded
 
 
 def _write_down(arguments: Sequence[Any], kinds: list[Any], words: list[Any]) -> None:
@@ -193,6 +205,7 @@ class _Loaded:
         self._function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
         self._returns, self._together = entry.returns, entry.together
         self._results = Struct("".join(map(_layout_of, entry.returns)))
+        self._is_number = len(entry.returns) == 1 and not self._together and entry.returns[0] in _NUMBERS
         self._begin = self._layout.size
         self._words = ctypes.c_char * (self._begin + max(self._results.size, 8))
 
@@ -208,6 +221,8 @@ class _Loaded:
             _raise(_WORD.unpack_from(words, self._begin)[0])
         if not self._returns:
             return () if self._together else None
+        if self._is_number:
+            return self._results.unpack_from(words, self._begin)[0]
         found = iter(self._results.unpack_from(words, self._begin))
         values = [_value(kind, found, self._release) for kind in self._returns]
         return tuple(values) if self._together else values[0]
@@ -254,8 +269,8 @@ def _raise(address: int) -> None:
     raise kind(*arguments)
 
 
-def save(kernel: Any, entry: Entry) -> None:
-    """Keep an entry of a kernel.
+def save(kernel: Any, entry: Entry, seconds: float) -> None:
+    """Keep an entry of a kernel, which took so many seconds to compile.
 
     Raises
     ------
@@ -272,15 +287,15 @@ def save(kernel: Any, entry: Entry) -> None:
         "returns": entry.returns,
         "together": entry.together,
         "needs": entry.needs,
+        "seconds": round(seconds, 1),
     }
     write(_name(kernel, key, entry.kinds), json.dumps(about).encode() + b"\n" + entry.code)
 
 
-def kept_entries() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield the files of entries on disk, the names of their kernels, and the kinds of their arguments."""
+def kept_entries() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the files of entries on disk, and what is known of each: kernel, kinds of arguments, seconds."""
     for name, content in kept_files("entry"):
-        about = json.loads(content.split(b"\n", 1)[0])
-        yield name, about.get("kernel", ""), tuple(about["kinds"])
+        yield name, json.loads(content.split(b"\n", 1)[0])
 
 
 def entry_file(kernel: Any, kinds: Sequence[str]) -> str:

@@ -123,6 +123,15 @@ int numba_attempt_nocopy_reshape(intptr_t axes, const intptr_t *lengths, const i
     return 1;
 }
 
+/* Numba formats messages with run-time values in functions that only its wrappers for Python call. The code of a few
+   kernels refers to these functions all the same, and they refer to Python; nothing in the library calls them. */
+static _Noreturn void unreachable(void) { abort(); }
+void PyErr_SetString(void) { unreachable(); }
+void PyObject_Hash(void) { unreachable(); }
+void PyTuple_Pack(void) { unreachable(); }
+void PyUnicode_FromKindAndData(void) { unreachable(); }
+void *PyExc_RuntimeError;
+
 /* Which level of x86-64 this processor has, 2, 3 or 0 for less; kernels are compiled for each. */
 int mlsim_level(void) {
 #if defined(__x86_64__)

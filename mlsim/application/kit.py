@@ -37,7 +37,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 
 from mlsim import _jit
@@ -198,4 +197,7 @@ def inlined(function: F) -> F:
 def _compile(function: F, **options: Any) -> F:
     if _jit.INTERPRETED:
         return interpreted.with_error_model(function)
+    _jit.require_numba(f"{function.__module__}.{function.__qualname__}")
+    import numba
+
     return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))

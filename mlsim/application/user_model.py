@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mlsim._files import expanded, is_file
+from mlsim._jit import compiling
 from mlsim.application.user_technique import compiler_message
 from mlsim.errors import InputError, user_code_error
 from mlsim.execution_models import ModelEntry, ModelProperties
@@ -85,17 +86,15 @@ def _loaded(name: str, _parameters: str, _changed: int) -> ModelEntry:
 
 
 def _called(title: str, model: Callable[..., Any], inputs: Inputs) -> Any:
-    from numba.core.errors import NumbaError
-
-    from mlsim._jit import compiling
-
     n, p = len(inputs.prefix) - 1, len(inputs.speed)
     try:
         with compiling():
             return model(inputs)
-    except NumbaError as error:
-        raise InputError(f"{title}: cannot be compiled: {compiler_message(error)}") from error
+    except InputError:
+        raise
     except BaseException as error:  # whatever the user's code raises
+        if isinstance(error, Exception) and type(error).__module__ == "numba.core.errors":
+            raise InputError(f"{title}: cannot be compiled: {compiler_message(error)}") from error
         raise user_code_error(f"{title}: failed in a loop of {n} iterations on {p} PEs", error) from error
 
 

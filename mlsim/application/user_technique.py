@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlsim._files import expanded, open_file, resolved
-from mlsim._jit import INTERPRETED, compiling
+from mlsim._jit import INTERPRETED, compiling, require_numba
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import resolve_parameters
 from mlsim.techniques.technique_entry import RAISED, USER, USER_BY_STEP, USER_OBJECT
@@ -110,6 +110,7 @@ def _function_code(name: str, body: Any, own: tuple[Any, ...]) -> tuple[int, Any
     """Return the address of a function's C function, and an object that keeps its machine code alive."""
     if INTERPRETED:
         return _callback(lambda *arguments: operator.index(body(*arguments, *own)), len(_PARAMETERS))
+    require_numba(name)
     import numba
 
     whole = numba.types.int64
@@ -236,6 +237,7 @@ def _class_code(name: str, kind: type, parameters: Mapping[str, Any]) -> tuple[i
     methods = {method: _method(name, kind, method) for method in _METHODS}
     if INTERPRETED:
         return _callback(_method_caller(made, methods), 9, 3)
+    require_numba(name)
     import numba
 
     whole, real = numba.types.int64, numba.types.float64

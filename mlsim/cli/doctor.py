@@ -20,6 +20,7 @@ PURPOSES = {
     "dask": "studies on many machines (mlsim study --executor dask)",
     "docs": "building the documentation site (make docs)",
     "energy": "energy profiles of jobs in HDF5 (mlsim learn energy)",
+    "jit": "user-defined techniques and models, and mlsim's kernels where none are built (a checkout)",
     "learning": "predictors and classes learned by scikit-learn (forest-mean, batch.classifier)",
     "mpi": "real runs beside an MPI that is there (mlsim mpi run)",
     "mpich": "real runs, with an MPI for this machine (mlsim mpi run)",

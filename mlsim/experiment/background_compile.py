@@ -27,6 +27,10 @@ from mlsim.scenario import (
     split_technique,
 )
 
+_OWN_ROOM = "batch"
+"""The room that the process of the run compiles itself."""
+_PASS, _REPLAY = "dispatch.passes.process_timestamp", "clock.compiled_replay.replay"
+_TRACE = "otf2.event_pass.write_batch"
 _ITERATIONS = 8
 _CODE = """
 from mlsim.experiment.background_compile import compile_room
@@ -42,7 +46,9 @@ def compiled_beside(scenario: Scenario) -> Iterator[None]:
 
     Nothing is started if the kernels are on disk, on a single core, or in a child process.
     """
-    rooms = list(_missing(scenario)) if _may_start() else []
+    missing = dict(_missing(scenario))
+    _jit.estimate_by(lambda: _seconds_left(missing))
+    rooms = [room for room in missing if room != _OWN_ROOM] if _may_start() else []
     started = {room: process for room in rooms if (process := _start(room, scenario)) is not None}
     for room, process in started.items():
         _jit.while_elsewhere(room, _waiter(process))
@@ -59,18 +65,29 @@ def _may_start() -> bool:
     return cores > 1 and bool(sys.executable) and multiprocessing.parent_process() is None
 
 
-def _missing(scenario: Scenario) -> Iterator[str]:
-    """Yield the rooms whose kernels are not on disk."""
+def _seconds_left(missing: dict[str, str]) -> float:
+    """Return what the kernels take that are still missing: the rooms are compiled side by side."""
+    from mlsim._jit.library_build import seconds_to_compile
+
+    left = [f"{room}.{name}" for room, name in missing.items() if not _jit.is_compiled(room, name)]
+    return max((seconds_to_compile([name]) for name in left), default=0.0)
+
+
+def _missing(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield the rooms whose kernels are not on disk, each with the kernel that takes longest."""
+    own = _REPLAY if scenario.application.model is ApplicationModel.RIGID else _PASS
+    if not _jit.is_compiled(_OWN_ROOM, own):
+        yield _OWN_ROOM, own
     application = scenario.application
     model = application.execution.model
     if application.model is not ApplicationModel.LOOP or not isinstance(model, ExecutionModel):
         return
     if all(name in tuple(Technique) for name in split_technique(application.technique)):
         module = model.entry.run.__module__.rpartition(".")[2]
-        if not _jit.is_compiled("execution_models", f"{module}.run"):
-            yield "execution_models"
-    if scenario.output.trace.shows_chunks and not _jit.is_compiled("record", "otf2.event_pass.write_batch"):
-        yield "record"
+        if not _jit.is_compiled("execution_models", name := f"{module}.run"):
+            yield "execution_models", name
+    if scenario.output.trace.shows_chunks and not _jit.is_compiled("record", _TRACE):
+        yield "record", _TRACE
 
 
 def _start(room: str, scenario: Scenario) -> Process[bytes] | None:

@@ -80,6 +80,26 @@ def test_who_waits_is_told_while_the_compiler_is_at_work(announcer, clockwork, c
     announcer.end()
 
 
+def test_the_message_has_the_share_done_and_an_estimate(announcer, clockwork, capsys):
+    compile_for(0.5 * PATIENCE, announcer, clockwork)
+    announcer.seconds_left = lambda: 10.0  # as the manifest says, of what is not on disk
+    announcer.begin()
+    clockwork.forward(0.5 * PATIENCE)
+    announcer.end()
+    left = 10.0 - 0.5 * PATIENCE
+    share = PATIENCE / (PATIENCE + left)
+    said = f"Compiling kernels (once per machine, kept on disk): {share:.0%} done, about {left:.0f} s left"
+    assert capsys.readouterr().err == f"{said} ...\n"
+
+
+def test_an_estimate_that_is_exceeded_is_left_out(announcer, clockwork, capsys):
+    announcer.seconds_left = lambda: 0.1
+    announcer.begin()
+    clockwork.forward(2 * PATIENCE)
+    announcer.end()
+    assert "left" not in capsys.readouterr().err
+
+
 def test_many_short_ones_add_up_and_are_told_of_once(announcer, clockwork, capsys):
     for _ in range(4):
         compile_for(0.3 * PATIENCE, announcer, clockwork)
