@@ -109,7 +109,14 @@ def test_the_manifest_names_kernels_that_exist() -> None:
 
 
 DIGESTS = Path(__file__).parents[1] / "tools" / "digests.py"
-CASES = ["mixed SAF", "loop hmw GSS+AF", "loop hdca GSS+AWF-B", "state drain True", "rigid live", "quickstart cca AF"]
+CASES = [
+    "mixed SAF",
+    "loop hmw GSS+AF",
+    "loop hdca GSS+AWF-B",
+    "state drain True",
+    "rigid live",
+    "quickstart cca AF",
+]
 WITH_LIBRARY = """
 import runpy, sys
 from pathlib import Path
