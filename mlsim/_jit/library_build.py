@@ -38,8 +38,8 @@ _RUNTIME = Path(__file__).with_name("runtime.c")
 BASELINES = {"x86_64": {3: "x86-64-v3", 2: "x86-64-v2"}, "aarch64": {1: "generic"}}
 """Numba's names of processors, by level: the highest that a processor has is called."""
 _HEAD = "# Kernels that are built ahead of time, with the kinds of their arguments, and seconds of compiling."
-_WORTH_TELLING = 0.5
-"""Least seconds that the manifest says."""
+_LEAST_SECONDS = 0.5
+"""Least seconds that the manifest has."""
 _LINES = "lines"
 _LONGEST = 3600.0
 """Seconds that a share of the kernels may take to compile."""
@@ -96,7 +96,7 @@ def record() -> int:
     known = {line: seconds for line, seconds in manifest().items() if _exists(line)}
     found = recorded()
     lines = [
-        f"{line} # {seconds:.1f}" if seconds >= _WORTH_TELLING else line
+        f"{line} # {seconds:.1f}" if seconds >= _LEAST_SECONDS else line
         for line, seconds in sorted((known | found).items())
     ]
     MANIFEST.write_text("\n".join([_HEAD, *lines]) + "\n")
@@ -104,7 +104,7 @@ def record() -> int:
 
 
 def _exists(line: str) -> bool:
-    """Whether a kernel is there, with as many parameters as the manifest says."""
+    """Whether a kernel is there, with as many parameters as in the manifest."""
     from mlsim._jit import numba_libraries
 
     name, kinds = parsed(line)
