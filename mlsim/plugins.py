@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from mlsim._files import expanded, is_file, named
 from mlsim.errors import InputError, user_code_error
 from mlsim.scenario import parameters_of, user_function
-from mlsim.scenario.field_types import OnOff
+from mlsim.scenario.field_types import SWITCH
 from mlsim.scenario.scenario_paths import read_code
 from mlsim.scenario.unit_types import nearest
 
@@ -139,7 +139,7 @@ def _typed(place: str, value: Any, declared: inspect.Parameter | None) -> Any:
         return value
     if annotation in (bool, "bool") and isinstance(value, str):
         try:
-            return OnOff().parse(value)
+            return SWITCH.parse(value)
         except ValueError as error:
             raise InputError(f"{place}: {error}") from error
     return _switched(value)
@@ -156,7 +156,7 @@ def _switched(value: Any) -> Any:
         pairs = zip(value, switched, strict=True)
         return [item if isinstance(item, str) else new for item, new in pairs]
     try:
-        return OnOff().parse(value)
+        return SWITCH.parse(value)
     except ValueError:
         return value
 

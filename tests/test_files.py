@@ -310,7 +310,7 @@ def test_only_here_files_are_opened_for_reading() -> None:
         "slurm/trial_cluster.py": (2, "/proc"),
         "mpi/rank_waiting.py": (1, "/proc"),
         "analysis/page/report_page.py": (1, "its own sources"),
-        "mpi/native_plan.py": (2, "what its parent has just written"),
+        "mpi/calibrate.py": (2, "what its parent has just written"),
         "mpi/real_validation.py": (1, "what its child has just written"),
         "mpi/rca/wire.py": (1, "a secret that only its owner can write"),
         "record/otf2/otf2_library.py": (2, "what it has just written"),

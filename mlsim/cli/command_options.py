@@ -208,10 +208,10 @@ def value_of(text: str) -> Any:
 
 def amount(name: str, text: str, dimension: Dimension, *, positive: bool = False) -> float:
     """Read a number with a unit; an InputError names the option."""
-    from mlsim.scenario.amount_types import Amount
+    from mlsim.scenario.amount_types import amount
 
     try:
-        return Amount(dimension, positive=positive).parse(value_of(text))
+        return amount(dimension, positive=positive).parse(value_of(text))
     except ValueError as error:
         raise InputError(f"{name}: {error}") from error
 

@@ -128,7 +128,7 @@ def _window(text: str) -> dict[str, Any]:
 def _length_of(costs: CostsConfig, iterations: str | None) -> int:
     """Return the number of iterations; 0 for a file, whose length is not known yet."""
     from mlsim.scenario import CostProfile
-    from mlsim.scenario.field_types import Whole
+    from mlsim.scenario.field_types import whole
 
     if costs.profile in (CostProfile.FILE, CostProfile.MANDELBROT):
         if iterations is not None:
@@ -141,7 +141,7 @@ def _length_of(costs: CostsConfig, iterations: str | None) -> int:
     if iterations is None:
         raise InputError(f"--iterations: missing; {costs.profile} needs it, e.g. --iterations 100000")
     try:
-        return Whole(1, 1_000_000_000).parse(cli.value_of(iterations))
+        return whole(1, 1_000_000_000).parse(cli.value_of(iterations))
     except ValueError as error:
         raise InputError(f"--iterations: {error}") from error
 

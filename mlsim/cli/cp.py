@@ -137,7 +137,7 @@ def _config(texts: list[str], names: list[Dispatcher]) -> CpConfig:
     except ValidationError as error:
         raise cli.option_problems(error, {key: f"--set {key}" for key in CpConfig.model_fields}) from error
     for key in sorted(config.model_fields_set):
-        if wrong := _unread(key, config, names):
+        if wrong := _unread(key, names):
             raise InputError(f"--set {key}: {wrong}")
     for name in names:
         if wrong := config.wrong_limits(name):
@@ -145,13 +145,15 @@ def _config(texts: list[str], names: list[Dispatcher]) -> CpConfig:
     return config
 
 
-def _unread(key: str, config: CpConfig, names: list[Dispatcher]) -> str | None:
+def _unread(key: str, names: list[Dispatcher]) -> str | None:
     """Return the reason why a replay ignores an option, or cannot compare plans made with it."""
     if key in ("headroom", "reserve"):
         return "goes by what a dispatcher has learned, and in a replay it has learned nothing"
     if key in ("ewt", "default_ewt"):
         return "instances have it; give it to the scenario of `mlsim cp dump`"
-    readers = config.readers().get(key)
+    from mlsim.scenario.cp_section import CP_READERS
+
+    readers = CP_READERS.get(key)
     if readers is None:
         return None
     others = [name for name in names if name not in readers]

@@ -188,10 +188,10 @@ def _check_search(
 
 def _weeks(name: str, text: str) -> tuple[int, int]:
     """Return the first and the last week that an option names."""
-    from mlsim.scenario.amount_types import WeeksKind
+    from mlsim.scenario.amount_types import WEEKS
 
     try:
-        return WeeksKind().parse(text)
+        return WEEKS.parse(text)
     except ValueError as error:
         raise InputError(f"{name}: {error}") from error
 

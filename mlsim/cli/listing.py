@@ -222,7 +222,7 @@ def _of_loops(what: Listing) -> Lists:
 def _of_keys(what: Listing) -> Lists:
     """List keys of scenarios, parameters, and other names of keys."""
     from mlsim.scenario import model_parameters, options
-    from mlsim.scenario.key_aliases import key_aliases
+    from mlsim.scenario.overrides import key_aliases
 
     if what == "aliases":
         return ("other name", "key", "use"), [

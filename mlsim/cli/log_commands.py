@@ -276,12 +276,12 @@ def predict(options: _PredictOptions) -> None:
 def _predictors(names: list[str] | None) -> list[str]:
     """Return the names of the predictors as the catalogue spells them."""
     from mlsim.scenario import Predictor, installed_names
-    from mlsim.scenario.plugin_names import PluginKind
+    from mlsim.scenario.plugin_names import plugin_name
 
     if not names:
         return [word.value for word in Predictor] + list(installed_names("mlsim.predictors"))
     try:
-        return [str(PluginKind(Predictor, "mlsim.predictors").parse(name)) for name in names]
+        return [str(plugin_name(Predictor, "mlsim.predictors").parse(name)) for name in names]
     except ValueError as error:
         raise InputError(f"--predictor: {error}") from error
 

@@ -56,8 +56,7 @@ def run(options: _RunOptions) -> None:
     from mlsim.experiment import load_loop
     from mlsim.experiment.result_directories import check_target
     from mlsim.mpi.launch import launch, launcher_of
-    from mlsim.mpi.loop_options import MODELS
-    from mlsim.mpi.scenario_keys_read import RUN_KEYS, check_scenario, check_set
+    from mlsim.mpi.loop_options import MODELS, RUN_KEYS, check_scenario, check_set
     from mlsim.scenario import parse_overrides
 
     scenario, out, work, repetitions = options.scenario, options.out, options.work, options.repetitions
@@ -103,7 +102,7 @@ def _check_ranks(launcher: list[str] | None, ranks: int | None) -> None:
 
 def _note_unread(loop: Scenario, read: tuple[str, ...], repetitions: int = 1) -> None:
     """Print notes on keys of a file that only a simulation reads, or nothing does."""
-    from mlsim.mpi.scenario_keys_read import left_aside
+    from mlsim.mpi.loop_options import left_aside
     from mlsim.scenario import warnings_of
 
     keys = left_aside(loop, read)
@@ -214,7 +213,7 @@ def validate(options: _ValidateOptions) -> None:
     from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.mpi import real_validation
     from mlsim.mpi.launch import launcher_of
-    from mlsim.mpi.scenario_keys_read import VALIDATE_KEYS, check_set, loop_options
+    from mlsim.mpi.loop_options import VALIDATE_KEYS, check_set, loop_options
     from mlsim.scenario import parse_overrides
 
     file, out, ranks = options.scenario, options.out, options.ranks

@@ -108,6 +108,7 @@ def convert(
         Literal["pipit"] | None,
         typer.Option(
             "--for",
+            metavar="READER",
             help="Write an OTF2 trace for this reader: pipit sorts events by their times alone, so events of "
             "a row at the same time are moved apart, by 1 ns each.",
         ),

@@ -30,10 +30,7 @@ from mlsim.scenario import (
     Scenario,
     TraceLevel,
     WorkloadConfig,
-    located_format,
-    located_generator,
-    located_model,
-    located_plugin,
+    located_code,
     located_technique,
     resolve_path,
 )
@@ -53,7 +50,8 @@ if TYPE_CHECKING:
 def application_of(scenario: Scenario) -> ApplicationConfig:
     """Return the application section with the resolved files of user-defined techniques and models."""
     application = scenario.application
-    execution = application.execution.model_copy(update={"model": located_model(scenario)})
+    model = located_code(scenario, "application.execution.model")
+    execution = application.execution.model_copy(update={"model": model})
     found: dict[str, object] = {"execution": execution}
     if (selection := application.selects) is None:
         found["technique"] = located_technique(scenario)
@@ -65,7 +63,8 @@ def application_of(scenario: Scenario) -> ApplicationConfig:
 
 def batch_of(scenario: Scenario) -> BatchConfig:
     """Return the batch section with the resolved files of user-defined plugins."""
-    return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in PLUGIN_KEYS})
+    located = {key: located_code(scenario, f"batch.{key}") for key in PLUGIN_KEYS}
+    return scenario.batch.model_copy(update=located)
 
 
 def measured_power(scenario: Scenario) -> JobSteps | None:
@@ -95,7 +94,7 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
                 f"{scenario.source}: workload.columns: {name!r} is a column that jobs.parquet has of itself; "
                 "give that of the log another name"
             )
-    config = scenario.workload.model_copy(update={"format": located_format(scenario)})
+    config = scenario.workload.model_copy(update={"format": located_code(scenario, "workload.format")})
     # A processor of the log is a core, or all cores of a node where it is a whole node.
     cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
     rates = Rates(cores * machine.reference_speed, machine.network.bandwidth)
@@ -116,7 +115,8 @@ def _source(scenario: Scenario, config: WorkloadConfig, requests: Requests) -> P
             f"{requests.largest}, and larger jobs could never start; allowed: at most these, or "
             "workload.cleaning.oversize: clamp or drop"
         )
-    return planned(generate, located_generator(scenario), requests.largest, scenario.seed)
+    model = located_code(scenario, "workload.generate.model")
+    return planned(generate, model, requests.largest, scenario.seed)
 
 
 def log_of(scenario: Scenario) -> Path:

@@ -60,8 +60,7 @@ from mlsim.scenario import (
     WorkloadFormat,
     WorkloadModel,
     check_code,
-    located_format,
-    located_generator,
+    located_code,
     replay_obstacle,
 )
 from mlsim.scenario.simulation_demand import check_list, check_loop_alone
@@ -250,13 +249,13 @@ def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
     if workload.generate is not None and not isinstance(workload.generate.model, WorkloadModel):
         from mlsim.workload.user_workloads import check_model as check_generator
 
-        check_generator(located_generator(scenario), plugins)
+        check_generator(located_code(scenario, "workload.generate.model"), plugins)
         return True
     if not isinstance(workload.format, WorkloadFormat):
         from mlsim.workload.user_workloads import check_reader
 
         log_of(scenario)
-        check_reader(located_format(scenario), plugins)
+        check_reader(located_code(scenario, "workload.format"), plugins)
         return True
     return False
 

@@ -29,7 +29,7 @@ from mlsim.scenario import (
     TraceLevel,
     TraceRows,
     dump,
-    located_writers,
+    located_code,
     read_in,
     user_function,
 )
@@ -118,16 +118,21 @@ WRITERS: Final = Family(
 )
 
 
+def _located_writers(scenario: Scenario) -> list[str]:
+    rows = range(len(scenario.output.writers or ()))
+    return [located_code(scenario, f"output.writers.{row}") for row in rows]
+
+
 def check_writers(scenario: Scenario, execute: bool = True) -> None:
     """Check the user-defined writers of a scenario; without ``execute`` none of their code is executed."""
-    for name in located_writers(scenario):
+    for name in _located_writers(scenario):
         check_plugin(WRITERS, name, execute, entry_points)
 
 
 def write_by_user(place: Place, directory: Path, result: Result) -> None:
     """Call every user-defined writer, each with a directory of its own; if one fails, all others are kept."""
     taken: dict[str, int] = {"trace": 1}
-    for name in located_writers(result.scenario):
+    for name in _located_writers(result.scenario):
         file = user_function(name)
         own = file[1] if file else str(name)
         taken[own] = taken.get(own, 0) + 1

@@ -16,55 +16,13 @@ import numpy as np
 from mlsim._jit import by_numba
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.techniques import WEIGHTED, Choice
-from mlsim.execution_models.rma_state import (
-    KNOWN,
-    LAST,
-    NOTHING,
-    Asker,
-    Done,
-    draw_ticket,
-    is_turn,
-    learn_done,
-    release,
-    seize,
-    spread_of,
-    take_from_copy,
-    take_shared,
-)
+from mlsim.execution_models import rma_state
+from mlsim.execution_models.rma_state import KNOWN, LAST, NOTHING, Asker, Done
 from mlsim.execution_models.technique_state import publish, refill_rule, take_refilled
-from mlsim.techniques import TECHNIQUES
+from mlsim.techniques import TECHNIQUES, technique_entry, technique_rules
 from mlsim.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.techniques.pe_statistics import ROWS
-from mlsim.techniques.technique_entry import (
-    ADDRESS,
-    CONSTANT,
-    ITERATIONS,
-    MEMORY,
-    PES,
-    RULE_NUMBERS,
-    RULE_REALS,
-    SIZE,
-    USERS,
-)
-from mlsim.techniques.technique_rules import (
-    STATIC,
-    Executed,
-    begin_object,
-    counts_breaks,
-    follows_chunks,
-    gather_chunk,
-    is_adaptive,
-    learn_object,
-    memory_words,
-    needs_remaining,
-    new_rule,
-    recursive_size,
-    remembers,
-    reset_rule,
-    straightforward_size,
-    straightforward_sizes,
-    tell_of_node,
-)
+from mlsim.techniques.technique_entry import RULE_NUMBERS, RULE_REALS
 
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""
@@ -75,22 +33,13 @@ _SIZES_AHEAD, _MOST_AHEAD = 16, 4096
 
 
 class RuleState:
-    """The state of a technique, as columns in one block.
+    """The state of a technique for ``p`` PEs or nodes, as columns in one block.
 
-    Parameters
-    ----------
-    block
-        int64[RuleState.words(choice, p)], zeros at first.
-    choice, p
-        The technique, and its PEs or nodes.
-
-    Attributes
-    ----------
-    step, position, end, refills
-        Indices in ``numbers``: next scheduling step, next iteration, end of the queue, number of refills
-        (``LAST``: no refill follows).
+    ``block``, int64[RuleState.words(choice, p)], is zeros at first.
     """
 
+    # Indices in ``numbers``: next scheduling step, next iteration, end of the queue, number of refills (LAST:
+    # no refill follows).
     step, position, end, refills = range(4)
 
     def __init__(self, block: Ints, choice: Choice, p: int) -> None:
@@ -113,18 +62,14 @@ class RuleState:
         return 4 + RULE_NUMBERS + RULE_REALS + p + ROWS * _columns(choice, p) + rows * wide
 
 
-def _no_time() -> float:
-    return 0.0
-
-
 def _columns(choice: Choice, p: int) -> int:
-    return p if remembers(choice.code) else 1
+    return p if technique_rules.remembers(choice.code) else 1
 
 
 def _sums(choice: Choice, p: int) -> tuple[int, int]:
     """Return the shape of the sum trees, or of the memory of a class of the user."""
     if choice.is_object:
-        return 1, memory_words(int(choice.parameters[ADDRESS]), p)
+        return 1, technique_rules.memory_words(int(choice.parameters[technique_entry.ADDRESS]), p)
     return 2, 2 * (1 << (_columns(choice, p) - 1).bit_length())
 
 
@@ -141,11 +86,10 @@ class RecursiveRule:
         self, choice: Choice, state: RuleState, n: int, p: int, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self.choice, self.state = choice, state
-        self.now = clock if follows_chunks(choice.code) else _no_time
+        self.now = clock if technique_rules.follows_chunks(choice.code) else lambda: 0.0
         self._n, self._p = n, p
         self._settings = choice.settings()
-        self._is_user = choice.of_user
-        self._address = int(self._settings.parameters[ADDRESS]) if self._is_user else 0
+        self._address = int(self._settings.parameters[technique_entry.ADDRESS]) if choice.of_user else 0
 
     def begin(self, n: int, p: int, weights: Floats) -> None:
         """Prepare for a loop of ``n`` iterations and ``p`` PEs, or nodes, with these weights.
@@ -155,84 +99,80 @@ class RecursiveRule:
         state, settings = self.state, self._settings
         state.numbers[state.end], state.numbers[state.refills] = n, LAST
         state.weights[:] = weights
-        reset_rule(state.rule, state.reals, settings.code, n, p, settings.min_chunk, settings.parameters)
+        parameters = settings.min_chunk, settings.parameters
+        technique_rules.reset_rule(state.rule, state.reals, settings.code, n, p, *parameters)
         self._begin_object(n, p)
 
     def _begin_object(self, n: int, p: int) -> None:
         """Call ``begin`` of a user-defined class if there are iterations."""
         if self.choice.is_object and n > 0:
-            self.state.rule[MEMORY] = self.state.sums.shape[1]
-            begin_object(self._address, self.state.sums, n, p)
+            self.state.rule[technique_entry.MEMORY] = self.state.sums.shape[1]
+            technique_rules.begin_object(self._address, self.state.sums, n, p)
 
     def refill(self, n: int, p: int, node: int, number: int) -> None:
         """Prepare for the ``number``-th chunk of a node, of ``n`` iterations for ``p`` PEs."""
         state, settings = self.state, self._settings
-        refill_rule(
-            state.rule,
-            state.reals,
-            settings.code,
-            n,
-            p,
-            settings.min_chunk,
-            settings.parameters,
-            node,
-            number,
-        )
+        parameters = settings.min_chunk, settings.parameters
+        refill_rule(state.rule, state.reals, settings.code, n, p, *parameters, node, number)
         self._begin_object(n, p)
 
     def size(self, step: int, remaining: int, pe: int) -> int:
         """Size the next chunk; ``remaining`` >= 1."""
         state = self.state
-        if self._is_user:
+        if self.choice.of_user:
             # the function lies elsewhere in every process
-            state.rule[USERS] = self._address
-        size = recursive_size(
-            state.rule,
-            state.reals,
-            state.weights,
-            state.measured,
-            state.sums,
-            step,
-            remaining,
-            pe,
-            self.now(),
-        )
-        if size < 1:
+            state.rule[technique_entry.USERS] = self._address
+        columns = state.rule, state.reals, state.weights, state.measured, state.sums
+        size = int(technique_rules.recursive_size(*columns, step, remaining, pe, self.now()))
+        self.check_size(size, step, pe)
+        return size
+
+    def check_size(self, size: int, step: int, pe: int) -> None:
+        """Raise the error of a user-defined technique that sized a chunk below 1; step < 0: none was left."""
+        if size < 1 and step >= 0:
             self._settings.bad_size[:] = step, pe, size
             raise self.choice.wrong_size(self._settings, self._n, self._p)
-        return int(size)
 
     def update(self, pe: int, done: Done | Floats) -> None:
         """Update an adaptive technique with an executed chunk."""
         state, took = self.state, _typed(done)
         if not self.choice.is_object:
-            learn_done(self.choice.code, state.measured, state.sums, state.weights, pe, 1.0, took)
+            self._learn(pe, 1.0, took)
             return
         size, seconds, waited, _, pieces, step = took
         if size > 0:
-            n, p = int(state.rule[ITERATIONS]), int(state.rule[PES])
-            spread = spread_of(took)
-            chunk = Executed(pe, step, size, pieces, seconds, waited, spread)
-            learn_object(self._address, state.sums, n, p, chunk)
+            spread, (n, p) = rma_state.spread_of(took), self._lengths
+            chunk = technique_rules.Executed(pe, step, size, pieces, seconds, waited, spread)
+            technique_rules.learn_object(self._address, state.sums, n, p, chunk)
 
     def gather(self, node: int, done: Done | Floats, share: float) -> None:
         """Add an executed chunk, whose time counts by ``share``, to what a node has measured."""
-        state, took = self.state, _typed(done)
+        took = _typed(done)
         if not self.choice.is_object:
-            learn_done(self.choice.code, state.measured, state.sums, state.weights, node, share, took)
+            self._learn(node, share, took)
             return
         size, seconds, waited, _, pieces, step = took
         if size > 0:
-            spread = spread_of(took) * share * share
-            chunk = Executed(node, step, size, pieces, seconds * share, waited * share, spread)
-            gather_chunk(state.measured, chunk)
+            times = seconds * share, waited * share, rma_state.spread_of(took) * share * share
+            chunk = technique_rules.Executed(node, step, size, pieces, *times)
+            technique_rules.gather_chunk(self.state.measured, chunk)
+
+    def _learn(self, pe: int, share: float, done: Done) -> None:
+        state = self.state
+        columns = state.measured, state.sums, state.weights
+        rma_state.learn_done(self.choice.code, *columns, pe, share, done)
+
+    @property
+    def _lengths(self) -> tuple[int, int]:
+        """Iterations and PEs, as a class of the user gets them."""
+        rule = self.state.rule
+        return int(rule[technique_entry.ITERATIONS]), int(rule[technique_entry.PES])
 
     def publish_node(self, own: RuleState, node: int) -> None:
         """Add a node's measurements to the state."""
         known = self.state
         if self.choice.is_object:
-            n, p = int(known.rule[ITERATIONS]), int(known.rule[PES])
-            tell_of_node(self._address, own.measured, known.sums, n, p, node)
+            technique_rules.tell_of_node(self._address, own.measured, known.sums, *self._lengths, node)
             return
         publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)
 
@@ -244,10 +184,9 @@ class RecursiveRule:
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
         """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
 
-        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.execution_models.rma_state`, and
-        ``memory`` its first argument. The function takes a turn, the measurements of the PE's executed
-        chunk, and the time [s]. Pass its result to :meth:`check_nothing` if the size is below 1 and neither
-        ``NOT_YET`` nor ``EMPTY``.
+        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.execution_models.rma_state`,
+        ``memory`` its first argument. The function takes a turn, the measurements of the PE's executed chunk, and the
+        time [s]. Pass its result to :meth:`check_size` unless the size is ``NOT_YET`` or ``EMPTY``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
         return partial(kernel, memory, self._asker(pe))
@@ -264,12 +203,6 @@ class RecursiveRule:
     def _asker(self, pe: int) -> Asker:
         return len(self.state.weights), self.choice.code, pe, self._address
 
-    def check_nothing(self, size: int, step: int, pe: int) -> None:
-        """Raise an error if iterations were left although the technique computed a size below 1."""
-        if step >= 0:
-            self._settings.bad_size[:] = step, pe, size
-            raise self.choice.wrong_size(self._settings, self._n, self._p)
-
 
 class StraightforwardRule:
     """Sizes chunks from the step alone, for a technique that does not need the remaining iterations.
@@ -277,23 +210,21 @@ class StraightforwardRule:
     ``p`` counts PEs or nodes, ``pe`` is the requesting one, and ``weights``, float64[p], have the sum p.
     """
 
-    size: Callable[[int], int]
-    """Function of a scheduling step: the size of its chunk."""
-    ordered: bool
-    """Whether all ranks know where a chunk begins from its step alone: no size depends on who asks."""
+    size: Callable[[int], int]  # of the chunk of a scheduling step
+    ordered: bool  # no size depends on who asks: all ranks know where a chunk begins from its step alone
 
     def __init__(self, choice: Choice, n: int, p: int, weights: Floats, pe: int) -> None:
         self._choice, self._n, self._p, self._pe = choice, n, p, pe
         self._settings = choice.settings(weights)
-        self._weights = np.array(self._settings.weights)
-        self._rule, self._reals = new_rule()
-        self._guide = new_guide(FRACTION_WORDS)
+        rule, reals = technique_rules.new_rule()
         settings = self._settings
-        reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
+        parameters = settings.min_chunk, settings.parameters
+        technique_rules.reset_rule(rule, reals, settings.code, n, p, *parameters)
+        self._state = rule, reals, new_guide(FRACTION_WORDS), np.array(settings.weights)
         self._sizes: list[int] = []
         self._first = self._stop = 0
         self.ordered = is_ordered(choice)
-        self._constant = int(self._rule[SIZE]) if self._rule[CONSTANT] else 0
+        self._constant = int(rule[technique_entry.SIZE]) if rule[technique_entry.CONSTANT] else 0
         self._starts: list[int] = [0]
         self._block = min(max(_SIZES_AHEAD, p), _MOST_AHEAD)
         # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
@@ -308,11 +239,7 @@ class StraightforwardRule:
         if self._constant > 0:
             return step * self._constant, self._constant
         while step >= self._stop and self._starts[-1] < self._n:
-            sizes = np.empty(self._block, np.int64)
-            straightforward_sizes(
-                self._rule, self._reals, self._guide, self._weights, self._stop, self._pe, sizes
-            )
-            self._sizes = sizes.tolist()
+            self._sizes = self._several(self._stop, self._block)
             self._starts = list(accumulate(self._sizes, initial=self._starts[-1]))
             self._first, self._stop = self._stop, self._stop + self._block
         if step >= self._stop:
@@ -322,46 +249,31 @@ class StraightforwardRule:
     def _known(self, step: int) -> int:
         """Size chunk ``step``; sizes are calculated some steps ahead, as a call costs more than a size."""
         if not self._first <= step < self._stop:
-            sizes = np.empty(_SIZES_AHEAD, np.int64)
-            straightforward_sizes(self._rule, self._reals, self._guide, self._weights, step, self._pe, sizes)
-            self._sizes, self._first, self._stop = sizes.tolist(), step, step + _SIZES_AHEAD
+            self._sizes = self._several(step, _SIZES_AHEAD)
+            self._first, self._stop = step, step + _SIZES_AHEAD
         return self._sizes[step - self._first]
+
+    def _several(self, step: int, count: int) -> list[int]:
+        """Size chunks from ``step`` on."""
+        sizes = np.empty(count, np.int64)
+        technique_rules.straightforward_sizes(*self._state, step, self._pe, sizes)
+        return sizes.tolist()
 
     def _calculated(self, step: int) -> int:
         """Size chunk ``step``."""
-        size = straightforward_size(self._rule, self._reals, self._guide, self._weights, step, self._pe)
+        size = technique_rules.straightforward_size(*self._state, step, self._pe)
         if size < 1 and self._n > 0:
             self._settings.bad_size[:] = step, self._pe, size
             raise self._choice.wrong_size(self._settings, self._n, self._p)
         return size
 
 
-def needs_lock(choice: Choice) -> bool:
-    """Return whether a technique sizes chunks from the remaining iterations, and so needs a lock."""
-    return needs_remaining(choice.code)
-
-
 def is_ordered(choice: Choice) -> bool:
     """Whether a technique sizes chunks by the step alone, for any PE: one atomic is enough."""
     entry = TECHNIQUES.get(choice.name)
-    if entry is None or needs_lock(choice):
+    if entry is None or technique_rules.needs_remaining(choice.code):
         return False
     return bool(entry.straightforward) and choice.name not in WEIGHTED
-
-
-def learns(choice: Choice) -> bool:
-    """Return whether a technique is adaptive."""
-    return is_adaptive(choice.code)
-
-
-def learns_from_breaks(choice: Choice) -> bool:
-    """Return whether a technique counts a master's breaks as time that its chunk took."""
-    return counts_breaks(choice.code)
-
-
-def is_static(choice: Choice) -> bool:
-    """Return whether chunk j is that of PE j."""
-    return choice.code == STATIC
 
 
 def delay(seconds: float) -> None:
@@ -374,33 +286,30 @@ def delay(seconds: float) -> None:
 @cache
 def warm_up() -> None:
     """Load, or compile, every kernel that a loop may call, so that none is compiled while one runs."""
-    from mlsim.techniques.technique_entry import PARAMETERS
-
     by_numba()  # a loop's calls are many, and they are timed
-    parameters = np.ones(PARAMETERS)
+    parameters = np.ones(technique_entry.PARAMETERS)
     for entry in TECHNIQUES.values():
         choice = Choice(entry.name, entry.code, 1, parameters, np.ones(2))
-        adaptive = learns(choice)
-        state = RuleState(np.zeros(RuleState.words(choice, 2), np.int64), choice, 2)
+        words = RuleState.words(choice, 2)
+        state = RuleState(np.zeros(words, np.int64), choice, 2)
         rule = RecursiveRule(choice, state, 8, 2)
         rule.begin(8, 2, np.ones(2))
         rule.size(0, 8, 0)
         rule.refill(8, 2, 0, 1)
-        if adaptive:
+        if technique_rules.is_adaptive(choice.code):
             rule.update(0, (1, 1.0, 1.0, 0.0, 1, 0))
             rule.publish_node(state, 0)
-        memory = np.zeros(RuleState.words(choice, 2) + 3, np.int64)
+        memory = np.zeros(words + 3, np.int64)
         block = memory[1:]
-        rule.taker(take_from_copy, block, 0)(KNOWN, NOTHING, 0.0)
-        rule.taker(take_shared, memory, 0)(KNOWN, NOTHING, 0.0)
+        rule.taker(rma_state.take_from_copy, block, 0)(KNOWN, NOTHING, 0.0)
+        rule.taker(rma_state.take_shared, memory, 0)(KNOWN, NOTHING, 0.0)
         rule.refiller(memory, 0, 0)(0, 8, 0.0)
-        is_turn(block, 0)
-        seize(memory, draw_ticket(memory))
-        release(memory)
-        if not needs_lock(choice):
+        rma_state.is_turn(block, 0)
+        rma_state.seize(memory, rma_state.draw_ticket(memory))
+        rma_state.release(memory)
+        if not technique_rules.needs_remaining(choice.code):
             for p in (2, _SIZES_AHEAD):
-                straightforward = StraightforwardRule(choice, 8, p, np.ones(p), 0)
-                straightforward.size(0)
+                StraightforwardRule(choice, 8, p, np.ones(p), 0).size(0)
 
 
 def _typed(done: Done | Floats) -> Done:

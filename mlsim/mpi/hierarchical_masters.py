@@ -7,9 +7,10 @@ import time
 import numpy as np
 
 from mlsim._runtime.arrays import Floats
-from mlsim.mpi.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay, learns
+from mlsim.mpi.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay
 from mlsim.mpi.masters import Desk, MasterQueue, Worker
 from mlsim.mpi.real_model import Model, Setting, two_level_weights
+from mlsim.techniques.technique_rules import is_adaptive
 
 _GLOBAL_TAG = 10
 
@@ -20,7 +21,7 @@ class HierarchicalMasterModel(Model):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         layout, options = setting.layout, setting.options
-        self.learns = learns(setting.outer) or learns(setting.inner)
+        self.learns = is_adaptive(setting.outer.code) or is_adaptive(setting.inner.code)
         counts = layout.counts
         works = np.ones(layout.comm.size, np.bool_)
         if options.dedicated:
@@ -79,9 +80,6 @@ class HierarchicalMasterModel(Model):
         local.leave()
         return None
 
-    def free(self) -> None:
-        """No-op: the model has no window."""
-
 
 class _GlobalMaster:
     """Assigns chunks to nodes."""
@@ -89,19 +87,14 @@ class _GlobalMaster:
     def __init__(self, setting: Setting, weights: Floats) -> None:
         layout, options = setting.layout, setting.options
         nodes = len(layout.leaders)
-        self._learns = learns(setting.outer)
+        self._learns = is_adaptive(setting.outer.code)
         self._node_of = {int(rank): node for node, rank in enumerate(layout.leaders)}
         counted = len(weights)  # nodes or, with global_p: pes, ranks
         self._queue = MasterQueue(setting, counted, weights)
         self._words = RuleState.words(setting.outer, counted)
         self._desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, self._words)
-        self._to_notify = set(range(1, nodes))
+        self.to_notify = set(range(1, nodes))  # nodes that do not know yet that no chunk is left
         self._counted, self._choice = counted, setting.outer
-
-    @property
-    def all_notified(self) -> bool:
-        """Whether all other nodes are notified that no chunk is left."""
-        return not self._to_notify
 
     def serve(self) -> None:
         """Serve all requests of other nodes."""
@@ -111,8 +104,8 @@ class _GlobalMaster:
             chunk = self.assign(node, numbers)
             self._desk.reply(rank, chunk)
             if chunk is None:
-                self._to_notify.discard(node)
-        self._to_notify.difference_update(self._node_of[rank] for rank in self._desk.left())
+                self.to_notify.discard(node)
+        self.to_notify.difference_update(self._node_of[rank] for rank in self._desk.left())
 
     def assign(self, node: int, numbers: Floats) -> Chunk | None:
         """Update the technique with a node's measurements, then assign the node a chunk."""
@@ -131,11 +124,10 @@ class _LocalMaster:
         self._top = top
         self._node, self._members, self._pes = layout.node, layout.local.size, len(within)
         self._delay = options.injected_delay
-        self._outer_learns, self._inner_learns = learns(setting.outer), learns(setting.inner)
-        self._state = RuleState(
-            np.zeros(RuleState.words(setting.inner, self._pes), np.int64), setting.inner, self._pes
-        )
-        self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
+        self._outer_learns, self._inner_learns = map(is_adaptive, (setting.outer.code, setting.inner.code))
+        block = np.zeros(RuleState.words(setting.inner, self._pes), np.int64)
+        state = RuleState(block, setting.inner, self._pes)
+        self._inner = RecursiveRule(setting.inner, state, options.n, layout.comm.size)
         self._inner.begin(0, self._pes, within)
         counted = len(between)
         self._numbers = np.zeros(RuleState.words(setting.outer, counted))
@@ -154,12 +146,12 @@ class _LocalMaster:
     def ask(self, done: Floats) -> None:
         """Queue the master's own request."""
         self.has_answer = False
-        self._desk.put(0, done)
+        self._desk.waiting.append((0, done))
 
     @property
     def all_notified(self) -> bool:
         """Whether all workers, and at the global master all nodes, are notified that no chunk is left."""
-        return not self._to_notify and (self._top is None or self._top.all_notified)
+        return not self._to_notify and (self._top is None or not self._top.to_notify)
 
     def leave(self) -> None:
         """Notify the global master that all ranks of the node have left, though iterations may remain."""
@@ -168,12 +160,7 @@ class _LocalMaster:
 
     def serve(self) -> float:
         """Serve all requests that can be served now; return the seconds spent, 0 if there were none."""
-        begin = time.perf_counter()
-        served = self._served
-        self._serve_all()
-        return time.perf_counter() - begin if self._served > served else 0.0
-
-    def _serve_all(self) -> None:
+        begin, served = time.perf_counter(), self._served
         if self._top is not None:
             self._top.serve()
         if self._upwards.asks and self._upwards.has_reply():
@@ -181,14 +168,16 @@ class _LocalMaster:
         while self._desk.look() and not self._upwards.asks:
             if self._position < self._end or self._exhausted:
                 self._serve_one(*self._desk.next())
-            elif self._top is not None:
-                self._update_from_waiting()
+                continue
+            for waiting in self._desk.waiting:
+                self._update_techniques(*waiting)
+            if self._top is not None:
                 self._refill(self._top.assign(self._node, self._numbers))
             else:
-                self._update_from_waiting()
                 self._upwards.ask(self._numbers)
                 self._measured.forget_gathered()
         self._to_notify.difference_update(self._desk.left())
+        return time.perf_counter() - begin if self._served > served else 0.0
 
     def _refill(self, chunk: Chunk | None) -> None:
         if chunk is None:
@@ -198,11 +187,6 @@ class _LocalMaster:
         self._position, self._end, self._step = first, first + size, 0
         self._refills += 1
         self._inner.refill(size, self._pes, self._node, self._refills)
-
-    def _update_from_waiting(self) -> None:
-        """Update the techniques of both levels with the executed chunks of waiting requests."""
-        for rank, done in self._desk.waiting:
-            self._update_techniques(rank, done)
 
     def _update_techniques(self, rank: int, done: Floats) -> None:
         if self._inner_learns:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -30,18 +30,14 @@ _HOW_HYDRA_STARTS = ("HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER")
 class Launcher:
     """Command and environment that start ranks."""
 
-    name: str
-    """``mpich`` or ``openmpi``; ``given`` if the user gave the words."""
-    words: tuple[str, ...]
-    """The command, before the program."""
-    environment: dict[str, str] = field(default_factory=dict)
-    """Variables that make mpi4py load the MPI that belongs to it."""
-    hydra: bool = False
-    """Whether it is MPICH's, which starts ranks by other programs, such as srun within a job of Slurm's."""
+    name: str  # ``mpich`` or ``openmpi``; ``given`` if the user gave the words
+    words: tuple[str, ...]  # the command, before the program
+    environment: dict[str, str] = field(default_factory=dict)  # makes mpi4py load the MPI that belongs to it
+    hydra: bool = False  # MPICH's, which starts ranks by other programs, such as srun within a job of Slurm's
 
     def with_ranks(self, ranks: int) -> Launcher:
         """Return the launcher that starts this number of ranks."""
-        return Launcher(self.name, (*self.words, "-n", str(ranks)), self.environment, self.hydra)
+        return replace(self, words=(*self.words, "-n", str(ranks)))
 
 
 @cache
@@ -89,9 +85,7 @@ def launcher_of(words: Sequence[str], ranks: int) -> Launcher:
         if shutil.which(words[0]) is None:
             raise InputError(f"{words[0]}: no such command; give a launcher such as mpiexec -n 8, or srun")
         known = _recognized(words[0]) if "mpi" in Path(words[0]).name else None
-        if known is None:
-            return Launcher("given", tuple(words))
-        return Launcher("given", tuple(words), known.environment, known.hydra)
+        return replace(known or Launcher("given", ()), name="given", words=tuple(words))
     for launcher in find_launchers().values():
         return launcher.with_ranks(ranks)
     raise InputError(

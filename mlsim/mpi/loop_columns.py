@@ -16,14 +16,10 @@ _TABLES = {"chunks": Chunks, "loops": Loops, "pes": PEs}
 
 @dataclass(frozen=True)
 class RealLoop:
-    """A loop executed on real ranks.
+    """A loop executed on real ranks, as the tables of a run with this one job; s from its first request."""
 
-    ``began`` is the time of its first request [s since 1970]; ``nodes`` are in order of their lowest ranks.
-    The tables are those of a run with this one job, times in s from its first request.
-    """
-
-    began: float
-    nodes: list[str]
+    began: float  # time of its first request, in s since 1970
+    nodes: list[str]  # in order of their lowest ranks
     chunks: Chunks
     loops: Loops
     pes: PEs

@@ -1,4 +1,4 @@
-"""Windows and tags shared by the loops of one communicator, times of ranks, requests to masters."""
+"""Nodes, common clock, windows and tags of the loops of one communicator."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import atexit
 import os
 import sys
 import time
-from array import array
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -17,9 +16,126 @@ from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.mpi.chunk_rules import warm_up
-from mlsim.mpi.rank_layout import Layout
 from mlsim.mpi.rank_waiting import Alarm, Patience, WaitStyle, ending_all
 from mlsim.mpi.rma_window import SharedWindow, Window
+
+_NODE = "SLURMD_NODENAME"
+
+
+def node_name() -> str:
+    """Return the name of this process's node: Slurm's, which may have several a host, or the host's."""
+    return os.environ.get(_NODE) or MPI.Get_processor_name()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A loop's own communicators, and its nodes in order of their lowest ranks."""
+
+    comm: MPI.Intracomm  # All ranks of the loop; a duplicate, so that its messages meet no others.
+    machine: MPI.Intracomm  # Ranks that share memory and clock with this one.
+    local: MPI.Intracomm  # Ranks of this rank's node: ``machine``, or a part of it.
+    node: int  # Number of this rank's node.
+    nodes: Ints  # int64[P]: the node of every rank.
+    leaders: Ints  # int64[V]: the lowest rank of every node.
+    machines: Ints  # int64[P]: the lowest rank on every rank's machine.
+
+    @classmethod
+    def of(cls, comm: MPI.Intracomm, ranks_per_node: int | None) -> Layout:
+        """Return the layout of a communicator; all ranks of ``comm`` must call this."""
+        own = comm.Dup()
+        machine = cast(MPI.Intracomm, own.Split_type(MPI.COMM_TYPE_SHARED))
+        if ranks_per_node is None:  # Slurm may have several nodes on a machine
+            names = machine.allgather(os.environ.get(_NODE, ""))
+            part = sorted(set(names)).index(names[machine.rank])
+        else:
+            part = machine.rank // ranks_per_node
+        local = cast(MPI.Intracomm, machine.Split(part))
+        lowest = np.array([machine.bcast(own.rank), local.bcast(own.rank)], np.int64)
+        both = np.empty((own.size, 2), np.int64)
+        own.Allgather(lowest, both)
+        leaders, nodes = np.unique(both[:, 1], return_inverse=True)
+        nodes = nodes.reshape(-1).astype(np.int64)
+        return cls(own, machine, local, int(nodes[own.rank]), nodes, leaders, both[:, 0].copy())
+
+    @property
+    def counts(self) -> Ints:
+        """Number of ranks per node."""
+        counts: Ints = np.bincount(self.nodes, minlength=len(self.leaders))
+        return counts
+
+    @property
+    def ranks_of_pes(self) -> Ints:
+        """The rank of each PE: PEs are numbered by node."""
+        return np.lexsort((np.arange(self.comm.size), self.nodes)).astype(np.int64)
+
+    def free(self) -> None:
+        """Free the communicators; all ranks must call this."""
+        for comm in (self.local, self.machine, self.comm):
+            comm.Free()
+
+
+_ROUNDS = 20
+_TAG = 7
+
+now = time.perf_counter
+
+
+class Clock:
+    """Converts this machine's clock to rank 0's; all ranks make it together, when a loop begins."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._first = self._second = _measure(layout)
+
+    def close(self) -> None:
+        """Measure again; all ranks must call this, when the loop has ended."""
+        self._second = _measure(self._layout)
+
+    def now(self) -> float:
+        """Return the time of rank 0's clock, in s, by the offset that was measured when the loop began."""
+        return now() - self._first[1]
+
+    def aligned(self, readings: Floats) -> Floats:
+        """Return the readings of rank 0's clock at the same times, in s."""
+        (begin, before), (end, after) = self._first, self._second
+        if before == after or end <= begin:
+            return readings - before
+        share = (readings - begin) / (end - begin)
+        result: Floats = readings - (before + (after - before) * share)
+        return result
+
+
+def _measure(layout: Layout) -> tuple[float, float]:
+    """Return a reading of this machine's clock and its offset to rank 0's clock at that time, in s."""
+    comm, result = layout.comm, (now(), 0.0)
+    others = [rank for rank in np.unique(layout.machines).tolist() if rank != layout.machines[0]]
+    if not others:
+        return result  # one machine, one clock
+    for rank in others:
+        if comm.rank == 0:
+            for _ in range(_ROUNDS):
+                comm.Recv(np.zeros(1), rank, _TAG)
+                comm.Send(np.full(1, now()), rank, _TAG)
+        elif comm.rank == rank:
+            result = _ask(comm)
+    measured: tuple[float, float] = layout.machine.bcast(result)
+    return measured
+
+
+def _ask(comm: MPI.Intracomm) -> tuple[float, float]:
+    """Ask rank 0 for the time; of several answers the one with the shortest round trip counts."""
+    best, at, offset = float("inf"), 0.0, 0.0
+    reading = np.zeros(1)
+    for _ in range(_ROUNDS):
+        sent = now()
+        comm.Send(reading, 0, _TAG)
+        comm.Recv(reading, 0, _TAG)
+        received = now()
+        if received - sent < best:
+            best, at = received - sent, (sent + received) / 2
+            offset = at - float(reading[0])
+    return at, offset
+
 
 _TAGS_A_LOOP, _LOOPS = 32, 1000
 _SMALLEST = 8
@@ -45,8 +161,7 @@ class Context:
         """Return the context of a communicator, made by all ranks together at the first call."""
         kept: Any = comm.Get_attr(_keyval())
         if kept is None:
-            kept = {}
-            comm.Set_attr(_keyval(), kept)
+            comm.Set_attr(_keyval(), kept := {})
         if ranks_per_node not in kept:
             kept[ranks_per_node] = Context(comm, ranks_per_node)
             _made.append(kept[ranks_per_node])
@@ -65,33 +180,25 @@ class Context:
         return Patience(style, self.layout.machine.size, alarm)
 
     def window(self, words: int) -> Window:
-        """Return a window at rank 0; its numbers are 0 after the next barrier."""
-        return self._get(False, words, self._make_window)
-
-    def _make_window(self, room: int) -> Window:
-        """Make a window at rank 0: on one machine in shared memory.
+        """Return a window at rank 0, on one machine in shared memory; it is 0 after the next barrier.
 
         Open MPI before 5.0 lets the windows of sub-communicators meet in one file, if they are made at the
         same time on a machine (https://github.com/open-mpi/ompi/issues/9492); not those in shared memory.
         """
-        layout = self.layout
-        one_machine = layout.machine.size == layout.comm.size
-        return (SharedWindow if one_machine else Window)(layout.comm, room)
+        one_machine = self.layout.machine.size == self.layout.comm.size
+        return self._get(SharedWindow if one_machine else Window, self.layout.comm, words)
 
     def shared_window(self, words: int) -> SharedWindow:
         """Return a window in memory that the node shares; its numbers are 0 after the next barrier."""
-        window = self._get(True, words, self._make_shared_window)
+        window = self._get(SharedWindow, self.layout.local, words)
         assert isinstance(window, SharedWindow), "they are kept apart"
         return window
 
-    def _make_shared_window(self, room: int) -> Window:
-        return SharedWindow(self.layout.local, room)
-
-    def _get(self, shared: bool, words: int, make: Callable[[int], Window]) -> Window:
+    def _get(self, kind: type[Window], comm: MPI.Intracomm, words: int) -> Window:
         room = max(_SMALLEST, 1 << (words - 1).bit_length())
-        key = shared, room
+        key = comm is self.layout.local, room
         free = self._windows.setdefault(key, [])
-        window = free.pop() if free else make(room)
+        window = free.pop() if free else kind(comm, room)
         window.clear()
         self._in_use[window] = key
         return window
@@ -114,15 +221,13 @@ class Context:
         self.layout.free()
 
 
-_known: list[int] = []
 _made: list[Context] = []
 
 
+@cache
 def _keyval() -> int:
     """Return the attribute key under which communicators hold their contexts."""
-    if not _known:
-        _known.append(MPI.Intracomm.Create_keyval(delete_fn=_delete))
-    return _known[0]
+    return MPI.Intracomm.Create_keyval(delete_fn=_delete)
 
 
 def _delete(_comm: MPI.Comm, _key: int, kept: dict[int | None, Context]) -> None:
@@ -162,144 +267,3 @@ def allgather(comm: MPI.Intracomm, patience: Patience, mine: NDArray[Any], meeti
     request = comm.Iallgather(mine, everyone)
     patience.until(request.Test, meeting)
     return everyone
-
-
-COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
-
-
-class RankTimes:
-    """Times of one rank [s].
-
-    Attributes
-    ----------
-    chunks, executed
-        Chunks begun, iterations executed.
-    busy, overhead
-        Executing chunks; from requests to starts of chunks, or to the notice that none is left, and serving
-        others.
-    keeps_rows
-        Whether a row is kept for every chunk.
-    begin, finish, told
-        Readings of the clock: first request, end of the last chunk, notice that no chunk is left.
-    """
-
-    def __init__(self, begin: float, record: bool) -> None:
-        self.chunks = self.executed = 0
-        self.busy = self.overhead = 0.0
-        self.begin = self.finish = self.told = begin
-        self.keeps_rows = record
-        self._numbers, self._times = array("q"), array("d")
-
-    def add(
-        self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float
-    ) -> None:
-        """Record an executed chunk, of which ``busy`` seconds were not spent at breaks."""
-        self.add_up(1, chunk[1], busy, end)
-        if self.keeps_rows:
-            self.keep(chunk, requested, start, end)
-
-    def add_up(self, chunks: int, executed: int, busy: float, finish: float) -> None:
-        """Record a number of executed chunks, the last of which ended at ``finish``."""
-        self.chunks += chunks
-        self.executed += executed
-        self.busy += busy
-        self.finish = max(self.finish, finish)
-
-    def close(self, rest: float) -> None:
-        """Sum up the overhead: what was not work until the last chunk ended, and ``rest`` after it."""
-        self.overhead = self.finish - self.begin - self.busy + rest
-
-    def keep(self, chunk: tuple[int, int, int], requested: float, start: float, end: float) -> None:
-        """Keep the row of a chunk."""
-        self._numbers.extend(chunk)
-        self._times.extend((requested, start, end))
-
-    def totals(self) -> Floats:
-        """Return the rank's totals, one for each of ``COLUMNS``."""
-        return np.array([getattr(self, name) for name in COLUMNS], np.float64)
-
-    def rows(self) -> tuple[NDArray[np.int64], Floats]:
-        """Return first, size, step and requested, start, end of all chunks: int64[n, 3] and float64[n, 3]."""
-        numbers = np.frombuffer(self._numbers or b"", np.int64).reshape(-1, 3)
-        return numbers, np.frombuffer(self._times or b"", np.float64).reshape(-1, 3)
-
-
-_now = time.perf_counter
-
-
-class RequestLog:
-    """Requests that one rank sent, or a master's answers and pieces, by the rank's own clock."""
-
-    def __init__(self, request_bytes: int, reply_bytes: int) -> None:
-        self.request_bytes, self.reply_bytes = request_bytes, reply_bytes
-        self._sent, self._received = array("d"), array("d")
-        self._answered, self._begun = array("d"), array("d")
-        self._who, self._whom, self._sizes = array("q"), array("q"), array("q")
-
-    def sent(self) -> None:
-        """Record that a request has been sent."""
-        self._sent.append(_now())
-
-    def received(self, rank: int) -> None:
-        """Record that the master has received a request."""
-        self._who.append(rank)
-        self._received.append(_now())
-
-    def answered(self, rank: int) -> None:
-        """Record that a reply has been sent."""
-        self._whom.append(rank)
-        self._answered.append(_now())
-
-    def begins(self, moment: float, size: int) -> None:
-        """Record that the master begins a piece of its own chunk."""
-        self._begun.append(moment)
-        self._sizes.append(size)
-
-    def moments(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the times at which requests were sent and received, replies sent, and pieces begun."""
-        columns = (self._sent, self._received, self._answered, self._begun)
-        sent, received, answered, begun = map(np.array, columns)
-        return sent, received, answered, begun
-
-    def numbers(self) -> tuple[Ints, Ints, Ints]:
-        """Return the ranks of requests, the ranks of replies, and the iterations of pieces."""
-        who, whom, sizes = (np.array(column, np.int64) for column in (self._who, self._whom, self._sizes))
-        return who, whom, sizes
-
-
-@dataclass(frozen=True)
-class Requests:
-    """One row a request to the master of a loop under CCA, in order of the answers.
-
-    Attributes
-    ----------
-    pe
-        Who asked; PEs are numbered by node.
-    sent, received, answered
-        When the request had been sent (at the latest when the master had it), when the master had it, and
-        when the reply had been sent; s from the loop's first request, on rank 0's clock.
-    master_iterations
-        Iterations that the master began to execute between the first and the last of these: at most
-        ``break_after``, unless MPI gave it the request late. From having it on it begins none.
-    request_bytes, reply_bytes
-        Lengths of the messages.
-    """
-
-    pe: Ints
-    sent: Floats
-    received: Floats
-    answered: Floats
-    master_iterations: Ints
-    request_bytes: int
-    reply_bytes: int
-
-
-def iterations_begun(sent: Floats, answered: Floats, begun: Floats, sizes: Ints) -> Ints:
-    """Sum the pieces that the master began between each request and its answer.
-
-    ``begun``, float64[m], rises; ``sizes``, int64[m], are the iterations of the pieces.
-    """
-    total = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    before = total[np.searchsorted(begun, sent, "right")]
-    result: Ints = total[np.searchsorted(begun, answered, "left")] - before
-    return np.maximum(result, 0)

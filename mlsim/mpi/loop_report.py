@@ -1,16 +1,140 @@
-"""Report of a real loop, from all ranks."""
+"""Times and requests of ranks, and the report of a real loop from those of all ranks."""
 
 from __future__ import annotations
 
+import time
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.mpi.loop_context import COLUMNS, Context, RankTimes, allgather
+from mlsim.mpi.loop_context import Clock, Context, allgather
 from mlsim.mpi.loop_options import LoopOptions
-from mlsim.mpi.rank_layout import Clock
 from mlsim.mpi.rank_waiting import Patience
+from mlsim.record.record_tables import RankRequests
+
+COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
+
+
+class RankTimes:
+    """Times of one rank (s); rows of its chunks if it ``keeps_rows``."""
+
+    def __init__(self, begin: float, record: bool) -> None:
+        self.chunks = self.executed = 0
+        self.busy = 0.0  # executing chunks
+        # From requests to starts of chunks, or to the notice that none is left, and serving others.
+        self.overhead = 0.0
+        # Readings of the clock: first request, end of the last chunk, notice that no chunk is left.
+        self.begin = self.finish = self.told = begin
+        self.keeps_rows = record
+        self._numbers, self._times = array("q"), array("d")
+
+    def add(
+        self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float
+    ) -> None:
+        """Record an executed chunk, of which ``busy`` seconds were not spent at breaks."""
+        self.add_up(1, chunk[1], busy, end)
+        if self.keeps_rows:
+            self.keep(chunk, requested, start, end)
+
+    def add_up(self, chunks: int, executed: int, busy: float, finish: float) -> None:
+        """Record a number of executed chunks, the last of which ended at ``finish``."""
+        self.chunks += chunks
+        self.executed += executed
+        self.busy += busy
+        self.finish = max(self.finish, finish)
+
+    def close(self, rest: float) -> None:
+        """Sum up the overhead: what was not work until the last chunk ended, and ``rest`` after it."""
+        self.overhead = self.finish - self.begin - self.busy + rest
+
+    def keep(self, chunk: tuple[int, int, int], requested: float, start: float, end: float) -> None:
+        """Keep the row of a chunk."""
+        self._numbers.extend(chunk)
+        self._times.extend((requested, start, end))
+
+    def totals(self) -> Floats:
+        """Return the rank's totals, one for each of ``COLUMNS``."""
+        return np.array([getattr(self, name) for name in COLUMNS], np.float64)
+
+    def rows(self) -> tuple[NDArray[np.int64], Floats]:
+        """Return first, size, step and requested, start, end of all chunks: int64[n, 3] and float64[n, 3]."""
+        numbers, times = (np.array(column).reshape(-1, 3) for column in (self._numbers, self._times))
+        return numbers, times
+
+
+class RequestLog:
+    """Requests that one rank sent, or a master's answers and pieces, by the rank's own clock (s)."""
+
+    def __init__(self, request_bytes: int, reply_bytes: int) -> None:
+        self.request_bytes, self.reply_bytes = request_bytes, reply_bytes
+        self._sent = array("d")
+        self._received, self._answered, self._begun = (_Moments() for _ in range(3))
+
+    def sent(self) -> None:
+        """Record that a request has been sent."""
+        self._sent.append(time.perf_counter())
+
+    def received(self, rank: int) -> None:
+        """Record that the master has received a request."""
+        self._received.add(time.perf_counter(), rank)
+
+    def answered(self, rank: int) -> None:
+        """Record that a reply has been sent."""
+        self._answered.add(time.perf_counter(), rank)
+
+    def begins(self, moment: float, size: int) -> None:
+        """Record that the master begins a piece of its own chunk."""
+        self._begun.add(moment, size)
+
+    def moments(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the times at which requests were sent and received, replies sent, and pieces begun."""
+        columns = (self._sent, *(each.times for each in (self._received, self._answered, self._begun)))
+        sent, received, answered, begun = map(np.array, columns)
+        return sent, received, answered, begun
+
+    def numbers(self) -> tuple[Ints, Ints, Ints]:
+        """Return the ranks of requests, the ranks of replies, and the iterations of pieces."""
+        logs = (self._received, self._answered, self._begun)
+        who, whom, sizes = (np.array(log.numbers, np.int64) for log in logs)
+        return who, whom, sizes
+
+
+class _Moments:
+    """Times, each with a number."""
+
+    def __init__(self) -> None:
+        self.times, self.numbers = array("d"), array("q")
+
+    def add(self, moment: float, number: int) -> None:
+        """Append one."""
+        self.times.append(moment)
+        self.numbers.append(number)
+
+
+@dataclass(frozen=True)
+class Requests(RankRequests):
+    """Requests to the master of a loop under CCA, from the loop's first request on, by rank 0's clock.
+
+    ``sent`` is at the latest when the master had it.
+    """
+
+    # Begun by the master between sent and answered: at most break_after, unless MPI gave it the request late.
+    # From having it on it begins none.
+    master_iterations: Ints
+
+
+def iterations_begun(sent: Floats, answered: Floats, begun: Floats, sizes: Ints) -> Ints:
+    """Sum the pieces that the master began between each request and its answer.
+
+    ``begun``, float64[m], rises; ``sizes``, int64[m], are the iterations of the pieces.
+    """
+    total = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    before = total[np.searchsorted(begun, sent, "right")]
+    result: Ints = total[np.searchsorted(begun, answered, "left")] - before
+    return np.maximum(result, 0)
 
 
 @dataclass(frozen=True)
@@ -36,13 +160,10 @@ class LoopTotals:
     chunks: Ints
     """int64[P]: chunks of each rank."""
     busy: Floats
-    """float64[P], in s: as in :class:`LoopReport`, of each rank."""
+    """float64[P], in s, as the following: as in :class:`LoopReport`, of each rank."""
     overhead: Floats
-    """float64[P], in s: likewise."""
     finish: Floats
-    """float64[P], in s: likewise."""
     told: Floats
-    """float64[P], in s: likewise."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +215,12 @@ class LoopReport:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Report of this rank, and facts of all ranks.
-
-    ``origin`` is rank 0's reading of its clock at the loop's first request; ``executed`` and ``busy``,
-    float64[P], are iterations and seconds of every rank.
-    """
+    """Report of this rank, and facts of all ranks."""
 
     report: LoopReport
-    origin: float
-    executed: Floats
-    busy: Floats
+    origin: float  # rank 0's reading of its clock at the loop's first request
+    executed: Floats  # iterations of every rank
+    busy: Floats  # s, of every rank
 
 
 def gather(
@@ -122,18 +239,10 @@ def gather(
     everyone[:, times] -= origin
     columns = dict(zip(COLUMNS, everyone.T, strict=True))
     columns["finish"] = np.where(columns["chunks"] > 0, columns["finish"], 0.0)
-    own = {name: column[comm.rank] for name, column in columns.items()}
-    report = LoopReport(
-        rank=comm.rank,
-        ranks=comm.size,
-        chunks=int(own["chunks"]),
-        executed=int(own["executed"]),
-        busy=float(own["busy"]),
-        overhead=float(own["overhead"]),
-        finish=float(own["finish"]),
-        told=float(own["told"]),
-        loop=_totals(columns, options) if comm.rank == 0 else None,
-    )
+    own = {name: column[comm.rank].item() for name, column in columns.items() if name != "begin"}
+    own |= {name: int(own[name]) for name in ("chunks", "executed")}
+    totals = _totals(columns, options) if comm.rank == 0 else None
+    report = LoopReport(rank=comm.rank, ranks=comm.size, **own, loop=totals)
     return Gathered(report, origin, columns["executed"], columns["busy"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from mlsim.scenario import (
     AUTO,
     ExecutionConfig,
     ExecutionModel,
+    KnownCosts,
     SelectionConfig,
     SelectionMethod,
     cannot_stop,
@@ -33,63 +34,72 @@ from mlsim.scenario import (
 )
 
 
-def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> SelectionConfig:
-    """Return the section ``application.selection``; InputError names an option that cannot be used."""
-    if isinstance(given, SelectionConfig):
-        return given
+def selection_of(
+    technique: object, selection: Mapping[str, Any] | SelectionConfig | None
+) -> SelectionConfig | None:
+    """Return how techniques are chosen, as ``application.selection``; None where the technique is given."""
+    if not (isinstance(technique, str) and technique.strip().casefold() == AUTO):
+        if selection is not None:
+            raise InputError(f"LoopScheduler: selection: goes with technique='auto', not {technique}")
+        return None
+    if isinstance(selection, SelectionConfig):
+        return selection
     from pydantic import ValidationError
 
     try:
-        return SelectionConfig.model_validate(dict(given or {}))
+        return SelectionConfig.model_validate(dict(selection or {}))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(("selection", *map(str, first["loc"])))
         raise InputError(f"LoopScheduler: {place}: {first['msg']}") from error
 
 
-def check_amid(
-    config: SelectionConfig, options: LoopOptions, portfolio: Iterable[tuple[Choice, ...]]
-) -> None:
+def check_profile(config: SelectionConfig | None, profile: Floats | None, n: int) -> None:
+    """Check that a profile is given where techniques are chosen by one, and fits the loop."""
+    wanted = config is not None and config.parameters.costs is KnownCosts.PROFILE
+    if wanted and profile is None:
+        raise InputError(
+            "LoopScheduler: selection.parameters.costs: profile, and there is none; give profile=, or "
+            "measured"
+        )
+    if profile is None:
+        return
+    if not wanted:
+        raise InputError(
+            "LoopScheduler: profile= goes with technique='auto' and selection.parameters.costs: profile"
+        )
+    column = np.asarray(profile)
+    if column.shape != (n,) or not np.isfinite(column).all() or (column < 0.0).any():
+        raise InputError(f"LoopScheduler: profile: allowed: {n} finite numbers, 0 or more, one an iteration")
+
+
+def check_amid(config: SelectionConfig, *portfolio: tuple[LoopOptions, tuple[Choice, ...]]) -> None:
     """Raise InputError if techniques are to be selected amid a loop where they cannot be.
 
     Only the master of cca receives all requests, with the measurements in them.
     """
     if not config.chooses_within:
         return
+    key = "LoopScheduler: selection.parameters.every"
+    options, _ = portfolio[-1]
     if options.model != ExecutionModel.CCA:
         raise InputError(
-            f"LoopScheduler: selection.parameters.every: {config.parameters.every} with "
-            f"model={options.model!r}: in a real run the master chooses amid a loop, who has all requests; "
-            "allowed: model='cca', or no every, and "
-            "choices between loops that are a chain by after"
+            f"{key}: {config.parameters.every} with model={options.model!r}: in a real run the master "
+            "chooses amid a loop, who has all requests; allowed: model='cca', or no every, and choices "
+            "between loops that are a chain by after"
         )
     for message in cannot_stop(options.model, options.lock, options.compat, options.request_ahead):
-        raise InputError(f"LoopScheduler: selection.parameters.every: {message}")
-    for choices in portfolio:
+        raise InputError(f"{key}: {message}")
+    for _, choices in portfolio:
         if choices[0].is_object:
-            raise InputError(
-                f"LoopScheduler: selection.parameters.every: {learner_amid_loop(choices[0].name)}"
-            )
-
-
-def is_auto(technique: object) -> bool:
-    """Whether a technique is to be chosen."""
-    return isinstance(technique, str) and technique.strip().casefold() == AUTO
+            raise InputError(f"{key}: {learner_amid_loop(choices[0].name)}")
 
 
 class Selecting:
     """Selection of techniques on rank 0; on other ranks only ``needs_chunks`` counts.
 
-    Parameters
-    ----------
-    config
-        Method, portfolio and their options.
-    options
-        Of the loop, under any technique of the portfolio.
-    node_of_pe
-        int64[P]: the node of each PE.
-    profile
-        float64[N]: costs of iterations, in s up to a factor, if known.
+    ``options`` are those of the loop under any technique of the portfolio; ``node_of_pe``, int64[P], has the
+    node of each PE; ``profile``, float64[N], the costs of iterations (s up to a factor), if known.
     """
 
     def __init__(
@@ -106,6 +116,10 @@ class Selecting:
         self._begin = time.perf_counter()
         self._made: list[Selected] = []  # in this loop, with times from its begin
         self._selector: Selector | None = None
+
+    def continues(self, config: SelectionConfig, n: int) -> bool:
+        """Whether it also chooses for a loop of ``n`` iterations with this configuration."""
+        return self.config == config and self.n == n
 
     def choose(self, history: StepHistory) -> int:
         """Return the number in the portfolio of the technique of the next loop; on rank 0.
@@ -146,23 +160,14 @@ class Selecting:
     ) -> tuple[float, float, int]:
         """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
         if self._trial is None:
-            self._trial = self._make_trial()
+            options, nodes = self._options, self._node_of_pe
+            keys = ("model", "master", "global_p", "injected_delay", "request_ahead")
+            charges = charges_of_waits(options.model, self._waits)
+            execution = ExecutionConfig(**{key: getattr(options, key) for key in keys}, **charges)
+            p, parameters = len(nodes), (parameters_of(options), options.min_chunk, options.seed)
+            columns = np.zeros(1), np.ones(p), np.zeros(p), nodes
+            self._trial = trial_by(Problem(*columns, 0.0, execution, *parameters), self._history)
         return self._trial(name, costs, speeds, until, rest)
-
-    def _make_trial(self) -> Simulate:
-        options, p = self._options, len(self._node_of_pe)
-        execution = ExecutionConfig(
-            model=options.model,
-            master=options.master,
-            global_p=options.global_p,
-            injected_delay=options.injected_delay,
-            request_ahead=options.request_ahead,
-            **charges_of_waits(options.model, self._waits),
-        )
-        parameters = parameters_of(options)
-        columns = np.zeros(1), np.ones(p), np.zeros(p), self._node_of_pe
-        problem = Problem(*columns, 0.0, execution, parameters, options.min_chunk, options.seed)
-        return trial_by(problem, self._history)
 
     def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
         """Learn from the loop that has ended; on rank 0."""
@@ -176,15 +181,12 @@ class Selecting:
         self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))
 
 
-_now = time.perf_counter
-
-
 class Watch:
     """Progress of a loop at its master; a selection is due each time ``every`` iterations were executed."""
 
     def __init__(self, every: int) -> None:
         self._every = self._due = every
-        self._begin = _now()
+        self._begin = time.perf_counter()
         self._executed: list[tuple[int, int, int, float]] = []
         self._waits: list[float] = []
         self._running: dict[int, tuple[int, int, float]] = {}  # first, size, when it was assigned
@@ -204,17 +206,14 @@ class Watch:
     def assigned(self, pe: int, chunk: Chunk | None) -> None:
         """Note what a PE was assigned."""
         if chunk is not None:
-            self._running[pe] = chunk[0], chunk[1], _now()
+            self._running[pe] = chunk[0], chunk[1], time.perf_counter()
 
     def progress(self, position: int) -> Progress:
         """Return the progress with ``position`` iterations assigned; set when the next selection is due."""
         self._due = self._count + self._every
-        now = _now()
-        return Progress(now - self._begin, position, _chunks(self._executed), self._running_chunks(now))
-
-    def _running_chunks(self, now: float) -> ExecutedChunks:
-        rows = sorted(self._running.items())
-        return _chunks([(pe, first, size, now - begin) for pe, (first, size, begin) in rows])
+        now, rows = time.perf_counter(), sorted(self._running.items())
+        running = [(pe, first, size, now - begin) for pe, (first, size, begin) in rows]
+        return Progress(now - self._begin, position, _chunks(self._executed), _chunks(running))
 
     @property
     def wait(self) -> float:

@@ -15,19 +15,11 @@ from mpi4py import MPI
 
 from mlsim._runtime.arrays import Floats
 from mlsim.application.techniques import Choice
-from mlsim.mpi.chunk_rules import (
-    DONE,
-    Chunk,
-    RecursiveRule,
-    RuleState,
-    delay,
-    is_static,
-    learns,
-    learns_from_breaks,
-)
-from mlsim.mpi.loop_context import RequestLog
+from mlsim.mpi.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay
+from mlsim.mpi.loop_report import RequestLog
 from mlsim.mpi.loop_selection import Watch
 from mlsim.mpi.real_model import Model, Setting
+from mlsim.techniques.technique_rules import STATIC, counts_breaks, is_adaptive
 
 _REQUEST, _REPLY = 1, 2
 _LEAVES = -1.0
@@ -74,10 +66,6 @@ class Desk:
             if self._request_log is not None:
                 self._request_log.received(source)
         return bool(self.waiting)
-
-    def put(self, rank: int, numbers: Floats) -> None:
-        """Queue the master's own request."""
-        self.waiting.append((rank, numbers))
 
     def next(self) -> tuple[int, Floats]:
         """Remove the request that is served next and return its rank and numbers."""
@@ -152,7 +140,7 @@ class MasterQueue:
         self.rule = RecursiveRule(choice, self.state, left, p)
         self.rule.begin(left, p, weights)
         self._begun, self._share = self.position, -1
-        if is_static(choice):
+        if choice.code == STATIC:
             self._share = self.rule.size(0, left, 0) if left else 0
         self._had_one: set[int] = set()
 
@@ -201,13 +189,13 @@ class CentralizedModel(Model):
         self._rank = comm.rank
         self._choice, self._amid = setting.outer, setting.amid
         # A master that chooses needs reports of all chunks.
-        self.learns = learns(setting.outer) or setting.amid is not None
-        self.counts_breaks = learns_from_breaks(setting.outer)
+        self.learns = is_adaptive(setting.outer.code) or setting.amid is not None
+        self.counts_breaks = counts_breaks(setting.outer.code)
         self._watch = None if setting.amid is None else Watch(setting.amid.every)
         dedicated = options.dedicated and comm.size > 1
         self.only_serves = self._rank == 0 and dedicated
         self._worker: Worker | None = None
-        self._own: Chunk | None = None
+        self._own: Chunk | None = None  # the master's own request
         self._own_answered = False
         if setting.record:
             self.request_log = RequestLog(DONE * _NUMBER_BYTES, _REPLY_NUMBERS * _NUMBER_BYTES)
@@ -234,7 +222,7 @@ class CentralizedModel(Model):
                 self._note_end()
             return chunk
         if not self.only_serves and not np.isfinite(self.told):
-            self._desk.put(0, np.array(self.done))
+            self._desk.waiting.append((0, np.array(self.done)))
             self._own_answered = False
             patience.until(lambda: self.serve() and self._own_answered)
             if self._own is not None:
@@ -265,7 +253,7 @@ class CentralizedModel(Model):
 
     def _serve_one(self, rank: int, done: Floats) -> None:
         pe = rank - self._base
-        if learns(self._choice):
+        if is_adaptive(self._choice.code):
             self._queue.rule.update(pe, done)
         if self._watch is not None and self._watch.ended(rank, done):
             self._choose(self._watch)
@@ -289,7 +277,7 @@ class CentralizedModel(Model):
             return
         choice = self._amid.choose(watch.progress(self._queue.position), watch.wait)
         if choice.name != self._choice.name:
-            self._choice, self.counts_breaks = choice, learns_from_breaks(choice)
+            self._choice, self.counts_breaks = choice, counts_breaks(choice.code)
             self._queue.switch(choice, choice.weights[self._base :])
 
     def leave(self) -> Chunk | None:
@@ -308,6 +296,3 @@ class CentralizedModel(Model):
             self._worker.leave(DONE)
         self._note_end()
         return chunk
-
-    def free(self) -> None:
-        """No-op: the model has no window."""

@@ -6,12 +6,12 @@ import contextlib
 import fcntl
 import os
 import stat
-import struct
 import sys
 import termios
 import time
 import traceback
 import warnings
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -34,10 +34,29 @@ class Alarm:
     def __init__(
         self, rank: int, ranks: int, seconds: float, processes: Sequence[tuple[int, int]] = ()
     ) -> None:
-        self._rank, self._ranks, self._processes = rank, ranks, processes
-        self.seconds = seconds
+        self._rank, self._ranks, self._seconds, self._processes = rank, ranks, seconds, processes
 
-    def reason(self, meeting: str) -> str:
+    def watch(self, meeting: str = "") -> Callable[[], None]:
+        """Return a function to call at intervals of one wait, which warns once if there is a reason.
+
+        ``meeting`` describes what all ranks have to do if they meet; it is empty where others may be late.
+        """
+        begin = time.monotonic()
+        due = begin + self._seconds
+
+        def look() -> None:
+            nonlocal due
+            now = time.monotonic()
+            if now < due:
+                return
+            due = now + _EVERY
+            if reason := self._reason(meeting):
+                due = float("inf")
+                warnings.warn(f"mlsim: after {now - begin:.0f} s: {reason}", RuntimeWarning, stacklevel=2)
+
+        return look
+
+    def _reason(self, meeting: str) -> str:
         """Return why this rank waits, as far as that is known; empty if it is not."""
         for rank, process in self._processes:
             if _is_stopped(process):
@@ -46,30 +65,6 @@ class Alarm:
         if meeting and self._rank in (0, 1):
             return f"rank {self._rank} of {self._ranks} waits for others: {meeting}"
         return ""
-
-
-class Waiting:
-    """One wait, of which :meth:`look` is called at intervals.
-
-    ``meeting`` describes what all ranks have to do if they meet; it is empty where others may be late.
-    """
-
-    def __init__(self, alarm: Alarm, meeting: str) -> None:
-        self._alarm, self._meeting = alarm, meeting
-        self._begin = time.monotonic()
-        self._next = self._begin + alarm.seconds
-
-    def look(self) -> None:
-        """Warn if it is time, and there is a reason; then never again."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _EVERY
-        reason = self._alarm.reason(self._meeting)
-        if reason:
-            self._next = float("inf")
-            text = f"mlsim: after {now - self._begin:.0f} s: {reason}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _is_stopped(process: int) -> bool:
@@ -118,15 +113,15 @@ class Patience:
         self._alarm = alarm
 
     def until(self, ready: Callable[[], object], meeting: str = "") -> None:
-        """Poll until ``ready`` returns something true; for ``meeting`` see :class:`Waiting`."""
+        """Poll until ``ready`` returns something true; for ``meeting`` see :meth:`Alarm.watch`."""
         tries = 0
-        waiting: Waiting | None = None
+        look: Callable[[], None] | None = None
         while not ready():
             self.pause(tries)
             tries += 1
             if self._alarm is not None and tries % _LOOK_EVERY == 0:
-                waiting = waiting or Waiting(self._alarm, meeting)
-                waiting.look()
+                look = look or self._alarm.watch(meeting)
+                look()
 
     def rest_until(self, ready: Callable[[], object], holds: bool = False) -> None:
         """Poll until a function returns something true, as a rank that has no more work.
@@ -136,11 +131,11 @@ class Patience:
         still reach what this rank holds, and MPI may need its help for that; then pauses grow to 8 ms.
         """
         tries, begin, longest = 0, time.monotonic(), _HOLDERS_REST if holds else _LONGEST_REST
-        waiting = None if self._alarm is None else Waiting(self._alarm, "")
+        look = None if self._alarm is None else self._alarm.watch()
         while not ready():
             waited = time.monotonic() - begin
-            if waiting is not None:
-                waiting.look()
+            if look is not None:
+                look()
             if _services or waited < _REST_AFTER:
                 self.pause(tries)
                 tries += 1
@@ -204,11 +199,8 @@ def wait_until_read(file: int) -> None:
     if not stat.S_ISFIFO(os.fstat(file).st_mode):
         return
     end = time.perf_counter() + _LONGEST
-    while _unread(file) > 0 and time.perf_counter() < end:
-        time.sleep(_BETWEEN)
-
-
-def _unread(file: int) -> int:
-    """Return the number of unread bytes of a pipe."""
-    answer = fcntl.ioctl(file, termios.FIONREAD, struct.pack("i", 0))
-    return int(struct.unpack("i", answer)[0])
+    unread = array("i", [1])
+    while unread[0] > 0 and time.perf_counter() < end:
+        fcntl.ioctl(file, termios.FIONREAD, unread)
+        if unread[0]:
+            time.sleep(_BETWEEN)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from mlsim._runtime.arrays import Floats
 from mlsim.application.selection.selector import Progress
 from mlsim.application.techniques import Choice, scaled
-from mlsim.execution_models.rma_state import NOTHING
+from mlsim.execution_models.rma_state import NOTHING, Done
 from mlsim.mpi.chunk_rules import Chunk
-from mlsim.mpi.loop_context import Context, RequestLog
+from mlsim.mpi.loop_context import Clock, Context, Layout
 from mlsim.mpi.loop_options import LoopOptions
-from mlsim.mpi.rank_layout import Clock, Layout
+from mlsim.mpi.loop_report import RequestLog
 from mlsim.mpi.rank_waiting import Patience
 from mlsim.scenario.words import GlobalP
 
@@ -46,8 +46,7 @@ class Setting:
     inner: Choice
     patience: Patience
     record: bool
-    amid: Amid | None = None
-    """None: no technique is chosen amid the loop."""
+    amid: Amid | None = None  # None: no technique is chosen amid the loop
 
     @property
     def layout(self) -> Layout:
@@ -56,49 +55,22 @@ class Setting:
 
 
 class Model(ABC):
-    """Chunk acquisition of one rank.
+    """Chunk acquisition of one rank."""
 
-    Attributes
-    ----------
-    done
-        Measurements of the rank's last chunk; set by the scheduler where ``learns``.
-    learns
-        Whether a technique of the model is adaptive.
-    told
-        When the rank was notified that no chunk is left, by its own clock; NaN before.
-    piece
-        Iterations after which the rank's own chunks have a break; 0: none.
-    paces
-        Whether only the first piece has that length, and later ones such that they take about
-        ``BREAK_EVERY``.
-    counts_breaks
-        Whether the chunk times that its technique learns from include breaks.
-    only_serves
-        Whether the rank executes no chunks.
-    ahead
-        Iterations before the end of its chunk at which the rank is to call :meth:`ask`; 0: it need not.
-    answers
-        Whether the rank replies to requests of others.
-    serving
-        Seconds spent serving others.
-    request_log
-        Records requests and replies, if the loop is recorded and its model is CCA.
-    """
-
-    learns = False
-    piece = 0
-    paces = False
-    counts_breaks = False
-    only_serves = False
-    ahead = 0
-    answers = False
-    serving = 0.0
-    request_log: RequestLog | None = None
+    learns = False  # a technique of the model is adaptive: the scheduler sets ``done``
+    piece = 0  # iterations after which the rank's own chunks have a break; 0: none
+    paces = False  # only the first piece has that length, later ones take about ``BREAK_EVERY``
+    counts_breaks = False  # the chunk times that its technique learns from include breaks
+    only_serves = False  # the rank executes no chunks
+    ahead = 0  # iterations before the end of its chunk at which the rank is to call ``ask``; 0: it need not
+    answers = False  # the rank replies to requests of others
+    serving = 0.0  # s spent on that
+    request_log: RequestLog | None = None  # if the loop is recorded and its model is CCA
+    done: Done = NOTHING  # measurements of the rank's last chunk
+    told = float("nan")  # when the rank was notified that no chunk is left, by its own clock; NaN before
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.done = NOTHING
-        self.told = float("nan")
         self._delay = setting.options.injected_delay
 
     @abstractmethod
@@ -115,8 +87,7 @@ class Model(ABC):
         """Leave the loop early, though iterations may remain; return a chunk that was asked for ahead."""
         return None
 
-    @abstractmethod
-    def free(self) -> None:
+    def free(self) -> None:  # noqa: B027 - some have no window
         """Return the windows to the context; all ranks must call this."""
 
     def _note_end(self) -> None:

@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import mpi4py
 import numpy as np
 from mpi4py import MPI
 
@@ -14,13 +15,12 @@ from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, LoopRecorder
 from mlsim.experiment.loops import REFERENCE_SPEED
 from mlsim.experiment.result import Result
 from mlsim.experiment.result_directories import complete_or_gone
-from mlsim.experiment.run_directory import write_files, write_json
-from mlsim.mpi.loop_context import RankTimes, RequestLog, Requests, iterations_begun
+from mlsim.experiment.run_directory import versions, write_files, write_json
+from mlsim.mpi.loop_context import Clock, Layout, node_name
 from mlsim.mpi.loop_options import LoopOptions, typical_break_after
-from mlsim.mpi.loop_report import Gathered, LoopTotals
-from mlsim.mpi.rank_layout import Clock, Layout, node_name
+from mlsim.mpi.loop_report import Gathered, LoopTotals, RankTimes, RequestLog, Requests, iterations_begun
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
-from mlsim.record.record_tables import RankRequests, Ranks
+from mlsim.record.record_tables import Ranks
 from mlsim.record.timelines import one_job
 from mlsim.scenario import Scenario, from_mapping
 
@@ -34,7 +34,7 @@ def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered
         return None
     totals = gathered.report.loop
     assert totals is not None, "rank 0 knows the whole loop"
-    order = ranks_of_pes(layout)
+    order = layout.ranks_of_pes
     outcome = _outcome(totals, order, rows)
     store = ChunkStore()
     chunks = store.open()
@@ -61,7 +61,7 @@ def gather_rows(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: G
     blocks = layout.comm.gather((np.array(numbers), times))
     if blocks is None:
         return None
-    return _chunk_rows([blocks[rank] for rank in ranks_of_pes(layout)])
+    return _chunk_rows([blocks[rank] for rank in layout.ranks_of_pes])
 
 
 def gather_requests(
@@ -85,15 +85,9 @@ def gather_requests(
         had[whom == rank] = received[who == rank]
     # A worker may lose its core between sending and noting it: what the master has, has been sent.
     asked = np.minimum(asked, had)
-    pe_of = np.empty(comm.size, np.int64)
-    pe_of[ranks_of_pes(layout)] = np.arange(comm.size)
+    pe_of = np.argsort(layout.ranks_of_pes)
     pieces = iterations_begun(asked, answered, begun, sizes)
-    return Requests(pe_of[whom], asked, had, answered, pieces, log.request_bytes, log.reply_bytes)
-
-
-def ranks_of_pes(layout: Layout) -> Ints:
-    """Return the rank of each PE."""
-    return np.lexsort((np.arange(layout.comm.size), layout.nodes)).astype(np.int64)
+    return Requests(pe_of[whom], asked, had, answered, log.request_bytes, log.reply_bytes, pieces)
 
 
 def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:
@@ -167,33 +161,23 @@ def write_run(
     summary["loop"] = loop_facts(records, options.technique, options.model)
     summary["mpi"] = {"library": MPI.Get_library_version().split("\n")[0].strip("\0 "), "real": True}
     if requests is not None:
-        summary["mpi"]["requests"] = _facts(requests)
+        waits, iterations = requests.answered - requests.sent, requests.master_iterations
+        summary["mpi"]["requests"] = {
+            "count": len(waits),
+            "most_master_iterations": int(iterations.max(initial=0)),
+            "longest_wait": float(waits.max(initial=0.0)),
+        }
     with complete_or_gone(directory, done=True) as place:
         if requests is not None:
             _write_requests(place.partial / "requests.parquet", requests)
-        shown = Ranks(ranks, None if requests is None else _shown(requests))
-        write_files(place, place.partial, Result(scenario, summary, records), ranks=shown)
+        write_files(place, place.partial, Result(scenario, summary, records), ranks=Ranks(ranks, requests))
         if len(records.chunks.job):
             title = f"{name}: {options.technique} {options.model}"
             with place.extra(place.partial / "pes.png") as path:
                 draw_pes(path, records, title)
             with place.extra(place.partial / "chunk-sizes.png") as path:
                 draw_chunk_sizes(path, [chunk_curve(records.chunks, title)], title)
-        write_json(place.partial / "versions.json", _versions())
-
-
-def _shown(requests: Requests) -> RankRequests:
-    times = requests.sent, requests.received, requests.answered
-    return RankRequests(requests.pe, *times, requests.request_bytes, requests.reply_bytes)
-
-
-def _facts(requests: Requests) -> dict[str, int | float]:
-    waits = requests.answered - requests.sent
-    return {
-        "count": len(waits),
-        "most_master_iterations": int(requests.master_iterations.max(initial=0)),
-        "longest_wait": float(waits.max(initial=0.0)),
-    }
+        write_json(place.partial / "versions.json", {**versions(), "mpi4py": mpi4py.__version__})
 
 
 def _write_requests(path: Path, requests: Requests) -> None:
@@ -210,38 +194,24 @@ def _write_requests(path: Path, requests: Requests) -> None:
     ).write_parquet(path, compression="zstd")
 
 
-def _versions() -> dict[str, str]:
-    import mpi4py
-
-    from mlsim.experiment.run_directory import versions
-
-    return {**versions(), "mpi4py": mpi4py.__version__}
-
-
 def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
     """Describe a real loop as a scenario, its iterations costing their measured mean each."""
-    busy = float(records.loops.busy[0])
+    mean = float(records.loops.busy[0]) / max(options.n, 1)
     execution: dict[str, Any] = {
         "model": options.model,
         "injected_delay": options.injected_delay,
-        "first_chunk": options.first_chunk,
-        "pieces": options.pieces,
         "global_p": options.global_p,
     }
     if options.has_master:
         execution |= {
             "master": options.master,
-            "break_after": options.break_after or typical_break_after(busy / max(options.n, 1)),
+            "break_after": options.break_after or typical_break_after(mean),
             "service_order": options.service_order,
             "request_ahead": options.request_ahead,
         }
-    given = {
-        "sigma": options.sigma,
-        "mu": options.mu,
-        "overhead": options.h,
-        "batches": options.batches,
-        "weights": None if options.weights is None else list(map(float, options.weights)),
-    }
+    parameters = {key: value for key, value in options.parameters.items() if value is not None}
+    if options.weights is not None:
+        parameters["weights"] = list(map(float, options.weights))
     return from_mapping(
         {
             "name": name,
@@ -253,18 +223,9 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
                 "technique": options.technique,
                 "min_chunk": options.min_chunk,
                 "iterations": {"count": max(options.n, 1)},
-                "costs": {"profile": "constant", "mean": busy / max(options.n, 1)},
+                "costs": {"profile": "constant", "mean": mean},
                 "execution": execution,
-                "parameters": {
-                    "alpha": options.alpha,
-                    "swr": options.swr,
-                    "growth": options.growth,
-                    "awf_chunk": options.awf_chunk,
-                    "random_from": options.random_from,
-                    "random_to": options.random_to,
-                    "compat": options.compat,
-                    **{key: value for key, value in given.items() if value is not None},
-                },
+                "parameters": parameters,
             },
             "output": {"trace": "chunks" if options.request_ahead else "messages"},
         },

@@ -95,7 +95,7 @@ _QUANTILE = 2.0
 
 def mean_of_middle(values: Sequence[float]) -> float:
     """Return the mean of the middle half of some values, one or more; of three the median."""
-    cut = _cut(values)
+    cut = (len(values) + 1) // 4
     return float(np.mean(sorted(values)[cut : len(values) - cut]))
 
 
@@ -108,10 +108,6 @@ def unsureness(values: Sequence[float]) -> float:
     if len(values) < 4:
         return math.inf
     return float(_QUANTILE * np.std(values, ddof=1) / (math.sqrt(len(values)) * np.mean(values)))
-
-
-def _cut(values: Sequence[float]) -> int:
-    return (len(values) + 1) // 4
 
 
 _SECONDS_A_LOOP = 120.0
@@ -133,29 +129,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Row:
-    """One loop, real and simulated.
-
-    Attributes
-    ----------
-    pair
-        Which.
-    times
-        T_loop of every repetition, in s; more than was asked for where they differ much.
-    times_simulated
-        T_loop of every simulation, in s.
-    t_loop, t_simulated
-        Means of the middle halves of these, in s: between two modes, as AF's may have, a median jumps.
-    steps, steps_simulated
-        Chunks: medians.
-    imbalance, imbalance_simulated
-        Percent imbalance: medians.
-    """
+    """One loop, real and simulated."""
 
     pair: Pair
-    times: tuple[float, ...]
-    times_simulated: tuple[float, ...]
+    times: tuple[float, ...]  # T_loop of every repetition (s); more than asked for where they differ much
+    times_simulated: tuple[float, ...]  # T_loop of every simulation (s)
+    # Means of the middle halves of these: between two modes, as AF's may have, a median jumps.
     t_loop: float
     t_simulated: float
+    # Medians: chunks, and percent imbalance.
     steps: int
     steps_simulated: int
     imbalance: float
@@ -180,31 +162,12 @@ def validate(
 ) -> tuple[list[Row], dict[str, Any]]:
     """Execute loops and simulate them with the costs of messages and atomics measured in the same run.
 
-    Parameters
-    ----------
-    launcher, ranks
-        How ranks are started, and their number.
-    costs
-        float64[N]: what iterations cost, in s.
-    pairs
-        What to compare.
-    repetitions
-        How often each loop is executed; up to 16 times as often where the times differ so much that their
-        mean is not known within 2 %.
-    ranks_per_node
-        Ranks that count as a node for models of two levels; None: all.
-    spins
-        Whether iterations compute, and not sleep; None: if each rank has a core.
-    options
-        Returns further options of the loops under a model, as ``LoopOptions`` has them; real and simulated
-        loops get the same.
-
-    Returns
-    -------
-    rows
-        One a pair.
-    machine
-        What was measured of the machine.
+    ``costs``, float64[N], are what iterations cost (s). Each loop is executed ``repetitions`` times, and up
+    to 16 times as often where its times differ so much that their mean is not known within 2 %.
+    ``ranks_per_node`` count as a node for models of two levels (None: all). ``spins`` is whether iterations
+    compute, and not sleep (None: if each rank has a core). ``options`` returns further options of the loops
+    under a model, for real and simulated loops alike. Returns a row per pair, and what was measured of the
+    machine.
     """
     all_options = [_options(pair, ranks_per_node, options) for pair in pairs]
     loops = [{key: value for key, value in vars(chosen).items() if key != "n"} for chosen in all_options]
@@ -218,13 +181,15 @@ def validate(
     rows = []
     for pair, asked, runs in zip(pairs, all_options, native["loops"], strict=True):
         outcomes = [simulated(*each, ranks, per_node, asked) for each in drawn]
+        times = tuple(run["t_loop"] for run in runs)
+        times_simulated = tuple(outcome.t_loop for outcome in outcomes)
         rows.append(
             Row(
                 pair,
-                tuple(run["t_loop"] for run in runs),
-                tuple(outcome.t_loop for outcome in outcomes),
-                mean_of_middle([run["t_loop"] for run in runs]),
-                mean_of_middle([outcome.t_loop for outcome in outcomes]),
+                times,
+                times_simulated,
+                mean_of_middle(times),
+                mean_of_middle(times_simulated),
                 int(np.median([run["steps"] for run in runs])),
                 int(np.median([outcome.steps for outcome in outcomes])),
                 float(np.median([run["imbalance"] for run in runs])),
@@ -243,13 +208,10 @@ def _disturbed(costs: Floats, machine: dict[str, Any], seed: int) -> tuple[Float
     some = float(seed > 0)
     noise = rng.lognormal(0.0, some * _NOISE_OF_COSTS, len(costs))
     prefix = np.concatenate([[0.0], np.cumsum(costs * noise)])
-    other = {
-        name: value * (1.0 + some * _NOISE_OF_MACHINE * rng.uniform(-1.0, 1.0))
-        if isinstance(value, float)
-        else value
-        for name, value in machine.items()
-    }
-    return prefix, other
+    measured = {name: value for name, value in machine.items() if isinstance(value, float)}
+    for name, value in measured.items():
+        measured[name] = value * (1.0 + some * _NOISE_OF_MACHINE * rng.uniform(-1.0, 1.0))
+    return prefix, machine | measured
 
 
 def _imbalance(outcome: LoopOutcome) -> float:
@@ -273,7 +235,7 @@ def _execute(
         }
         (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         limit = 120.0 + most * len(loops) * (_SECONDS_A_LOOP + float(costs.sum()))
-        launch(launcher, ["-m", "mlsim.mpi.native_plan", str(place / "plan.json")], timeout=limit)
+        launch(launcher, ["-m", "mlsim.mpi.calibrate", str(place / "plan.json")], timeout=limit)
         result: dict[str, Any] = json.loads((place / "out.json").read_text(encoding="utf-8"))
     return result
 
@@ -283,15 +245,9 @@ def _options(
 ) -> LoopOptions:
     """Return all options of a loop, checked."""
     more = {} if options is None else options(pair.model)
+    given: dict[str, Any] = {"technique": pair.technique, "model": pair.model, "injected_delay": pair.delay}
     try:
-        return LoopOptions(
-            n=0,
-            technique=pair.technique,
-            model=pair.model,
-            injected_delay=pair.delay,
-            ranks_per_node=ranks_per_node,
-            **more,
-        ).checked()
+        return LoopOptions(n=0, ranks_per_node=ranks_per_node, **given, **more).checked()
     except TypeError as error:
         raise InputError(f"--option: {error}") from error
 
@@ -304,7 +260,6 @@ def simulated(
 
     ordered = is_ordered(chosen(options, ranks)[0])
     charges = charges_of({"message": 0.0, "noticed": 0.0, **machine}, options.model, ordered)
-    latency = charges.latency
     execution = ExecutionConfig(
         model=options.model,
         chunk_calculation=charges.chunk_calculation,
@@ -320,7 +275,7 @@ def simulated(
     )
     if machine["spins"] and options.has_master:  # of whom it was measured
         prefix = np.concatenate([prefix[:1], prefix[1:] + machine["first"]])
-    distance = np.full(ranks, latency)
+    distance = np.full(ranks, charges.latency)
     distance[0] = 0.0
     return simulate(
         prefix,
@@ -331,7 +286,7 @@ def simulated(
         min_chunk=options.min_chunk,
         parameters=parameters_of(options),
         node_of_pe=np.arange(ranks) // per_node,
-        intra_latency=latency,
+        intra_latency=charges.latency,
         seed=options.seed,
     )
 
@@ -400,11 +355,9 @@ def _draw(path: Path, rows: Sequence[Row], title: str) -> None:
     for place, row in zip(places.tolist(), rows, strict=True):
         axes.plot([place] * len(row.times), row.times, "o", color="#b5452c", markersize=4)
     axes.plot([], [], "o", color="#b5452c", label="real, each repetition")
-    words = [
-        f"{row.pair.technique} {row.pair.model}"
-        + (f" {row.pair.delay * 1e6:.0f} µs" if row.pair.delay else "")
-        for row in rows
-    ]
+    pairs = [row.pair for row in rows]
+    delays = [f" {pair.delay * 1e6:.0f} µs" if pair.delay else "" for pair in pairs]
+    words = [f"{pair.technique} {pair.model}{delay}" for pair, delay in zip(pairs, delays, strict=True)]
     axes.set_xticks(places, words, rotation=60, ha="right", fontsize=8)
     axes.set_ylabel("T_loop, s")
     axes.set_title(title)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -9,20 +10,11 @@ import numpy as np
 from mlsim._runtime.arrays import Floats
 from mlsim.application.techniques import Choice
 from mlsim.execution_models.rma_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
-from mlsim.mpi.chunk_rules import (
-    Chunk,
-    RecursiveRule,
-    RuleState,
-    StraightforwardRule,
-    delay,
-    is_static,
-    learns,
-    needs_lock,
-)
-from mlsim.mpi.loop_context import Context
+from mlsim.mpi.chunk_rules import Chunk, RecursiveRule, RuleState, StraightforwardRule, delay
 from mlsim.mpi.real_model import Model, Setting, two_level_weights
-from mlsim.mpi.rma_window import RELAY_WORDS, PollingLock, Relay, SharedRelay, Window, relay_on
+from mlsim.mpi.rma_window import RELAY_WORDS, PollingLock, Relay, SharedRelay, SharedWindow
 from mlsim.scenario.words import LockOrder
+from mlsim.techniques.technique_rules import STATIC, is_adaptive, needs_remaining
 
 Publish = Callable[[RecursiveRule], None]
 Take = Callable[[int, Done, float], Chunk]
@@ -30,18 +22,27 @@ Take = Callable[[int, Done, float], Chunk]
 _STEP, _POSITION = 0, 1
 
 
-class _InWindow:
-    """A queue whose state is in a window that the context lends."""
+class LoopQueue(ABC):
+    """A queue of a loop, whose state is ``words`` numbers in a window that the context lends."""
 
-    _context: Context
-    _window: Window
+    def __init__(self, setting: Setting, words: int, pe: int) -> None:
+        self._context, self._window = setting.context, setting.context.window(words)
+        self._n, self._delay, self._pe = setting.options.n, setting.options.injected_delay, pe
+
+    @abstractmethod
+    def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:
+        """Size and claim a chunk; None if nothing is left.
+
+        ``done`` are the measurements of this rank's last chunk; ``publish`` is called in its turn, for those
+        of a node; ``had_one`` is whether this is not the first claim. Each queue reads those that it needs.
+        """
 
     def free(self) -> None:
         """Return the window to the context."""
         self._context.put_back(self._window)
 
 
-class StepQueue(_InWindow):
+class StepQueue(LoopQueue):
     """Queue of a technique with a straightforward form: one or two atomics, no lock.
 
     If no size depends on the requesting PE, a chunk begins where the sizes of all steps before it end, and
@@ -50,18 +51,15 @@ class StepQueue(_InWindow):
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
-        self._n, self._delay = setting.options.n, setting.options.injected_delay
-        self._window = setting.context.window(2)
+        super().__init__(setting, 2, pe)
         self._fetch_add = self._window.fetch_add
         rule = StraightforwardRule(choice, self._n, p, weights, pe)
         self._size, self._chunk, self._ordered = rule.size, rule.chunk, rule.ordered
         # STATIC: chunk j is PE j's, whenever it claims.
-        self._own = pe if is_static(choice) else -1
-        self._context = setting.context
+        self._own = pe if choice.code == STATIC else -1
 
-    # Queues take the same arguments; each reads those that it needs.
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
-        """Fetch a step, size its chunk, claim it; None if nothing is left."""
+        """Fetch a step, size its chunk, claim it."""
         step = self._fetch_add(_STEP, 1)
         if self._ordered:
             first, size = self._chunk(step)
@@ -99,7 +97,7 @@ def enter(relay: Relay | SharedRelay) -> None:
         tries += 1
 
 
-class RelayQueue(_InWindow):
+class RelayQueue(LoopQueue):
     """For techniques that need the remaining iterations, or measurements of other PEs.
 
     The state of the technique is in the window, and goes from rank to rank (see :class:`Relay`). Only what
@@ -109,66 +107,59 @@ class RelayQueue(_InWindow):
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
-        options, words = setting.options, RuleState.words(choice, p)
-        self._delay, self._pe = options.injected_delay, pe
-        self._context = setting.context
-        self._window = setting.context.window(words + RELAY_WORDS)
-        self._relay = relay_on(self._window, words, setting.patience)
+        words = RuleState.words(choice, p)
+        super().__init__(setting, words + RELAY_WORDS, pe)
+        window, patience = self._window, setting.patience
+        self._relay = (
+            SharedRelay(window, words, patience)
+            if isinstance(window, SharedWindow)
+            else Relay(window, words, patience)
+        )
         state = RuleState(self._relay.block[1:-1], choice, p)
-        self._rule = RecursiveRule(choice, state, options.n, p, setting.clock.now)
+        self._rule = RecursiveRule(choice, state, self._n, p, setting.clock.now)
         self._now = self._rule.now
         self._take = self._rule.taker(self._relay.kernel, self._relay.memory, pe)
         if setting.layout.comm.rank == 0:
-            self._rule.begin(options.n, p, weights)
+            self._rule.begin(self._n, p, weights)
             self._relay.begin()
 
-    # Queues take the same arguments; each reads those that it needs.
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
-        """Wait for this rank's turn, size and claim; None if nothing is left.
-
-        ``done`` are the measurements of this rank's last chunk; ``publish`` is called in its turn, for those
-        of a node. ``had_one`` is not used.
-        """
+        """Wait for this rank's turn, size and claim."""
         relay, take, now = self._relay, self._take, self._now
         if self._delay:
             delay(self._delay)
-        turn = relay.ask() if publish is None else self._prepare(publish)
+        if publish is None:
+            turn = relay.ask()
+        else:
+            enter(relay)
+            publish(self._rule)
+            turn = KNOWN
         chunk = take(turn, done, now())
         if chunk[1] == NOT_YET:
             chunk = take_in_turn(relay, take, chunk[0], done, now)
         relay.hand_on()
         if chunk[1] > 0:
             return chunk
-        self._rule.check_nothing(*chunk[1:], self._pe)
+        self._rule.check_size(*chunk[1:], self._pe)
         return None
 
-    def _prepare(self, publish: Publish) -> int:
-        """Wait for this rank's turn and publish measurements before a chunk is claimed."""
-        enter(self._relay)
-        publish(self._rule)
-        return KNOWN
 
-
-class LockedQueue(_InWindow):
+class LockedQueue(LoopQueue):
     """As :class:`RelayQueue`, under a polled lock: the first rank that finds it free acquires it."""
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
-        comm = setting.layout.comm
-        self._n, self._delay, self._pe = setting.options.n, setting.options.injected_delay, pe
-        self._learns = learns(choice)
         words = RuleState.words(choice, p)
-        self._window = setting.context.window(PollingLock.WORDS + words)
+        super().__init__(setting, PollingLock.WORDS + words, pe)
+        self._learns = is_adaptive(choice.code)
         self._lock = PollingLock(self._window, 0, setting.patience)
         self._state = RuleState(np.zeros(words, np.int64), choice, p)
         self._rule = RecursiveRule(choice, self._state, self._n, p, setting.clock.now)
         self._rule.begin(self._n, p, weights)
-        if comm.rank == 0:
+        if setting.layout.comm.rank == 0:
             self._window.write(PollingLock.WORDS, self._state.block)
-        self._context = setting.context
 
-    # Queues take the same arguments; each reads those that it needs.
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
-        """Read, size and claim under the lock, as :meth:`RelayQueue.claim`; None if nothing is left."""
+        """Read, size and claim under the lock."""
         state, numbers = self._state, self._state.numbers
         if self._delay:
             delay(self._delay)
@@ -190,26 +181,40 @@ class LockedQueue(_InWindow):
         return first, size, step
 
 
-LoopQueue = StepQueue | RelayQueue | LockedQueue
-
-
 def loop_queue(setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> LoopQueue:
     """Return the queue that a technique needs; all ranks must call this."""
-    if not needs_lock(choice):
+    if not needs_remaining(choice.code):
         return StepQueue(setting, choice, p, pe, weights)
     kind = LockedQueue if setting.options.lock == LockOrder.POLLING else RelayQueue
     return kind(setting, choice, p, pe, weights)
 
 
-class DistributedModel(Model):
+class _WindowModel(Model):
+    """One rank of a model whose queues lie in windows."""
+
+    _queue: LoopQueue
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.piece = (setting.options.break_after or 0) if setting.layout.comm.rank == 0 else 0
+
+    def serve(self) -> None:
+        """Progress MPI, so that it serves RMA of other ranks where the network does not."""
+        self.setting.layout.comm.Iprobe()
+
+    def free(self) -> None:
+        """Return the windows to the context."""
+        self._queue.free()
+
+
+class DistributedModel(_WindowModel):
     """One rank under DCA."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         comm, choice = setting.layout.comm, setting.outer
         self._had_one = False
-        self.learns = learns(choice)
-        self.piece = (setting.options.break_after or 0) if comm.rank == 0 else 0
+        self.learns = is_adaptive(choice.code)
         self._queue = loop_queue(setting, choice, comm.size, comm.rank, choice.weights)
         self._claim = self._queue.claim
 
@@ -222,16 +227,8 @@ class DistributedModel(Model):
             self._had_one = True
         return chunk
 
-    def serve(self) -> None:
-        """Progress MPI, so that it serves RMA of other ranks where the network does not."""
-        self.setting.layout.comm.Iprobe()
 
-    def free(self) -> None:
-        """Return the window to the context."""
-        self._queue.free()
-
-
-class HierarchicalModel(Model):
+class HierarchicalModel(_WindowModel):
     """One rank under HDCA."""
 
     def __init__(self, setting: Setting) -> None:
@@ -239,9 +236,8 @@ class HierarchicalModel(Model):
         layout, options = setting.layout, setting.options
         members = layout.local.size
         self._node, self._members, self._pe = layout.node, members, layout.local.rank
-        self._outer_learns, self._inner_learns = learns(setting.outer), learns(setting.inner)
+        self._outer_learns, self._inner_learns = map(is_adaptive, (setting.outer.code, setting.inner.code))
         self.learns = self._outer_learns or self._inner_learns
-        self.piece = (options.break_after or 0) if layout.comm.rank == 0 else 0
         between, within = two_level_weights(setting, np.ones(layout.comm.size, np.bool_))
         # In the node's memory: queue with the inside technique, measurements for the outer one.
         inside = RuleState.words(setting.inner, members)
@@ -281,7 +277,7 @@ class HierarchicalModel(Model):
                 chunk = self._take_in_steps(done)
         if chunk[1] > 0:
             return chunk
-        self._inner.check_nothing(*chunk[1:], self._pe)
+        self._inner.check_size(*chunk[1:], self._pe)
         self._note_end()
         return None
 
@@ -312,8 +308,7 @@ class HierarchicalModel(Model):
         refills = int(numbers[state.refills])
         if refills == LAST or numbers[state.position] != numbers[state.end]:
             return None
-        publish = self._publish if self._outer_learns else None
-        chunk = self._queue.claim(NOTHING, publish, refills > 0)
+        chunk = self._queue.claim(NOTHING, self._publish if self._outer_learns else None, refills > 0)
         if chunk is None:
             numbers[state.refills] = LAST
         return chunk
@@ -321,11 +316,7 @@ class HierarchicalModel(Model):
     def _publish(self, known: RecursiveRule) -> None:
         known.publish_node(self._own, self._node)
 
-    def serve(self) -> None:
-        """Progress MPI, so that it serves RMA of other ranks where the network does not."""
-        self.setting.layout.comm.Iprobe()
-
     def free(self) -> None:
         """Return the windows to the context."""
-        self._queue.free()
+        super().free()
         self.setting.context.put_back(self._shared)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from array import array
 from typing import Any, cast
 
@@ -26,7 +24,6 @@ from mlsim.mpi.rank_waiting import SPINS, Patience
 from mlsim.scenario.words import LockOrder
 
 _WORD = 8
-_SUM = MPI.SUM
 
 
 class Window:
@@ -34,8 +31,7 @@ class Window:
 
     def __init__(self, comm: MPI.Intracomm, words: int, holder: int = 0) -> None:
         self.handle = self._win = self._allocate(comm, words if comm.rank == holder else 0)
-        self._comm, self.holder, self.words = comm, holder, words
-        self._holder = holder
+        self._comm, self.holder = comm, holder
         self._win.Lock_all(MPI.MODE_NOCHECK)
         # Quicker to read and write than NumPy's arrays, one number at a time.
         self._given, self._got = array("q", [0]), array("q", [0])
@@ -49,7 +45,7 @@ class Window:
 
     def clear(self) -> None:
         """Write zeros, at the holder; visible to others after the next barrier."""
-        if self._comm.rank == self._holder:
+        if self._comm.rank == self.holder:
             np.frombuffer(cast(Any, self._win.tomemory()), np.int64)[:] = 0
             self._win.Sync()
 
@@ -57,32 +53,31 @@ class Window:
         """Add to a number atomically; return its value before."""
         self._given[0] = value
         given, got = self._buffers
-        self._fetch_and_op(given, got, self._holder, place, _SUM)
-        self._flush(self._holder)
+        self._fetch_and_op(given, got, self.holder, place, MPI.SUM)
+        self._flush(self.holder)
         return self._got[0]
 
     def fetch(self, place: int) -> int:
         """Return a number, read atomically."""
-        self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.NO_OP)
-        self._win.Flush(self._holder)
-        return self._got[0]
+        return self.fetch_add(place, 0)
 
     def fetch_replace(self, place: int, value: int) -> int:
         """Replace a number atomically; return its value before."""
         self._given[0] = value
-        self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.REPLACE)
-        self._win.Flush(self._holder)
+        given, got = self._buffers
+        self._fetch_and_op(given, got, self.holder, place, MPI.REPLACE)
+        self._flush(self.holder)
         return self._got[0]
 
     def read(self, place: int, block: Ints) -> None:
         """Read numbers from ``place`` on; under a lock."""
-        self._win.Get([block, len(block), MPI.INT64_T], self._holder, place)
-        self._win.Flush(self._holder)
+        self._win.Get([block, len(block), MPI.INT64_T], self.holder, place)
+        self._win.Flush(self.holder)
 
     def write(self, place: int, block: Ints) -> None:
         """Write numbers from ``place`` on; under a lock."""
-        self._win.Put([block, len(block), MPI.INT64_T], self._holder, place)
-        self._win.Flush(self._holder)
+        self._win.Put([block, len(block), MPI.INT64_T], self.holder, place)
+        self._win.Flush(self.holder)
 
     def sync(self) -> None:
         """Synchronize direct reads and writes of this process with those of others."""
@@ -129,20 +124,6 @@ class PollingLock:
     def release(self) -> None:
         """Mark it as free."""
         self._window.fetch_replace(self._place, 0)
-
-
-def bare_pair(window: Window, repetitions: int) -> float:
-    """Measure what two bare ``Fetch_and_op`` with ``Flush`` take, in s: the least a chunk costs under DCA."""
-    win, given, got = window._win, window._buffers[0], window._buffers[1]
-    window._given[0] = 1
-    os.sched_yield()
-    begin = time.perf_counter()
-    for _ in range(repetitions):
-        win.Fetch_and_op(given, got, window._holder, 0, MPI.SUM)
-        win.Flush(window._holder)
-        win.Fetch_and_op(given, got, window._holder, 1, MPI.SUM)
-        win.Flush(window._holder)
-    return (time.perf_counter() - begin) / repetitions
 
 
 RELAY_WORDS = 3
@@ -253,10 +234,3 @@ class SharedRelay:
     def release(self) -> None:
         """Release the block, where the kernel will not."""
         release(self.memory)
-
-
-def relay_on(window: Window, words: int, patience: Patience) -> Relay | SharedRelay:
-    """Return the relay for a kind of window."""
-    if isinstance(window, SharedWindow):
-        return SharedRelay(window, words, patience)
-    return Relay(window, words, patience)

@@ -21,22 +21,29 @@ from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError, MlsimError
 from mlsim.execution_models.cca import next_length
-from mlsim.mpi.loop_context import Context, RankTimes, Requests, allgather
-from mlsim.mpi.loop_options import BREAK_EVERY, WARN_AFTER, LoopOptions, chosen
-from mlsim.mpi.loop_report import Gathered, LoopReport, gather
-from mlsim.mpi.loop_selection import Selecting, check_amid, is_auto, selection_of
-from mlsim.mpi.rank_layout import Clock, Layout
+from mlsim.mpi.hierarchical_masters import HierarchicalMasterModel
+from mlsim.mpi.loop_context import Clock, Context, allgather
+from mlsim.mpi.loop_options import BREAK_EVERY, WARN_AFTER, LoopOptions, checked_options, chosen
+from mlsim.mpi.loop_report import Gathered, LoopReport, RankTimes, Requests, gather
+from mlsim.mpi.loop_selection import Selecting, check_amid, check_profile, selection_of
+from mlsim.mpi.masters import CentralizedModel
 from mlsim.mpi.rank_waiting import Alarm, Patience, abort_with_words, serve_while_waiting, stop_serving
-from mlsim.mpi.rca.idle_reports import Reporter
+from mlsim.mpi.rca.rank_reports import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.real_model import Amid, Model, Setting
+from mlsim.mpi.rma_models import DistributedModel, HierarchicalModel
 from mlsim.record import Records
-from mlsim.scenario import KnownCosts, SelectionConfig
-from mlsim.scenario.words import ExecutionModel
+from mlsim.scenario import ExecutionModel, SelectionConfig
 
 _INTERRUPTED = 130
 _NO_NAME = "loop"
 _NOTHING_TO_WRITE = "LoopScheduler: nothing to write; give record=True, and write on rank 0"
+_MODELS: dict[str, type[Model]] = {
+    ExecutionModel.CCA: CentralizedModel,
+    ExecutionModel.HMW: HierarchicalMasterModel,
+    ExecutionModel.DCA: DistributedModel,
+    ExecutionModel.HDCA: HierarchicalModel,
+}
 
 _now = time.perf_counter
 
@@ -105,75 +112,99 @@ class LoopScheduler:
         profile: Floats | None = None,
         **options: Any,
     ) -> None:
-        self.name = name
+        if comm.Is_inter():
+            raise InputError("LoopScheduler: comm is an intercommunicator; give comm.Merge()")
+        self.name, self._record, self._last = name, record, last
         self._selecting: Selecting | None = None
-        self._selection, self._profile = selection, profile
-        self._record = record
         self._report: LoopReport | None = None
         self._records: Records | None = None
         self._requests: Requests | None = None
         self._began = 0.0
         self._iterated = self._entered = False
         self._closed = True
-        self._last = last
-        self._set_up(comm, {"n": n, "technique": technique, "model": model, **options}, after)
-
-    def _set_up(self, comm: MPI.Intracomm, given: dict[str, Any], after: LoopScheduler | None) -> None:
-        if comm.Is_inter():
-            raise InputError("LoopScheduler: comm is an intercommunicator; give comm.Merge()")
-        options, config, problem = None, None, ""
+        given = {"n": n, "technique": technique, "model": model, **options}
         candidates: list[tuple[LoopOptions, tuple[Choice, ...]]] = []
+        config, problem = None, ""
         try:
             _check_launcher()
-            config = _selection(given, self._selection)
+            config = selection_of(technique, selection)
             if comm.rank == 0:
-                _check_profile(config, self._profile, given["n"])
-            names = [given["technique"]] if config is None else config.portfolio
-            for name in names:
-                options = _options({**given, "technique": name})
-                candidates.append((options, chosen(options, comm.size)))
-            if config is not None and options is not None:
-                check_amid(config, options, [choices for _, choices in candidates])
+                check_profile(config, profile, n)
+            for each in [technique] if config is None else config.portfolio:
+                checked = checked_options({**given, "technique": each})
+                candidates.append((checked, chosen(checked, comm.size)))
+            if config is not None:
+                check_amid(config, *candidates)
         except MlsimError as error:
             problem = str(error)
-        reports_idle = _agree(comm, options, problem, bool(self._record), self._last, self.name, config)
-        assert options is not None, "all ranks agreed that there is no problem"
-        context = self._context = Context.of(comm, options.ranks_per_node)
-        if config is not None:
-            self._selecting = _selecting(config, options, context.layout, after, self._profile)
+        reports_idle = self._agree(comm, candidates[-1][0] if candidates else None, problem, config)
+        context = Context.of(comm, candidates[0][0].ranks_per_node)
         before = StepHistory(comm.size) if after is None else after._history
         self._history: StepHistory = before.in_order(np.arange(comm.size))
         self._history.selected = config is not None
-        options, choices = candidates[self._choose(context)]
-        self.options = options
-        choices = tuple(map(self._history.weigh, choices))
-        self._layout = context.layout
-        self._patience = context.patience(options.wait, options.warn_after)
-        outer, inner = choices
-        amid = self._amid([choice for _, (choice, _) in candidates])
-        self._choices = choices if amid is None else tuple(choice for _, (choice, _) in candidates)
-        self._clock = Clock(self._layout)
-        tag, record = context.next_tag(), bool(self._record)
-        self._model = _make(
-            Setting(options, context, self._clock, tag, outer, inner, self._patience, record, amid)
-        )
-        yields = options.model == ExecutionModel.DCA
-        self._rca = Reporter(context, self.name, reports_idle, self._last, yields)
-        self._claim = self._rca.claiming(self._model, options.n)
-        self._times = RankTimes(_now(), self._keeps_rows)
+        if config is not None:
+            self._selecting = None if after is None else after._selecting
+            if self._selecting is None or not self._selecting.continues(config, n):
+                self._selecting = Selecting(config, candidates[-1][0], np.sort(context.layout.nodes), profile)
+        self._make_model(context, candidates)
+        yields = self.options.model == ExecutionModel.DCA
+        self._rca = Reporter(context, self.name, reports_idle, last, yields)
+        self._claim = self._rca.claiming(self._model, n)
         self._closed = False
+
+    def _agree(
+        self, comm: MPI.Intracomm, options: LoopOptions | None, problem: str, config: SelectionConfig | None
+    ) -> bool:
+        """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
+
+        Returns whether nodes without work are to be reported: whether rank 0's environment names an agent.
+        """
+        record, last = bool(self._record), self._last
+        mine = np.zeros(3, np.int64)
+        if options is not None:
+            mine[0] = int.from_bytes(options.fingerprint(config), "little", signed=True)
+        mine[1:] = bool(problem) + 2 * record + 4 * last, bool(os.environ.get(ADDRESS))
+        seconds = WARN_AFTER if options is None else options.warn_after
+        alarm = Alarm(comm.rank, comm.size, seconds) if seconds > 0.0 else None
+        meeting = f"all must make loop {self.name!r}, in the same order as others"
+        everyone = allgather(comm, Patience("auto", comm.size, alarm), mine, meeting)
+        differs = (everyone[:, :2] != everyone[0, :2]).any(axis=1)
+        if not differs.any() and not problem:
+            return bool(everyone[0, 2])
+        for rank, text in enumerate(comm.allgather(problem)):
+            if text:
+                raise InputError(text if comm.size == 1 else f"rank {rank}: {text}")
+        raise InputError(
+            f"LoopScheduler: rank {int(np.argmax(differs))} asks for another loop than rank 0; all ranks "
+            f"must give the same options; rank {comm.rank} gave {options}, record {record}, last {last}"
+        )
+
+    def _make_model(
+        self, context: Context, candidates: Sequence[tuple[LoopOptions, tuple[Choice, ...]]]
+    ) -> None:
+        """Choose the technique, and make this rank's part of the model; all ranks must call this."""
+        layout = self._layout = context.layout
+        options, choices = candidates[self._choose(context)]
+        self._context, self.options = context, options
+        outer, inner = map(self._history.weigh, choices)
+        portfolio = [choice for _, (choice, _) in candidates]
+        amid = self._amid(portfolio)
+        self._choices = (outer, inner) if amid is None else tuple(portfolio)
+        self._patience = context.patience(options.wait, options.warn_after)
+        self._clock = Clock(layout)
+        tag, record = context.next_tag(), bool(self._record)
+        setting = Setting(options, context, self._clock, tag, outer, inner, self._patience, record, amid)
+        self._model = _MODELS[options.model](setting)
+        self._times = RankTimes(_now(), self._keeps_rows)
 
     def _amid(self, portfolio: Sequence[Choice]) -> Amid | None:
         """Return how techniques are chosen amid the loop; None: they are not."""
         selecting = self._selecting
         if selecting is None or not selecting.config.chooses_within:
             return None
-        from mlsim.mpi.real_run import ranks_of_pes
-
         learned = [self._history.weigh(choice) for choice in portfolio]
         every = math.ceil((selecting.config.parameters.every or 1.0) * self.options.n)
-
-        pe_of_rank = np.argsort(ranks_of_pes(self._layout))
+        pe_of_rank = np.argsort(self._layout.ranks_of_pes)
 
         def choose(progress: Progress, wait: float) -> Choice:
             return learned[selecting.choose_within(progress.with_pes(pe_of_rank), wait)]
@@ -189,26 +220,21 @@ class LoopScheduler:
         """Return the number of this loop's technique in the portfolio; rank 0 chooses, others wait for it."""
         if self._selecting is None:
             return 0
-        comm = context.layout.comm
-        mine = np.zeros(1, np.int64)
-        if comm.rank == 0:
-            from mlsim.mpi.real_run import ranks_of_pes
-
-            mine[0] = self._selecting.choose(self._history.in_order(ranks_of_pes(context.layout)))
-        return int(allgather(comm, Patience("auto", comm.size), mine)[0, 0])
+        layout, mine = context.layout, np.zeros(1, np.int64)
+        if layout.comm.rank == 0:
+            mine[0] = self._selecting.choose(self._history.in_order(layout.ranks_of_pes))
+        return int(allgather(layout.comm, Patience("auto", layout.comm.size), mine)[0, 0])
 
     def __enter__(self) -> LoopScheduler:
         if self._closed:
             raise InputError("LoopScheduler: this loop has ended; make a new one for every loop")
         self._entered = True
-        self._serve_while_waiting()
-        self._wait_for_all()
-        self._times = RankTimes(_now(), self._keeps_rows)
-        return self
-
-    def _serve_while_waiting(self) -> None:
         if self._model.answers:
             serve_while_waiting(self._model.serve)
+        request = self._layout.comm.Ibarrier()
+        self._patience.until(request.Test, f"all must enter loop {self.name!r} (with ... as loop)")
+        self._times = RankTimes(_now(), self._keeps_rows)
+        return self
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         if not self._entered:
@@ -218,16 +244,14 @@ class LoopScheduler:
         if self._iterated:
             raise InputError("LoopScheduler: iterated a second time; make a new one for every loop")
         self._iterated = True
-        if self._model.piece > 0:
-            return self._chunks_with_breaks()
-        if self._model.ahead > 0:
-            return self._chunks_asked_ahead()
-        return self._timed_pieces() if self._times_iterations() else self._whole_chunks()
-
-    # The next two add up in local variables: a call for each chunk would be a tenth of what it costs.
+        in_pieces = self._model.piece or self._model.ahead or self._times_iterations
+        return self._pieces() if in_pieces else self._whole_chunks()
 
     def _whole_chunks(self) -> Iterator[tuple[int, int]]:
-        """Yield first iteration and size of every chunk."""
+        """Yield first iteration and size of every chunk.
+
+        It adds up in local variables: a call for each chunk would be a tenth of what it costs.
+        """
         model, times, claim, now = self._model, self._times, self._claim, _now
         measures, keeps_rows = model.learns, times.keeps_rows
         chunks = executed = 0
@@ -255,62 +279,33 @@ class LoopScheduler:
             times.add_up(chunks, executed, busy, end)
         self._end_work(requested)
 
-    def _timed_pieces(self) -> Iterator[tuple[int, int]]:
-        """Yield first iteration and size of the pieces of every chunk, for a technique that times them."""
-        model, times, claim, now = self._model, self._times, self._claim, _now
-        pieces, keeps_rows = self.options.pieces, times.keeps_rows
-        chunks = executed = 0
-        busy = 0.0
-        requested = end = times.begin = now()
-        try:
-            while (chunk := claim()) is not None:
-                start = begun = now()
-                position, size, step = chunk
-                length = part = -(-size // pieces) if pieces else 1
-                stop = position + size
-                squares, parts = 0.0, 0
-                try:
-                    while position < stop:
-                        if position + length > stop:
-                            part = stop - position
-                        yield position, part
-                        end = now()
-                        squares += (end - begun) * (end - begun) / part
-                        parts += 1
-                        position += part
-                        begun = end
-                except GeneratorExit:
-                    self._leave_early(chunk, requested, start)
-                    raise
-                chunks += 1
-                executed += size
-                busy += end - start
-                model.done = size, end - start, start - requested, squares, parts, step
-                if keeps_rows:
-                    times.keep(chunk, requested, start, end)
-                requested = end
-        finally:
-            times.add_up(chunks, executed, busy, end)
-        self._end_work(requested)
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield first iteration and size of the pieces of every chunk.
 
-    def _chunks_with_breaks(self) -> Iterator[tuple[int, int]]:
-        """Yield the pieces of every chunk, for a rank that serves others between them."""
+        A piece ends where a technique times it, where a master looks for requests, and where a worker asks
+        for its next chunk ahead.
+        """
         model, times, claim, now = self._model, self._times, self._claim, _now
-        pieces = self.options.pieces if self._times_iterations() else 1
-        longest = model.piece
-        begins = None if model.request_log is None else model.request_log.begins
-        requested = times.begin = now()
+        pieces = self.options.pieces if self._times_iterations else 1
+        longest, log = model.piece, model.request_log  # 0: the rank serves no others
+        requested = ended = times.begin = now()
         while (chunk := claim()) is not None:
-            start = begun = end = now()
+            start = begun = end = asked = now()
             position, size, step = chunk
-            timed = -(-size // pieces) if pieces else 1
             stop = position + size
-            busy = squares = 0.0
+            timed = -(-size // pieces) if pieces else 1
+            asks = max(stop - model.ahead, position) if model.ahead else stop
+            breaks = squares = 0.0
             parts = 0
             while position < stop:
-                part = min(timed, longest, stop - position)
-                if begins is not None:
-                    begins(begun, part)
+                if position == asks:
+                    asked = now()
+                    model.ask()
+                part = min(timed, (asks if position < asks else stop) - position)
+                if longest:
+                    part = min(part, longest)
+                    if log is not None:
+                        log.begins(begun, part)
                 try:
                     yield position, part
                 except GeneratorExit:
@@ -318,55 +313,25 @@ class LoopScheduler:
                     raise
                 end = now()
                 seconds = end - begun
-                busy += seconds
                 squares += seconds * seconds / part
                 parts += 1
                 position += part
-                if model.paces:
-                    longest = next_length(longest, part, seconds, BREAK_EVERY)
-                if position < stop:
-                    model.serve()
-                    begun = now()
-            times.add(chunk, requested, start, end, busy)
-            if model.learns:
-                took = end - start if model.counts_breaks else busy
-                model.done = size, took, start - requested, squares, parts, step
-            requested = end
-        self._end_work(requested)
-
-    def _chunks_asked_ahead(self) -> Iterator[tuple[int, int]]:
-        """Yield the pieces of every chunk, for a rank that asks for the next one before the last of them."""
-        model, times, claim, now = self._model, self._times, self._claim, _now
-        pieces = self.options.pieces if self._times_iterations() else 1
-        requested = ended = times.begin = now()
-        while (chunk := claim()) is not None:
-            start = begun = end = now()
-            position, size, step = chunk
-            timed = -(-size // pieces) if pieces else 1
-            stop = position + size
-            asks, asked = max(stop - model.ahead, position), start
-            squares, parts = 0.0, 0
-            while position < stop:
-                if position == asks:
-                    asked = now()
-                    model.ask()
-                part = min(timed, (asks if position < asks else stop) - position)
-                try:
-                    yield position, part
-                except GeneratorExit:
-                    self._leave_early(chunk, requested, start)
-                    raise
-                end = now()
-                squares += (end - begun) * (end - begun) / part
-                parts += 1
-                position += part
                 begun = end
-            times.add(chunk, requested, start, end, end - start)
+                if longest:
+                    if model.paces:
+                        longest = next_length(longest, part, seconds, BREAK_EVERY)
+                    if position < stop:
+                        model.serve()
+                        begun = now()
+                        breaks += begun - end
+            times.add(chunk, requested, start, end, end - start - breaks)
             if model.learns:
-                model.done = size, end - start, start - ended, squares, parts, step
-            requested, ended = asked, end
+                took = end - start - (0.0 if model.counts_breaks else breaks)
+                model.done = size, took, start - ended, squares, parts, step
+            requested, ended = (asked if model.ahead else end), end
         self._end_work(ended)
 
+    @property
     def _times_iterations(self) -> bool:
         return self._model.learns and any(choice.times_iterations for choice in self._choices)
 
@@ -379,9 +344,8 @@ class LoopScheduler:
         """Record that no chunk is left for this rank."""
         times, model = self._times, self._model
         times.told = model.told
-        waited = times.told - requested
         # A master that executes nothing works while it serves; the rest of the time it is idle.
-        times.close(model.serving if model.only_serves else waited)
+        times.close(model.serving if model.only_serves else times.told - requested)
         self._rca.rank_ended()
 
     def __exit__(
@@ -392,7 +356,8 @@ class LoopScheduler:
             self._end_run(kind, error, where)
             return
         if not np.isfinite(self._model.told):
-            self._serve_while_waiting()
+            if self._model.answers:
+                serve_while_waiting(self._model.serve)
             chunk = self._model.leave()
             left = _now()
             if chunk is not None:
@@ -400,11 +365,6 @@ class LoopScheduler:
             self._end_work(left)
             stop_serving(self._model.serve)
         self._close()
-
-    @property
-    def _title(self) -> str:
-        """Name of the loop in errors."""
-        return "the loop" if self.name == _NO_NAME else f"loop {self.name}"
 
     def _end_run(
         self, kind: type[BaseException] | None, error: BaseException, where: TracebackType | None
@@ -416,20 +376,23 @@ class LoopScheduler:
         if isinstance(error, KeyboardInterrupt):
             sys.stdout.flush()
             comm.Abort(_INTERRUPTED)
-        words = ""
-        if not isinstance(error, SystemExit):
+        words, code = "", 1
+        if isinstance(error, SystemExit):
+            code = error.code if isinstance(error.code, int) else 1
+        else:
             text = "".join(traceback.format_exception(kind, error, where))
             place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
-            words = f"mlsim: {place}: an exception in {self._title} ends the run\n{text}"
-        code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+            title = "the loop" if self.name == _NO_NAME else f"loop {self.name}"
+            words = f"mlsim: {place}: an exception in {title} ends the run\n{text}"
         abort_with_words(comm, words, code or 1)
 
     def _close(self) -> None:
         """Gather the report and the records, and free what the loop holds."""
-        self._rest_until_all_have_ended()
+        layout = self._layout
+        holds_counters = layout.comm.rank == 0 and layout.machine.size < layout.comm.size
+        self._patience.rest_until(layout.comm.Ibarrier().Test, holds_counters)
         self._clock.close()
         self._rca.loop_closed()
-        layout = self._layout
         gathered = gather(self._context, self._patience, self._clock, self._times, self.options)
         self._report = gathered.report
         self._history.add(gathered.executed, gathered.busy, self._choices[0].of_lb4mpi)
@@ -444,9 +407,14 @@ class LoopScheduler:
         self._rca.free()
         self._closed = True
         if isinstance(self._record, str | Path):
-            failed = layout.comm.bcast(self._write_on_rank_0())
-            if failed:
-                raise MlsimError(failed)
+            problem = ""
+            try:
+                if self._records is not None:
+                    self.write(self._record)
+            except MlsimError as error:
+                problem = str(error)
+            if problem := layout.comm.bcast(problem):
+                raise MlsimError(problem)
 
     def _note_choice(self, gathered: Gathered) -> None:
         """Report the result of the chosen technique to the selection."""
@@ -470,26 +438,6 @@ class LoopScheduler:
     def selection_time(self) -> float:
         """Time of choosing the techniques of this loop, in s, with ``technique="auto"``; on rank 0."""
         return 0.0 if self._selecting is None else self._selecting.time_of_last
-
-    def _write_on_rank_0(self) -> str:
-        if self._records is None:
-            return ""
-        try:
-            self.write(Path(str(self._record)))
-        except MlsimError as error:
-            return str(error)
-        return ""
-
-    def _wait_for_all(self) -> None:
-        """Wait at a barrier; waiting ranks yield their cores."""
-        request = self._layout.comm.Ibarrier()
-        self._patience.until(request.Test, f"all must enter loop {self.name!r} (with ... as loop)")
-
-    def _rest_until_all_have_ended(self) -> None:
-        """Wait at a barrier, asleep most of the time; rank 0 holds the counters of the loop."""
-        layout = self._layout
-        holds = layout.comm.rank == 0 and layout.machine.size < layout.comm.size
-        self._patience.rest_until(layout.comm.Ibarrier().Test, holds)
 
     def release(self) -> None:
         """Declare that no loop follows on these ranks, as ``last`` does, where that is known only now.
@@ -563,11 +511,11 @@ class LoopScheduler:
         OutputError
             If the directory exists, or not all can be written; the message lists what was kept, and where.
         """
-        from mlsim.mpi.real_run import ranks_of_pes, write_run
+        from mlsim.mpi.real_run import write_run
 
         if self._records is None:
             raise InputError(_NOTHING_TO_WRITE)
-        ranks = ranks_of_pes(self._layout)
+        ranks = self._layout.ranks_of_pes
         write_run(Path(directory), self._records, self._requests, ranks, self.options, self.name)
 
 
@@ -580,115 +528,3 @@ def _check_launcher() -> None:
                 f"{os.environ[name]} processes were started ({name}), but mpi4py loaded {library}, which "
                 "sees one; set MPI4PY_MPIABI or MPI4PY_LIBMPI to the MPI of the launcher"
             )
-
-
-def _selection(
-    given: Mapping[str, Any], selection: Mapping[str, Any] | SelectionConfig | None
-) -> SelectionConfig | None:
-    """Return how techniques are chosen; None where the technique is given."""
-    if not is_auto(given["technique"]):
-        if selection is not None:
-            raise InputError(
-                f"LoopScheduler: selection: goes with technique='auto', not {given['technique']}"
-            )
-        return None
-    return selection_of(selection)
-
-
-def _check_profile(config: SelectionConfig | None, profile: Floats | None, n: int) -> None:
-    """Check that a profile is given where techniques are chosen by one, and fits the loop."""
-    wanted = config is not None and config.parameters.costs is KnownCosts.PROFILE
-    if wanted and profile is None:
-        raise InputError(
-            "LoopScheduler: selection.parameters.costs: profile, and there is none; give profile=, or "
-            "measured"
-        )
-    if profile is None:
-        return
-    if not wanted:
-        raise InputError(
-            "LoopScheduler: profile= goes with technique='auto' and selection.parameters.costs: profile"
-        )
-    column = np.asarray(profile)
-    if column.shape != (n,) or not np.isfinite(column).all() or (column < 0.0).any():
-        raise InputError(f"LoopScheduler: profile: allowed: {n} finite numbers, 0 or more, one an iteration")
-
-
-def _selecting(
-    config: SelectionConfig,
-    options: LoopOptions,
-    layout: Layout,
-    after: LoopScheduler | None,
-    profile: Floats | None,
-) -> Selecting:
-    """Return what chooses: that of the loop before, if it is the same loop and the choice the same."""
-    before = None if after is None else after._selecting
-    if before is not None and before.config == config and before.n == options.n:
-        return before
-    return Selecting(config, options, np.sort(layout.nodes), profile)
-
-
-def _options(given: dict[str, Any]) -> LoopOptions:
-    known = set(LoopOptions.__dataclass_fields__)
-    for name in given:
-        if name not in known:
-            from mlsim.scenario.unit_types import nearest
-
-            raise InputError(
-                f"LoopScheduler: {name!r} is no option;{nearest(name, sorted(known))} allowed: "
-                f"{', '.join(sorted(known))}"
-            )
-    return LoopOptions(**given).checked()
-
-
-def _agree(
-    comm: MPI.Intracomm,
-    options: LoopOptions | None,
-    problem: str,
-    record: bool,
-    last: bool,
-    name: str,
-    config: SelectionConfig | None,
-) -> bool:
-    """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
-
-    Returns whether nodes without work are to be reported: whether rank 0's environment names an agent.
-    """
-    mine = np.zeros(3, np.int64)
-    if options is not None:
-        mine[0] = int.from_bytes(options.fingerprint(config), "little", signed=True)
-    mine[1:] = bool(problem) + 2 * record + 4 * last, bool(os.environ.get(ADDRESS))
-    seconds = WARN_AFTER if options is None else options.warn_after
-    patience = Patience("auto", comm.size, Alarm(comm.rank, comm.size, seconds) if seconds > 0.0 else None)
-    everyone = allgather(comm, patience, mine, f"all must make loop {name!r}, in the same order as others")
-    if (everyone[:, :2] == everyone[0, :2]).all() and not problem:
-        return bool(everyone[0, 2])
-    problems = comm.allgather(problem)
-    for rank, text in enumerate(problems):
-        if text:
-            raise InputError(text if comm.size == 1 else f"rank {rank}: {text}")
-    rank = int(np.flatnonzero((everyone[:, :2] != everyone[0, :2]).any(axis=1))[0])
-    raise InputError(
-        f"LoopScheduler: rank {rank} asks for another loop than rank 0; all ranks must give the same "
-        f"options; rank {comm.rank} gave {options}, record {record}, last {last}"
-    )
-
-
-def _make(setting: Setting) -> Model:
-    """Return this rank's part of an execution model."""
-    model = setting.options.model
-    if model == ExecutionModel.CCA:
-        from mlsim.mpi.masters import CentralizedModel
-
-        return CentralizedModel(setting)
-    if model == ExecutionModel.HMW:
-        from mlsim.mpi.hierarchical_masters import HierarchicalMasterModel
-
-        return HierarchicalMasterModel(setting)
-    if model == ExecutionModel.HDCA:
-        from mlsim.mpi.rma_models import HierarchicalModel
-
-        return HierarchicalModel(setting)
-    from mlsim.mpi.rma_models import DistributedModel
-
-    return DistributedModel(setting)

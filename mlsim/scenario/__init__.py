@@ -13,8 +13,6 @@ from mlsim.scenario.batch_section import (
 )
 from mlsim.scenario.costs_section import (
     CostsConfig,
-    ImageWindow,
-    ProfileParameters,
     SelectionConfig,
     SelectionParameters,
     cannot_stop,
@@ -40,7 +38,7 @@ from mlsim.scenario.plugin_names import (
     with_parameters,
 )
 from mlsim.scenario.policy_words import Policy
-from mlsim.scenario.resources_section import CORES, MEMORY, PowerConfig, RequestConfig, megabytes
+from mlsim.scenario.resources_section import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.scenario_keys import (
     Option,
     dotted_keys,
@@ -53,15 +51,11 @@ from mlsim.scenario.scenario_loading import from_mapping, load, loads, overridde
 from mlsim.scenario.scenario_paths import (
     PLUGIN_KEYS,
     check_code,
-    located_format,
-    located_generator,
-    located_model,
-    located_plugin,
+    located_code,
     located_technique,
-    located_writers,
     resolve_path,
 )
-from mlsim.scenario.scenario_schema import OutputConfig, Scenario
+from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.scenario_text import dump, mapping_text, plain
 from mlsim.scenario.technique_section import (
     AUTO,
@@ -95,7 +89,6 @@ from mlsim.scenario.words import (
     ExecutionModel,
     FailureRule,
     GlobalP,
-    Growth,
     JobKinds,
     KnownCosts,
     LockOrder,
@@ -122,7 +115,6 @@ from mlsim.scenario.words import (
     TraceRows,
     WeekBegin,
     WeekEvent,
-    WeighedSize,
     WeightSource,
     WorkloadFormat,
     WorkloadModel,
@@ -132,10 +124,8 @@ from mlsim.scenario.workload_section import (
     CleaningConfig,
     DatesConfig,
     GenerateConfig,
-    ResampleConfig,
     SelectConfig,
     WeeksConfig,
-    WindowConfig,
     WorkloadConfig,
 )
 
@@ -185,8 +175,6 @@ __all__ = [
     "FairshareConfig",
     "GenerateConfig",
     "GlobalP",
-    "Growth",
-    "ImageWindow",
     "IterationsConfig",
     "JobKinds",
     "KnownCosts",
@@ -198,22 +186,18 @@ __all__ = [
     "NeverRan",
     "NodeGroup",
     "Option",
-    "OutputConfig",
     "OverrunRule",
     "ParametersConfig",
     "PerturbationConfig",
     "PlanGoal",
     "PlatformConfig",
     "Policy",
-    "PowerConfig",
     "Predictor",
-    "ProfileParameters",
     "Quantity",
     "RandomFailureConfig",
     "ReleasedNodes",
     "RequestConfig",
     "RequestRule",
-    "ResampleConfig",
     "ResampledBy",
     "Scenario",
     "SelectConfig",
@@ -233,10 +217,8 @@ __all__ = [
     "WeekBegin",
     "WeekEvent",
     "WeeksConfig",
-    "WeighedSize",
     "WeightSource",
     "WeightsConfig",
-    "WindowConfig",
     "WorkloadConfig",
     "WorkloadFormat",
     "WorkloadModel",
@@ -251,12 +233,8 @@ __all__ = [
     "learner_amid_loop",
     "load",
     "loads",
-    "located_format",
-    "located_generator",
-    "located_model",
-    "located_plugin",
+    "located_code",
     "located_technique",
-    "located_writers",
     "mapping_text",
     "megabytes",
     "model_parameters",

@@ -1,17 +1,22 @@
-"""Values with units, dates, lists, ranges and mappings."""
+"""Values with units, dates, lists and ranges."""
 
 from __future__ import annotations
 
 import datetime
 import math
 import re
-from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
-from numbers import Integral
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
-from mlsim.scenario.field_types import FieldType, Number, Whole, literal
+from mlsim.scenario.field_types import (
+    POSITIVE,
+    FieldType,
+    Pairs,
+    literal,
+    mapping_of,
+    number,
+    whole,
+    whole_number,
+)
 from mlsim.scenario.unit_types import (
     BANDWIDTH,
     FLOP,
@@ -19,6 +24,7 @@ from mlsim.scenario.unit_types import (
     RATE,
     SIZE,
     TIME,
+    AdviceError,
     Dimension,
     format_value,
     nearest,
@@ -27,35 +33,19 @@ from mlsim.scenario.unit_types import (
 )
 
 
-@dataclass(frozen=True)
-class Amount(FieldType[float]):
-    """A number with a unit, held in the dimension's base unit."""
+def amount(dimension: Dimension, *, positive: bool = False) -> FieldType[float]:
+    """Return the type of numbers with a unit, held in the dimension's base unit; bare numbers are in it."""
+    limit = f"more than 0 {dimension.base}" if positive else f"0 {dimension.base} or more"
 
-    dimension: Dimension
-    positive: bool = False
+    def read(value: object) -> float:
+        size, _ = parse_value(value, dimension)
+        _check_size(value, size, positive, limit, dimension)
+        return size
 
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        return f"{self.dimension.noun} ({', '.join(self.dimension.units)}), {self._limit}"
-
-    @property
-    def _limit(self) -> str:
-        return f"more than 0 {self.dimension.base}" if self.positive else f"0 {self.dimension.base} or more"
-
-    def parse(self, value: object) -> float:
-        """Read a number, taken in the base unit, or a text with a unit."""
-        number, _ = parse_value(value, self.dimension)
-        _check_size(value, number, self.positive, self._limit, self.dimension)
-        return number
-
-    def show(self, value: float) -> str:
-        """Return the value as a scenario file would write it."""
-        return format_value(value, self.dimension)
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return _amount_schema(self.positive, self.dimension)
+    allowed = f"{dimension.noun} ({', '.join(dimension.units)}), {limit}"
+    return FieldType(
+        allowed, read, amount_schema(dimension, positive=positive), lambda size: format_value(size, dimension)
+    )
 
 
 class Quantity(NamedTuple):
@@ -67,333 +57,241 @@ class Quantity(NamedTuple):
     """Of what: ``"s"`` or ``"FLOP"``."""
 
 
-@dataclass(frozen=True)
-class WorkAmount(FieldType[Quantity]):
-    """A time at the reference speed, or a number of operations."""
+def work(*, positive: bool = False) -> FieldType[Quantity]:
+    """Return the type of times at the reference speed (so bare numbers), or numbers of operations."""
+    limit = "more than 0" if positive else "0 or more"
 
-    positive: bool = False
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        units = ", ".join(TIME.units + FLOP.units)
-        return f"a time or a number of FLOP ({units}), {self._limit}"
-
-    @property
-    def _limit(self) -> str:
-        return "more than 0" if self.positive else "0 or more"
-
-    def parse(self, value: object) -> Quantity:
-        """Read a number, taken in seconds, a text with a unit, or a quantity."""
+    def read(value: object) -> Quantity:
         if isinstance(value, Quantity):
             value = f"{value.value!r} {value.unit}"
-        number, unit = parse_value(value, TIME, FLOP)
-        _check_size(value, number, self.positive, self._limit, TIME if unit == "s" else FLOP)
-        return Quantity(number, "s" if unit == "s" else "FLOP")
+        size, unit = parse_value(value, TIME, FLOP)
+        _check_size(value, size, positive, limit, TIME if unit == "s" else FLOP)
+        return Quantity(size, "s" if unit == "s" else "FLOP")
 
-    def show(self, value: Quantity) -> str:
-        """Return the value as a scenario file would write it."""
+    def show(value: Quantity) -> str:
         return format_value(value.value, TIME if value.unit == "s" else FLOP)
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return _amount_schema(self.positive, TIME, FLOP)
+    allowed = f"a time or a number of FLOP ({', '.join(TIME.units + FLOP.units)}), {limit}"
+    return FieldType(allowed, read, amount_schema(TIME, FLOP, positive=positive), show)
 
 
 def _check_size(value: object, number: float, positive: bool, limit: str, dimension: Dimension) -> None:
     if number > dimension.most:
         most = f"at most {dimension.most:.3g} {dimension.base}"
-        raise ValueError(f"{shown(value)} is too large; allowed: {most}")
+        raise AdviceError(f"{shown(value)} is too large; allowed: {most}")
     if number < 0 or (positive and number == 0):
-        raise ValueError(f"{shown(value)} is too small; allowed: {limit}")
+        raise AdviceError(f"{shown(value)} is too small; allowed: {limit}")
 
 
-def _amount_schema(positive: bool, *dimensions: Dimension) -> dict[str, Any]:
-    spellings = [literal(word) for dimension in dimensions for word in dimension.spellings]
-    pattern = rf"^\s*\+?[0-9.][0-9._]*([eE][+-]?[0-9]+)?\s*({'|'.join(spellings)})?\s*$"
-    number = {"type": "number", "exclusiveMinimum" if positive else "minimum": 0}
+def amount_text(*dimensions: Dimension, needs_unit: bool = False) -> dict[str, Any]:
+    """Return the JSON schema of a text of a number with a unit."""
+    spellings = "|".join(literal(word) for dimension in dimensions for word in dimension.spellings)
+    unit = f"({spellings})" if needs_unit else f"({spellings})?"
+    return {"type": "string", "pattern": rf"^\s*\+?[0-9.][0-9._]*([eE][+-]?[0-9]+)?\s*{unit}\s*$"}
+
+
+def amount_schema(*dimensions: Dimension, positive: bool = False) -> dict[str, Any]:
+    """Return the JSON schema of an amount."""
+    bare = {"type": "number", "exclusiveMinimum" if positive else "minimum": 0}
     example = [dimension.example for dimension in dimensions]
-    return {"anyOf": [number, {"type": "string", "pattern": pattern}], "examples": example}
+    return {"anyOf": [bare, amount_text(*dimensions)], "examples": example}
 
 
-Seconds = Annotated[float, Amount(TIME)]
-Duration = Annotated[float, Amount(TIME, positive=True)]
-Speed = Annotated[float, Amount(RATE, positive=True)]
-Bandwidth = Annotated[float, Amount(BANDWIDTH, positive=True)]
-Size = Annotated[float, Amount(SIZE)]
-Power = Annotated[float, Amount(POWER)]
-Work = Annotated[Quantity, WorkAmount()]
-PositiveWork = Annotated[Quantity, WorkAmount(positive=True)]
+def list_schema(item: dict[str, Any], least: int = 1, most: int | None = None, **more: Any) -> dict[str, Any]:
+    """Return the JSON schema of a list."""
+    limits = {"minItems": least} | ({} if most is None else {"maxItems": most})
+    return {"type": "array", "items": item} | limits | more
+
+
+SECONDS = amount(TIME)
+Seconds = Annotated[float, SECONDS]
+Duration = Annotated[float, amount(TIME, positive=True)]
+Speed = Annotated[float, amount(RATE, positive=True)]
+Bandwidth = Annotated[float, amount(BANDWIDTH, positive=True)]
+Size = Annotated[float, amount(SIZE)]
+Power = Annotated[float, amount(POWER)]
+Work = Annotated[Quantity, work()]
+PositiveWork = Annotated[Quantity, work(positive=True)]
+
+
+def _read_moment(value: object) -> str:
+    """Read a text in ISO 8601, or what YAML makes of one that is not quoted."""
+    if isinstance(value, datetime.date):  # a datetime is one too
+        return value.isoformat()
+    try:
+        moment = datetime.datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
+    except ValueError as error:
+        raise ValueError(f"{shown(value)} is not a date") from error
+    given = str(value).strip()
+    return given if len(given) == 10 else moment.isoformat()
 
 
 _WEEKS = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
 WeekRange = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class MomentKind(FieldType[str]):
-    """A date, or a date with a time of day; held as text in ISO 8601."""
-
-    allowed = "a date, or a date and a time, such as 2002-08-01 or 2002-08-01T12:30"
-
-    def parse(self, value: object) -> str:
-        """Read a text, or what YAML makes of one that is not quoted."""
-        if isinstance(value, datetime.date):  # a datetime is one too
-            return value.isoformat()
-        if not isinstance(value, str):
-            raise ValueError(f"{shown(value)} is not a date; allowed: {self.allowed}")
-        try:
-            moment = datetime.datetime.fromisoformat(value.strip())
-        except ValueError as error:
-            raise ValueError(f"{shown(value)} is not a date; allowed: {self.allowed}") from error
-        return value.strip() if len(value.strip()) == 10 else moment.isoformat()
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}([T ].*)?$"}
+def _read_weeks(value: object) -> WeekRange:
+    if isinstance(value, tuple) and len(value) == 2:
+        value = f"{value[0]}-{value[1]}"
+    if whole_number(value) is not None:
+        value = str(value)
+    found = _WEEKS.fullmatch(value) if isinstance(value, str) else None
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if first > last:
+        raise ValueError(f"{shown(value)} names no weeks")
+    return first, last
 
 
-@dataclass(frozen=True)
-class WeeksKind(FieldType[WeekRange]):
-    """One week, or several that follow each other."""
-
-    allowed = "a week such as 3, or weeks such as 1-4, counted from 1 (from 0 with workload.weeks)"
-
-    def parse(self, value: object) -> WeekRange:
-        """Read a number, or a text of one or two."""
-        if isinstance(value, tuple) and len(value) == 2:
-            value = f"{value[0]}-{value[1]}"
-        if isinstance(value, Integral) and not isinstance(value, bool):
-            value = str(value)
-        found = _WEEKS.fullmatch(value) if isinstance(value, str) else None
-        if found is None:
-            raise ValueError(f"{shown(value)} names no weeks; allowed: {self.allowed}")
-        first, last = int(found[1]), int(found[2] or found[1])
-        if first > last:
-            raise ValueError(f"{shown(value)} names no weeks; allowed: {self.allowed}")
-        return first, last
-
-    def show(self, value: WeekRange) -> object:
-        """Return the number, or the text of two."""
-        return value[0] if value[0] == value[1] else f"{value[0]}-{value[1]}"
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        text = {"type": "string", "pattern": r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?$"}
-        return {"anyOf": [{"type": "integer", "minimum": 0}, text]}
-
+WEEKS = FieldType(
+    "a week such as 3, or weeks such as 1-4, counted from 1 (from 0 with workload.weeks)",
+    _read_weeks,
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 0},
+            {"type": "string", "pattern": r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?$"},
+        ]
+    },
+    lambda value: value[0] if value[0] == value[1] else f"{value[0]}-{value[1]}",
+)
 
 User = int | str
 
 
-@dataclass(frozen=True)
-class UsersKind(FieldType[tuple[User, ...]]):
-    """One user, or a list of users: numbers of the log, or names where the log has names."""
-
-    allowed = "a user's number or name, or a list of them"
-
-    def parse(self, value: object) -> tuple[User, ...]:
-        """Read one, or a list."""
-        items = list(value) if isinstance(value, list | tuple) else [value]
-        if not items:
-            raise ValueError(f"an empty list names no user; allowed: {self.allowed}")
-        return tuple(map(self._user, items))
-
-    def _user(self, value: object) -> User:
-        if isinstance(value, Integral) and not isinstance(value, bool):
-            return int(value)
-        if isinstance(value, str) and value.strip():
-            return value
-        raise ValueError(f"{shown(value)} is not a user; allowed: {self.allowed}")
-
-    def show(self, value: tuple[User, ...]) -> object:
-        """Return the one, or the list."""
-        return value[0] if len(value) == 1 else list(value)
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        user = {"type": ["integer", "string"]}
-        return {"anyOf": [user, {"type": "array", "items": user, "minItems": 1}]}
+def _read_users(value: object) -> tuple[User, ...]:
+    """Read numbers of the log, or names where the log has names: one, or a list."""
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    if not items:
+        raise ValueError("an empty list names no user")
+    users: list[User] = []
+    for item in items:
+        user = item if isinstance(item, str) and item.strip() else whole_number(item)
+        if user is None:
+            raise ValueError(f"{shown(item)} is not a user")
+        users.append(user)
+    return tuple(users)
 
 
-Moment = Annotated[str, MomentKind()]
-Weeks = Annotated[WeekRange, WeeksKind()]
-Users = Annotated[tuple[User, ...], UsersKind()]
+_USER = {"type": ["integer", "string"]}
+Moment = Annotated[
+    str,
+    FieldType(
+        "a date, or a date and a time, such as 2002-08-01 or 2002-08-01T12:30",
+        _read_moment,
+        {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}([T ].*)?$"},
+    ),
+]
+Weeks = Annotated[WeekRange, WEEKS]
+Users = Annotated[
+    tuple[User, ...],
+    FieldType(
+        "a user's number or name, or a list of them",
+        _read_users,
+        {"anyOf": [_USER, list_schema(_USER)]},
+        lambda value: value[0] if len(value) == 1 else list(value),
+    ),
+]
 
 
 _INTERVALS = re.compile(r"\d{1,18}(-\d{1,18})?([ ,]+\d{1,18}(-\d{1,18})?)*")
+_LENGTHS = r"\s*\d{1,18}(\s*x\s*\d{1,18})*\s*"
+_LENGTH, _JOB = whole(1), whole(0)
 
 
-@dataclass(frozen=True)
-class Extents(FieldType[tuple[int, ...]]):
-    """Lengths of a grid, one a dimension: ``4x4x2``, or a list of whole numbers."""
+def lengths(most: int) -> FieldType[tuple[int, ...]]:
+    """Return the type of lengths of a grid of ``most`` places at most: ``4x4x2``, or a list of them."""
 
-    most: int
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        return f"lengths such as 4x4x2, each 1 or more, together at most {self.most}"
-
-    def parse(self, value: object) -> tuple[int, ...]:
-        """Read a text or a list."""
+    def read(value: object) -> tuple[int, ...]:
         parts: list[Any]
-        if isinstance(value, str) and re.fullmatch(r"\s*\d{1,18}(\s*x\s*\d{1,18})*\s*", value):
+        if isinstance(value, str) and re.fullmatch(_LENGTHS, value):
             parts = [int(part) for part in value.split("x")]
         elif isinstance(value, list | tuple) and value:
             parts = list(value)
-        elif isinstance(value, Integral) and not isinstance(value, bool):
+        elif whole_number(value) is not None:
             parts = [value]
         else:
-            raise ValueError(f"{shown(value)} are no lengths of dimensions; allowed: {self.allowed}")
-        lengths = tuple(map(Whole(1).parse, parts))
-        if math.prod(lengths) > self.most:
-            raise ValueError(f"{self.show(lengths)} is too large; allowed: {self.allowed}")
-        return lengths
+            raise ValueError(f"{shown(value)} are no lengths of dimensions")
+        found = tuple(map(_LENGTH.parse, parts))
+        if math.prod(found) > most:
+            raise ValueError(f"{show(found)} is too large")
+        return found
 
-    def show(self, value: tuple[int, ...]) -> str:
-        """Return the text."""
+    def show(value: tuple[int, ...]) -> str:
         return "x".join(map(str, value))
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        whole = Whole(1).json()
-        text = {"type": "string", "pattern": r"^\s*\d{1,18}(\s*x\s*\d{1,18})*\s*$"}
-        return {"anyOf": [text, whole, {"type": "array", "items": whole, "minItems": 1}]}
+    schemas = [{"type": "string", "pattern": f"^{_LENGTHS}$"}, _LENGTH.json(), list_schema(_LENGTH.json())]
+    allowed = f"lengths such as 4x4x2, each 1 or more, together at most {most}"
+    return FieldType(allowed, read, {"anyOf": schemas}, show)
 
 
-@dataclass(frozen=True)
-class FactorRange(FieldType[tuple[float, float]]):
-    """A factor above 0, or the two ends of a range of them."""
-
-    allowed = "a number, more than 0, or a range [low, high] of them"
-
-    def parse(self, value: object) -> tuple[float, float]:
-        """Read a number as a range of one, or a list of two."""
-        if not isinstance(value, list | tuple):
-            factor = self._factor(value)
-            return factor, factor
-        if len(value) != 2:
-            raise ValueError(f"a list of {len(value)} is no range; allowed: {self.allowed}")
-        low, high = map(self._factor, value)
-        if low > high:
-            raise ValueError(f"[{low:g}, {high:g}] begins above its end; allowed: {self.allowed}")
-        return low, high
-
-    def _factor(self, value: object) -> float:
-        try:
-            return Number(0, low_belongs=False).parse(value)
-        except ValueError as error:
-            found = str(error).split(";")[0]
-            raise ValueError(f"{found}; allowed: {self.allowed}") from error
-
-    def show(self, value: tuple[float, float]) -> object:
-        """Return the number, or the two ends as a list."""
-        return value[0] if value[0] == value[1] else list(value)
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        number = Number(0, low_belongs=False).json()
-        return {"anyOf": [number, {"type": "array", "items": number, "minItems": 2, "maxItems": 2}]}
+def _read_factors(value: object) -> tuple[float, float]:
+    """Read a factor as a range of one, or a list of two."""
+    ends = value if isinstance(value, list | tuple) else [value, value]
+    if len(ends) != 2:
+        raise ValueError(f"a list of {len(ends)} is no range")
+    low, high = map(POSITIVE.read, ends)
+    if low > high:
+        raise ValueError(f"[{low:g}, {high:g}] begins above its end")
+    return low, high
 
 
-@dataclass(frozen=True)
-class TimeSpan(FieldType[tuple[float, float]]):
-    """A span of time: when it begins and when it ends, in s."""
-
-    allowed = "a list [begin, end] of two times, of which the first comes before the second"
-
-    def parse(self, value: object) -> tuple[float, float]:
-        """Read a list of two times."""
-        if not isinstance(value, list | tuple) or len(value) != 2:
-            raise ValueError(f"{shown(value)} is no span of time; allowed: {self.allowed}")
-        begin, end = map(Amount(TIME).parse, value)
-        if begin >= end:
-            raise ValueError(f"it ends at {end:g} s, and begins at {begin:g} s; allowed: {self.allowed}")
-        return begin, end
-
-    def show(self, value: tuple[float, float]) -> object:
-        """Return both times as a scenario file would write them."""
-        return [Amount(TIME).show(time) for time in value]
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return {"type": "array", "items": Amount(TIME).json(), "minItems": 2, "maxItems": 2}
+def show_range(value: tuple[float, float]) -> object:
+    """Return a number, or the two ends of a range as a list."""
+    return value[0] if value[0] == value[1] else list(value)
 
 
-@dataclass(frozen=True)
-class JobList(FieldType[tuple[int, ...]]):
-    """Numbers of jobs, each once."""
-
-    allowed = "a list of numbers of jobs, such as [17, 18]"
-
-    def parse(self, value: object) -> tuple[int, ...]:
-        """Read a list of whole numbers, or one."""
-        numbers = value if isinstance(value, list | tuple) else [value]
-        if not numbers:
-            raise ValueError(f"{shown(value)} names no job; allowed: {self.allowed}")
-        jobs = tuple(map(Whole(0).parse, numbers))
-        if len(set(jobs)) < len(jobs):
-            twice = next(job for job in jobs if jobs.count(job) > 1)
-            raise ValueError(f"{twice} is there twice; allowed: {self.allowed}")
-        return jobs
-
-    def show(self, value: tuple[int, ...]) -> object:
-        """Return the numbers as a list."""
-        return list(value)
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        whole = Whole(0).json()
-        return {"anyOf": [whole, {"type": "array", "items": whole, "minItems": 1, "uniqueItems": True}]}
+FACTORS = FieldType(
+    "a number, more than 0, or a range [low, high] of them",
+    _read_factors,
+    {"anyOf": [POSITIVE.json(), list_schema(POSITIVE.json(), 2, 2)]},
+    show_range,
+)
 
 
-@dataclass(frozen=True)
-class ColumnNames(FieldType[tuple[str, ...]]):
-    """Names of columns of a table, each once."""
-
-    allowed = "a list of names of columns, such as [deadline, project]"
-
-    def parse(self, value: object) -> tuple[str, ...]:
-        """Read a list of texts, or one."""
-        names = [value] if isinstance(value, str) else value
-        if not isinstance(names, list | tuple) or not names:
-            raise ValueError(f"{shown(value)} names no columns; allowed: {self.allowed}")
-        for name in names:
-            if not isinstance(name, str) or not name.strip() or not name.isprintable():
-                raise ValueError(f"{shown(name)} is no name of a column; allowed: {self.allowed}")
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"{twice!r} is there twice; allowed: {self.allowed}")
-        return tuple(names)
-
-    def show(self, value: tuple[str, ...]) -> object:
-        """Return the names as a list."""
-        return list(value)
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        text = {"type": "string", "minLength": 1}
-        return {"anyOf": [text, {"type": "array", "items": text, "minItems": 1, "uniqueItems": True}]}
+def _read_span(value: object) -> tuple[float, float]:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError(f"{shown(value)} is no span of time")
+    begin, end = map(SECONDS.parse, value)
+    if begin >= end:
+        raise ValueError(f"it ends at {end:g} s, and begins at {begin:g} s")
+    return begin, end
 
 
-@dataclass(frozen=True)
-class NodeText(FieldType[str]):
-    """Some nodes: numbers and intervals of numbers, or the name of a group."""
+def _read_jobs(value: object) -> tuple[int, ...]:
+    numbers = value if isinstance(value, list | tuple) else [value]
+    if not numbers:
+        raise ValueError(f"{shown(value)} names no job")
+    return _each_once(tuple(map(_JOB.parse, numbers)))
 
-    allowed = "numbers of nodes such as 0-3 7, or the name of a group"
 
-    def parse(self, value: object) -> str:
-        """Read a text or one number; which nodes there are is checked with the groups."""
-        if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0:
-            return str(value)
-        if not isinstance(value, str) or not value.strip() or not value.isprintable():
-            raise ValueError(f"{shown(value)} names no nodes; allowed: {self.allowed}")
-        return value.strip()
+def _read_columns(value: object) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names:
+        raise ValueError(f"{shown(value)} names no columns")
+    for name in names:
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise ValueError(f"{shown(name)} is no name of a column")
+    return _each_once(tuple(names))
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]}
+
+def _each_once(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(items)) < len(items):
+        twice = next(item for item in items if items.count(item) > 1)
+        raise ValueError(f"{twice!r} is there twice")
+    return items
+
+
+def _one_or_list(item: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [item, list_schema(item, uniqueItems=True)]}
+
+
+def _read_nodes(value: object) -> str:
+    """Read a text or one number; which nodes there are is checked with the groups."""
+    found = whole_number(value)
+    if found is not None and found >= 0:
+        return str(value)
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError(f"{shown(value)} names no nodes")
+    return value.strip()
 
 
 def node_ranges(choice: str | None, groups: list[tuple[str, int]]) -> list[range]:
@@ -434,66 +332,54 @@ def _interval(text: str, nodes: int, allowed: str) -> range:
     return range(low, high + 1)
 
 
-Torus = Annotated[tuple[int, ...], Extents(1_000_000)]
-Factors = Annotated[tuple[float, float], FactorRange()]
-TimeWindow = Annotated[tuple[float, float], TimeSpan()]
-JobNumbers = Annotated[tuple[int, ...], JobList()]
-NodeChoice = Annotated[str, NodeText()]
+Torus = Annotated[tuple[int, ...], lengths(1_000_000)]
+Factors = Annotated[tuple[float, float], FACTORS]
+TimeWindow = Annotated[
+    tuple[float, float],
+    FieldType(
+        "a list [begin, end] of two times, of which the first comes before the second",
+        _read_span,
+        list_schema(SECONDS.json(), 2, 2),
+        lambda value: list(map(SECONDS.show, value)),
+    ),
+]
+JobNumbers = Annotated[
+    tuple[int, ...],
+    FieldType("a list of numbers of jobs, such as [17, 18]", _read_jobs, _one_or_list(_JOB.json()), list),
+]
+Columns = Annotated[
+    tuple[str, ...],
+    FieldType(
+        "a list of names of columns, such as [deadline, project]",
+        _read_columns,
+        _one_or_list({"type": "string", "minLength": 1}),
+        list,
+    ),
+]
+NodeChoice = Annotated[
+    str,
+    FieldType(
+        "numbers of nodes such as 0-3 7, or the name of a group",
+        _read_nodes,
+        {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]},
+    ),
+]
+
+_SHARE = number(0, 1)
 
 
-Name = TypeVar("Name", bound=Hashable)
-Value = TypeVar("Value", covariant=True)
+def _named_share(name: object, value: object) -> tuple[str, float]:
+    try:
+        return str(name), _SHARE.read(value)
+    except ValueError as error:
+        raise ValueError(f"{shown(name)}: {shown(value)}") from error
 
 
-@dataclass(frozen=True)
-class Pairs(Mapping[Name, Value]):
-    """A mapping that can be hashed."""
-
-    pairs: tuple[tuple[Name, Value], ...] = ()
-
-    def __getitem__(self, name: Name) -> Value:
-        return dict(self.pairs)[name]
-
-    def __iter__(self) -> Iterator[Name]:
-        return (name for name, _ in self.pairs)
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-
-class MappingType(FieldType[Pairs[Any, Any]]):
-    """A mapping of names to values."""
-
-    @abstractmethod
-    def pair(self, name: object, value: object) -> tuple[Any, Any]:
-        """Read a name and its value; raise ValueError with the reason if invalid."""
-
-    def parse(self, value: object) -> Pairs[Any, Any]:
-        """Read a mapping."""
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{shown(value)} is no mapping; allowed: {self.allowed}")
-        return Pairs(tuple(self.pair(name, item) for name, item in value.items()))
-
-    def show(self, value: Pairs[Any, Any]) -> object:
-        """Return the mapping as a scenario file would write it."""
-        return dict(value)
-
-
-NamedShares = Pairs[str, float]
-
-
-class NamedSharesKind(MappingType):
-    """Numbers from 0 to 1 by name."""
-
-    allowed = "names of resources with shares, 0 to 1, e.g. {gpu: 0.75}"
-
-    def pair(self, name: object, value: object) -> tuple[str, float]:
-        """Read a share."""
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
-        if not 0 <= number <= 1:
-            raise ValueError(f"{shown(name)}: {shown(value)}; allowed: {self.allowed}")
-        return str(name), float(number)
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return {"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1}}
+NamedShares = Annotated[
+    Pairs[str, float],
+    mapping_of(
+        "names of resources with shares, 0 to 1, e.g. {gpu: 0.75}",
+        _named_share,
+        {"additionalProperties": _SHARE.json()},
+    ),
+]

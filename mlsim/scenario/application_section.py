@@ -10,8 +10,8 @@ from pydantic import Field
 
 from mlsim.scenario.amount_types import Duration, Seconds, Size
 from mlsim.scenario.costs_section import OWN_LENGTH, CostsConfig, SelectionConfig, cannot_stop
-from mlsim.scenario.field_types import Count, OneOf, Switch, Whole
-from mlsim.scenario.plugin_names import PluginKind
+from mlsim.scenario.field_types import Count, OneOf, Switch, whole
+from mlsim.scenario.plugin_names import plugin_name
 from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.technique_section import (
     AUTO,
@@ -33,7 +33,7 @@ from mlsim.scenario.words import (
 
 MOST_ITERATIONS = 1 << 62
 """Of a loop, and of all its time steps together; as in real runs."""
-LoopLength = Annotated[int, Whole(0, MOST_ITERATIONS)]
+LoopLength = Annotated[int, whole(0, MOST_ITERATIONS)]
 
 
 class IterationsConfig(Section):
@@ -55,7 +55,7 @@ class IterationsConfig(Section):
             yield Violation("", message, ("per_pe", "count"))
 
 
-ModelName = Annotated[str, PluginKind(ExecutionModel, "mlsim.models")]
+ModelName = Annotated[str, plugin_name(ExecutionModel, "mlsim.models")]
 
 
 class ExecutionConfig(Section):
@@ -107,7 +107,7 @@ class ExecutionConfig(Section):
     """Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest number; what
     Eleliemy 2021, §4.4, saw). For cca and hmw.
     """
-    request_ahead: Annotated[int, Whole(0, 1_000_000_000)] = 0
+    request_ahead: Annotated[int, whole(0, 1_000_000_000)] = 0
     """Iterations before the end of its chunk at which a worker asks for the next one, at the chunk's start if
     it has no more; 0: when the chunk has ended. For cca, and techniques that do not follow chunks by the
     clock.
@@ -174,7 +174,7 @@ class ApplicationConfig(Section):
     """Parameters of techniques."""
     min_chunk: Count = 1
     """Smallest chunk (iterations), but for the last."""
-    time_steps: Annotated[int, Whole(1, 1_000_000)] = 1
+    time_steps: Annotated[int, whole(1, 1_000_000)] = 1
     """How often the loop is executed; its PEs meet at a barrier before each time. The run time of a job is
     that of all together. AWF learns its weights from one to the next.
     """

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario.amount_types import Duration, NamedShares, NamedSharesKind, Seconds
+from mlsim.scenario.amount_types import Duration, NamedShares, Seconds
 from mlsim.scenario.cp_section import (
+    CP_READERS,
     AllocatorName,
     ClassifierConfig,
     CpConfig,
@@ -16,7 +17,7 @@ from mlsim.scenario.cp_section import (
     PolicyName,
     PredictorName,
 )
-from mlsim.scenario.field_types import Count, Natural, Number, OneOf, Switch
+from mlsim.scenario.field_types import POSITIVE, Count, Natural, OneOf, Switch, number
 from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.resources_section import PowerCaps
 from mlsim.scenario.section_base import Parameters, Section, Violation
@@ -91,7 +92,7 @@ def replay_obstacle(scenario: Scenario) -> tuple[str, str] | None:
     return next(((need.key, need.value) for need in REPLAY_NEEDS if not need.holds(scenario)), None)
 
 
-Weight = Annotated[float, Number(-1e12, 1e12)]
+Weight = Annotated[float, number(-1e12, 1e12)]
 _NONE = "Default: 0, it does not count."
 
 
@@ -193,11 +194,11 @@ class BatchConfig(Section):
     """With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer (others, by
     first-fit) or strict (it waits).
     """
-    reserve: Annotated[float, Number(0, 1)] = 0.2
+    reserve: Annotated[float, number(0, 1)] = 0.2
     """Of the nodes with a resource that only some have, this share times the share of jobs that ask for it is
     kept from jobs that ask for no such resource. Read by allocator demand-aware.
     """
-    demand: Annotated[NamedShares, NamedSharesKind()] | None = Field(None, examples=[{"gpu": 0.75}])
+    demand: NamedShares | None = Field(None, examples=[{"gpu": 0.75}])
     """Share of jobs that ask for each resource; 0 for a resource that is not named. Read by allocator
     demand-aware. Default: learned from the submitted jobs.
     """
@@ -211,7 +212,7 @@ class BatchConfig(Section):
     jobs; need scikit-learn), a class in a file, or an installed one; `mlsim list predictors`
     explains each.
     """
-    quantile: Annotated[float, Number(0, 1, low_belongs=False, high_belongs=False)] | None = None
+    quantile: Annotated[float, number(0, 1, low_belongs=False, high_belongs=False)] | None = None
     """Share of jobs that should run no longer than predicted. Read by predictor forest-quantile. Default:
     0.5, the median.
     """
@@ -226,7 +227,7 @@ class BatchConfig(Section):
     queue's head up to the first that does not fit. 0: in every pass. Slurm's backfill scheduler works in this
     way, every 30 s (bf_interval).
     """
-    deadline_factor: Annotated[float, Number(0, low_belongs=False)] = 2.0
+    deadline_factor: Annotated[float, POSITIVE] = 2.0
     """Deadline of a job = submit time + factor x estimate. Read by policy EDF only."""
     count_dispatch_time: Switch = False
     """Whether a job's wait includes the wall time of the pass that starts it. Metrics then depend on the
@@ -281,64 +282,23 @@ class BatchConfig(Section):
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that policy linear has weights, and that every given key is read."""
-        if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
-            message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
-            yield Violation("contiguity", message, ("allocator",))
-        for key in ("reserve", "demand"):
-            unread = self.allocator != Allocator.DEMAND_AWARE
-            if unread and getattr(self, key) != type(self).model_fields[key].default:
-                message = f"read by allocator demand-aware only, and the allocator is {self.allocator}"
-                yield Violation(key, message, ("allocator",))
-        yield from self._unread()
+        for (of, reader), keys in _READ_BY.items():
+            yield from self.unread(keys, of, reader)
+        yield from self.unread(_OF_QUEUE, "dispatcher", Dispatcher.QUEUE, "; take it out")
+        if isinstance(self.dispatcher, Dispatcher):
+            yield from self.unread(("allocator",), "dispatcher", Dispatcher.QUEUE, "; take it out")
         yield from self._unread_in_cp()
-        yield from self._without_restarts()
+        for key, rules in _OF_FAILURES.items():
+            if getattr(self, key) is not None and self.on_failure not in rules:
+                message = f"needs on_failure: {' or '.join(rules)}, and it is {self.on_failure}"
+                yield Violation(key, f"{message}; write that, or take it out", ("on_failure",))
         yield from self._without_backfilling()
         yield from self._beyond_easy()
         yield from self._beside_classes()
-        if self.quantile is not None and self.predictor != Predictor.FOREST_QUANTILE:
-            message = f"read by predictor forest-quantile only, and the predictor is {self.predictor}"
-            yield Violation("quantile", message, ("predictor",))
         if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
             found = "missing" if self.weights is None else "all are 0, which orders nothing"
             message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
             yield Violation("weights", message, ("policy", "backfill_order"))
-
-    def _unread(self) -> Iterator[Violation]:
-        """Name what only dispatcher queue reads, where another one decides."""
-        if self.dispatcher is Dispatcher.QUEUE:
-            return
-        keys = [
-            "policy",
-            "backfill",
-            "backfill_order",
-            "reservations",
-            "threshold",
-            "easy",
-            "compression",
-            "classifier",
-        ]
-        if isinstance(self.dispatcher, Dispatcher):
-            keys.append("allocator")
-        for key in keys:
-            if getattr(self, key) != type(self).model_fields[key].default:
-                message = (
-                    f"read by dispatcher queue only, and the dispatcher is {self.dispatcher}; take it out"
-                )
-                yield Violation(key, message, ("dispatcher",))
-
-    def _without_restarts(self) -> Iterator[Violation]:
-        """Check that what goes with restarts has them."""
-        readers = {
-            "max_restarts": (FailureRule.RESTART, FailureRule.RESUME),
-            "checkpoint": (FailureRule.RESUME,),
-        }
-        for key, rules in readers.items():
-            if getattr(self, key) is not None and self.on_failure not in rules:
-                needed = " or ".join(rules)
-                message = (
-                    f"needs on_failure: {needed}, and it is {self.on_failure}; write that, or take it out"
-                )
-                yield Violation(key, message, ("on_failure",))
 
     def _without_backfilling(self) -> Iterator[Violation]:
         """Check that what is rare is backfilling, and passes are not rarer."""
@@ -359,13 +319,10 @@ class BatchConfig(Section):
         if self.reservations > 1:
             message = f"{self.easy} has one reservation; write reservations: 1, or easy: standard"
             yield Violation("easy", message, ("reservations",))
-        if self.easy is EasyRule.CQSIM:
-            return
-        for key in ("policy", "backfill_order"):
-            if getattr(self, key) not in (None, Policy.FCFS):
-                message = (
-                    f"{self.easy} serves first come first, and {key} is {getattr(self, key)}; write FCFS"
-                )
+        for key in ("policy", "backfill_order") if self.easy is not EasyRule.CQSIM else ():
+            policy = getattr(self, key)
+            if policy not in (None, Policy.FCFS):
+                message = f"{self.easy} serves first come first, and {key} is {policy}; write FCFS"
                 yield Violation("easy", message, (key,))
 
     def _beside_classes(self) -> Iterator[Violation]:
@@ -394,13 +351,29 @@ class BatchConfig(Section):
             message = f"read by dispatcher cp and its like only, and the dispatcher is {dispatcher}"
             yield Violation("cp", message, ("dispatcher",))
             return
-        for key in self.cp.unread(dispatcher):
+        for key in self.cp.unread_by(dispatcher):
             if key in self.cp.model_fields_set:
-                readers = ", ".join(self.cp.readers()[key])
+                readers = ", ".join(CP_READERS[key])
                 message = f"{key} is read by {readers} only, and the dispatcher is {dispatcher}"
                 yield Violation("cp", message, ("dispatcher",))
         if wrong := self.cp.wrong_limits(dispatcher):
             yield Violation("cp.time_limit_max", wrong, ("dispatcher",))
+
+
+_READ_BY = {
+    ("allocator", Allocator.CONTIGUOUS): ("contiguity",),
+    ("allocator", Allocator.DEMAND_AWARE): ("reserve", "demand"),
+    ("predictor", Predictor.FOREST_QUANTILE): ("quantile",),
+}
+"""Keys that only one word of another key reads."""
+_OF_QUEUE = (
+    *("policy", "backfill", "backfill_order", "reservations", "threshold"),
+    *("easy", "compression", "classifier"),
+)
+_OF_FAILURES = {
+    "max_restarts": (FailureRule.RESTART, FailureRule.RESUME),
+    "checkpoint": (FailureRule.RESUME,),
+}
 
 
 class CoordinationConfig(Section):
@@ -423,7 +396,7 @@ class CoordinationConfig(Section):
     """What applications answer: never, idle-only (only nodes that are idle already), tolerance (if their own
     run time grows by at most that share) or always. Read with requests: head-of-queue only.
     """
-    tolerance: Annotated[float, Number(0)] = 0.05
+    tolerance: Annotated[float, number(0)] = 0.05
     """Largest growth of an application's run time, as a share. For answer: tolerance."""
     reclaim: Switch = False
     """Whether a node given up on request goes back to its owner when no job waits. Read with requests:

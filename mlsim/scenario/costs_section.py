@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario.amount_types import PositiveWork, Seconds, Work
-from mlsim.scenario.field_types import FieldType, Line, Natural, Number, OneOf, Whole
+from mlsim.scenario.amount_types import PositiveWork, Seconds, Work, list_schema
+from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, number, whole
 from mlsim.scenario.section_base import Parameters, Section, Violation
-from mlsim.scenario.technique_section import ONE_QUEUE, TechniqueKind
+from mlsim.scenario.technique_section import ONE_QUEUE, technique_name
 from mlsim.scenario.unit_types import shown
 from mlsim.scenario.words import (
     Calibration,
@@ -30,7 +29,7 @@ from mlsim.scenario.words import (
 MOST_LISTED = 100_000_000
 """Iterations of a loop up to which each has a cost of its own in memory, whatever the profile."""
 
-Coordinate = Annotated[float, Number(-100, 100)]
+Coordinate = Annotated[float, number(-100, 100)]
 
 
 class ImageWindow(Parameters):
@@ -56,35 +55,35 @@ class ImageWindow(Parameters):
 class ProfileParameters(Parameters):
     """Parameters of the profiles that compute costs: mandelbrot and psia."""
 
-    size: Annotated[int, Whole(1, 31_622)] | None = Field(None, examples=[1152])
+    size: Annotated[int, whole(1, 31_622)] | None = Field(None, examples=[1152])
     """Width and height of the image (pixels); a pixel is an iteration. For mandelbrot. Default: the root of
     iterations.count if that is given, else 1152 (Eleliemy 2021, Table 4.1).
     """
-    limit: Annotated[int, Whole(1, 1_000_000_000)] = 1000
+    limit: Annotated[int, whole(1, 1_000_000_000)] = 1000
     """Steps of z after which a pixel counts as one of the set. For mandelbrot. Default: Eleliemy 2021, Table
     4.1.
     """
-    exponent: Annotated[int, Whole(2, 64)] = 4
+    exponent: Annotated[int, whole(2, 64)] = 4
     """e of z^e + c. For mandelbrot. Default: Eleliemy 2021, Table 4.1."""
     window: ImageWindow = Field(default_factory=ImageWindow)
     """What the image shows. For mandelbrot."""
-    points: Annotated[int, Whole(1, 10_000_000)] = 800_000
+    points: Annotated[int, whole(1, 10_000_000)] = 800_000
     """Oriented points of the cloud. For psia: iteration i makes the image of point i, and after the last
     point begins again. Default: Eleliemy 2021, Table 4.1.
     """
-    image_width: Annotated[int, Whole(2, 1000)] = 5
+    image_width: Annotated[int, whole(2, 1000)] = 5
     """Width and height of a spin image (bins). For psia. Default: Eleliemy 2021, Table 4.1."""
-    bin_size: Annotated[float, Number(0, 1, low_belongs=False)] = 0.01
+    bin_size: Annotated[float, number(0, 1, low_belongs=False)] = 0.01
     """Width of a bin, as a share of the cloud's largest extent. For psia. Default: Eleliemy 2021, Table
     4.1.
     """
-    support_angle: Annotated[float, Number(0, math.pi, low_belongs=False)] = 2.0
+    support_angle: Annotated[float, number(0, math.pi, low_belongs=False)] = 2.0
     """Largest angle between the normals of two points of one image (rad). For psia. Default: Eleliemy 2021,
     Table 4.1.
     """
     cloud_seed: Natural = 0
     """Seed of the generated cloud, which does not depend on the scenario's seed. For psia."""
-    scan_cost: Annotated[float, Number(0)] = 0.0
+    scan_cost: Annotated[float, number(0)] = 0.0
     """Cost of looking at one point of the cloud, whether it belongs to the image or not, as a share of the
     cost of counting one that does. For psia.
     """
@@ -102,7 +101,7 @@ class CostsConfig(Section):
     Eleliemy 2021, §3.4), a distribution, increasing or decreasing along the loop, a file, or an application:
     mandelbrot or psia (Eleliemy 2021, §4.4). `mlsim list profiles` explains each. Never negative.
     """
-    variation: Annotated[float, Number(0, 1, high_belongs=False)] = 0.0
+    variation: Annotated[float, number(0, 1, high_belongs=False)] = 0.0
     """Standard deviation / mean of the profile job (Eleliemy 2021, §3.4). For job only."""
     mean: PositiveWork | None = Field(None, examples=["2 ms"])
     """Mean cost of an iteration (s at the reference speed, or FLOP). constant, normal, exponential, gamma and
@@ -121,7 +120,7 @@ class CostsConfig(Section):
     """Largest cost (s at the reference speed, or FLOP). For uniform, increasing and decreasing, and for
     bimodal the upper mode; all need it.
     """
-    share: Annotated[float, Number(0, 1)] = 0.5
+    share: Annotated[float, number(0, 1)] = 0.5
     """Share of the iterations that cost high. For bimodal."""
     path: Line | None = Field(None, examples=["costs.npy"])
     """File of costs (s at the reference speed), one an iteration: .npy or .csv. For file, which needs it.
@@ -140,13 +139,12 @@ class CostsConfig(Section):
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that the profile has the keys it needs and no others, and that they fit together."""
-        given = {key for key in self.model_fields_set if getattr(self, key) is not None}
-        inside = {
-            key for key in self.parameters.model_fields_set if getattr(self.parameters, key) is not None
-        }
-        yield from self._wrong_keys(
-            (given - {"profile", "parameters"}) | {f"parameters.{key}" for key in inside}
+        given, inside = (
+            {key for key in section.model_fields_set if getattr(section, key) is not None}
+            for section in (self, self.parameters)
         )
+        given = (given - {"profile", "parameters"}) | {f"parameters.{key}" for key in inside}
+        yield from self._wrong_keys(given)
         yield from self._wrong_units()
         if self.low is not None and self.high is not None and self.low.value > self.high.value:
             yield Violation("low", "is more than high; allowed: high or less", ("high", "profile"))
@@ -247,30 +245,28 @@ def has_linear_costs(costs: CostsConfig, n: int) -> bool:
     return n > MOST_LISTED and (of_job or costs.profile in linear)
 
 
-@dataclass(frozen=True)
-class PortfolioKind(FieldType[tuple[str, ...]]):
-    """Techniques to choose from, each once, two or more."""
+_TECHNIQUE = technique_name(selects=False)
 
-    allowed = "a list of two techniques or more, each once, such as [STATIC, GSS, AF]; not auto"
 
-    def parse(self, value: object) -> tuple[str, ...]:
-        """Read the names; those of the catalogue in upper or lower case."""
-        if not isinstance(value, list | tuple) or len(value) < 2:
-            raise ValueError(f"{shown(value)} is no portfolio; allowed: {self.allowed}")
-        names = tuple(map(TechniqueKind(selects=False).parse, value))
-        twice = [name for row, name in enumerate(names) if name in names[:row]]
-        if twice:
-            raise ValueError(f"{twice[0]} stands there twice; allowed: {self.allowed}")
-        return names
+def _read_portfolio(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or len(value) < 2:
+        raise ValueError(f"{shown(value)} is no portfolio")
+    names = tuple(map(_TECHNIQUE.parse, value))
+    twice = [name for row, name in enumerate(names) if name in names[:row]]
+    if twice:
+        raise ValueError(f"{twice[0]} stands there twice")
+    return names
 
-    def show(self, value: tuple[str, ...]) -> object:
-        """Return the names as a list."""
-        return [TechniqueKind(selects=False).show(name) for name in value]
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return {"type": "array", "items": TechniqueKind(selects=False).json(), "minItems": 2}
-
+Portfolio = Annotated[
+    tuple[str, ...],
+    FieldType(
+        "a list of two techniques or more, each once, such as [STATIC, GSS, AF]; not auto",
+        _read_portfolio,
+        list_schema(_TECHNIQUE.json(), 2),
+        lambda names: list(map(_TECHNIQUE.show, names)),
+    ),
+]
 
 _PORTFOLIO = (
     *(Technique("STATIC"), Technique("GSS"), Technique("TSS"), Technique("FAC2")),
@@ -279,15 +275,8 @@ _PORTFOLIO = (
 
 READS = {
     "threshold": SelectionMethod.EXHAUSTIVE,
-    "learner": SelectionMethod.RL,
-    "learning_rate": SelectionMethod.RL,
-    "discount": SelectionMethod.RL,
-    "exploration": SelectionMethod.RL,
-    "every": SelectionMethod.SIMULATION,
-    "chunk_time": SelectionMethod.SIMULATION,
-    "share": SelectionMethod.SIMULATION,
-    "samples": SelectionMethod.SIMULATION,
-    "costs": SelectionMethod.SIMULATION,
+    **dict.fromkeys(("learner", "learning_rate", "discount", "exploration"), SelectionMethod.RL),
+    **dict.fromkeys(("every", "chunk_time", "share", "samples", "costs"), SelectionMethod.SIMULATION),
 }
 """Keys that one method alone reads -> that method."""
 
@@ -295,19 +284,19 @@ READS = {
 class SelectionParameters(Parameters):
     """Parameters of the methods of selection; each method reads its own."""
 
-    threshold: Annotated[float, Number(0)] = 10.0
+    threshold: Annotated[float, number(0)] = 10.0
     """Change of the percent imbalance, in percentage points, after which exhaustive tries all techniques
     again.
     """
     learner: OneOf[TemporalDifference] = TemporalDifference.Q_LEARNING
     """q-learning or sarsa. For method rl."""
-    learning_rate: Annotated[float, Number(0, 1, low_belongs=False)] = 0.5
+    learning_rate: Annotated[float, number(0, 1, low_belongs=False)] = 0.5
     """How far a value moves towards what was just seen. For method rl. Default: our choice."""
-    discount: Annotated[float, Number(0, 1)] = 0.6
+    discount: Annotated[float, number(0, 1)] = 0.6
     """What the next time step counts, as a share of this one. For method rl. Default: our choice."""
-    exploration: Annotated[float, Number(0, 1)] = 0.1
+    exploration: Annotated[float, number(0, 1)] = 0.1
     """Probability of a random technique, once each has been tried. For method rl. Default: our choice."""
-    every: Annotated[float, Number(0, 1, low_belongs=False)] | None = None
+    every: Annotated[float, number(0, 1, low_belongs=False)] | None = None
     """Share of a loop's iterations to be executed between two choices amid the loop, for what is left of it;
     models cca and dca. For method simulation. Default: choices are made before time steps only.
     """
@@ -315,11 +304,11 @@ class SelectionParameters(Parameters):
     """Time that simulating one chunk takes (s), which the loop waits for at each choice. For method
     simulation. Default: 10 million chunks a second, what one core does.
     """
-    share: Annotated[float, Number(0, 1)] = 0.01
+    share: Annotated[float, number(0, 1)] = 0.01
     """Share of the loop's time so far that all simulations together may take; techniques with many chunks
     wait for their turn. For method simulation.
     """
-    samples: Annotated[int, Whole(1, 1000)] = 1
+    samples: Annotated[int, whole(1, 1000)] = 1
     """How many loops with different random costs are simulated of each technique; the mean decides. For
     method simulation.
     """
@@ -343,7 +332,7 @@ class SelectionConfig(Section):
     best), random, rl (Q-learning or SARSA), or simulation (of the portfolio, with costs and speeds as
     measured); see docs/reference/selection.md.
     """
-    portfolio: Annotated[tuple[str, ...], PortfolioKind()] = _PORTFOLIO
+    portfolio: Portfolio = _PORTFOLIO
     """Techniques to choose from. For method expert in order of their chunks, the largest first."""
     goal: OneOf[SelectionGoal] = SelectionGoal.T_LOOP
     """What is to be least: t_loop, the time of a time step, or imbalance, the percent imbalance of the PEs'

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from mlsim.scenario.amount_types import Duration, MappingType, Pairs
-from mlsim.scenario.field_types import Count, Natural, Number, OneOf, Switch
-from mlsim.scenario.plugin_names import PluginKind
+from mlsim.scenario.amount_types import Duration
+from mlsim.scenario.field_types import Count, Natural, OneOf, Pairs, Switch, mapping_of, number
+from mlsim.scenario.plugin_names import plugin_name
 from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.unit_types import shown
@@ -26,35 +26,25 @@ _MOST_WORKERS = 10_000
 
 
 QueueWaits = Pairs[int, float]
-"""Seconds by number of a submission queue."""
 
 
-class QueueWaitsKind(MappingType):
-    """Seconds by number of a submission queue."""
+def _queue_wait(name: object, value: Any) -> tuple[int, float]:
+    try:
+        queue, wait = int(str(name)), float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{shown(name)}: {shown(value)}") from error
+    if not 0 <= wait < math.inf:
+        raise ValueError(f"{name}: {shown(value)}")
+    return queue, wait
 
-    allowed = "numbers of queues with seconds, 0 or more, e.g. {1: 3600}"
 
-    def pair(self, name: object, value: Any) -> tuple[int, float]:
-        """Read the number of a queue, and a time."""
-        try:
-            queue, wait = int(str(name)), float(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{shown(name)}: {shown(value)}; allowed: {self.allowed}") from error
-        if not 0 <= wait < math.inf:
-            raise ValueError(f"{name}: {shown(value)}; allowed: {self.allowed}")
-        return queue, wait
-
-    def show(self, value: QueueWaits) -> object:
-        """Return the mapping."""
-        return {str(queue): wait for queue, wait in value.items()}
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return {
-            "type": "object",
-            "patternProperties": {"^-?[0-9]+$": {"type": "number", "minimum": 0}},
-            "additionalProperties": False,
-        }
+_WAITS = {
+    "patternProperties": {"^-?[0-9]+$": {"type": "number", "minimum": 0}},
+    "additionalProperties": False,
+}
+WaitsOfQueues = Annotated[
+    QueueWaits, mapping_of("numbers of queues with seconds, 0 or more, e.g. {1: 3600}", _queue_wait, _WAITS)
+]
 
 
 class CpConfig(Parameters):
@@ -80,7 +70,7 @@ class CpConfig(Parameters):
     """Jobs in a model at most (m). Of a longer queue cp plans for as many as the limit allows, and for others
     in turns.
     """
-    ewt: Annotated[QueueWaits, QueueWaitsKind()] = QueueWaits()
+    ewt: WaitsOfQueues = QueueWaits()
     """Expected waiting time (s) of each submission queue, by its number in the log: the mean wait of its
     jobs, e.g. {1: 3600}. Read by hcp1, hcp2, pcp1, pcp2. Default: none is named.
     """
@@ -94,11 +84,11 @@ class CpConfig(Parameters):
     """Whether a job counts in the mean as much as its share of the scarcest resource it asks for. Read by cp
     and lists.
     """
-    headroom: Annotated[float, Number(0, 1)] = 0.05
+    headroom: Annotated[float, number(0, 1)] = 0.05
     """Share of the machine that long jobs leave free for jobs 90 times shorter, where such arrive and
     estimates have proved right. Read by cp and lists.
     """
-    reserve: Annotated[float, Number(0, 1)] = 0.2
+    reserve: Annotated[float, number(0, 1)] = 0.2
     """Of the nodes with a resource that only some have, this share times the share of arrivals that ask for
     it is kept from jobs that ask for no such resource. Read by cp and lists.
     """
@@ -112,27 +102,17 @@ class CpConfig(Parameters):
     all that wait. Read by cp. Default: always.
     """
 
-    def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
-        """Return the dispatchers that read a key, for keys that not all read."""
-        ours = ("goal", "by_size", "headroom", "reserve", "patience")
-        solving = ("time_limit", "time_limit_max", "extensions", "deterministic", "workers")
-        readers: dict[str, tuple[Dispatcher, ...]] = dict.fromkeys(ours, _OURS)
-        readers |= dict.fromkeys(solving, _ASKING)
-        return readers | dict.fromkeys(("ewt", "default_ewt"), _EARLY) | {"solve_jobs": (Dispatcher.CP,)}
-
-    def unread(self, dispatcher: str) -> list[str]:
+    def unread_by(self, dispatcher: str) -> list[str]:
         """Return the keys that a dispatcher does not read."""
-        return [key for key, readers in self.readers().items() if dispatcher not in readers]
+        return [key for key, readers in CP_READERS.items() if dispatcher not in readers]
 
     def limits(self, dispatcher: Dispatcher) -> tuple[float, float]:
         """Return the first and the last time limit of a dispatcher (s)."""
         ours = dispatcher in _OURS
-        first, last = self.time_limit, self.time_limit_max
-        if first is None:
-            first = _OUR_LIMIT if ours else _LIMIT
-        if last is None:
-            last = first if ours else _LAST_LIMIT
-        return first, last
+        default = _OUR_LIMIT if ours else _LIMIT
+        first = default if self.time_limit is None else self.time_limit
+        default = first if ours else _LAST_LIMIT
+        return first, default if self.time_limit_max is None else self.time_limit_max
 
     def wrong_limits(self, dispatcher: Dispatcher) -> str | None:
         """Return the error in the last limit where one of the two is a default; None if it is valid."""
@@ -158,6 +138,13 @@ class CpConfig(Parameters):
             yield Violation("workers", "read with deterministic: off only", ("deterministic",))
 
 
+CP_READERS: dict[str, tuple[Dispatcher, ...]] = {
+    **dict.fromkeys(("goal", "by_size", "headroom", "reserve", "patience"), _OURS),
+    **dict.fromkeys(("time_limit", "time_limit_max", "extensions", "deterministic", "workers"), _ASKING),
+    **dict.fromkeys(("ewt", "default_ewt"), _EARLY),
+    "solve_jobs": (Dispatcher.CP,),
+}
+"""The dispatchers that read a key, for keys that not all read."""
 _TREES = 100
 
 
@@ -189,7 +176,7 @@ class ClassifierConfig(Section):
             yield Violation("trees", f"read with by: forest, and it is {self.by}; take it out", ("by",))
 
 
-PolicyName = Annotated[str, PluginKind(Policy, "mlsim.policies")]
-AllocatorName = Annotated[str, PluginKind(Allocator, "mlsim.allocators")]
-DispatcherName = Annotated[str, PluginKind(Dispatcher, "mlsim.dispatchers")]
-PredictorName = Annotated[str, PluginKind(Predictor, "mlsim.predictors")]
+PolicyName = Annotated[str, plugin_name(Policy, "mlsim.policies")]
+AllocatorName = Annotated[str, plugin_name(Allocator, "mlsim.allocators")]
+DispatcherName = Annotated[str, plugin_name(Dispatcher, "mlsim.dispatchers")]
+PredictorName = Annotated[str, plugin_name(Predictor, "mlsim.predictors")]

@@ -1,9 +1,10 @@
-"""Kinds of values that keys accept."""
+"""Types of the values that keys accept."""
 
 from __future__ import annotations
 
+import copy
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from mlsim.scenario.unit_types import nearest, nearest_float, shown
+from mlsim.scenario.unit_types import AdviceError, nearest, nearest_float, shown
 from mlsim.scenario.words import Choice
 
 T = TypeVar("T")
@@ -19,25 +20,31 @@ _LARGEST = 2**63 - 1
 _LONGEST_NAME, _LONGEST_TEXT = 200, 100_000
 
 
-class FieldType(ABC, Generic[T]):
+def _same(value: object) -> object:
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class FieldType(Generic[T]):
     """Type of a key's values."""
 
-    @property
-    @abstractmethod
-    def allowed(self) -> str:
-        """Accepted values, in words."""
+    allowed: str  # accepted values, in words
+    read: Callable[[object], T]  # a value of the user; what is allowed need not be in the ValueError
+    schema: dict[str, Any]  # JSON schema of what is accepted
+    show: Callable[[T], object] = _same  # the value as a scenario file would write it
 
-    @abstractmethod
     def parse(self, value: object) -> T:
-        """Parse the user's value; raise ValueError with the error and the allowed values if it is invalid."""
+        """Read the user's value; the ValueError has the reason and the allowed values, or advice."""
+        try:
+            return self.read(value)
+        except AdviceError:
+            raise
+        except ValueError as error:
+            raise AdviceError(f"{error}; allowed: {self.allowed}") from error
 
-    @abstractmethod
     def json(self) -> dict[str, Any]:
         """Return the JSON schema of what is accepted."""
-
-    def show(self, value: T) -> object:
-        """Return the value as a scenario file would write it."""
-        return value
+        return copy.deepcopy(self.schema)
 
     def _validate(self, value: object) -> T:
         try:
@@ -55,207 +62,141 @@ class FieldType(ABC, Generic[T]):
         return self.json()
 
 
-@dataclass(frozen=True)
-class Whole(FieldType[int]):
-    """A whole number from ``minimum`` to ``maximum``."""
+def whole(minimum: int, maximum: int = _LARGEST) -> FieldType[int]:
+    """Return the type of whole numbers, also as floats without a fraction (YAML reads 1e6 as one)."""
 
-    minimum: int
-    maximum: int = _LARGEST
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        if self.maximum == _LARGEST:
-            return f"a whole number, {self.minimum} or more"
-        return f"a whole number, {self.minimum} to {self.maximum}"
-
-    def parse(self, value: object) -> int:
-        """Read an integer, or a float without a fraction (YAML reads 1e6 as one)."""
-        number = _whole(value)
+    def read(value: object) -> int:
+        number = whole_number(value)
+        if number is None and isinstance(value, float) and value.is_integer():
+            number = int(value)
         if number is None:
-            raise ValueError(f"{shown(value)} is not a whole number; allowed: {self.allowed}")
-        if not self.minimum <= number <= self.maximum:
-            size = "small" if number < self.minimum else "large"
-            raise ValueError(f"{shown(value)} is too {size}; allowed: {self.allowed}")
+            raise ValueError(f"{shown(value)} is not a whole number")
+        if not minimum <= number <= maximum:
+            raise ValueError(f"{shown(value)} is too {'small' if number < minimum else 'large'}")
         return number
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        limits = {"minimum": self.minimum}
-        if self.maximum < _LARGEST:
-            limits["maximum"] = self.maximum
-        return {"type": "integer"} | limits
+    schema = {"type": "integer", "minimum": minimum}
+    if maximum == _LARGEST:
+        return FieldType(f"a whole number, {minimum} or more", read, schema)
+    return FieldType(f"a whole number, {minimum} to {maximum}", read, schema | {"maximum": maximum})
 
 
-def _whole(value: object) -> int | None:
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return None
+def whole_number(value: object) -> int | None:
+    """Return a whole number as an int; None for anything else, also for true and false."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
 
 
-@dataclass(frozen=True)
-class Number(FieldType[float]):
-    """A number without a unit, between limits that belong to it or not."""
+def number(
+    low: float, high: float = math.inf, *, low_belongs: bool = True, high_belongs: bool = True
+) -> FieldType[float]:
+    """Return the type of numbers without a unit, between limits that belong to them or not."""
 
-    low: float
-    high: float = math.inf
-    low_belongs: bool = True
-    high_belongs: bool = True
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        low = f"{self.low:g} or more" if self.low_belongs else f"more than {self.low:g}"
-        if self.high == math.inf:
-            return f"a number, {low}"
-        return f"a number, {low} and {'at most' if self.high_belongs else 'less than'} {self.high:g}"
-
-    def parse(self, value: object) -> float:
-        """Read a number within the limits."""
+    def read(value: object) -> float:
         if not isinstance(value, Real) or isinstance(value, bool):
-            raise ValueError(f"{shown(value)} is not a number; allowed: {self.allowed}")
-        number = nearest_float(value)
-        above = self.low <= number if self.low_belongs else self.low < number
-        below = number <= self.high if self.high_belongs else number < self.high
-        if not (above and below and math.isfinite(number)):
-            raise ValueError(f"{shown(value)} is out of range; allowed: {self.allowed}")
-        return number
+            raise ValueError(f"{shown(value)} is not a number")
+        found = nearest_float(value)
+        above = low <= found if low_belongs else low < found
+        below = found <= high if high_belongs else found < high
+        if not (above and below and math.isfinite(found)):
+            raise ValueError(f"{shown(value)} is out of range")
+        return found
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        limits = {"minimum" if self.low_belongs else "exclusiveMinimum": self.low}
-        if self.high < math.inf:
-            limits["maximum" if self.high_belongs else "exclusiveMaximum"] = self.high
-        return {"type": "number"} | limits
+    allowed = f"a number, {low:g} or more" if low_belongs else f"a number, more than {low:g}"
+    schema: dict[str, Any] = {"type": "number", "minimum" if low_belongs else "exclusiveMinimum": low}
+    if high < math.inf:
+        allowed += f" and {'at most' if high_belongs else 'less than'} {high:g}"
+        schema["maximum" if high_belongs else "exclusiveMaximum"] = high
+    return FieldType(allowed, read, schema)
 
 
-@dataclass(frozen=True)
-class Text(FieldType[str]):
-    """A text."""
+POSITIVE = number(0, low_belongs=False)
 
-    lines: bool = False
-    """Whether it may be empty or have several lines."""
-    file_name: bool = False
-    """Whether it must do as the name of a file."""
 
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        if self.file_name:
-            return "a text without / and \\, not empty"
-        return "a text" if self.lines else "a text on one line, not empty"
+def text(*, lines: bool = False, file_name: bool = False) -> FieldType[str]:
+    """Return the type of texts: on one line, of several ``lines`` or empty, or usable as a ``file_name``."""
+    longest = _LONGEST_NAME if file_name else _LONGEST_TEXT
+    allowed = "a text" if lines else "a text on one line, not empty"
+    if file_name:
+        allowed = "a text without / and \\, not empty"
 
-    def parse(self, value: object) -> str:
-        """Read a text."""
+    def read(value: object) -> str:
         if not isinstance(value, str):
             quotes = f"; put it in quotes: '{shown(value)}'" if isinstance(value, Real) else ""
-            raise ValueError(f"{shown(value)} is not a text{quotes}; allowed: {self.allowed}")
-        longest = _LONGEST_NAME if self.file_name else _LONGEST_TEXT
+            raise ValueError(f"{shown(value)} is not a text{quotes}")
         if len(value.encode("utf-8", "replace")) > longest:
-            raise ValueError(
-                f"{shown(value)} is too long; allowed: {self.allowed}, of at most {longest:,} bytes"
-            )
-        empty = not self.lines and (not value.strip() or not value.isprintable())
-        if empty or (self.file_name and (value in (".", "..") or set(value) & set("/\\"))):
-            raise ValueError(f"{shown(value)} cannot be used; allowed: {self.allowed}")
+            message = f"{shown(value)} is too long; allowed: {allowed}, of at most {longest:,} bytes"
+            raise AdviceError(message)
+        empty = not lines and (not value.strip() or not value.isprintable())
+        if empty or (file_name and (value in (".", "..") or set(value) & set("/\\"))):
+            raise ValueError(f"{shown(value)} cannot be used")
         return str(value)
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return {"type": "string"} if self.lines else {"type": "string", "minLength": 1}
-
-
-@dataclass(frozen=True)
-class OnOff(FieldType[bool]):
-    """A switch."""
-
-    allowed = "on, off (or true, false)"
-
-    def parse(self, value: object) -> bool:
-        """Read a YAML boolean, or one of the words that older YAML versions read as one."""
-        if isinstance(value, bool):
-            return value
-        word = value.casefold() if isinstance(value, str) else ""
-        if word not in _SWITCH_WORDS:
-            raise ValueError(f"{shown(value)} is neither on nor off; allowed: {self.allowed}")
-        return _SWITCH_WORDS[word]
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return {"anyOf": [{"type": "boolean"}, {"enum": ["on", "off", "yes", "no"]}]}
+    return FieldType(allowed, read, {"type": "string"} if lines else {"type": "string", "minLength": 1})
 
 
 _SWITCH_WORDS = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
 
 
+def _read_switch(value: object) -> bool:
+    """Read a YAML boolean, or one of the words that older YAML versions read as one."""
+    if isinstance(value, bool):
+        return value
+    word = value.casefold() if isinstance(value, str) else ""
+    if word not in _SWITCH_WORDS:
+        raise ValueError(f"{shown(value)} is neither on nor off")
+    return _SWITCH_WORDS[word]
+
+
+SWITCH = FieldType(
+    "on, off (or true, false)",
+    _read_switch,
+    {"anyOf": [{"type": "boolean"}, {"enum": ["on", "off", "yes", "no"]}]},
+)
+
 W = TypeVar("W", bound=Choice)
 
 
-@dataclass(frozen=True)
-class ChoiceType(FieldType[W]):
-    """One word of a closed set, in upper or lower case; of ``only`` some of the set if that is given."""
+def word_of(words: type[W], *only: W) -> FieldType[W]:
+    """Return the type of words of a closed set, or ``only`` some of it, or aliases; in any case."""
+    choices = only or tuple(words)
+    main = ", ".join(choices)
+    aliases = {alias: word for alias, word in words.aliases().items() if word in choices}
 
-    words: type[W]
-    only: tuple[W, ...] = ()
-
-    @property
-    def choices(self) -> tuple[W, ...]:
-        """The words that are accepted."""
-        return self.only or tuple(self.words)
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        same = [f"{alias} = {word}" for alias, word in self._aliases.items()]
-        return ", ".join(self.choices) + (f" ({', '.join(same)})" if same else "")
-
-    @property
-    def _aliases(self) -> dict[str, str]:
-        """Other spellings of the words that are accepted."""
-        accepted = set(self.choices)
-        return {alias: word for alias, word in self.words.aliases().items() if word in accepted}
-
-    def parse(self, value: object) -> W:
-        """Read a word, its alias, or the enum's member."""
-        text, main = value if isinstance(value, str) else "", ", ".join(self.choices)
+    def read(value: object) -> W:
+        given = value if isinstance(value, str) else ""
         try:
-            word = self.words(text)
+            word = words(given)
         except ValueError as error:
-            meant = nearest(text, [*self.choices, *self._aliases])
-            raise ValueError(f"{shown(value)} is not known;{meant} allowed: {main}") from error
-        if word not in self.choices:
-            raise ValueError(f"{shown(value)} makes no sense here; allowed: {main}")
+            meant = nearest(given, [*choices, *aliases])
+            raise AdviceError(f"{shown(value)} is not known;{meant} allowed: {main}") from error
+        if word not in choices:
+            raise AdviceError(f"{shown(value)} makes no sense here; allowed: {main}")
         return word
 
-    def show(self, value: W) -> str:
-        """Return the word."""
-        return value.value
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema: editors offer the words; any case passes."""
-        words = [*(word.value for word in self.choices), *self._aliases]
-        any_case = "|".join("".join(map(_both_cases, word)) for word in words)
-        return {"anyOf": [{"enum": words}, {"type": "string", "pattern": f"^({any_case})$"}]}
+    same = ", ".join(f"{alias} = {word}" for alias, word in aliases.items())
+    # Editors offer the words; any case passes.
+    spellings = [*(word.value for word in choices), *aliases]
+    any_case = "|".join("".join(map(_both_cases, word)) for word in spellings)
+    schema = {"anyOf": [{"enum": spellings}, {"type": "string", "pattern": f"^({any_case})$"}]}
+    return FieldType(f"{main} ({same})" if same else main, read, schema, lambda word: word.value)
 
 
 if TYPE_CHECKING:
-    OneOf = Annotated[W, ChoiceType]
+    OneOf = Annotated[W, word_of]
 else:
 
     class OneOf:
-        """``OneOf[Policy]`` is the kind of a key that takes a word of ``Policy``."""
+        """``OneOf[Policy]`` is the type of a key that takes a word of ``Policy``."""
 
         def __class_getitem__(cls, words: type[Choice]) -> Any:
-            return Annotated[words, ChoiceType(words)]
+            return Annotated[words, word_of(words)]
 
 
 def _both_cases(letter: str) -> str:
     return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else literal(letter)
 
 
-def literal(text: str) -> str:
+def literal(characters: str) -> str:
     r"""Escape a text for a pattern of a JSON schema.
 
     Those are regular expressions of ECMA-262, often read with the flag ``u``: only characters of the syntax
@@ -266,15 +207,54 @@ def literal(text: str) -> str:
     >>> literal("EASY++"), literal("best-fit")
     ('EASY\\+\\+', 'best-fit')
     """
-    return "".join(f"\\{letter}" if letter in _SYNTAX else letter for letter in text)
+    return "".join(f"\\{letter}" if letter in _SYNTAX else letter for letter in characters)
 
 
 _SYNTAX = frozenset(r"^$\.*+?()[]{}|/")
 
 
-Count = Annotated[int, Whole(1)]
-Natural = Annotated[int, Whole(0)]
-Line = Annotated[str, Text()]
-Paragraph = Annotated[str, Text(lines=True)]
-Switch = Annotated[bool, OnOff()]
-Name = Annotated[str, Text(file_name=True)]
+Count = Annotated[int, whole(1)]
+Natural = Annotated[int, whole(0)]
+Line = Annotated[str, text()]
+Paragraph = Annotated[str, text(lines=True)]
+Switch = Annotated[bool, SWITCH]
+FILE_NAME = text(file_name=True)
+Name = Annotated[str, FILE_NAME]
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value", covariant=True)
+
+
+@dataclass(frozen=True)
+class Pairs(Mapping[Key, Value]):
+    """A mapping that can be hashed."""
+
+    pairs: tuple[tuple[Key, Value], ...] = ()
+
+    def __getitem__(self, name: Key) -> Value:
+        return dict(self.pairs)[name]
+
+    def __iter__(self) -> Iterator[Key]:
+        return (name for name, _ in self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+def mapping_of(
+    allowed: str,
+    pair: Callable[[Any, Any], tuple[Key, Value]],
+    schema: dict[str, Any],
+    written: Callable[[Any], object] = _same,
+) -> FieldType[Pairs[Key, Value]]:
+    """Return the type of mappings; ``pair`` reads a name with its value."""
+
+    def read(value: object) -> Pairs[Key, Value]:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{shown(value)} is no mapping")
+        return Pairs(tuple(pair(name, item) for name, item in value.items()))
+
+    def show(value: Pairs[Key, Value]) -> object:
+        return {name: written(item) for name, item in value.items()}
+
+    return FieldType(allowed, read, {"type": "object"} | schema, show)

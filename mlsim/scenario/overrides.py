@@ -1,32 +1,33 @@
-"""Values given beside the scenario file: ``--set batch.policy=SAF``."""
+"""Keys given in other ways: by other names, such as earlier ones, and beside the file by ``--set``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 from mlsim.errors import InputError
-from mlsim.scenario.key_aliases import renamed_overrides
-from mlsim.scenario.plugin_names import PARAMETERS, CodeKind, PluginList
+from mlsim.scenario.plugin_names import PARAMETERS, CodeList, CodeType
 from mlsim.scenario.scenario_problems import look_up, unknown_key
+from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.scenario_text import Path, Problem, parse_value_text
-from mlsim.scenario.section_base import field_kind, split_key
+from mlsim.scenario.section_base import (
+    Section,
+    field_kind,
+    field_section,
+    fields_by_key,
+    holds_key,
+    move_key,
+    split_key,
+)
 from mlsim.scenario.unit_types import shown
 
 
 def parse_override(text: str) -> tuple[str, object]:
-    """Split ``key=value``; the value is read as in a scenario file.
+    """Split ``key=value``, a dotted key and a YAML scalar, list or mapping; InputError for anything else.
 
-    Parameters
-    ----------
-    text
-        A dotted key, ``=``, and a YAML scalar, list or mapping. Places in lists are numbers from 0. An empty
-        value means the key's default.
-
-    Raises
-    ------
-    InputError
-        If there is no key or no ``=``, or the value is not YAML.
+    Places in lists are numbers from 0. An empty value means the key's default.
 
     Examples
     --------
@@ -62,9 +63,8 @@ def apply_overrides(
     for text, new in overrides.items():
         key = split_key(text)
         given[key] = text
-        if not key:
-            message = "empty key; expected one such as batch.policy"
-        else:
+        message = "empty key; expected one such as batch.policy"
+        if key:
             message = _put(value, key, new) if new is not None else _take_out(value, key)
         if message:
             problems.append(Problem(key, message))
@@ -93,15 +93,15 @@ def _put(value: dict[str, Any], key: Path, new: object) -> str:
     return ""
 
 
-def _code_kind(key: Path) -> tuple[Path, CodeKind] | None:
+def _code_kind(key: Path) -> tuple[Path, CodeType] | None:
     """Return the key of the name of code that a key is about the parameters of, and its kind."""
     for depth in (place for place, part in enumerate(key) if part == PARAMETERS and place):
         named = key[:depth]
         _, field = look_up(named[:-1] if isinstance(named[-1], int) else named)
         kind = None if field is None else field_kind(field)
-        if isinstance(kind, PluginList) and isinstance(named[-1], int):
+        if isinstance(kind, CodeList) and isinstance(named[-1], int):
             return named, kind.each
-        if isinstance(kind, CodeKind):
+        if isinstance(kind, CodeType):
             return named, kind
     return None
 
@@ -112,13 +112,18 @@ def _open_code(value: dict[str, Any], key: Path) -> None:
     if found is None:
         return
     (*above, last), kind = found
-    place: Any = value
-    for part in above:
-        if not _holds(place, part):
-            return
-        place = place[part]
+    place = _at(value, tuple(above))
     if _holds(place, last) and isinstance(place[last], str):
         place[last] = {kind.key: place[last]}
+
+
+def _at(value: Any, key: Path) -> Any:
+    """Return what nested mappings and lists hold at a key; None where there is nothing."""
+    for part in key:
+        if not _holds(value, part):
+            return None
+        value = value[part]
+    return value
 
 
 def _holds(place: object, part: str | int) -> bool:
@@ -133,11 +138,100 @@ def _take_out(value: dict[str, Any], key: Path) -> str:
     _, field = look_up(key)
     if field is None and _code_kind(key) is None:
         return unknown_key(key)
-    place: Any = value
-    for part in key[:-1]:
-        if not _holds(place, part):
-            return ""
-        place = place[part]
+    place = _at(value, key[:-1])
     if isinstance(place, dict):
         place.pop(key[-1], None)
     return ""
+
+
+class KeyAlias(NamedTuple):
+    """A key that has another name."""
+
+    name: str  # the other name, dotted
+    key: str  # dotted
+    old: bool  # whether it is an earlier name: using it prints a note
+
+
+@cache
+def key_aliases() -> tuple[KeyAlias, ...]:
+    """List the other names of keys, as the sections declare them."""
+    return tuple(_declared(Scenario, ""))
+
+
+def _declared(section: type[Section], prefix: str) -> Iterator[KeyAlias]:
+    for names, old in ((section.old_keys, True), (section.other_names, False)):
+        for name, key in names.items():
+            yield KeyAlias(prefix + name, prefix + key, old)
+    for key, field in fields_by_key(section).items():
+        inner, is_list = field_section(field)
+        if inner is not None and not is_list:
+            yield from _declared(inner, f"{prefix}{key}.")
+
+
+def uses_aliases(value: Mapping[str, Any]) -> bool:
+    """Whether a scenario's mapping names a key by another name."""
+    return any(holds_key(value, split_key(alias.name)) for alias in key_aliases())
+
+
+def rename_keys(value: dict[str, Any], lines: dict[Path, int], *, notes: bool) -> list[Problem]:
+    """Rename aliases to key names, in place; return problems where both names are used.
+
+    ``lines`` are the lines of the keys in the file, which move with them. With ``notes``, each old name is
+    noted once per process.
+    """
+    problems = []
+    for alias in key_aliases():
+        name, key = split_key(alias.name), split_key(alias.key)
+        if not holds_key(value, name):
+            continue
+        if not move_key(value, name, key):
+            message = f"given together with {alias.key}, of which it is another name; take it out"
+            problems.append(Problem(name, message))
+            continue
+        for path in [path for path in lines if path[: len(name)] == name]:
+            lines[key + path[len(name) :]] = lines[path]
+        if notes:
+            _note(alias)
+    return problems
+
+
+@cache
+def _note(alias: KeyAlias) -> None:
+    if alias.old:
+        logger = logging.getLogger("mlsim")
+        logger.warning("%s is now called %s; the old name still works", alias.name, alias.key)
+
+
+def renamed_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
+    """Return overrides in which every key, also inside a value, has its own name; the order stays."""
+    found: dict[str, object] = {}
+    for key, value in overrides.items():
+        for name, part in _renamed(key, value):
+            found.pop(name, None)
+            found[name] = part
+    return found
+
+
+def _renamed(key: str, value: object) -> Iterator[tuple[str, object]]:
+    apart: list[tuple[str, object]] = []
+    for alias in key_aliases():
+        if key == alias.name or key.startswith(f"{alias.name}."):
+            _note(alias)
+            key = alias.key + key.removeprefix(alias.name)
+        elif alias.name.startswith(f"{key}.") and isinstance(value, dict):
+            inside = split_key(alias.name.removeprefix(f"{key}."))
+            if holds_key(value, inside):
+                _note(alias)
+                value, part = _without(value, inside)
+                apart.append((alias.key, part))
+    yield key, value
+    yield from apart
+
+
+def _without(value: dict[str, Any], key: Path) -> tuple[dict[str, Any], object]:
+    """Return a copy of a mapping without one key, and what stood there."""
+    first, *rest = key
+    if not rest:
+        return {name: part for name, part in value.items() if name != first}, value[str(first)]
+    inner, part = _without(value[str(first)], tuple(rest))
+    return {**value, str(first): inner}, part

@@ -19,7 +19,7 @@ from mlsim.scenario.amount_types import (
     Torus,
     node_ranges,
 )
-from mlsim.scenario.field_types import FieldType, Line, Natural, Number, OneOf, Switch, Whole
+from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, Switch, number, whole
 from mlsim.scenario.resources_section import (
     MEMORY,
     Amounts,
@@ -32,24 +32,17 @@ from mlsim.scenario.resources_section import (
 from mlsim.scenario.section_base import Section, Violation, fields_by_key
 from mlsim.scenario.words import Topology
 
+_PORTS = whole(2, 128)
 
-class Ports(FieldType[int]):
-    """Ports of a switch: an even number."""
 
-    _whole = Whole(2, 128)
+def _read_ports(value: object) -> int:
+    ports = _PORTS.parse(value)
+    if ports % 2:
+        raise ValueError(f"{ports} is odd")
+    return ports
 
-    allowed = "an even number, 2 to 128"
 
-    def parse(self, value: object) -> int:
-        """Read an even number."""
-        number = self._whole.parse(value)
-        if number % 2:
-            raise ValueError(f"{number} is odd; allowed: {self.allowed}")
-        return number
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return self._whole.json() | {"multipleOf": 2}
+Ports = Annotated[int, FieldType("an even number, 2 to 128", _read_ports, _PORTS.json() | {"multipleOf": 2})]
 
 
 class EdgeConfig(Section):
@@ -82,13 +75,13 @@ class NetworkConfig(Section):
     """Latency of a message between two PEs of one node (s), whatever its size. Default: our assumption for a
     transfer through shared memory.
     """
-    ports: Annotated[int, Ports()] | None = Field(None, examples=[4])
+    ports: Ports | None = Field(None, examples=[4])
     """Ports k of every switch of a fat-tree, which holds k^3/4 nodes. For fat-tree, which needs it."""
-    groups: Annotated[int, Whole(1, 1000)] | None = Field(None, examples=[9])
+    groups: Annotated[int, whole(1, 1000)] | None = Field(None, examples=[9])
     """Groups of a dragonfly. For dragonfly, which needs it."""
-    routers: Annotated[int, Whole(1, 64)] | None = Field(None, examples=[4])
+    routers: Annotated[int, whole(1, 64)] | None = Field(None, examples=[4])
     """Routers in each group. For dragonfly, which needs it."""
-    nodes_per_router: Annotated[int, Whole(1, 1000)] | None = Field(None, examples=[2])
+    nodes_per_router: Annotated[int, whole(1, 1000)] | None = Field(None, examples=[2])
     """Nodes at each router. For dragonfly, which needs it."""
     dimensions: Torus | None = Field(None, examples=["4x4x2"])
     """Lengths of the torus, a node at each place, numbered along the last dimension first. For torus, which
@@ -216,7 +209,7 @@ class RandomFailureConfig(Section):
     """Mean time between failures of one node (s): from its repair, or time 0, to its next failure."""
     mttr: Duration = Field(examples=["4 h"])
     """Mean time to repair a node (s), exponentially distributed."""
-    shape: Annotated[float, Number(0.1, 10.0)] = 1.0
+    shape: Annotated[float, number(0.1, 10.0)] = 1.0
     """Shape of the Weibull distribution of the times between failures. 1, the default: exponential; below 1,
     failures come in bursts (0.7 to 0.8 in Schroeder and Gibson 2006).
     """
@@ -264,9 +257,9 @@ class NodeGroup(Section):
 
     name: Line = Field(examples=["xeon"])
     """Name of the group; its nodes are called name0, name1, ... Unique."""
-    count: Annotated[int, Whole(1, 10_000_000)] = Field(examples=[16])
+    count: Annotated[int, whole(1, 10_000_000)] = Field(examples=[16])
     """Number of nodes."""
-    cores: Annotated[int, Whole(1, 1_000_000)] = Field(examples=[20])
+    cores: Annotated[int, whole(1, 1_000_000)] = Field(examples=[20])
     """Cores per node; a core is a PE."""
     node_speed: Speed | None = None
     """Speed of a whole node, as an alternative to speed: node_speed = speed x cores."""
@@ -294,41 +287,30 @@ class NodeGroup(Section):
     def broken_rules(self) -> Iterator[Violation]:
         """Check that the speed is given for a core or for a node, not for both."""
         if self.node_speed is not None and "speed" in self.model_fields_set:
-            yield Violation(
-                "speed",
-                "given together with node_speed; give one of them (node_speed = speed x cores)",
-                ("node_speed", "cores"),
-            )
+            message = "given together with node_speed; give one of them (node_speed = speed x cores)"
+            yield Violation("speed", message, ("node_speed", "cores"))
 
 
-def _size(network: NetworkConfig) -> tuple[str, str]:
-    """Return the key that determines the capacity of a topology, and its capacity in words."""
+def _too_small(network: NetworkConfig, nodes: int) -> tuple[str, str]:
+    """Return the key that determines the capacity of a topology, and why it does not hold so many nodes."""
     capacity = int(network.capacity)
     match network.topology:
         case Topology.FAT_TREE:
-            return "ports", f"a fat-tree of switches with {network.ports} ports holds {capacity} nodes"
+            key, name = "ports", f"a fat-tree of switches with {network.ports} ports"
+            ports = next((ports for ports in range(2, 129, 2) if ports**3 // 4 >= nodes), None)
+            advice = f"{ports} ports hold {ports**3 // 4}" if ports else "128 ports, the most, hold 524288"
         case Topology.DRAGONFLY:
-            product = (
-                f"{network.groups} groups x {network.routers} routers x {network.nodes_per_router} nodes"
-            )
-            return "groups", f"a dragonfly of {product} holds {capacity} nodes"
+            key, routers, each = "groups", network.routers or 1, network.nodes_per_router or 1
+            name = f"a dragonfly of {network.groups} groups x {routers} routers x {each} nodes"
+            groups = -(-nodes // (routers * each))
+            advice = f"{groups} such groups hold {groups * routers * each}"
         case _:
-            lengths = "x".join(map(str, network.dimensions or ()))
-            return "dimensions", f"a torus of {lengths} holds {capacity} nodes"
-
-
-def _advice(network: NetworkConfig, nodes: int) -> str:
-    """Return what would hold so many nodes."""
-    if network.topology is Topology.FAT_TREE:
-        fitting = (ports for ports in range(2, 129, 2) if ports**3 // 4 >= nodes)
-        ports = next(fitting, None)
-        return f"; {ports} ports hold {ports**3 // 4}" if ports else "; 128 ports, the most, hold 524288"
-    if network.topology is Topology.DRAGONFLY:
-        size = (network.routers or 1) * (network.nodes_per_router or 1)
-        return f"; {-(-nodes // size)} such groups hold {-(-nodes // size) * size}"
-    first, *others = network.dimensions or (1,)
-    layer = int(network.capacity) // first
-    return f"; {'x'.join(map(str, [-(-nodes // layer), *others]))} holds {-(-nodes // layer) * layer}"
+            first, *others = network.dimensions or (1,)
+            key, name = "dimensions", f"a torus of {'x'.join(map(str, (first, *others)))}"
+            layer = capacity // first
+            length = -(-nodes // layer)
+            advice = f"{'x'.join(map(str, [length, *others]))} holds {length * layer}"
+    return key, f"{name} holds {capacity} nodes, and there are {nodes}; {advice}"
 
 
 def _first_speed(data: dict[str, Any]) -> float:
@@ -388,19 +370,19 @@ class PlatformConfig(Section):
         """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
         yield from self._broken_groups()
         yield from self._broken_shared()
-        yield from self._broken_network()
+        if self.n_nodes > self.network.capacity:
+            key, message = _too_small(self.network, self.n_nodes)
+            yield Violation(f"network.{key}", message, ("nodes", "network"))
         for row, failure in enumerate(self.failures):
             if failure.node >= self.n_nodes:
-                yield Violation(
-                    f"failures.{row}.node",
-                    f"there is no node {failure.node}; allowed: 0 to {self.n_nodes - 1}",
-                    tuple(f"nodes.{group}.count" for group in range(len(self.nodes))),
-                )
-        counts = [(group.name, group.count) for group in self.nodes]
+                message = f"there is no node {failure.node}; allowed: 0 to {self.n_nodes - 1}"
+                counts = tuple(f"nodes.{group}.count" for group in range(len(self.nodes)))
+                yield Violation(f"failures.{row}.node", message, counts)
+        sizes = [(group.name, group.count) for group in self.nodes]
         for key in ("perturbations", "random_failures", "drains"):
             for row, entry in enumerate(getattr(self, key)):
                 try:
-                    node_ranges(entry.nodes, counts)
+                    node_ranges(entry.nodes, sizes)
                 except ValueError as error:
                     yield Violation(f"{key}.{row}.nodes", str(error), ("nodes",))
 
@@ -408,21 +390,8 @@ class PlatformConfig(Section):
         for row, group in enumerate(self.nodes):
             for name in self.shares:
                 if name in group.resources:
-                    yield Violation(
-                        "shared",
-                        f"{name} is a resource of the nodes of {group.name}; give one of them another name",
-                        (f"nodes.{row}.resources",),
-                    )
-
-    def _broken_network(self) -> Iterator[Violation]:
-        network, nodes = self.network, self.n_nodes
-        if nodes > network.capacity:
-            key, holds = _size(network)
-            yield Violation(
-                f"network.{key}",
-                f"{holds}, and there are {nodes}{_advice(network, nodes)}",
-                ("nodes", "network"),
-            )
+                    text = f"{name} is a resource of the nodes of {group.name}; give one of them another name"
+                    yield Violation("shared", text, (f"nodes.{row}.resources",))
 
     def _broken_groups(self) -> Iterator[Violation]:
         if not self.nodes:
@@ -437,22 +406,13 @@ class PlatformConfig(Section):
         for row, name in enumerate(names):
             if name in names[:row]:
                 first = names.index(name)
-                yield Violation(
-                    f"nodes.{row}.name",
-                    f"'{name}' is already the name of nodes.{first}; give each group its own name",
-                    (f"nodes.{first}.name",),
-                )
-        yield from self._broken_memory()
-
-    def _broken_memory(self) -> Iterator[Violation]:
+                message = f"'{name}' is already the name of nodes.{first}; give each group its own name"
+                yield Violation(f"nodes.{row}.name", message, (f"nodes.{first}.name",))
         given = [group.memory is not None for group in self.nodes]
         for row, group in enumerate(self.nodes):
             if group.memory is None and any(given):
                 first = given.index(True)
-                yield Violation(
-                    f"nodes.{row}.memory",
-                    f"missing; nodes.{first} has a memory, so every group needs one",
-                    (f"nodes.{first}.memory",),
-                )
+                message = f"missing; nodes.{first} has a memory, so every group needs one"
+                yield Violation(f"nodes.{row}.memory", message, (f"nodes.{first}.memory",))
             elif group.memory is not None and megabytes(group.memory) == 0:
                 yield Violation(f"nodes.{row}.memory", "less than 1 MB; allowed: 1 MB or more")

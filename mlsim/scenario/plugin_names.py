@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from mlsim.scenario.field_types import ChoiceType, FieldType
-from mlsim.scenario.unit_types import nearest, shown
+from mlsim.scenario.field_types import FieldType, word_of
+from mlsim.scenario.unit_types import AdviceError, nearest, shown
 from mlsim.scenario.words import Choice
 
 PARAMETERS = "parameters"
@@ -19,13 +19,9 @@ _FUNCTION = re.compile(r"(?P<file>.*\.py):(?P<function>[^\W\d]\w*)", re.DOTALL)
 
 
 class CodeName(str):
-    """The name of code of the user's own, and the parameters that the scenario gives it.
+    """The name of user-defined code, a text, with the parameters that the scenario gives it."""
 
-    It is a text wherever a name is wanted: in messages, in tables, for who looks up the code.
-    """
-
-    parameters: dict[str, Any]
-    """Names and plain values; at least one."""
+    parameters: dict[str, Any]  # names and plain values; at least one
 
     def __new__(cls, name: str, parameters: Mapping[str, Any] | None = None) -> CodeName:
         """Join a name and its parameters."""
@@ -83,23 +79,17 @@ def split_code(value: object, key: str) -> tuple[object, dict[str, Any]]:
         meant = nearest(unknown[0], [key, PARAMETERS])
         if not meant and not {key, PARAMETERS} & set(value):
             return value, {}  # a mapping of something else
-        raise ValueError(f"{unknown[0]!r} is not known here;{meant} allowed keys: {key}, {PARAMETERS}")
+        raise AdviceError(f"{unknown[0]!r} is not known here;{meant} allowed keys: {key}, {PARAMETERS}")
     if key not in value:
-        raise ValueError(f"{key} is missing; write {{{key}: ./file.py:Name, {PARAMETERS}: {{...}}}}")
-    return value[key], _parameters(value.get(PARAMETERS))
-
-
-def _parameters(value: object) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{PARAMETERS} is {shown(value)}; allowed: a mapping, such as {{size: 3}}")
-    for name in value:
+        raise AdviceError(f"{key} is missing; write {{{key}: ./file.py:Name, {PARAMETERS}: {{...}}}}")
+    parameters = {} if value.get(PARAMETERS) is None else value[PARAMETERS]
+    if not isinstance(parameters, Mapping):
+        raise AdviceError(f"{PARAMETERS} is {shown(parameters)}; allowed: a mapping, such as {{size: 3}}")
+    for name in parameters:
         if not isinstance(name, str) or not name.isidentifier():
-            raise ValueError(
-                f"{PARAMETERS}: {shown(name)} cannot be the name of one; allowed: letters, digits and _"
-            )
-    return dict(value)
+            message = f"{PARAMETERS}: {shown(name)} cannot be the name of one"
+            raise AdviceError(f"{message}; allowed: letters, digits and _")
+    return value[key], dict(parameters)
 
 
 def written_code(value: str, key: str) -> object:
@@ -108,107 +98,90 @@ def written_code(value: str, key: str) -> object:
     return {key: str(value), PARAMETERS: copy.deepcopy(parameters)} if parameters else str(value)
 
 
-def code_schema(key: str, name: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of the mapping, around that of its name."""
-    return {
-        "type": "object",
-        "properties": {key: name, PARAMETERS: {"type": "object"}},
-        "required": [key],
-        "additionalProperties": False,
-    }
-
-
-class CodeKind(FieldType[str]):
+@dataclass(frozen=True, eq=False)
+class CodeType(FieldType[str]):
     """Names that may be those of the user's own code."""
 
-    key: str
-    """Key of the name in the mapping with parameters: ``class`` or ``function``."""
-
-    def show(self, value: str) -> object:
-        """Return the name as a text, or a mapping if it has parameters."""
-        return written_code(value, self.key)
-
-
-@dataclass(frozen=True)
-class PluginKind(CodeKind):
-    """A word of a catalogue, code in a file, or an entry point of an installed package."""
-
-    words: type[Choice] | None
-    """The catalogue; None if there is none."""
-    group: str
-    """The group of entry points."""
-    key: str = "class"
-
-    @property
-    def _own(self) -> str:
-        return "./file.py:Name" if self.key == "class" else "./file.py:name"
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        words = "" if self.words is None else f"{ChoiceType(self.words).allowed}; "
-        mapping = f"{{{self.key}: ..., {PARAMETERS}: {{...}}}} of the last two"
-        return f"{words}{self._own}; an entry point of {self.group}; {mapping}"
-
-    def parse(self, value: object) -> str:
-        """Read the name; those of the catalogue in upper or lower case."""
-        given, parameters = split_code(value, self.key)
-        name = given.strip() if isinstance(given, str) else ""
-        if user_function(name):
-            return with_parameters(name, parameters)
-        word = self._word(name)
-        if word is None and name in installed_names(self.group):
-            return with_parameters(name, parameters)
-        if word is None:
-            known = [] if self.words is None else [*self.words, *self.words.aliases()]
-            meant = nearest(name, [*known, *installed_names(self.group)])
-            raise ValueError(f"{shown(given)} is not known;{meant} allowed: {self.allowed}")
-        if parameters:
-            raise ValueError(f"{word} is one of mlsim's own and takes no {PARAMETERS}; take them out")
-        return word
-
-    def _word(self, name: str) -> Choice | None:
-        try:
-            return None if self.words is None else self.words(name)
-        except ValueError:
-            return None
+    key: str = "class"  # key of the name in the mapping with parameters: class or function
+    group: str = ""  # entry points, of which the names are accepted too
 
     def json(self) -> dict[str, Any]:
         """Return the JSON schema: editors offer the words, and what is installed."""
-        words = [] if self.words is None else ChoiceType(self.words).json()["anyOf"]
-        installed = installed_names(self.group)
-        others = [{"enum": list(installed)}] if installed else []
-        file = {"type": "string", "pattern": r"\.py:"}
-        return {"anyOf": [*words, *others, file, code_schema(self.key, {"anyOf": [*words, *others, file]})]}
+        names = list(self.schema["anyOf"])
+        if installed := installed_names(self.group) if self.group else ():
+            names.insert(-1, {"enum": list(installed)})
+        mapping = {
+            "type": "object",
+            "properties": {self.key: {"anyOf": names}, PARAMETERS: {"type": "object"}},
+            "required": [self.key],
+            "additionalProperties": False,
+        }
+        return {"anyOf": [*names, mapping]}
 
 
-@dataclass(frozen=True)
-class PluginList(FieldType[tuple[str, ...]]):
+def code_type(
+    words: type[Choice] | None,
+    allowed: str,
+    read: Callable[[object], str],
+    others: str = r"\.py:",
+    key: str = "class",
+    group: str = "",
+) -> CodeType:
+    """Return the type of names of ``words``, and of those of the user that fit the pattern ``others``."""
+    schemas = [] if words is None else word_of(words).json()["anyOf"]
+    names = {"anyOf": [*schemas, {"type": "string", "pattern": others}]}
+    return CodeType(allowed, read, names, lambda value: written_code(value, key), key, group)
+
+
+def plugin_name(words: type[Choice] | None, group: str, key: str = "class") -> CodeType:
+    """Return the type of names of a catalogue, of code in a file, or of installed packages."""
+    known = [] if words is None else [*words, *words.aliases()]
+
+    def read(value: object) -> str:
+        given, parameters = split_code(value, key)
+        name = given.strip() if isinstance(given, str) else ""
+        if user_function(name):
+            return with_parameters(name, parameters)
+        try:
+            word = None if words is None else words(name)
+        except ValueError:
+            word = None
+        if word is None and name in installed_names(group):
+            return with_parameters(name, parameters)
+        if word is None:
+            meant = nearest(name, [*known, *installed_names(group)])
+            raise AdviceError(f"{shown(given)} is not known;{meant} allowed: {allowed}")
+        if parameters:
+            raise AdviceError(f"{word} is one of mlsim's own and takes no {PARAMETERS}; take them out")
+        return word
+
+    own = "./file.py:Name" if key == "class" else "./file.py:name"
+    allowed = "" if words is None else f"{word_of(words).allowed}; "
+    allowed += f"{own}; an entry point of {group}; {{{key}: ..., {PARAMETERS}: {{...}}}} of the last two"
+    return code_type(words, allowed, read, key=key, group=group)
+
+
+@dataclass(frozen=True, eq=False)
+class CodeList(FieldType[tuple[str, ...]]):
     """Several functions of the user's own: in files, or entry points of installed packages."""
 
-    group: str
-    """The group of entry points."""
-
-    @property
-    def each(self) -> PluginKind:
-        """Type of each element."""
-        return PluginKind(None, self.group, "function")
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        return f"a list, each of them {self.each.allowed}"
-
-    def parse(self, value: object) -> tuple[str, ...]:
-        """Read the names."""
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"{shown(value)} is no list; allowed: {self.allowed}")
-        return tuple(map(self.each.parse, value))
-
-    def show(self, value: tuple[str, ...]) -> object:
-        """Return the names as a list."""
-        return [self.each.show(name) for name in value]
+    each: CodeType = field(kw_only=True)
 
     def json(self) -> dict[str, Any]:
         """Return the JSON schema of what is accepted."""
         return {"type": "array", "items": self.each.json()}
+
+
+def plugin_list(group: str) -> CodeList:
+    """Return the type of lists of functions, in files or of installed packages."""
+    each = plugin_name(None, group, "function")
+
+    def read(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{shown(value)} is no list")
+        return tuple(map(each.parse, value))
+
+    def show(names: tuple[str, ...]) -> object:
+        return list(map(each.show, names))
+
+    return CodeList(f"a list, each of them {each.allowed}", read, {}, show, each=each)

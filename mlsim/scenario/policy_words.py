@@ -22,18 +22,12 @@ DEADLINE_FACTOR, THRESHOLD, HALF_LIFE, WEIGHTS = range(4)
 class WaitingJob(NamedTuple):
     """A waiting job as the key of a policy sees it."""
 
-    r: float
-    """Submission time (s)."""
-    w: float
-    """Wait so far (s)."""
-    p: float
-    """Estimate of the run time (s)."""
-    q: float
-    """Processors."""
-    used: float
-    """Decayed usage of the job's owner (processor-seconds); fairshare only."""
-    parameters: Floats
-    """float64[9]: EDF's factor, the threshold (s), fairshare's half-life (s), the six weights of linear."""
+    r: float  # submission time (s)
+    w: float  # wait so far (s)
+    p: float  # estimate of the run time (s)
+    q: float  # processors
+    used: float  # decayed usage of the job's owner (processor-seconds); fairshare only
+    parameters: Floats  # float64[9]: EDF's factor, the threshold, fairshare's half-life, weights of linear
 
 
 # Keys of live policies take estimates of at least 1 s, as they divide by them; those with logarithms
@@ -69,12 +63,9 @@ _CARASTAN = "Carastan-Santos and de Camargo 2017"
 class Policy(Described, aliases={"SJF": "SPF", "LJF": "LPF"}):
     """The order in which the queue is served: the job with the smallest key first."""
 
-    formula: str
-    """The key in words of the glossary: r, w, p and q as in :class:`WaitingJob`."""
-    key: Key
-    """Returns the key of a job; compiled by the batch level."""
-    is_live: bool
-    """Whether the key changes with time, so that it is computed in each pass."""
+    formula: str  # the key in words of the glossary: r, w, p and q as in :class:`WaitingJob`
+    key: Key  # returns the key of a job; compiled by the batch level
+    is_live: bool  # the key changes with time, so that it is computed in each pass
 
     def __new__(
         cls, word: str, formula: str = "", meaning: str = "", key: Key = _arrival, live: bool = False

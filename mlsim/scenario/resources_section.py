@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from mlsim.scenario.amount_types import Amount, MappingType, Pairs, Power, Size
-from mlsim.scenario.field_types import Count, FieldType, OneOf, Whole, literal
+from mlsim.scenario.amount_types import Power, Size, amount, amount_text, list_schema
+from mlsim.scenario.field_types import Count, FieldType, OneOf, Pairs, mapping_of, whole
 from mlsim.scenario.section_base import Section, Violation
-from mlsim.scenario.unit_types import BANDWIDTH, POWER, SIZE, TIME, format_value, parse_value, shown
+from mlsim.scenario.unit_types import (
+    BANDWIDTH,
+    POWER,
+    SIZE,
+    TIME,
+    AdviceError,
+    format_value,
+    parse_value,
+    shown,
+)
 from mlsim.scenario.words import MemorySource
 
 CORES, MEMORY = "cores", "memory"
 RESOURCE_NAME = r"[a-z][a-z0-9_-]*"
-_AMOUNT = Whole(0, 1_000_000_000)
+_COUNT = whole(0, 1_000_000_000)
 
 
 def megabytes(size: float) -> int:
@@ -35,52 +43,37 @@ def megabytes(size: float) -> int:
     return int(size // 1_000_000)
 
 
-def resource_name(name: object, allowed: str) -> str:
+def resource_name(name: object) -> str:
     """Return the name of a resource, if it is one."""
     if name in (CORES, MEMORY):
-        raise ValueError(f"{name} has a key of its own; allowed here: {allowed}")
+        raise ValueError(f"{name} has a key of its own")
     if not isinstance(name, str) or not re.fullmatch(RESOURCE_NAME, name):
-        raise ValueError(f"{shown(name)} is no name of a resource; allowed: {allowed}")
+        raise ValueError(f"{shown(name)} is no name of a resource")
     return name
 
 
 Amounts = Pairs[str, int]
 
 
-class AmountsKind(MappingType):
-    """Amounts of resources by name."""
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        return f"names with amounts, e.g. {{gpu: 2}}; names in lower case, amounts {_AMOUNT.allowed}"
-
-    def pair(self, name: object, value: object) -> tuple[str, int]:
-        """Read the name of a resource, and an amount."""
-        resource = resource_name(name, self.allowed)
-        try:
-            return resource, _AMOUNT.parse(value)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        return _named(_AMOUNT.json())
+def _amount_of(name: object, value: object) -> tuple[str, int]:
+    resource = resource_name(name)
+    try:
+        return resource, _COUNT.parse(value)
+    except ValueError as error:
+        raise AdviceError(f"{name}: {error}") from error
 
 
-def _named(amount: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of amounts by names of resources."""
-    return {
-        "type": "object",
-        "propertyNames": {"pattern": f"^{RESOURCE_NAME}$"},
-        "additionalProperties": amount,
-    }
+_NAMES = {"propertyNames": {"pattern": f"^{RESOURCE_NAME}$"}}
+ResourceAmounts = Annotated[
+    Amounts,
+    mapping_of(
+        f"names with amounts, e.g. {{gpu: 2}}; names in lower case, amounts {_COUNT.allowed}",
+        _amount_of,
+        _NAMES | {"additionalProperties": _COUNT.json()},
+    ),
+]
 
 
-ResourceAmounts = Annotated[Amounts, AmountsKind()]
-
-
-_COUNT = Whole(0, 1_000_000_000)
 _DIMENSIONS = {"B": SIZE, "bit/s": BANDWIDTH}
 _COUNTED_IN = {"": "", "B": "MB", "bit/s": "Mbit/s"}
 _MEGA = 1_000_000
@@ -109,54 +102,40 @@ class Share(NamedTuple):
 SharedAmounts = Pairs[str, Share]
 
 
-class SharedKind(MappingType):
-    """Amounts by name: numbers of things, sizes or bandwidths."""
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        return (
-            "names with amounts, e.g. {matlab: 20, burst_buffer: 400 TB}; names in lower case, amounts "
-            f"{_COUNT.allowed}, a size with its unit, or a bandwidth with its unit"
-        )
-
-    def pair(self, name: object, value: object) -> tuple[str, Share]:
-        """Read the name of a resource, and an amount."""
-        resource = resource_name(name, self.allowed)
-        return resource, _amount(resource, value)
-
-    def show(self, value: SharedAmounts) -> object:
-        """Return the mapping as a scenario file would write it."""
-        return {name: _written(share) for name, share in value.items()}
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        spellings = [literal(word) for dimension in _DIMENSIONS.values() for word in dimension.spellings]
-        pattern = rf"^\s*\+?[0-9.][0-9._]*([eE][+-]?[0-9]+)?\s*({'|'.join(spellings)})\s*$"
-        return _named({"anyOf": [_COUNT.json(), {"type": "string", "pattern": pattern}]})
-
-
-def _amount(name: str, amount: object) -> Share:
+def _share_of(name: object, value: object) -> tuple[str, Share]:
+    resource = resource_name(name)
     try:
-        if isinstance(amount, Share):
-            return amount
-        if not isinstance(amount, str):
-            return Share(_COUNT.parse(amount), "")
-        if not re.search(r"[A-Za-z]", amount):
-            raise ValueError(f"{shown(amount)} has no unit; write a number of things without quotes")
-        number, base = parse_value(amount, SIZE, BANDWIDTH)
-        if not 0 <= number <= _MOST:
-            raise ValueError(f"{shown(amount)} is out of range; allowed: 0 to {_MOST:.0e} {base}")
-        return Share(number, base)
+        return resource, value if isinstance(value, Share) else _read_share(value)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise AdviceError(f"{resource}: {error}") from error
+
+
+def _read_share(value: object) -> Share:
+    if not isinstance(value, str):
+        return Share(_COUNT.parse(value), "")
+    if not re.search(r"[A-Za-z]", value):
+        raise ValueError(f"{shown(value)} has no unit; write a number of things without quotes")
+    size, base = parse_value(value, SIZE, BANDWIDTH)
+    if not 0 <= size <= _MOST:
+        raise ValueError(f"{shown(value)} is out of range; allowed: 0 to {_MOST:.0e} {base}")
+    return Share(size, base)
 
 
 def _written(share: Share) -> object:
     return format_value(share.value, _DIMENSIONS[share.base]) if share.base else int(share.value)
 
 
-SharedShares = Annotated[SharedAmounts, SharedKind()]
+_SHARE = {"anyOf": [_COUNT.json(), amount_text(SIZE, BANDWIDTH, needs_unit=True)]}
+SharedShares = Annotated[
+    SharedAmounts,
+    mapping_of(
+        "names with amounts, e.g. {matlab: 20, burst_buffer: 400 TB}; names in lower case, amounts "
+        f"{_COUNT.allowed}, a size with its unit, or a bandwidth with its unit",
+        _share_of,
+        _NAMES | {"additionalProperties": _SHARE},
+        _written,
+    ),
+]
 
 
 class RequestConfig(Section):
@@ -203,37 +182,35 @@ class PowerConfig(Section):
             yield Violation("off", "is more than idle; allowed: as much or less", ("idle",))
 
 
-@dataclass(frozen=True)
-class PowerLevels(FieldType[tuple[tuple[float, float], ...]]):
-    """A power, or a list of pairs: from a time on, that much."""
-
-    allowed = "a power (W, kW, MW), more than 0 W, or a list of [time, power], in order of time"
-
-    def parse(self, value: object) -> tuple[tuple[float, float], ...]:
-        """Read a power as one that always holds, or a list of pairs."""
-        if not isinstance(value, list | tuple):
-            return ((0.0, self._power(value)),)
-        if not value or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
-            raise ValueError(f"{shown(value)} is no list of pairs; allowed: {self.allowed}")
-        levels = tuple((Amount(TIME).parse(time), self._power(power)) for time, power in value)
-        if any(later <= time for (time, _), (later, _) in pairwise(levels)):
-            raise ValueError(f"{shown(value)} is not in order of time; allowed: {self.allowed}")
-        return levels
-
-    def _power(self, value: object) -> float:
-        return Amount(POWER, positive=True).parse(value)
-
-    def show(self, value: tuple[tuple[float, float], ...]) -> object:
-        """Return the power, or the list."""
-        if len(value) == 1 and value[0][0] == 0.0:
-            return Amount(POWER).show(value[0][1])
-        return [[Amount(TIME).show(time), Amount(POWER).show(power)] for time, power in value]
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        time, power = Amount(TIME).json(), Amount(POWER, positive=True).json()
-        pair = {"type": "array", "prefixItems": [time, power], "minItems": 2, "maxItems": 2}
-        return {"anyOf": [power, {"type": "array", "items": pair, "minItems": 1}]}
+Levels = tuple[tuple[float, float], ...]
+_TIME, _POWER = amount(TIME), amount(POWER, positive=True)
 
 
-PowerCaps = Annotated[tuple[tuple[float, float], ...], PowerLevels()]
+def _read_levels(value: object) -> Levels:
+    """Read a power as one that always holds, or a list of pairs: from a time on, that much."""
+    if not isinstance(value, list | tuple):
+        return ((0.0, _POWER.parse(value)),)
+    if not value or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
+        raise ValueError(f"{shown(value)} is no list of pairs")
+    levels = tuple((_TIME.parse(time), _POWER.parse(power)) for time, power in value)
+    if any(later <= time for (time, _), (later, _) in pairwise(levels)):
+        raise ValueError(f"{shown(value)} is not in order of time")
+    return levels
+
+
+def _show_levels(value: Levels) -> object:
+    if len(value) == 1 and value[0][0] == 0.0:
+        return _POWER.show(value[0][1])
+    return [[_TIME.show(time), _POWER.show(power)] for time, power in value]
+
+
+_PAIR = {"type": "array", "prefixItems": [_TIME.json(), _POWER.json()], "minItems": 2, "maxItems": 2}
+PowerCaps = Annotated[
+    Levels,
+    FieldType(
+        "a power (W, kW, MW), more than 0 W, or a list of [time, power], in order of time",
+        _read_levels,
+        {"anyOf": [_POWER.json(), list_schema(_PAIR)]},
+        _show_levels,
+    ),
+]

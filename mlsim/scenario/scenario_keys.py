@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from pydantic.fields import FieldInfo
 
 from mlsim.scenario.application_section import ApplicationConfig, ExecutionConfig
-from mlsim.scenario.batch_section import BatchConfig
+from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig
 from mlsim.scenario.costs_section import READS, SelectionConfig
 from mlsim.scenario.field_types import FieldType
-from mlsim.scenario.plugin_names import PARAMETERS, CodeKind, user_function
+from mlsim.scenario.plugin_names import PARAMETERS, CodeType, user_function
 from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.section_base import Parameters, Section, field_kind, field_section, fields_by_key, meaning
@@ -32,20 +32,13 @@ from mlsim.scenario.words import (
 class Option(NamedTuple):
     """One key."""
 
-    key: str
-    """Dotted key; ``N`` is a position in a list, from 0."""
-    allowed: str
-    """Accepted values."""
-    default: str
-    """As a scenario file would write it; "needed" if there is none, empty if it is in the description."""
-    description: str
-    """Meaning, unit, and the source of the default."""
-    named: bool = False
-    """Whether its value is a mapping of names of the user's own."""
-    code_key: str = ""
-    """Key of the code's name beside ``parameters``, for keys that accept user-defined code; else empty."""
-    is_mapping: bool = False
-    """Whether its value is a mapping of parameters, which :func:`model_parameters` lists."""
+    key: str  # dotted; ``N`` is a position in a list, from 0
+    allowed: str  # accepted values
+    default: str  # as in a scenario file; "needed" if there is none, empty if it is in the description
+    description: str  # meaning, unit, and the source of the default
+    named: bool = False  # its value is a mapping of names of the user's own
+    code_key: str = ""  # of the code's name beside ``parameters``, where user-defined code is accepted
+    is_mapping: bool = False  # its value is a mapping of parameters, which ``model_parameters`` lists
 
 
 def options() -> list[Option]:
@@ -88,7 +81,7 @@ def _walk(section: type[Section], prefix: str, *, inside: bool) -> Iterator[Opti
         if kind is not None and inside is is_mapping:
             default = default_text(field, kind)
             named = kind.json().get("type") == "object"
-            code_key = kind.key if isinstance(kind, CodeKind) else ""
+            code_key = kind.key if isinstance(kind, CodeType) else ""
             yield Option(prefix + key, kind.allowed, default, meaning(section, name), named, code_key)
         elif inner is not None and issubclass(inner, Parameters) and not inside:
             allowed = f"a mapping of {', '.join(fields_by_key(inner))}"
@@ -121,12 +114,10 @@ def json_schema() -> dict[str, Any]:
         for name, field in section.model_fields.items():
             _tidy(part["properties"][field.alias or name], field, meaning(section, name))
     for section in _sections(Scenario):
-        for name, key in section.old_keys.items():
-            _properties(schema, section, name)[name.split(".")[-1]] = {"deprecated": True} | _property(
-                schema, section, key
-            )
-        for name, key in section.other_names.items():
-            _properties(schema, section, name)[name.split(".")[-1]] = _property(schema, section, key)
+        for names, mark in ((section.old_keys, {"deprecated": True}), (section.other_names, {})):
+            for name, key in names.items():
+                found = _properties(schema, section, key)[key.split(".")[-1]]
+                _properties(schema, section, name)[name.split(".")[-1]] = mark | found
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
 
 
@@ -138,11 +129,6 @@ def _properties(schema: dict[str, Any], section: type[Section], key: str) -> dic
         section = inner
     found: dict[str, Any] = schema["$defs"][section.__name__]["properties"]
     return found
-
-
-def _property(schema: dict[str, Any], section: type[Section], key: str) -> dict[str, Any]:
-    found: dict[str, Any] = _properties(schema, section, key)[key.split(".")[-1]]
-    return dict(found)
 
 
 def _sections(section: type[Section]) -> Iterator[type[Section]]:
@@ -182,131 +168,102 @@ def warnings_of(scenario: Scenario, *, repetitions: int | None = None) -> list[s
     ['batch.deadline_factor has no effect: only policy EDF reads it, and batch.policy is FCFS']
     """
     application = scenario.application
-    lines = _of_dispatchers(scenario.batch)
-    if not scenario.coordination.rca and _is_set(scenario.coordination, "latency"):
-        lines.append(_line("coordination.latency", "rca: on", "coordination.rca is off"))
-    lines += _unread_answers(scenario)
-    if application.model is ApplicationModel.RIGID:
-        return lines
-    lines += _of_models(application.execution) + _of_techniques(application)
-    if application.selects is None:
-        return lines
-    if repetitions is None:
-        return lines + _of_one_step(application.selects, application.time_steps, "application.time_steps")
-    return lines + _of_one_step(application.selects, repetitions, "--repetitions")
+    lines = [*_of_batch(scenario.batch), *_of_coordination(scenario.coordination)]
+    if application.model is ApplicationModel.LOOP:
+        lines += [*_of_models(application.execution), *_of_techniques(application)]
+        if application.selects is not None:
+            key, steps = "application.time_steps", application.time_steps
+            if repetitions is not None:
+                key, steps = "--repetitions", repetitions
+            lines += _of_methods(application.selects, key, steps)
+    return lines
 
 
-def _of_dispatchers(batch: BatchConfig) -> list[str]:
+def _unread(section: Section, prefix: str, keys: tuple[str, ...], reader: str, reason: str) -> Iterator[str]:
+    """Yield a warning on each of the keys that is set, which only ``reader`` reads."""
+    verb = "read" if reader.startswith(("techniques", "models", "loops")) else "reads"
+    for key in keys:
+        if section.is_set(key):
+            yield f"{prefix}.{key} has no effect: only {reader} {verb} it, and {reason}"
+
+
+_OF_POLICIES = {"deadline_factor": Policy.EDF, "weights": Policy.LINEAR, "fairshare": Policy.FAIRSHARE}
+_OF_BACKFILL = {
+    ("backfill_order",): (Backfill.GREEDY, Backfill.EASY),
+    ("reservations", "easy"): (Backfill.EASY,),
+    ("compression",): (Backfill.CONSERVATIVE,),
+}
+
+
+def _of_batch(batch: BatchConfig) -> Iterator[str]:
     """Name keys that neither the policies nor the rule of backfilling read."""
-    lines = []
-    for key, policy in (
-        ("deadline_factor", Policy.EDF),
-        ("weights", Policy.LINEAR),
-        ("fairshare", Policy.FAIRSHARE),
-    ):
-        if policy not in batch.policies and _is_set(batch, key):
-            lines.append(_line(f"batch.{key}", f"policy {policy}", f"batch.policy is {batch.policy}"))
-    reason = f"batch.backfill is {batch.backfill}"
-    if batch.backfill not in (Backfill.GREEDY, Backfill.EASY) and _is_set(batch, "backfill_order"):
-        lines.append(_line("batch.backfill_order", "backfill: greedy or easy", reason))
-    for key, backfill in (
-        ("reservations", Backfill.EASY),
-        ("easy", Backfill.EASY),
-        ("compression", Backfill.CONSERVATIVE),
-    ):
-        if batch.backfill is not backfill and _is_set(batch, key):
-            lines.append(_line(f"batch.{key}", f"backfill: {backfill}", reason))
-    return lines
+    for key, policy in _OF_POLICIES.items():
+        if policy not in batch.policies:
+            yield from _unread(batch, "batch", (key,), f"policy {policy}", f"batch.policy is {batch.policy}")
+    for keys, rules in _OF_BACKFILL.items():
+        if batch.backfill not in rules:
+            reason = f"batch.backfill is {batch.backfill}"
+            yield from _unread(batch, "batch", keys, f"backfill: {' or '.join(rules)}", reason)
 
 
-def _of_models(execution: ExecutionConfig) -> list[str]:
+def _of_coordination(coordination: CoordinationConfig) -> Iterator[str]:
+    """Name keys that only coordination, or requests for nodes, would read."""
+    place = "coordination"
+    if not coordination.rca:
+        yield from _unread(coordination, place, ("latency",), "rca: on", "coordination.rca is off")
+    if coordination.requests is RequestRule.NEVER:
+        reason, keys = "coordination.requests is never", ("answer", "tolerance", "reclaim")
+        yield from _unread(coordination, place, keys, "requests: head-of-queue", reason)
+    elif coordination.answer is not AnswerRule.TOLERANCE:
+        reason = f"coordination.answer is {coordination.answer}"
+        yield from _unread(coordination, place, ("tolerance",), "answer: tolerance", reason)
+
+
+def _of_models(execution: ExecutionConfig) -> Iterator[str]:
     """Name costs and options that the execution model does not read."""
-    lines: list[str] = []
-    properties = properties_of(execution.model)
+    place, properties = "application.execution", properties_of(execution.model)
     if properties is None:
-        return lines  # its reads are known once it is executed
-    reads = properties.reads
+        return  # its reads are known once it is executed
     for key in dict.fromkeys(key for model in ExecutionModel for key in model.entry.properties.reads):
-        if _is_set(execution, key) and key not in reads:
+        if key not in properties.reads:
             models = [model for model in ExecutionModel if key in model.entry.properties.reads]
-            words = "models" if len(models) > 1 else "model"
-            reason = f"application.execution.model is {execution.model}"
-            lines.append(_line(f"application.execution.{key}", f"{words} {', '.join(models)}", reason))
-    if "lock" in reads and execution.lock is LockOrder.FIFO and _is_set(execution, "lock_retry"):
-        reason = "application.execution.lock is fifo"
-        lines.append(_line("application.execution.lock_retry", "lock: polling", reason))
-    return lines
+            reader = f"{'models' if len(models) > 1 else 'model'} {', '.join(models)}"
+            yield from _unread(execution, place, (key,), reader, f"{place}.model is {execution.model}")
+    if "lock" in properties.reads and execution.lock is LockOrder.FIFO:
+        yield from _unread(execution, place, ("lock_retry",), "lock: polling", f"{place}.lock is fifo")
 
 
-def _of_techniques(application: ApplicationConfig) -> list[str]:
+def _of_techniques(application: ApplicationConfig) -> Iterator[str]:
     """Name parameters that the technique does not read."""
     chosen = [level for name in application.techniques for level in split_technique(name)]
     reason = f"application.technique is {application.technique}"
-    lines = []
-    if application.selects is None and application.selection is not None:
-        lines.append(_line("application.selection", f"technique {AUTO}", reason))
-    if application.selects is not None:
+    if application.selects is None:
+        yield from _unread(application, "application", ("selection",), f"technique {AUTO}", reason)
+    else:
         reason = f"none of application.selection.portfolio ({', '.join(application.techniques)}) does"
-        lines += _of_methods(application.selects)
     of_user = any(map(user_function, chosen))  # one that is a class may have its chunks timed in pieces
+    parameters, place = application.parameters, "application.parameters"
     for key, readers in READERS.items():
-        if not _is_set(application.parameters, key):
-            continue
-        path = f"application.parameters.{key}"
-        words = f"techniques {', '.join(readers)}" if len(readers) > 1 else f"technique {readers[0]}"
+        words = f"{'techniques' if len(readers) > 1 else 'technique'} {', '.join(readers)}"
         if not set(readers) & set(chosen) and not (key == "pieces" and of_user):
-            lines.append(_line(path, words, reason))
-        elif key == "first_chunk" and application.parameters.compat is not Compat.NONE:
-            lines.append(_line(path, f"{words} and compat: none", reason))
-    return lines
+            yield from _unread(parameters, place, (key,), words, reason)
+        elif key == "first_chunk" and parameters.compat is not Compat.NONE:
+            yield from _unread(parameters, place, (key,), f"{words} and compat: none", reason)
 
 
-def _of_one_step(selection: SelectionConfig, time_steps: int, key: str) -> list[str]:
-    """Return a warning if a method learns from earlier time steps and ``key`` sets a single time step."""
-    learns = selection.method is not SelectionMethod.RANDOM and not selection.chooses_within
-    if time_steps > 1 or not learns:
-        return []
-    line = (
-        f"application.selection.method {selection.method} learns from earlier time steps, and "
-        f"{key} is 1: every loop takes the technique that the method begins with"
-    )
-    return [line]
-
-
-def _of_methods(selection: SelectionConfig) -> list[str]:
-    """Name keys that the method of choosing does not read."""
-    key, parameters = "application.selection.parameters", selection.parameters
-    if parameters.costs is KnownCosts.PROFILE and _is_set(parameters, "samples"):
-        return [_line(f"{key}.samples", "costs: measured", f"{key}.costs is profile")]
-    reason = f"application.selection.method is {selection.method}"
-    return [
-        _line(f"{key}.{name}", f"method {method}", reason)
-        for name, method in READS.items()
-        if method is not selection.method and _is_set(parameters, name)
-    ]
-
-
-def _unread_answers(scenario: Scenario) -> list[str]:
-    coordination = scenario.coordination
-    if coordination.requests is RequestRule.NEVER:
-        reason = "coordination.requests is never"
-        return [
-            _line(f"coordination.{key}", "requests: head-of-queue", reason)
-            for key in ("answer", "tolerance", "reclaim")
-            if _is_set(coordination, key)
-        ]
-    if coordination.answer is not AnswerRule.TOLERANCE and _is_set(coordination, "tolerance"):
-        reason = f"coordination.answer is {coordination.answer}"
-        return [_line("coordination.tolerance", "answer: tolerance", reason)]
-    return []
-
-
-def _is_set(section: Section, key: str) -> bool:
-    return bool(
-        getattr(section, key) != type(section).model_fields[key].get_default(call_default_factory=True)
-    )
-
-
-def _line(key: str, reader: str, reason: str) -> str:
-    verb = "read" if reader.startswith(("techniques", "models", "loops")) else "reads"
-    return f"{key} has no effect: only {reader} {verb} it, and {reason}"
+def _of_methods(selection: SelectionConfig, steps_key: str, steps: int) -> Iterator[str]:
+    """Name keys that the method of choosing does not read, and a method that has nothing to learn from."""
+    place, parameters, method = "application.selection", selection.parameters, selection.method
+    if parameters.costs is KnownCosts.PROFILE and parameters.is_set("samples"):
+        reason = f"{place}.parameters.costs is profile"
+        yield from _unread(parameters, f"{place}.parameters", ("samples",), "costs: measured", reason)
+    else:
+        for name, reader in READS.items():
+            if reader is not method:
+                reason = f"{place}.method is {method}"
+                yield from _unread(parameters, f"{place}.parameters", (name,), f"method {reader}", reason)
+    if steps <= 1 and method is not SelectionMethod.RANDOM and not selection.chooses_within:
+        yield (
+            f"{place}.method {method} learns from earlier time steps, and {steps_key} is 1: every loop takes "
+            "the technique that the method begins with"
+        )

@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from mlsim._files import expanded, is_directory, is_file, is_there, named, read_text
 from mlsim.errors import InputError
-from mlsim.scenario.key_aliases import rename_keys, renamed_overrides, uses_aliases
-from mlsim.scenario.overrides import apply_overrides
+from mlsim.scenario.overrides import apply_overrides, rename_keys, renamed_overrides, uses_aliases
 from mlsim.scenario.scenario_problems import find_problems
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.scenario_text import Document, Problem, parse_text, plain
@@ -94,30 +93,16 @@ def loads(
     overrides: Mapping[str, object] | None = None,
     directory: str | Path = ".",
 ) -> Scenario:
-    """Read a scenario from YAML text.
+    """Read a scenario from YAML text, with overrides as for :func:`load`.
 
-    Parameters
-    ----------
-    text
-        What a scenario file would hold.
-    name
-        What messages call the text; the scenario's name, if it has none, is this without a suffix.
-    overrides
-        As for :func:`load`.
-    directory
-        Where the scenario's relative paths are looked up first.
+    ``name`` is the text's in messages, and the scenario's (without a suffix) if it has none; ``directory`` is
+    where its relative paths are looked up first.
     """
     seed = None if overrides is None else _seed_in(overrides)
     if seed is not None:
         others = _bytes_of({key: value for key, value in (overrides or {}).items() if key != _SEED})
         if others is not None:
             return _known_but_for_seed(text, name, others, directory).with_seed(seed)
-    return _from_text(text, name, overrides, directory)
-
-
-def _from_text(
-    text: str, name: str, overrides: Mapping[str, object] | None, directory: str | Path
-) -> Scenario:
     return _build(_parsed(text, name), name, Path(name).stem, Path(directory), overrides)
 
 
@@ -133,7 +118,8 @@ def _seed_in(overrides: Mapping[str, object]) -> int | None:
 @lru_cache(maxsize=256)
 def _known_but_for_seed(text: str, name: str, others: bytes, directory: str | Path) -> Scenario:
     """Build a scenario once where runs of a study differ in the seed alone, which no rule reads."""
-    return _from_text(text, name, {**marshal.loads(others), _SEED: 0}, directory)
+    overrides = {**marshal.loads(others), _SEED: 0}
+    return _build(_parsed(text, name), name, Path(name).stem, Path(directory), overrides)
 
 
 _SEED = "seed"

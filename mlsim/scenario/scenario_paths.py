@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 from mlsim._files import expanded, is_directory, is_file, named, read_bytes
 from mlsim.errors import InputError
@@ -37,7 +37,17 @@ def check_definition(path: Path, name: str, sort: Sort, title: str) -> None:
 
     A name that is imported or assigned may be anything. ``title``: what messages begin with.
     """
-    bound = dict(_bound(_parsed(path, title).body))
+    source = read_code(path, title)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as invalid escapes: its execution reports those
+            tree = ast.parse(source, str(path))
+    except SyntaxError as error:
+        line = f" (line {error.lineno})" if error.lineno else ""
+        raise InputError(f"{title}: the file is not Python: {error.msg}{line}") from error
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nested too deeply
+        raise InputError(f"{title}: the file is not Python that can be parsed: {error}") from error
+    bound = dict(_bound(tree.body))
     if "*" in bound and name not in bound:
         return  # it may come with what the file imports
     sorts = sort.split(" or ")
@@ -50,19 +60,6 @@ def check_definition(path: Path, name: str, sort: Sort, title: str) -> None:
         )
     if bound[name] not in ("other", *sorts):
         raise InputError(f"{title}: {name!r} is a {bound[name]}; needed: a {sort}")
-
-
-def _parsed(path: Path, title: str) -> ast.Module:
-    source = read_code(path, title)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as invalid escapes: its execution reports those
-            return ast.parse(source, str(path))
-    except SyntaxError as error:
-        line = f" (line {error.lineno})" if error.lineno else ""
-        raise InputError(f"{title}: the file is not Python: {error.msg}{line}") from error
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nested too deeply
-        raise InputError(f"{title}: the file is not Python that can be parsed: {error}") from error
 
 
 def _bound(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
@@ -88,10 +85,8 @@ def _bound(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 def _assigned(statement: ast.stmt) -> Iterator[tuple[str, str]]:
     """Yield the names that one statement assigns to, except for those in blocks inside it."""
-    blocks = {
-        id(inner) for field in ("body", "orelse", "finalbody") for inner in getattr(statement, field, ())
-    }
-    blocks |= {id(part) for field in ("handlers", "cases") for part in getattr(statement, field, ())}
+    fields = ("body", "orelse", "finalbody", "handlers", "cases")
+    blocks = {id(inner) for field in fields for inner in getattr(statement, field, ())}
     for child in ast.iter_child_nodes(statement):
         if id(child) in blocks:
             continue
@@ -103,6 +98,7 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 VARIABLE = "MLSIM_TRACES"
 PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "predictor")
 """Keys of the ``batch`` section that may name a class of the user's own."""
+_EITHER: Sort = "class or function"
 
 
 def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path") -> Path:
@@ -148,14 +144,9 @@ def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
 def located_technique(scenario: Scenario, technique: str | None = None) -> str:
     """Return the technique of a scenario's loops (or one of its portfolio), with files of code located."""
     name = scenario.application.technique if technique is None else technique
-    levels = []
-    for level in split_technique(name):
-        function = user_function(level)
-        if function is not None:
-            path = resolve_code(scenario, function[0], _technique_key(scenario))
-            level = f"{path}:{function[1]}"
-        levels.append(str(level))
-    return with_parameters("+".join(levels), parameters_of(name))
+    key = _technique_key(scenario)
+    levels = [located_code(scenario, key, level) for level in split_technique(name)]
+    return with_parameters("+".join(map(str, levels)), parameters_of(name))
 
 
 def _technique_key(scenario: Scenario) -> str:
@@ -163,68 +154,36 @@ def _technique_key(scenario: Scenario) -> str:
     return "application.selection.portfolio" if selects else "application.technique"
 
 
-def located_plugin(scenario: Scenario, key: str) -> str:
-    """Return the name at a key of the ``batch`` section, with files of code located."""
-    return _located(scenario, getattr(scenario.batch, key), f"batch.{key}")
-
-
-def located_format(scenario: Scenario) -> str:
-    """Return the format of a scenario's workload, with files of code located."""
-    return _located(scenario, scenario.workload.format, "workload.format")
-
-
-def located_generator(scenario: Scenario) -> str:
-    """Return the model that draws a scenario's jobs, with files of code located."""
-    assert scenario.workload.generate is not None
-    return _located(scenario, scenario.workload.generate.model, "workload.generate.model")
-
-
-def located_model(scenario: Scenario) -> str:
-    """Return the execution model of a scenario's loops, with files of code located."""
-    return _located(scenario, scenario.application.execution.model, "application.execution.model")
-
-
-def located_writers(scenario: Scenario) -> tuple[str, ...]:
-    """Return the writers of a scenario's output, with files of code located."""
-    return tuple(
-        _located(scenario, name, f"output.writers.{place}")
-        for place, name in enumerate(scenario.output.writers or ())
-    )
-
-
-def _located(scenario: Scenario, name: str, key: str) -> str:
+def located_code(scenario: Scenario, key: str, value: str | None = None) -> str:
+    """Return the name at a key, or ``value`` of a list there, with its file of code located if it has one."""
+    name: Any = scenario if value is None else value
+    for part in key.split(".") if value is None else ():
+        name = name[int(part)] if part.isdecimal() else getattr(name, part)
     own = user_function(name)
     if own is None:
-        return name
-    path = resolve_code(scenario, own[0], key)
-    return with_parameters(f"{path}:{own[1]}", parameters_of(name))
+        return cast(str, name)
+    return with_parameters(f"{resolve_code(scenario, own[0], key)}:{own[1]}", parameters_of(name))
 
 
 def check_code(scenario: Scenario) -> None:
     """Check that files of user-defined code exist and define the names used, without executing them."""
-    sorts: dict[str, tuple[str, Sort]] = {
-        f"batch.{key}": (getattr(scenario.batch, key), "class") for key in PLUGIN_KEYS
-    }
-    sorts["workload.format"] = (scenario.workload.format, "class or function")
-    if scenario.workload.generate is not None:
-        sorts["workload.generate.model"] = (scenario.workload.generate.model, "class or function")
+    application, generate = scenario.application, scenario.workload.generate
+    names: list[tuple[str, str, Sort]] = [
+        (f"batch.{key}", getattr(scenario.batch, key), "class") for key in PLUGIN_KEYS
+    ]
+    names.append(("workload.format", scenario.workload.format, _EITHER))
+    if generate is not None:
+        names.append(("workload.generate.model", generate.model, _EITHER))
     for row, writer in enumerate(scenario.output.writers or ()):
-        sorts[f"output.writers.{row}"] = (writer, "class or function")
-    if scenario.application.model is ApplicationModel.LOOP:
-        sorts["application.execution.model"] = (scenario.application.execution.model, "class or function")
-    for key, (name, sort) in sorts.items():
-        own = user_function(name)
-        if own is not None:
+        names.append((f"output.writers.{row}", writer, _EITHER))
+    if application.model is ApplicationModel.LOOP:
+        names.append(("application.execution.model", application.execution.model, _EITHER))
+        levels = [level for name in application.techniques for level in split_technique(name)]
+        names += [(_technique_key(scenario), level, _EITHER) for level in levels]
+    for key, name, sort in names:
+        if own := user_function(name):
             path = resolve_code(scenario, own[0], key)
             check_definition(path, own[1], sort, f"{scenario.source}: {key}: {path}")
-    if scenario.application.model is ApplicationModel.LOOP:
-        key = _technique_key(scenario)
-        for level in [one for name in scenario.application.techniques for one in split_technique(name)]:
-            own = user_function(level)
-            if own is not None:
-                path = resolve_code(scenario, own[0], key)
-                place = f"{scenario.source}: {key}: {path}"
-                check_definition(path, own[1], "class or function", place)
 
 
 def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
@@ -258,16 +217,11 @@ def _not_found(
 def _similar(wanted: Path, directories: list[Path]) -> list[str]:
     """Return files with a similar name in the directories searched for the file."""
     found: dict[str, None] = {}
-    for directory in directories:
-        folder = (directory / wanted).parent
-        names = _files_in(folder)
-        for name in get_close_matches(wanted.name, names, n=2, cutoff=0.6):
-            found[str(folder / name)] = None
+    for folder in [(directory / wanted).parent for directory in directories]:
+        try:
+            names = [item.name for item in folder.iterdir() if is_file(item)]
+        except (OSError, ValueError):
+            continue  # there is none, or it may not be looked into
+        close = get_close_matches(wanted.name, names, n=2, cutoff=0.6)
+        found |= dict.fromkeys(str(folder / name) for name in close)
     return list(found)[:3]
-
-
-def _files_in(folder: Path) -> list[str]:
-    try:
-        return [item.name for item in folder.iterdir() if is_file(item)]
-    except (OSError, ValueError):
-        return []  # there is none, or it may not be looked into

@@ -15,7 +15,7 @@ from mlsim.scenario.application_section import ApplicationConfig
 from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig, replay_obstacle
 from mlsim.scenario.field_types import Name, Natural, OneOf, Paragraph, Switch
 from mlsim.scenario.platform_section import PlatformConfig
-from mlsim.scenario.plugin_names import PluginList
+from mlsim.scenario.plugin_names import plugin_list
 from mlsim.scenario.resources_section import CORES, MEMORY
 from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.technique_section import RELEASING, properties_of
@@ -72,7 +72,7 @@ class OutputConfig(Section):
     """Whether every pass of the dispatcher is written (passes.parquet): time, queue length, starts, wall
     time.
     """
-    writers: Annotated[tuple[str, ...], PluginList("mlsim.writers")] | None = Field(
+    writers: Annotated[tuple[str, ...], plugin_list("mlsim.writers")] | None = Field(
         None, examples=[["./mine.py:write"]]
     )
     """Writers of further files: functions in files, or installed ones, which get the run and a directory; see
@@ -84,18 +84,12 @@ class OutputConfig(Section):
         if self.trace_details and not self.trace.shows_chunks:
             message = "adds details of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
             yield Violation("trace_details", message, ("trace",))
-        if self.trace_apart and self.trace is TraceLevel.NONE:
-            message = "is about a trace, and needs one; try trace: jobs, or leave it out"
-            yield Violation("trace_apart", message, ("trace",))
-        if self.trace_rows is not TraceRows.AUTO and self.trace is TraceLevel.NONE:
-            message = "is about a trace, and needs one; try trace: jobs, or leave it out"
-            yield Violation("trace_rows", message, ("trace",))
         if self.trace_rows is TraceRows.NODES and self.trace is TraceLevel.MESSAGES:
             message = "has no rows of single PEs, whose requests trace: messages shows; try trace: chunks"
             yield Violation("trace_rows", message, ("trace",))
-        for key in ("trace_window", "trace_jobs"):
-            if getattr(self, key) is not None and self.trace is TraceLevel.NONE:
-                message = "chooses a part of a trace, and needs one; try trace: jobs, or leave it out"
+        for key in ("trace_apart", "trace_rows", "trace_window", "trace_jobs"):
+            if self.trace is TraceLevel.NONE and self.is_set(key):
+                message = "is about a trace, and needs one; try trace: jobs, or leave it out"
                 yield Violation(key, message, ("trace",))
 
 
@@ -229,7 +223,6 @@ class Scenario(Section):
             yield Violation("batch.on_failure", message, ("application.model",))
         yield from self._broken_messages()
         yield from self._broken_cap()
-        yield from self._broken_power()
         yield from self._broken_drains()
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
@@ -290,16 +283,19 @@ class Scenario(Section):
             yield Violation("output.trace", message, ("application.execution.request_ahead",))
 
     def _broken_cap(self) -> Iterator[Violation]:
-        """Check that a power cap can be kept, and allows a job to start."""
+        """Check that a power cap and measured power have the power of nodes, and that a job may start."""
         levels = self.batch.power_cap
         powers = [group.power for group in self.platform.nodes]
-        if levels is None:
-            return
-        involved = ("platform.nodes", "workload.mapping")
         known = [power for power in powers if power is not None]
+        involved = ("platform.nodes", "workload.mapping")
         if len(known) < len(powers):
             message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
-            yield Violation("batch.power_cap", message, involved)
+            if levels is not None:
+                yield Violation("batch.power_cap", message, involved)
+            if self.workload.power is not None:
+                yield Violation("workload.power", message, ("platform.nodes",))
+            return
+        if levels is None:
             return
         shared = self.workload.mapping is Mapping.CORE
         added = [
@@ -315,13 +311,6 @@ class Scenario(Section):
                 f"first {unit} {min(added):g} W more"
             )
             yield Violation("batch.power_cap", message, involved)
-
-    def _broken_power(self) -> Iterator[Violation]:
-        """Check that jobs whose power was measured run on nodes of known power."""
-        unknown = any(group.power is None for group in self.platform.nodes)
-        if self.workload.power is not None and unknown:
-            message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
-            yield Violation("workload.power", message, ("platform.nodes",))
 
     def _broken_requests(self) -> Iterator[Violation]:
         """Check that units ask only for resources that the platform has."""
@@ -341,20 +330,15 @@ class Scenario(Section):
             if name not in known:
                 message = f"{name} is no resource of the platform; it has: {names}"
                 yield Violation("workload.request.resources", message, groups)
-        yield from self._broken_shares()
-        yield from self._broken_demand()
-        if request.cores > 1 and self.workload.mapping is not Mapping.CORE:
-            given = self.workload.mapping
-            message = f"{request.cores}, but mapping: {given} gives whole nodes; write mapping: core"
-            yield Violation("workload.request.cores", message, ("workload.mapping",))
-
-    def _broken_demand(self) -> Iterator[Violation]:
-        """Check that demand is named for resources that the platform has."""
-        known = self.platform.resource_names
         for name in self.batch.demand or ():
             if name not in known:
                 message = f"{name} is no resource of the platform; it has: {', '.join(known)}"
                 yield Violation("batch.demand", message, ("platform.nodes",))
+        yield from self._broken_shares()
+        if request.cores > 1 and self.workload.mapping is not Mapping.CORE:
+            given = self.workload.mapping
+            message = f"{request.cores}, but mapping: {given} gives whole nodes; write mapping: core"
+            yield Violation("workload.request.cores", message, ("workload.mapping",))
 
     def _broken_shares(self) -> Iterator[Violation]:
         """Check that jobs ask the machine as a whole only for what it has, in the same unit."""

@@ -34,24 +34,18 @@ _DEEPEST = 50
 class Problem:
     """One thing that is wrong in a scenario."""
 
-    key: Path
-    """Path of the problem: keys and list positions."""
-    message: str
-    """Message: the value found, allowed values and advice."""
-    line: int | None = None
-    """Line of the text, from 1, if it is known better than by the key."""
+    key: Path  # keys and list positions
+    message: str  # the value found, allowed values and advice
+    line: int | None = None  # of the text, from 1, if it is known better than by the key
 
 
 @dataclass
 class Document:
     """Content of a YAML text."""
 
-    value: Any = None
-    """Mappings, lists, texts, numbers, booleans; empty values are left out of mappings."""
-    lines: dict[Path, int] = field(default_factory=dict)
-    """Line, from 1, of every key and list item."""
-    problems: list[Problem] = field(default_factory=list)
-    """Problems found in the text."""
+    value: Any = None  # mappings, lists, texts, numbers, booleans; mappings have no empty values
+    lines: dict[Path, int] = field(default_factory=dict)  # from 1, of every key and list item
+    problems: list[Problem] = field(default_factory=list)  # found in the text
 
     def line_of(self, key: Path) -> int | None:
         """Return the line of a key or, if it is not in the text, of the closest thing around it."""
@@ -71,7 +65,7 @@ def parse_text(text: str, name: str, keeps_empty: Callable[[Path], bool] | None 
     document = Document()
     if node is not None:
         document.lines[()] = node.start_mark.line + 1
-        document.value = _Builder(document, yaml, keeps_empty or _none).build(node, ())
+        document.value = _Builder(document, yaml, keeps_empty or (lambda _: False)).build(node, ())
     return document
 
 
@@ -80,11 +74,6 @@ def yaml_class() -> type[YAML]:
     with warnings.catch_warnings():
         from ruamel.yaml import YAML
     return YAML
-
-
-def _none(key: Path) -> bool:
-    del key
-    return False
 
 
 def parse_value_text(text: str, name: str) -> Any:
@@ -200,14 +189,7 @@ def dump(scenario: Scenario, only: Collection[str] | None = None) -> str:
     """Write a scenario, with every default that holds, as YAML.
 
     The text loads back to an equal scenario and is the same for equal scenarios. Paths stay as the user
-    wrote them; where the scenario was read is not in it.
-
-    Parameters
-    ----------
-    scenario
-        What to write.
-    only
-        The sections to write; None for all.
+    wrote them; where the scenario was read is not in it. ``only``: the sections to write; None for all.
     """
     written = plain(scenario).items()
     return mapping_text({key: value for key, value in written if only is None or key in only})
@@ -259,7 +241,7 @@ def plain(section: Section) -> dict[str, Any]:
         if value is not None
     }
     if isinstance(section, BatchConfig) and section.cp is not None:
-        unread = section.cp.unread(section.dispatcher)
+        unread = section.cp.unread_by(section.dispatcher)
         content["cp"] = {key: value for key, value in content["cp"].items() if key not in unread}
     if isinstance(section, CostsConfig) and "parameters" in content:
         own = PROFILE_KEYS[section.profile].possible
@@ -282,10 +264,8 @@ def _keys_that_hold(section: Section) -> list[str]:
     if isinstance(section, ApplicationConfig) and section.model is ApplicationModel.RIGID:
         return ["model"]
     if isinstance(section, CostsConfig):
-        return [
-            "profile",
-            *dict.fromkeys(key.split(".")[0] for key in PROFILE_KEYS[section.profile].possible),
-        ]
+        possible = PROFILE_KEYS[section.profile].possible
+        return ["profile", *dict.fromkeys(key.split(".")[0] for key in possible)]
     if isinstance(section, NetworkConfig):
         own = TOPOLOGY_KEYS[section.topology][1]
         return [key for key in keys if key not in OWN_KEYS or (key in own and getattr(section, key))]

@@ -6,7 +6,7 @@ import ast
 import copy
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, Union, get_args, get_origin
 
@@ -14,19 +14,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from mlsim.scenario.field_types import ChoiceType, FieldType
+from mlsim.scenario.field_types import FieldType, word_of
 from mlsim.scenario.words import Choice
 
 
 class Violation(NamedTuple):
     """A rule between keys that a section breaks."""
 
-    key: str
-    """The dotted key, seen from the section, that the message is about."""
-    message: str
-    """Message: the error, allowed values and advice."""
-    involved: tuple[str, ...] = ()
-    """Further keys the rule read; a rule is not reported when one of its keys is wrong by itself."""
+    key: str  # dotted, seen from the section: the one that the message is about
+    message: str  # the error, allowed values and advice
+    involved: tuple[str, ...] = ()  # further keys of the rule, which is silent if one is wrong by itself
 
 
 class Section(BaseModel):
@@ -43,6 +40,19 @@ class Section(BaseModel):
         """Name the rules between several keys that this section breaks."""
         return ()
 
+    def is_set(self, key: str) -> bool:
+        """Whether a key has another value than its default."""
+        default = type(self).model_fields[key].get_default(call_default_factory=True)
+        return bool(getattr(self, key) != default)
+
+    def unread(self, keys: Iterable[str], of: str, reader: str, advice: str = "") -> Iterator[Violation]:
+        """Name the keys that are set although only the word ``reader`` of the key ``of`` reads them."""
+        found = getattr(self, of)
+        for key in keys:
+            if found != reader and self.is_set(key):
+                message = f"read by {of} {reader} only, and the {of} is {found}{advice}"
+                yield Violation(key, message, (of,))
+
     @model_validator(mode="before")
     @classmethod
     def _rename_keys(cls, value: Any) -> Any:
@@ -58,16 +68,15 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
-        broken = [_as_error(rule) for rule in self.broken_rules()]
+        broken = []
+        for rule in self.broken_rules():
+            key = split_key(rule.key)
+            context = {"text": rule.message, "involved": rule.involved, "depth": len(key)}
+            error = PydanticCustomError("rule", "{text}", context)
+            broken.append(InitErrorDetails(type=error, loc=key, input=None))
         if broken:
             raise ValidationError.from_exception_data(type(self).__name__, broken)
         return self
-
-
-def _as_error(rule: Violation) -> InitErrorDetails:
-    key = split_key(rule.key)
-    context = {"text": rule.message, "involved": rule.involved, "depth": len(key)}
-    return InitErrorDetails(type=PydanticCustomError("rule", "{text}", context), loc=key, input=None)
 
 
 def split_key(key: str) -> tuple[str | int, ...]:
@@ -127,7 +136,7 @@ def field_kind(field: FieldInfo) -> FieldType[Any] | None:
         if isinstance(leaf, FieldType):
             return leaf
         if isinstance(leaf, type) and issubclass(leaf, Choice):
-            return ChoiceType(leaf)
+            return word_of(leaf)
     return None
 
 

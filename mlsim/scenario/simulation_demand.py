@@ -25,12 +25,9 @@ _SECONDS_A_FAILURE = 30e-6
 class Share(NamedTuple):
     """A part of the memory that something takes."""
 
-    key: str
-    """Determining key of the scenario, or option."""
-    found: str
-    """Its value, in words."""
-    size: float
-    """Bytes that it takes at least."""
+    key: str  # of the scenario, or an option
+    found: str  # its value, in words
+    size: float  # bytes that it takes at least
 
 
 def check_memory(place: str, shares: list[Share], what: str = "this simulation") -> None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from mlsim.execution_models import ModelProperties
-from mlsim.scenario.amount_types import Seconds
-from mlsim.scenario.field_types import ChoiceType, FieldType, Number, OneOf, Whole
+from mlsim.scenario.amount_types import Seconds, list_schema
+from mlsim.scenario.field_types import POSITIVE, FieldType, OneOf, number, whole, word_of
 from mlsim.scenario.plugin_names import (
-    CodeKind,
-    code_schema,
+    CodeType,
+    code_type,
     parameters_of,
     split_code,
     user_function,
     with_parameters,
 )
 from mlsim.scenario.section_base import Parameters, Violation
-from mlsim.scenario.unit_types import nearest, shown
+from mlsim.scenario.unit_types import AdviceError, nearest, shown
 from mlsim.scenario.words import (
     Compat,
     ExecutionModel,
@@ -67,97 +66,71 @@ def _is_known(name: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class TechniqueKind(CodeKind):
-    """A technique, or two with a + between: of the catalogue, or a function in a file; or none: auto."""
+def technique_name(*, selects: bool = True) -> CodeType:
+    """Return the type of techniques, or two with a +, of the catalogue or in files; ``selects``: or auto."""
 
-    selects: bool = True
-    """Whether auto is accepted."""
-    key: str = "function"
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        words = ChoiceType(Technique).allowed
-        mapping = "{function: ./file.py:function, parameters: {...}}"
-        auto = f"; {AUTO}" if self.selects else ""
-        return f"{words}; ./file.py:function; X+Y between and inside nodes; {mapping}{auto}"
-
-    def parse(self, value: object) -> str:
-        """Read the names; those of the catalogue in upper or lower case."""
-        given, parameters = split_code(value, self.key)
+    def read(value: object) -> str:
+        given, parameters = split_code(value, "function")
         if not isinstance(given, str):
-            raise ValueError(f"{shown(given)} is no technique; allowed: {self.allowed}")
-        if self.selects and given.strip().casefold() == AUTO and not parameters:
+            raise ValueError(f"{shown(given)} is no technique")
+        if selects and given.strip().casefold() == AUTO and not parameters:
             return AUTO
         levels = split_technique(given.strip())
         if len(levels) > 2:
-            raise ValueError(f"{shown(given)} names {len(levels)} techniques; allowed: one, or two as X+Y")
-        names = tuple(map(self._one, levels))
+            message = f"{shown(given)} names {len(levels)} techniques"
+            raise AdviceError(f"{message}; allowed: one, or two as X+Y")
+        names = tuple(map(one, levels))
         name = names[0] if len(names) == 1 else "+".join(map(str, names))
         if not parameters:
             return name
         own = sum(user_function(level) is not None for level in levels)
         if own != 1:
             found = "two functions" if own else "no function"
-            raise ValueError(f"{shown(given)} names {found} of your own; parameters are for one, in a file")
+            message = f"{shown(given)} names {found} of your own"
+            raise AdviceError(f"{message}; parameters are for one, in a file")
         return with_parameters(name, parameters)
 
-    def _one(self, name: str) -> str:
+    def one(name: str) -> str:
         if user_function(name):
             return name
         try:
             return Technique(name)
         except ValueError as error:
             meant = nearest(name, [*Technique, *Technique.aliases()])
-            raise ValueError(f"{shown(name)} is not known;{meant} allowed: {self.allowed}") from error
+            raise AdviceError(f"{shown(name)} is not known;{meant} allowed: {allowed}") from error
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema: editors offer the words."""
-        words = ChoiceType(Technique).json()["anyOf"]
-        if self.selects:
-            words = [*words, {"const": AUTO}]
-        names = [*words, {"type": "string", "pattern": r"\+|\.py:"}]
-        return {"anyOf": [*names, code_schema(self.key, {"anyOf": names})]}
-
-
-TechniqueName = Annotated[str, TechniqueKind()]
+    allowed = (
+        f"{word_of(Technique).allowed}; ./file.py:function; X+Y between and inside nodes; "
+        f"{{function: ./file.py:function, parameters: {{...}}}}{f'; {AUTO}' if selects else ''}"
+    )
+    kind = code_type(Technique, allowed, read, r"\+|\.py:", "function")
+    if selects:
+        kind.schema["anyOf"].insert(-1, {"const": AUTO})
+    return kind
 
 
-@dataclass(frozen=True)
-class WeightsKind(FieldType["WeightSource | tuple[float, ...]"]):
-    """Source of the weights of the PEs, or the weights themselves."""
+TechniqueName = Annotated[str, technique_name()]
+_SOURCES = word_of(WeightSource)
 
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        return f"{', '.join(WeightSource)}, or a list of numbers, each more than 0"
 
-    def parse(self, value: object) -> WeightSource | tuple[float, ...]:
-        """Read a word or a list of weights."""
-        if isinstance(value, list | tuple) and value:
-            try:
-                return tuple(Number(0, low_belongs=False).parse(weight) for weight in value)
-            except ValueError as error:
-                raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
-        try:
-            return ChoiceType(WeightSource).parse(value)
-        except ValueError as error:
-            raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
+def _read_weights(value: object) -> WeightSource | tuple[float, ...]:
+    if isinstance(value, list | tuple) and value:
+        return tuple(map(POSITIVE.read, value))
+    try:
+        return _SOURCES.read(value)
+    except ValueError as error:
+        raise ValueError(str(error).split(";")[0]) from error
 
-    def show(self, value: WeightSource | tuple[float, ...]) -> object:
-        """Return the word or the list."""
-        return value.value if isinstance(value, WeightSource) else list(value)
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        number = Number(0, low_belongs=False).json()
-        return {
-            "anyOf": [
-                *ChoiceType(WeightSource).json()["anyOf"],
-                {"type": "array", "items": number, "minItems": 1},
-            ]
-        }
+Weights = Annotated[
+    WeightSource | tuple[float, ...],
+    FieldType(
+        f"{', '.join(WeightSource)}, or a list of numbers, each more than 0",
+        _read_weights,
+        {"anyOf": [*_SOURCES.json()["anyOf"], list_schema(POSITIVE.json())]},
+        lambda value: value.value if isinstance(value, WeightSource) else list(value),
+    ),
+]
 
 
 def _readers(key: str) -> str:
@@ -195,9 +168,9 @@ class ParametersConfig(Parameters):
         description="Scheduling overhead h of one chunk (s), more than 0. For "
         f"{_readers('overhead')}, which need it.",
     )
-    alpha: Annotated[float, Number(0)] = 1.3
+    alpha: Annotated[float, number(0)] = 1.3
     """Factor of sigma / mu in TAP. Default: Lucco 1992."""
-    batches: Annotated[int, Whole(2, 1_000_000)] | None = None
+    batches: Annotated[int, whole(2, 1_000_000)] | None = None
     """Batches B of FISS and VISS. Default: as many as FAC2 has in its straightforward form (Philip and Das
     1997).
     """
@@ -209,9 +182,9 @@ class ParametersConfig(Parameters):
     """What AWF-C and AWF-E weigh at every request: rest (half of what is left, divided by the PEs, as LB4MPI
     and LB4OMP do) or batch (FAC2's chunk of the batch, as AWF-B and AWF-D do).
     """
-    random_from: Annotated[float, Number(0, 1)] = 0.0
+    random_from: Annotated[float, number(0, 1)] = 0.0
     """Smallest chunk of RND, as a share of N/P, rounded up; at least one iteration."""
-    random_to: Annotated[float, Number(0, 1, low_belongs=False)] = 1.0
+    random_to: Annotated[float, number(0, 1, low_belongs=False)] = 1.0
     """Largest chunk of RND, as a share of N/P, rounded up; not below random_from. Default: Eleliemy 2021,
     Eq. 2.12.
     """
@@ -219,20 +192,18 @@ class ParametersConfig(Parameters):
     """lb4mpi: chunks as the library LB4MPI (DLS4LB) hands them out, where it departs from the sources (see
     docs/reference/lb4mpi.md). For models cca and dca, and the techniques that the library has.
     """
-    swr: Annotated[float, Number(0, 1)] = 0.5
+    swr: Annotated[float, number(0, 1)] = 0.5
     """Static workload ratio of PLS: the share of the iterations that the first P chunks hold (Shih, Yang and
     Tseng 2007: the shortest over the longest of five iteration times). Default: our choice.
     """
-    weights: Annotated[WeightSource | tuple[float, ...], WeightsKind()] | None = Field(
-        None, examples=["speed"]
-    )
+    weights: Weights | None = Field(None, examples=["speed"])
     """Weights of the PEs, scaled to the sum P: speed (their relative speeds), equal, or one number a PE. For
     WF, and for AWF and AWF-B to AWF-E to begin with. Default: speed for WF, equal for the others.
     """
 
-    first_chunk: Annotated[float, Number(0, 1, low_belongs=False)] = 0.1
+    first_chunk: Annotated[float, number(0, 1, low_belongs=False)] = 0.1
     """First chunk of each PE, as a share of iterations / PEs. For techniques AF and mAF."""
-    pieces: Annotated[int, Whole(0, 1_000_000_000)] | None = None
+    pieces: Annotated[int, whole(0, 1_000_000_000)] | None = None
     """In how many parts of about the same length the times of a chunk are taken, from which mean and variance
     are estimated; 0: each iteration is timed. For techniques AF and mAF. Default: 0 in simulations, 16 in
     real runs.

@@ -14,6 +14,10 @@ from numbers import Real
 _LONGEST = 60
 
 
+class AdviceError(ValueError):
+    """An error in a value, with what is allowed or what to do."""
+
+
 def shown(value: object) -> str:
     r"""Show a value the user gave, on one line and not too long.
 
@@ -53,18 +57,12 @@ def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
 class Dimension:
     """One kind of quantity."""
 
-    noun: str
-    """Noun in messages: "a time"."""
-    base: str
-    """The unit in which values are held and bare numbers are read."""
-    units: tuple[str, ...]
-    """The spellings that messages name and that values are written in."""
-    others: tuple[str, ...]
-    """Further spellings that are understood."""
-    example: str
-    """A value as it would be written."""
-    most: float = 1e30
-    """The largest value that calculations can be trusted with, in the base unit."""
+    noun: str  # in messages: "a time"
+    base: str  # the unit in which values are held and bare numbers are read
+    units: tuple[str, ...]  # spellings that messages name and that values are written in
+    others: tuple[str, ...]  # further spellings that are understood
+    example: str  # a value as it would be written
+    most: float = 1e30  # the largest value that calculations can be trusted with, in the base unit
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -132,12 +130,12 @@ _PREFIXES: dict[str, int] = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P
 }
 
 
-@cache
 def _factor(unit: str, base: str) -> Decimal:
     """Return how many ``base`` one ``unit`` is."""
     return _named(unit) / _named(base)
 
 
+@cache
 def _named(unit: str) -> Decimal:
     stem = unit.removesuffix("/s")
     if stem in _NAMED:
@@ -160,7 +158,7 @@ def parse_value(value: object, *dimensions: Dimension) -> tuple[float, str]:
     """
     number, dimension = _read(value, dimensions)
     if not math.isfinite(number):
-        raise ValueError(f"{shown(value)} is not a finite number; {_allowed(dimensions)}")
+        raise AdviceError(f"{shown(value)} is not a finite number; {_allowed(dimensions)}")
     return number, dimension.base
 
 
@@ -168,15 +166,18 @@ def _read(value: object, dimensions: tuple[Dimension, ...]) -> tuple[float, Dime
     if isinstance(value, Real) and not isinstance(value, bool):
         return nearest_float(value), dimensions[0]
     match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(_refusal(value, "", dimensions))
-    number, unit = Decimal(match[1]), match[2]
-    if unit is None:
-        return float(number), dimensions[0]
+    if match is not None and match[2] is None:
+        return float(Decimal(match[1])), dimensions[0]
+    unit = match[2] if match is not None else ""
     for dimension in dimensions:
-        if unit in dimension.spellings:
-            return float(number * _factor(unit, dimension.base)), dimension
-    raise ValueError(_refusal(value, unit, dimensions))
+        if match is not None and unit in dimension.spellings:
+            return float(Decimal(match[1]) * _factor(unit, dimension.base)), dimension
+    nouns = " or ".join(dimension.noun for dimension in dimensions)
+    others = [dimension.noun for dimension in DIMENSIONS if unit in dimension.spellings]
+    found = f"{shown(value)} is {others[0]}, not {nouns}" if others else f"{shown(value)} is not {nouns}"
+    known = [spelling for dimension in dimensions for spelling in dimension.spellings]
+    meant = nearest(unit, known, 0.8) if unit and not others else ""
+    raise AdviceError(f"{found};{meant} {_allowed(dimensions)}")
 
 
 def nearest_float(value: Real) -> float:
@@ -190,15 +191,6 @@ def nearest_float(value: Real) -> float:
 def _allowed(dimensions: tuple[Dimension, ...]) -> str:
     units = " or ".join(", ".join(dimension.units) for dimension in dimensions)
     return f"allowed: {units}; e.g. '{dimensions[0].example}'"
-
-
-def _refusal(value: object, unit: str, dimensions: tuple[Dimension, ...]) -> str:
-    nouns = " or ".join(dimension.noun for dimension in dimensions)
-    others = [dimension.noun for dimension in DIMENSIONS if unit in dimension.spellings]
-    found = f"{shown(value)} is {others[0]}, not {nouns}" if others else f"{shown(value)} is not {nouns}"
-    known = [spelling for dimension in dimensions for spelling in dimension.spellings]
-    meant = nearest(unit, known, 0.8) if unit and not others else ""
-    return f"{found};{meant} {_allowed(dimensions)}"
 
 
 def format_value(value: float, dimension: Dimension) -> str:

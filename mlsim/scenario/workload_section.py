@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from mlsim.scenario.amount_types import (
-    ColumnNames,
+    Columns,
     Duration,
-    MappingType,
     Moment,
-    Pairs,
     Seconds,
     Users,
     Weeks,
+    list_schema,
+    show_range,
 )
 from mlsim.scenario.field_types import (
-    ChoiceType,
+    POSITIVE,
     Count,
     FieldType,
     Line,
     Natural,
-    Number,
     OneOf,
+    Pairs,
     Switch,
-    Whole,
+    mapping_of,
+    number,
+    whole,
+    word_of,
 )
-from mlsim.scenario.plugin_names import PluginKind
+from mlsim.scenario.plugin_names import plugin_name
 from mlsim.scenario.resources_section import RequestConfig
 from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.unit_types import shown
@@ -50,81 +52,79 @@ from mlsim.scenario.words import (
     WorkloadModel,
 )
 
-WorkloadModelName = Annotated[str, PluginKind(WorkloadModel, "mlsim.workloads")]
-_FACTOR = Number(0, low_belongs=False)
-_ANY = Number(-1e300, 1e300)
+WorkloadModelName = Annotated[str, plugin_name(WorkloadModel, "mlsim.workloads")]
+_ANY = number(-1e300, 1e300)
+_MODELS_OF_WALLTIMES = word_of(EstimateModel)
 
 
-ModelParameters = Pairs[str, float]
+def _parameter(name: object, value: object) -> tuple[str, float]:
+    try:
+        return str(name), _ANY.read(value)
+    except ValueError:
+        raise ValueError(f"{name}: {shown(value)}") from None
 
 
-class ModelParametersKind(MappingType):
-    """Parameters of a model of mlsim's own."""
+_PARAMETERS = mapping_of("names with numbers, e.g. {batch.aarr: 7}", _parameter, {})
 
-    allowed = "names with numbers, e.g. {batch.aarr: 7}"
 
-    def parse(self, value: object) -> ModelParameters:
-        """Read a mapping; a nested mapping is flattened to names with a point."""
-        if not isinstance(value, dict | Pairs):
-            return super().parse(value)
-        flat: dict[str, object] = {}
-        for name, number in value.items():
-            inner = number if isinstance(number, dict) else {"": number}
-            flat |= {f"{name}.{part}" if part else str(name): each for part, each in inner.items()}
-        return super().parse(flat)
+def _read_parameters(value: object) -> Pairs[str, float]:
+    """Read a mapping; a nested mapping is flattened to names with a point."""
+    if not isinstance(value, dict | Pairs):
+        return _PARAMETERS.read(value)
+    flat: dict[str, object] = {}
+    for name, item in value.items():
+        inner = item if isinstance(item, dict) else {"": item}
+        flat |= {f"{name}.{part}" if part else str(name): each for part, each in inner.items()}
+    return _PARAMETERS.read(flat)
 
-    def pair(self, name: object, value: object) -> tuple[str, float]:
-        """Read a number."""
+
+_NUMBER_OR_NESTED = {
+    "anyOf": [{"type": "number"}, {"type": "object", "additionalProperties": {"type": "number"}}]
+}
+ModelParameters = Annotated[
+    Pairs[str, float],
+    FieldType(
+        _PARAMETERS.allowed,
+        _read_parameters,
+        {"type": "object", "additionalProperties": _NUMBER_OR_NESTED},
+        _PARAMETERS.show,
+    ),
+]
+
+
+def _read_walltimes(value: object) -> EstimateModel | tuple[float, float]:
+    if isinstance(value, str):
         try:
-            return str(name), _ANY.parse(value)
+            return EstimateModel(value)
         except ValueError:
-            raise ValueError(f"{name}: {shown(value)}; allowed: {self.allowed}") from None
+            raise ValueError(f"{shown(value)} is not known") from None
+    ends = list(value) if isinstance(value, list | tuple) else [value, value]
+    if len(ends) != 2:
+        raise ValueError(f"{shown(value)} is no pair")
+    try:
+        low, high = map(POSITIVE.read, ends)
+    except ValueError:
+        raise ValueError(f"{shown(value)} is no factor") from None
+    if low > high:
+        raise ValueError(f"{shown(value)}: the first is above the second")
+    return low, high
 
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        number = {"type": "number"}
-        inner = {"type": "object", "additionalProperties": number}
-        return {"type": "object", "additionalProperties": {"anyOf": [number, inner]}}
 
-
-@dataclass(frozen=True)
-class WalltimesKind(FieldType["EstimateModel | tuple[float, float]"]):
-    """A model of walltimes, or the factor by which they exceed run times."""
-
-    @property
-    def allowed(self) -> str:
-        """Accepted values, in words."""
-        return f"{ChoiceType(EstimateModel).allowed}; a factor, more than 0; [low, high], two of them"
-
-    def parse(self, value: object) -> EstimateModel | tuple[float, float]:
-        """Read a word, a factor or two."""
-        if isinstance(value, str):
-            try:
-                return EstimateModel(value)
-            except ValueError:
-                raise ValueError(f"{shown(value)} is not known; allowed: {self.allowed}") from None
-        ends = list(value) if isinstance(value, list | tuple) else [value, value]
-        if len(ends) != 2:
-            raise ValueError(f"{shown(value)} is no pair; allowed: {self.allowed}")
-        try:
-            low, high = (_FACTOR.parse(end) for end in ends)
-        except ValueError:
-            raise ValueError(f"{shown(value)} is no factor; allowed: {self.allowed}") from None
-        if low > high:
-            raise ValueError(f"{shown(value)}: the first is above the second; allowed: {self.allowed}")
-        return low, high
-
-    def show(self, value: EstimateModel | tuple[float, float]) -> object:
-        """Return a word, a factor or two."""
-        if isinstance(value, EstimateModel):
-            return value.value
-        return value[0] if value[0] == value[1] else list(value)
-
-    def json(self) -> dict[str, Any]:
-        """Return the JSON schema of what is accepted."""
-        factor = _FACTOR.json()
-        pair = {"type": "array", "items": factor, "minItems": 2, "maxItems": 2}
-        return {"anyOf": [{"enum": [word.value for word in EstimateModel]}, factor, pair]}
+Walltimes = Annotated[
+    EstimateModel | tuple[float, float],
+    FieldType(
+        f"{_MODELS_OF_WALLTIMES.allowed}; a factor, more than 0; [low, high], two of them",
+        _read_walltimes,
+        {
+            "anyOf": [
+                {"enum": [word.value for word in EstimateModel]},
+                POSITIVE.json(),
+                list_schema(POSITIVE.json(), 2, 2),
+            ]
+        },
+        lambda value: value.value if isinstance(value, EstimateModel) else show_range(value),
+    ),
+]
 
 
 class GenerateConfig(Section):
@@ -134,32 +134,28 @@ class GenerateConfig(Section):
     """The model: lublin (Lublin and Feitelson 2003), poisson or weibull (arrivals of that kind, plain sizes
     and run times, for tests), a class or function in a file, or an installed one.
     """
-    jobs: Annotated[int, Whole(1, 1_000_000_000)] | None = Field(None, examples=[10_000])
+    jobs: Annotated[int, whole(1, 1_000_000_000)] | None = Field(None, examples=[10_000])
     """How many jobs. This, duration or both must be given; with both, whichever ends first."""
     duration: Duration | None = Field(None, examples=["365 d"])
     """Time in which jobs are submitted (s)."""
     seed: Natural | None = None
     """Seed of the jobs. Default: that of the scenario."""
-    processors: Annotated[int, Whole(1, 1 << 30)] | None = None
+    processors: Annotated[int, whole(1, 1 << 30)] | None = None
     """Processors of the machine that the jobs are meant for, in the sense of workload.mapping; sizes and load
     follow. Default: those of the platform. More than these need cleaning.oversize: clamp or drop.
     """
-    load: Annotated[float, Number(0, low_belongs=False)] | None = Field(None, examples=[0.8])
+    load: Annotated[float, POSITIVE] | None = Field(None, examples=[0.8])
     """Offered load: run time x processors of all jobs, over the machine's processors x the time until the
     last submission (with duration: x that). Reached by one factor on all times between arrivals. Default: the
     model's own.
     """
     kinds: OneOf[JobKinds] = JobKinds.BOTH
     """Which jobs of model lublin: both, batch, interactive, or typeless (parameters of all jobs together)."""
-    parameters: Annotated[ModelParameters, ModelParametersKind()] | None = Field(
-        None, examples=[{"batch.aarr": 7}]
-    )
+    parameters: ModelParameters | None = Field(None, examples=[{"batch.aarr": 7}])
     """Other values of parameters of a model of mlsim's own, by name, e.g. {batch.aarr: 7} of lublin. Default:
     as published. Models of your own have theirs beside their name, {class: ..., parameters: {...}}.
     """
-    estimates: Annotated[EstimateModel | tuple[float, float], WalltimesKind()] | None = Field(
-        None, examples=["tsafrir"]
-    )
+    estimates: Walltimes | None = Field(None, examples=["tsafrir"])
     """Walltimes of the jobs: perfect (run times), tsafrir (20 popular values, Tsafrir, Etsion and Feitelson
     2005), a factor of the run time, or [low, high], between which one is drawn for each job. Default: what a
     model of your own says, else perfect.
@@ -173,9 +169,7 @@ class GenerateConfig(Section):
         """Check that there is an end, and that every given key is read."""
         if self.jobs is None and self.duration is None:
             yield Violation("jobs", "missing; give jobs, duration, or both", ("duration",))
-        if self.model != WorkloadModel.LUBLIN and self.kinds is not JobKinds.BOTH:
-            message = f"read by model lublin only, and the model is {self.model}; take it out"
-            yield Violation("kinds", message, ("model",))
+        yield from self.unread(("kinds",), "model", WorkloadModel.LUBLIN, "; take it out")
         if self.parameters and not isinstance(self.model, WorkloadModel):
             message = f"write {{class: {self.model}, parameters: {{...}}}} at model, in place of this"
             yield Violation("parameters", message, ("model",))
@@ -200,7 +194,7 @@ MOST_WEEKS = 100_000
 class ResampleConfig(Section):
     """Weeks of the log, put together anew before anything is selected (Zrigui 2021, Algorithm 2)."""
 
-    weeks: Annotated[int, Whole(1, MOST_WEEKS)] = Field(examples=[10])
+    weeks: Annotated[int, whole(1, MOST_WEEKS)] = Field(examples=[10])
     """How many weeks the new workload has."""
     by: OneOf[ResampledBy] = ResampledBy.USER
     """Whose weeks are drawn, with replacement: user (of each user by itself) or week (of all together)."""
@@ -210,8 +204,8 @@ class ResampleConfig(Section):
 
 _KEEP, _DROP, _CLAMP = CleaningRule
 Rule = OneOf[CleaningRule]
-KeepOrDrop = Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))]
-DropOrClamp = Annotated[CleaningRule, ChoiceType(CleaningRule, (_DROP, _CLAMP))]
+KeepOrDrop = Annotated[CleaningRule, word_of(CleaningRule, _KEEP, _DROP)]
+DropOrClamp = Annotated[CleaningRule, word_of(CleaningRule, _DROP, _CLAMP)]
 
 
 class WindowConfig(Section):
@@ -293,7 +287,7 @@ class SelectConfig(Section):
     """Take the jobs submitted between calendar dates."""
     most_intensive: Duration | None = None
     """Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h)."""
-    week_crossers: Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))] = _KEEP
+    week_crossers: KeepOrDrop = _KEEP
     """Jobs that in the log started in one week and ended in another; weeks count from the first job's arrival
     (Zrigui 2021, §5.2, drops them).
     """
@@ -301,7 +295,7 @@ class SelectConfig(Section):
     """Take the jobs of this user or of these users."""
     first: Count | None = None
     """Take the first so many jobs of what the other keys leave. Default: all."""
-    scale_load: Annotated[float, Number(0, low_belongs=False)] = 1.0
+    scale_load: Annotated[float, POSITIVE] = 1.0
     """Factor of the load: the times between arrivals are divided by it, so that 2 lets jobs come twice as
     fast.
     """
@@ -344,13 +338,13 @@ class WorkloadConfig(Section):
     """The log. Looked up beside the scenario file, in the directories of $MLSIM_TRACES, in ./traces. This or
     generate must be given.
     """
-    format: Annotated[str, PluginKind(WorkloadFormat, "mlsim.workloads", "function")] = WorkloadFormat.AUTO
+    format: Annotated[str, plugin_name(WorkloadFormat, "mlsim.workloads", "function")] = WorkloadFormat.AUTO
     """Format of the log; auto tells by its content, after decompression. A function in a file may read it, or
     an installed one; see docs/reference/workloads.md.
     """
     lenient: Switch = False
     """Whether a broken line is skipped and counted; otherwise it is an error."""
-    columns: Annotated[tuple[str, ...], ColumnNames()] | None = Field(None, examples=[["deadline"]])
+    columns: Columns | None = Field(None, examples=[["deadline"]])
     """Further columns of the log, with names of your own, that policies and dispatchers of your own see
     (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and what a reader of your
     own returns. Default: none.
@@ -410,7 +404,14 @@ class WorkloadConfig(Section):
         """Check that the jobs have a single source, and that all keys on them are read."""
         yield from self._broken_origin()
         yield from self._broken_weeks()
-        yield from self._broken_resampling()
+        if self.resample is not None:
+            if self.generate is not None:
+                message = "is for logs, and generate draws the jobs; take it out"
+                yield Violation("resample", message, ("generate",))
+            for key in ("dependencies", "columns", "power"):
+                if self.is_set(key):
+                    message = "gets lost when weeks are resampled; take it out, or resample"
+                    yield Violation(key, message, ("resample",))
         if self.feedback and not self.dependencies:
             message = "needs dependencies: on; write that, or take it out"
             yield Violation("feedback", message, ("dependencies",))
@@ -430,18 +431,6 @@ class WorkloadConfig(Section):
             message = "select.week_crossers counts weeks from the first job; write crossing: remove here"
             yield Violation("weeks", message, ("select",))
 
-    def _broken_resampling(self) -> Iterator[Violation]:
-        """Check that there is a log to resample, and that nothing is asked for that gets lost."""
-        if self.resample is None:
-            return
-        if self.generate is not None:
-            message = "is for logs, and generate draws the jobs; take it out"
-            yield Violation("resample", message, ("generate",))
-        for key in ("dependencies", "columns", "power"):
-            if getattr(self, key) != type(self).model_fields[key].default:
-                message = "gets lost when weeks are resampled; take it out, or resample"
-                yield Violation(key, message, ("resample",))
-
     def _broken_origin(self) -> Iterator[Violation]:
         """Check that there is a log or a model, and only what is read of it."""
         if self.generate is None:
@@ -452,7 +441,7 @@ class WorkloadConfig(Section):
         if self.path is not None:
             yield Violation("generate", "given together with path; give one of them", ("path",))
         for key in ("format", "lenient", "columns"):
-            if getattr(self, key) != type(self).model_fields[key].default:
+            if self.is_set(key):
                 message = "is about logs that are read, and generate draws the jobs; take it out"
                 yield Violation(key, message, ("generate",))
         if self.dependencies:

@@ -15,10 +15,10 @@ from mlsim.cosim import loop_costs
 from mlsim.errors import InputError
 from mlsim.experiment import load_loop, loop_from_mapping
 from mlsim.experiment.loops import run_loop, run_loops
-from mlsim.mpi.loop_options import LoopOptions
-from mlsim.mpi.scenario_keys_read import (
+from mlsim.mpi.loop_options import (
     RUN_KEYS,
     VALIDATE_KEYS,
+    LoopOptions,
     check_scenario,
     check_set,
     left_aside,
@@ -110,7 +110,7 @@ class Started:
 
     def _launch(self, _: object, program: list[str], **__: object) -> str:
         self.program = list(program)
-        if program[1] == "mlsim.mpi.native_plan":
+        if program[1] == "mlsim.mpi.calibrate":
             plan = json.loads(Path(program[2]).read_text())
             self.plan = {"costs": np.load(plan["costs"]).tolist(), "loops": plan["loops"]}
             told = {"t_loop": 1.0, "steps": 1, "imbalance": 0.0}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.mpi.rca import rca_client
+from mlsim.mpi.rca import rank_reports
 from mlsim.mpi.rca.agent import Connection, Connections, most_connections
 from mlsim.mpi.rca.agent_hooks import LimitedLog
 from mlsim.mpi.rca.wire import LONGEST, IdleNode, RefusedError, _json, _mac, pack
@@ -141,7 +141,7 @@ def test_silent_connections_do_not_lock_reports_out(start: Start) -> None:
     agent = start()
     silent = [agent.connect() for _ in range(MANY)]
     try:
-        assert rca_client.send_idle("n1", 0, 4, "loop")
+        assert rank_reports.send_idle("n1", 0, 4, "loop")
         # The oldest ones were told to go, and why.
         assert silent[0].recv(100).startswith(b"refused: busy")
     finally:
@@ -156,7 +156,9 @@ def test_senders_at_once_are_all_heard_among_silent_connections(start: Start, tm
     silent = [agent.connect() for _ in range(MANY)]
     taken: list[bool] = []
     senders = [
-        threading.Thread(target=lambda row=row: taken.append(rca_client.send_idle(f"n{row}", row, 4, "loop")))
+        threading.Thread(
+            target=lambda row=row: taken.append(rank_reports.send_idle(f"n{row}", row, 4, "loop"))
+        )
         for row in range(40)
     ]
     for sender in senders:
@@ -383,7 +385,7 @@ def sender(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], bool]:
 
     def send(port: int) -> bool:
         monkeypatch.setenv("MLSIM_RCA_ADDRESS", f"127.0.0.1:{port}")
-        return rca_client.send_idle("n1", 0, 4, "loop")
+        return rank_reports.send_idle("n1", 0, 4, "loop")
 
     return send
 
@@ -423,7 +425,7 @@ def test_a_sender_waits_for_an_agent_that_begins(
                 connection.sendall(b"ok\n")
 
         thread = threading.Thread(target=serve)
-        monkeypatch.setattr("mlsim.mpi.rca.rca_client.time.sleep", pause)
+        monkeypatch.setattr("mlsim.mpi.rca.rank_reports.time.sleep", pause)
         assert sender(bound.getsockname()[1])
         thread.join(LIMIT)
         assert len(pauses) == 3
@@ -439,8 +441,8 @@ def test_a_refusal_that_stands_is_not_tried_again(answer: bytes, sender: Callabl
 def test_a_sender_gives_up_in_time(sender: Callable[[int], bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock stands but for the pauses, which together stay within two seconds."""
     now = [0.0]
-    monkeypatch.setattr("mlsim.mpi.rca.rca_client.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("mlsim.mpi.rca.rca_client.time.sleep", lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr("mlsim.mpi.rca.rank_reports.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mlsim.mpi.rca.rank_reports.time.sleep", lambda s: now.__setitem__(0, now[0] + s))
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         with pytest.warns(RuntimeWarning, match="could not be reported"):

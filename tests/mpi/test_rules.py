@@ -26,15 +26,16 @@ from mlsim.execution_models.rma_state import (
     take_from_copy,
     take_shared,
 )
-from mlsim.mpi.chunk_rules import RecursiveRule, RuleState, StraightforwardRule, needs_lock
-from mlsim.mpi.loop_context import RankTimes, iterations_begun
+from mlsim.mpi.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
 from mlsim.mpi.loop_options import BREAK_EVERY, LoopOptions, chosen, typical_break_after
+from mlsim.mpi.loop_report import RankTimes, iterations_begun
 from mlsim.mpi.loop_selection import Selecting, selection_of
 from mlsim.mpi.rank_waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.scenario.technique_section import NEEDS
 from mlsim.scenario.words import Technique
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.pe_statistics import learn_iterations, learn_pieces, new_measurements
+from mlsim.techniques.technique_rules import needs_remaining
 
 FOLLOWING = [name for name, entry in TECHNIQUES.items() if entry.rule.follows_chunks]
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
@@ -78,7 +79,7 @@ def test_typical_pieces(mean: float, length: int) -> None:
 def test_chunks_by_the_step_follow_each_other(technique: str) -> None:
     for n, p in ((0, 1), (1, 3), (1000, 4), (5000, 40)):
         choice = chosen(LoopOptions(n=n, technique=technique), p)[0]
-        if needs_lock(choice) or not StraightforwardRule(choice, n, p, np.ones(p), 0).ordered:
+        if needs_remaining(choice.code) or not StraightforwardRule(choice, n, p, np.ones(p), 0).ordered:
             assert technique[:2] in ("WF", "AF", "AW", "mA")
             return
         expected = sequence(technique, n, p, "straightforward")
@@ -232,7 +233,8 @@ def test_who_waits_lets_masters_serve() -> None:
 def test_a_stored_profile_stands_in_for_what_was_measured(profile: list[float], expected: str) -> None:
     """Both PEs took 20 s; whether that was for equal iterations, for which STATIC does, the profile says."""
     names = ("STATIC", "SS")
-    config = selection_of({"method": "simulation", "portfolio": names, "share": 1.0, "costs": "profile"})
+    given = {"method": "simulation", "portfolio": names, "share": 1.0, "costs": "profile"}
+    config = selection_of("auto", given)
     options = LoopOptions(n=8).checked()
     selecting = Selecting(config, options, np.zeros(2, np.int64), np.array(profile))
     assert names[selecting.choose(StepHistory(2))] == expected  # simulated, as costs are known

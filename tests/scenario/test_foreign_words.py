@@ -8,7 +8,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.scenario import from_mapping
-from mlsim.scenario.scenario_problems import _WORDS, look_up
+from mlsim.scenario.scenario_problems import _ADVICE_OF_WORDS, look_up
 from mlsim.scenario.section_base import split_key
 
 
@@ -48,7 +48,7 @@ def test_words_of_the_world_are_understood(section: str, word: str, hint: str) -
 
 
 def test_every_key_of_the_advice_is_one() -> None:
-    for advice, words in _WORDS.items():
+    for words, advice in _ADVICE_OF_WORDS.items():
         assert words
         assert not advice.key or look_up(split_key(advice.key))[1] is not None, advice
 

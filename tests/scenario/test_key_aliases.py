@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.scenario import SelectionConfig, dump, from_mapping, key_aliases, loads, options, overridden
+from mlsim.scenario import SelectionConfig, dump, from_mapping, loads, options, overridden
+from mlsim.scenario import overrides as key_names
 
 BASE = """\
 platform:
@@ -24,7 +25,7 @@ NEW = BASE + "  selection: {method: exhaustive, parameters: {threshold: 5}}\n"
 
 @pytest.fixture(autouse=True)
 def _notes_anew() -> None:
-    key_aliases._note.cache_clear()
+    key_names._note.cache_clear()
 
 
 def test_an_old_name_gives_the_same_scenario_and_one_note(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +107,7 @@ def test_there_are_fewer_than_190_keys_and_each_alias_has_one() -> None:
 
     known = dotted_keys()
     assert len(options()) < 190
-    for alias in key_aliases.key_aliases():
+    for alias in key_names.key_aliases():
         assert alias.key in known
         assert alias.name not in known
 

@@ -30,7 +30,7 @@ from mlsim.scenario import (
     warnings_of,
 )
 from mlsim.scenario.costs_section import PROFILE_KEYS
-from mlsim.scenario.cp_section import CpConfig
+from mlsim.scenario.cp_section import CP_READERS
 from mlsim.scenario.words import Dispatcher
 
 LEAST = {"platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]}, "workload": {"path": "log.swf"}}
@@ -94,7 +94,7 @@ def test_every_default_is_a_value_that_the_key_accepts() -> None:
     costs = {key: keys.pop(key) for key in list(keys) if key.startswith("application.costs.")}
     keys["batch.weights.area"] = 1.0  # one of the weights has to count
     for key in [key for key in keys if key.startswith("batch.cp.")]:
-        reader = CpConfig().readers().get(key.rpartition(".")[2], (Dispatcher.CP,))[0]
+        reader = CP_READERS.get(key.rpartition(".")[2], (Dispatcher.CP,))[0]
         from_mapping(LEAST, overrides={"batch.dispatcher": reader, key: keys.pop(key)})
     from_mapping(LEAST, overrides={"application.model": "loop"} | keys)
     assert costs.pop("application.costs.profile") == CostProfile.JOB

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from mlsim.experiment.study.study_file import schema_of
 from mlsim.scenario import Choice, Policy, Predictor, dotted_keys, dump, loads, words
-from mlsim.scenario.field_types import ChoiceType
+from mlsim.scenario.field_types import word_of
 from mlsim.scenario.scenario_text import parse_text
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -114,7 +114,7 @@ SETS = [
 
 @pytest.mark.parametrize("choice", SETS)
 def test_words_in_any_case_fit_and_others_do_not(choice: type[Choice]) -> None:
-    validator = Draft202012Validator(ChoiceType(choice).json())
+    validator = Draft202012Validator(word_of(choice).json())
     for word in [*choice, *choice.aliases()]:
         for spelling in (word, word.lower(), word.upper(), word.swapcase()):
             assert validator.is_valid(spelling)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.scenario import CleaningRule, Policy, Quantity, Technique
-from mlsim.scenario.amount_types import WorkAmount
-from mlsim.scenario.field_types import ChoiceType, Number, OnOff, Text, Whole
+from mlsim.scenario.amount_types import work
+from mlsim.scenario.field_types import SWITCH, number, text, whole, word_of
 from mlsim.scenario.unit_types import (
     BANDWIDTH,
     DIMENSIONS,
@@ -128,13 +128,13 @@ def test_a_wrong_value_is_told(value: object, dimension: Dimension, message: str
     ],
 )
 def test_work_is_a_time_or_operations(value: object, quantity: Quantity) -> None:
-    assert WorkAmount().parse(value) == quantity
-    assert WorkAmount().parse(WorkAmount().show(quantity)) == quantity
+    assert work().parse(value) == quantity
+    assert work().parse(work().show(quantity)) == quantity
 
 
 @pytest.mark.parametrize("word", ["SAF", "saf", "Saf", Policy.SAF])
 def test_words_are_read_in_any_case(word: str) -> None:
-    assert ChoiceType(Policy).parse(word) is Policy.SAF
+    assert word_of(Policy).parse(word) is Policy.SAF
 
 
 def test_older_names_of_policies_are_the_newer_ones() -> None:
@@ -145,8 +145,8 @@ def test_older_names_of_policies_are_the_newer_ones() -> None:
 
 def test_wrong_words_are_told_with_what_was_meant() -> None:
     with pytest.raises(ValueError, match=r"'SFA' is not known; did you mean 'SAF'\? allowed: FCFS, LCFS,"):
-        ChoiceType(Policy).parse("SFA")
-    only = ChoiceType(CleaningRule, (CleaningRule.KEEP, CleaningRule.DROP))
+        word_of(Policy).parse("SFA")
+    only = word_of(CleaningRule, CleaningRule.KEEP, CleaningRule.DROP)
     with pytest.raises(ValueError, match="'clamp' makes no sense here; allowed: keep, drop"):
         only.parse("clamp")
 
@@ -156,17 +156,17 @@ def test_wrong_words_are_told_with_what_was_meant() -> None:
     [("on", True), ("OFF", False), (True, True), ("No", False), ("yes", True), ("false", False)],
 )
 def test_switches(text: object, value: bool) -> None:
-    assert OnOff().parse(text) is value
+    assert SWITCH.parse(text) is value
 
 
 @pytest.mark.parametrize("text", ["maybe", 1, 0, None, ""])
 def test_other_things_are_no_switch(text: object) -> None:
     with pytest.raises(ValueError, match="neither on nor off; allowed: on, off"):
-        OnOff().parse(text)
+        SWITCH.parse(text)
 
 
 def test_whole_numbers() -> None:
-    kind = Whole(1, 10)
+    kind = whole(1, 10)
     assert kind.parse(3) == 3
     assert kind.parse(1e1) == 10
     for wrong in (0, 11, -1):
@@ -178,9 +178,9 @@ def test_whole_numbers() -> None:
 
 
 def test_numbers_between_limits() -> None:
-    share = Number(0, 1, high_belongs=False)
+    share = number(0, 1, high_belongs=False)
     assert share.parse(0) == 0.0
-    assert Number(0, 1, low_belongs=False).parse(1) == 1.0
+    assert number(0, 1, low_belongs=False).parse(1) == 1.0
     for wrong in (-0.1, 1, math.nan, math.inf, 10**400, -(10**400)):
         with pytest.raises(ValueError, match="is out of range; allowed: a number, 0 or more and less than 1"):
             share.parse(wrong)
@@ -189,16 +189,16 @@ def test_numbers_between_limits() -> None:
 
 
 def test_texts() -> None:
-    assert Text().parse("log.swf") == "log.swf"
-    assert Text(lines=True).parse("") == ""
+    assert text().parse("log.swf") == "log.swf"
+    assert text(lines=True).parse("") == ""
     with pytest.raises(ValueError, match="12 is not a text; put it in quotes: '12'"):
-        Text().parse(12)
+        text().parse(12)
     for wrong in ("", "  ", "a\nb"):
         with pytest.raises(ValueError, match="a text on one line, not empty"):
-            Text().parse(wrong)
+            text().parse(wrong)
     for wrong in ("a/b", "..", "a\\b"):
         with pytest.raises(ValueError, match="cannot be used"):
-            Text(file_name=True).parse(wrong)
+            text(file_name=True).parse(wrong)
 
 
 def test_values_in_messages_stay_short() -> None:

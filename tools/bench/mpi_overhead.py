@@ -138,7 +138,6 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
 
     from mlsim.mpi import LoopScheduler
     from mlsim.mpi.rank_waiting import Patience
-    from mlsim.mpi.rma_window import bare_pair
 
     patience = Patience("spin", comm.size)
     options = dict(NEEDED)
@@ -153,10 +152,25 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
         report = loop.report()
         asked = report.chunks + 1
         patience.until(comm.Ibarrier().Test)  # as the loop begins
-        bare = bare_pair(window, asked) * asked
+        bare = _bare_pair(window, asked) * asked
         loops.append((asked, report.busy + report.overhead, bare))
         everyone += comm.allreduce(asked, MPI.SUM)
     return loops
+
+
+def _bare_pair(window, repetitions: int) -> float:
+    """Measure what two bare ``Fetch_and_op`` with ``Flush`` take, in s: the least a chunk costs under DCA."""
+    import numpy as np
+    from mpi4py import MPI
+
+    win, given, got = window.handle, np.ones(1, np.int64), np.zeros(1, np.int64)
+    os.sched_yield()
+    begin = time.perf_counter()
+    for _ in range(repetitions):
+        for place in (0, 1):
+            win.Fetch_and_op(given, got, window.holder, place, MPI.SUM)
+            win.Flush(window.holder)
+    return (time.perf_counter() - begin) / repetitions
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import ALL_WEEKS, SAMPLES, SCALES, Axis, one_of, unknown_word
 from mlsim.scenario import dotted_keys, json_schema
-from mlsim.scenario.amount_types import Amount
-from mlsim.scenario.field_types import FieldType, Number, Text, Whole, literal
+from mlsim.scenario.amount_types import amount
+from mlsim.scenario.field_types import FILE_NAME, FieldType, literal, number, whole
 from mlsim.scenario.scenario_text import parse_text
-from mlsim.scenario.unit_types import TIME, nearest
+from mlsim.scenario.unit_types import TIME, AdviceError, nearest
 
 Schema = dict[str, Any]
 
@@ -46,37 +45,28 @@ NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines", 
 MOST = 1_000_000  # candidates, and values of a grid
 
 
-@dataclass(frozen=True)
-class _Word(FieldType[str]):
-    """One of several words."""
+def _word(words: Sequence[str]) -> FieldType[str]:
+    """Return the type of one of several words."""
 
-    words: Sequence[str]
-
-    @property
-    def allowed(self) -> str:
-        return ", ".join(self.words)
-
-    def parse(self, value: object) -> str:
-        if value not in self.words:
-            raise ValueError(unknown_word(value, self.words))
+    def read(value: object) -> str:
+        if value not in words:
+            raise AdviceError(unknown_word(value, words))
         return str(value)
 
-    def json(self) -> Schema:
-        return {"enum": list(self.words)}
+    return FieldType(", ".join(words), read, {"enum": list(words)})
 
 
-@dataclass(frozen=True)
-class _Words(_Word):
-    """One word or a list of them, each once."""
+def _words(words: Sequence[str]) -> FieldType[tuple[str, ...]]:
+    """Return the type of one word or a list of them, each once."""
+    each = _word(words)
 
-    def parse(self, value: object) -> Any:
-        words = value if isinstance(value, list | tuple) else [value]
-        if not words:
-            raise ValueError(f"names none; allowed: {self.allowed}")
-        return tuple(dict.fromkeys(map(super().parse, words)))
+    def read(value: object) -> tuple[str, ...]:
+        given = value if isinstance(value, list | tuple) else [value]
+        if not given:
+            raise ValueError("names none")
+        return tuple(dict.fromkeys(map(each.parse, given)))
 
-    def json(self) -> Schema:
-        return {"anyOf": [super().json(), {"type": "array", "minItems": 1, "items": super().json()}]}
+    return FieldType(each.allowed, read, {"anyOf": [each.json(), _some(each.json())]})
 
 
 def _mapping(properties: Schema, required: Sequence[str]) -> Schema:
@@ -102,7 +92,7 @@ _OVERRIDES = {"$ref": "#/$defs/Overrides"}
 _AXES = {"$ref": "#/$defs/Axes"}
 _COMBINATION = {"$ref": "#/$defs/Combination"}
 _COMBINATIONS = {"type": "array", "items": _COMBINATION}
-_COUNT = Whole(1, MOST)
+_COUNT = whole(1, MOST)
 
 _LIMITS = _mapping(
     {"from": _NUMBER, "to": _NUMBER, "scale": {"enum": ["linear", "log"]}, "integer": {"type": "boolean"}},
@@ -117,20 +107,20 @@ SEARCH_KEYS: Mapping[str, tuple[FieldType[Any] | Schema, str]] = {
         _named({"anyOf": [_LIMITS, {"type": "array", "minItems": 2}, _CHOICES]}),
         "Parameters: a dotted key, or a name in braces in set, with a range or choices.",
     ),
-    "method": (_Word(list(METHOD_KEYS)), "The method that chooses candidates."),
-    "average": (_Word(AVERAGES), "Of a candidate's values over repetitions."),
+    "method": (_word(list(METHOD_KEYS)), "The method that chooses candidates."),
+    "average": (_word(AVERAGES), "Of a candidate's values over repetitions."),
     "relative": (_LINE, "Baseline whose value values are divided by."),
     "validate": (_AXES, "Axes as in vary, with repetitions that the search does not see."),
     "baselines": (_named(_OVERRIDES, 0), "Labels, each with keys, that the best candidate is compared with."),
     "evaluations": (_COUNT, "Number of candidates."),
-    "seed": (Whole(0, 2**32 - 1), "Of the method."),
+    "seed": (whole(0, 2**32 - 1), "Of the method."),
     "points": (
         {"anyOf": [_COUNT.json(), _named(_COUNT.json(), 0)]},
         "Of a grid: number of values of each range.",
     ),
     "population": (_COUNT, "Number of candidates that are asked for at a time."),
     "sigma": (
-        Number(0, 1, low_belongs=False),
+        number(0, 1, low_belongs=False),
         "First standard deviation of cma-es, as a part of the ranges.",
     ),
     "start": (_named(_NUMBER, 0), "First mean of cma-es, by parameter. Default: the middle."),
@@ -138,8 +128,8 @@ SEARCH_KEYS: Mapping[str, tuple[FieldType[Any] | Schema, str]] = {
 """Keys of ``search``, each with its type (or only its schema) and meaning."""
 
 _KEYS: Mapping[str, tuple[FieldType[Any] | Schema, str]] = {
-    "of": (_Word(KINDS), "The subject: loops (default), runs, or weeks of a log."),
-    "name": (Text(file_name=True), "Name of the study. Default: that of its directory."),
+    "of": (_word(KINDS), "The subject: loops (default), runs, or weeks of a log."),
+    "name": (FILE_NAME, "Name of the study. Default: that of its directory."),
     "description": ({"type": "string"}, "Purpose of the study."),
     "base": (_LINE, "The file that is varied, beside this one."),
     "vary": (_AXES, "Axes: a dotted key with a list of values, or a name with labels and their keys."),
@@ -158,14 +148,14 @@ _KEYS: Mapping[str, tuple[FieldType[Any] | Schema, str]] = {
         {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/Picture-{kind}"} for kind in PICTURE_KEYS]}},
         "Pictures to draw.",
     ),
-    "formats": (_Words(FORMATS), "File formats of pictures. Default: png."),
-    "interval": (_Word(list(INTERVALS)), "Method for intervals of means. Default: bootstrap."),
+    "formats": (_words(FORMATS), "File formats of pictures. Default: png."),
+    "interval": (_word(list(INTERVALS)), "Method for intervals of means. Default: bootstrap."),
     "trim": (
-        Whole(0),
+        whole(0),
         "How many of the least and of the largest values of repetitions are left out. Default: 0.",
     ),
-    "keep": (_Word(KEEP), "Results of every run that the store keeps."),
-    "timeout": (Amount(TIME, positive=True), "Wall-clock time after which a run has failed, with a unit."),
+    "keep": (_word(KEEP), "Results of every run that the store keeps."),
+    "timeout": (amount(TIME, positive=True), "Wall-clock time after which a run has failed, with a unit."),
     "timelines": (_COMBINATIONS, "Combinations whose PEs are drawn over time."),
 }
 _OF_LOOPS = ("timelines",)

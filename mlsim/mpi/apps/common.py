@@ -18,33 +18,43 @@ from numpy.typing import NDArray
 
 from mlsim._runtime.memory import without_colours
 from mlsim.errors import InputError, MlsimError
+from mlsim.mpi.loop_options import scenario_options
 from mlsim.mpi.loop_report import LoopTotals
 from mlsim.mpi.rank_waiting import Patience, abort_with_words, ending_all
-from mlsim.mpi.scenario_keys_read import scenario_options
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.scenario import KnownCosts, Scenario, SelectionConfig
+from mlsim.scenario import KnownCosts, Scenario, SelectionConfig, parse_overrides
 
 
 class Application(ABC):
-    """A loop of ``n`` independent iterations with a result."""
+    """A loop of ``n`` independent iterations, whose results are a row of ``out`` each, zeros at first."""
 
     name: str
     n: int
+    out: NDArray[Any]
 
-    def begin(self) -> None:  # noqa: B027 - few have something to do
+    def begin(self) -> None:
         """Prepare for one more execution of the loop."""
+        self.out[:] = 0
 
     @abstractmethod
     def execute(self, first: int, size: int) -> None:
         """Execute iterations ``first`` to ``first + size - 1``."""
 
-    @abstractmethod
     def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Gather the result as bytes on rank 0; all ranks must call this."""
+        """Return the results of all ranks as bytes, on rank 0; all ranks must call this."""
+        whole = np.zeros_like(self.out) if comm.rank == 0 else None
+        comm.Reduce(self.out, whole)  # each number was computed by one rank
+        return None if whole is None else whole.tobytes()
 
     @abstractmethod
+    def alone(self) -> Application:
+        """Return the same application, to be executed on this rank alone."""
+
     def expected(self) -> bytes:
-        """Compute the result alone."""
+        """Compute the results alone."""
+        serial = self.alone()
+        serial.execute(0, serial.n)
+        return serial.out.tobytes()
 
 
 Maker = Callable[[argparse.Namespace, Scenario | None], Application]
@@ -108,7 +118,7 @@ def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> Non
         raise InputError("--columns: has one loop; allowed: --repetitions 1")
     scenario = _scenario(arguments)
     options = {} if scenario is None else scenario_options(scenario)
-    options |= text_options(arguments.option)
+    options |= dict(parse_overrides(arguments.option))
     for key in ("technique", "model"):
         if (word := getattr(arguments, key)) is not None:
             options[key] = word
@@ -129,7 +139,11 @@ def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> Non
         if trace is not None and arguments.repetitions > 1:
             trace = trace.with_name(f"{trace.name}-{repetition + 1:03d}")
         last = repetition == arguments.repetitions - 1
-        before = _repeat(comm, application, options, trace, before, arguments, last)
+        record = trace or arguments.columns is not None
+        scheduler = LoopScheduler(
+            comm, application.n, name=application.name, record=record, after=before, last=last, **options
+        )
+        before = _repeat(comm, application, scheduler, arguments)
 
 
 def in_turns(comm: MPI.Intracomm, make: Callable[[], Application]) -> Application:
@@ -140,44 +154,25 @@ def in_turns(comm: MPI.Intracomm, make: Callable[[], Application]) -> Applicatio
 
 
 def _repeat(
-    comm: MPI.Intracomm,
-    application: Application,
-    options: dict[str, Any],
-    trace: Path | None,
-    before: LoopScheduler | None,
-    arguments: argparse.Namespace,
-    last: bool,
+    comm: MPI.Intracomm, application: Application, scheduler: LoopScheduler, arguments: argparse.Namespace
 ) -> LoopScheduler:
     """Execute the loop once and print its report."""
     application.begin()
-    with LoopScheduler(
-        comm,
-        n=application.n,
-        name=application.name,
-        record=trace or arguments.columns is not None,
-        after=before,
-        last=last,
-        **options,
-    ) as loop:
+    with scheduler as loop:
         for first, size in loop:
             application.execute(first, size)
     result = application.result(comm)
     problem = ""
     if comm.rank == 0:
         if arguments.columns is not None:
-            problem = _write_columns(loop, arguments.columns)
+            try:
+                loop.write_columns(arguments.columns)
+            except OSError as error:
+                problem = f"--columns {arguments.columns}: cannot be written: {error.strerror}"
         problem = problem or _print_report(loop, application, result or b"", arguments)
     if problem := comm.bcast(problem):
         raise MlsimError(problem)
     return loop
-
-
-def _write_columns(loop: LoopScheduler, path: Path) -> str:
-    try:
-        loop.write_columns(path)
-    except OSError as error:
-        return f"--columns {path}: cannot be written: {error.strerror}"
-    return ""
 
 
 def _print_report(
@@ -200,13 +195,13 @@ def _print_report(
 
 def facts(loop: LoopTotals) -> dict[str, Any]:
     """Return the totals of a loop as values that JSON can hold."""
-    plain = {name: getattr(loop, name) for name in LoopTotals.__dataclass_fields__}
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in plain.items()}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(loop).items()
+    }
 
 
 def _scenario(arguments: argparse.Namespace) -> Scenario | None:
     from mlsim.experiment import load_loop
-    from mlsim.scenario import parse_overrides
 
     if arguments.scenario is None:
         if arguments.set:
@@ -215,25 +210,11 @@ def _scenario(arguments: argparse.Namespace) -> Scenario | None:
     return load_loop(arguments.scenario, parse_overrides(arguments.set))
 
 
-def text_options(texts: list[str]) -> dict[str, Any]:
-    """Read ``NAME=VALUE``, values as in a scenario file."""
-    from mlsim.scenario import parse_overrides
-
-    return dict(parse_overrides(texts))
-
-
 def _seconds(text: str) -> float:
-    from mlsim.scenario.amount_types import Amount
+    from mlsim.scenario.amount_types import amount
     from mlsim.scenario.unit_types import TIME
 
     try:
-        return float(Amount(TIME).parse(text))
+        return float(amount(TIME).parse(text))
     except ValueError as error:
         raise InputError(f"--delay: {error}") from error
-
-
-def summed(comm: MPI.Intracomm, parts: NDArray[Any]) -> bytes | None:
-    """Return the sum of the ranks' results as bytes, on rank 0; each number was computed by one rank."""
-    whole = np.zeros_like(parts) if comm.rank == 0 else None
-    comm.Reduce(parts, whole)
-    return None if whole is None else whole.tobytes()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from mpi4py import MPI
 
 from mlsim.application.profiles.counted_costs import MandelbrotImage
 from mlsim.errors import InputError
-from mlsim.mpi.apps.common import Application, main, summed
+from mlsim.mpi.apps.common import Application, main
 from mlsim.scenario import Scenario
 
 
@@ -29,12 +28,8 @@ class Mandelbrot(Application):
         self._count = count_every_step if every_step else count_steps
         rows = np.arange(image.size)
         self._imaginary = image.y_min + rows * (image.y_max - image.y_min) / image.size
-        self.counts = np.zeros(self.n, np.int64)
+        self.out = np.zeros(self.n, np.int64)
         self._count(2.0, self._imaginary[:1], image.exponent, limit, np.zeros(1, np.int64))  # loads it
-
-    def begin(self) -> None:
-        """Clear the image."""
-        self.counts[:] = 0
 
     def execute(self, first: int, size: int) -> None:
         """Compute some pixels, which may be of several columns."""
@@ -44,18 +39,12 @@ class Mandelbrot(Application):
             stop = min(end, (x + 1) * width)
             real = image.x_min + x * (image.x_max - image.x_min) / width
             part = self._imaginary[y : y + stop - first]
-            self._count(real, part, image.exponent, self.limit, self.counts[first:stop])
+            self._count(real, part, image.exponent, self.limit, self.out[first:stop])
             first = stop
 
-    def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Return the step counts of all pixels, reduced to rank 0."""
-        return summed(comm, self.counts)
-
-    def expected(self) -> bytes:
-        """Compute all pixels here."""
-        alone = Mandelbrot(self.image, self.limit)
-        alone.execute(0, alone.n)
-        return alone.counts.tobytes()
+    def alone(self) -> Mandelbrot:
+        """Return the same image."""
+        return Mandelbrot(self.image, self.limit)
 
 
 def _add(parser: argparse.ArgumentParser) -> None:

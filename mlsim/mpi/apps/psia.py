@@ -6,14 +6,13 @@ import argparse
 import math
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats
 from mlsim.application.profiles.counted_costs import SpinImage, generate_cloud
 from mlsim.errors import InputError
-from mlsim.mpi.apps.common import Application, main, summed
+from mlsim.mpi.apps.common import Application, main
 from mlsim.scenario import Scenario
 
 
@@ -24,34 +23,20 @@ class Psia(Application):
 
     def __init__(self, n: int, points: int, seed: int, image: SpinImage) -> None:
         self.n, self._points, self._seed, self._image = n, points, seed, image
-        self._make = make_images
         cloud = generate_cloud(points, seed)
-        self._position, self._normal = (
-            np.ascontiguousarray(cloud.position),
-            np.ascontiguousarray(cloud.normal),
-        )
-        self.images = np.zeros((n, image.width, image.width), np.int32)
+        self._position, self._normal = map(np.ascontiguousarray, (cloud.position, cloud.normal))
+        self.out = np.zeros((n, image.width, image.width), np.int32)
         self.execute(0, 0)  # loads the kernel
-
-    def begin(self) -> None:
-        """Clear the images."""
-        self.images[:] = 0
 
     def execute(self, first: int, size: int) -> None:
         """Make some images."""
-        image, part = self._image, self.images[first : first + size]
+        image, part = self._image, self.out[first : first + size]
         cosine = math.cos(image.angle)
-        self._make(self._position, self._normal, first, image.width, image.bin_size, cosine, part)
+        make_images(self._position, self._normal, first, image.width, image.bin_size, cosine, part)
 
-    def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Return all images, reduced to rank 0."""
-        return summed(comm, self.images)
-
-    def expected(self) -> bytes:
-        """Make all images here."""
-        alone = Psia(self.n, self._points, self._seed, self._image)
-        alone.execute(0, self.n)
-        return alone.images.tobytes()
+    def alone(self) -> Psia:
+        """Return the same images."""
+        return Psia(self.n, self._points, self._seed, self._image)
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -62,11 +47,9 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Psia:
     n, points, seed, image = 2000, 2000, 0, SpinImage()
     if scenario is not None and scenario.application.costs.profile.value == "psia":
-        costs, iterations = scenario.application.costs, scenario.application.iterations
-        points, seed = costs.parameters.points, costs.parameters.cloud_seed
-        image = SpinImage(
-            costs.parameters.image_width, costs.parameters.bin_size, costs.parameters.support_angle
-        )
+        costs, iterations = scenario.application.costs.parameters, scenario.application.iterations
+        points, seed = costs.points, costs.cloud_seed
+        image = SpinImage(costs.image_width, costs.bin_size, costs.support_angle)
         n = points if iterations is None or iterations.count is None else iterations.count
     n = arguments.size if arguments.size is not None else n
     points = arguments.points if arguments.points is not None else points

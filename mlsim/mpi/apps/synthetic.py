@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
-from mlsim.mpi.apps.common import Application, main, summed
+from mlsim.mpi.apps.common import Application, main
 from mlsim.scenario import Scenario
 
 
@@ -29,18 +28,18 @@ class Synthetic(Application):
 
     def __init__(self, prefix: NDArray[np.float64], spins: bool) -> None:
         self._prefix, self._spins, self.n = prefix, spins, len(prefix) - 1
-        self.executed = np.zeros(self.n, np.int64)
+        self.out = np.zeros(self.n, np.int64)
         self._excess = 0.0
 
     def begin(self) -> None:
         """Clear the counts of executions."""
-        self.executed[:] = 0
+        super().begin()
         self._excess = 0.0
 
     def execute(self, first: int, size: int) -> None:
         """Pass the time of some iterations."""
         begin = time.perf_counter()
-        self.executed[first : first + size] += 1
+        self.out[first : first + size] += 1
         seconds = float(self._prefix[first + size] - self._prefix[first])
         if self._spins:
             # Calls take what they take besides, as those of a body that computes do.
@@ -53,13 +52,9 @@ class Synthetic(Application):
             time.sleep(wanted)
         self._excess += time.perf_counter() - begin - seconds
 
-    def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Return how often each iteration was executed, reduced to rank 0."""
-        return summed(comm, self.executed)
-
-    def expected(self) -> bytes:
-        """Return a count of one for each iteration."""
-        return np.ones(self.n, np.int64).tobytes()
+    def alone(self) -> Synthetic:
+        """Return the same loop, whose iterations take no time."""
+        return Synthetic(np.zeros(self.n + 1), self._spins)
 
 
 def _add(parser: argparse.ArgumentParser) -> None:

@@ -32,16 +32,13 @@ def most_connections() -> int:
 
 
 class Connection:
-    """One connection.
-
-    ``peer`` is address and port of the other side, ``address`` the address alone. It is ``silent`` before its
-    first whole line, ``dropped`` if it was closed to make room, and answered.
-    """
+    """One connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         place = writer.get_extra_info("peername") or ("unknown",)
-        self.peer, self.address = str(place), str(place[0])
-        self.silent, self.dropped = True, False
+        self.peer, self.address = str(place), str(place[0])  # with the port, and without
+        self.silent = True  # before its first whole line
+        self.dropped = False  # closed to make room, and answered
         self._writer = writer
 
     def drop(self, reason: str) -> None:
@@ -111,34 +108,15 @@ _ENDS = f"{BUSY}: the agent ends"
 
 
 class Agent:
-    """Receiver of messages of real runs.
-
-    Parameters
-    ----------
-    secret
-        Shared with the senders.
-    records
-        File to which one JSON object per message is appended; None: none.
-    hook
-        Command to call with job and node for every idle node; empty: none.
-    max_age
-        Greatest difference of a message's time to ours [s]; nonces are remembered for as long.
-    hook_timeout, hooks_at_once
-        Seconds after which a hook is ended, and how many run at the same time.
-
-    Attributes
-    ----------
-    taken, refused
-        Numbers of accepted messages, and of refused lines and connections.
-    """
+    """Receiver of messages of real runs, whose senders share a secret."""
 
     def __init__(
         self,
         secret: bytes,
-        records: Path | None = None,
-        hook: Sequence[str] = (),
-        max_age: float = 300.0,
-        hook_timeout: float = 60.0,
+        records: Path | None = None,  # one JSON object per message is appended to this file
+        hook: Sequence[str] = (),  # command to call with job and node for every idle node
+        max_age: float = 300.0,  # s, of a message's time from ours; nonces are remembered for as long
+        hook_timeout: float = 60.0,  # s after which a hook is ended
         hooks_at_once: int = 4,
     ) -> None:
         self._secret, self._records, self._max_age = secret, records, max_age
@@ -149,7 +127,8 @@ class Agent:
         self._connections = Connections(most, max(1, most // 2))
         self._tasks: set[asyncio.Task[None]] = set()
         self._more = asyncio.Event()
-        self.taken = self.refused = 0
+        self.taken = 0  # messages
+        self.refused = 0  # lines and connections
         self._server: asyncio.Server | None = None
         self._ends = False
 

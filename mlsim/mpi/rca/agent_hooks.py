@@ -58,10 +58,6 @@ class LimitedLog:
         else:
             window.left_out += 1
 
-    def now(self, level: int, text: str) -> None:
-        """Write a line whatever the limit is."""
-        self._logger.log(level, "%s", text)
-
     def left_out(self, kind: str) -> int:
         """Return how many events of a kind have been counted and not yet logged."""
         return self._windows[kind].left_out if kind in self._windows else 0
@@ -119,7 +115,7 @@ class Hooks:
             task.cancel()
         if calls:
             await asyncio.wait(calls, timeout=3 * _SECONDS_TO_END)
-            self._log.now(logging.WARNING, f"{len(calls)} hooks were ended or not begun")
+            self._log.add(logging.WARNING, "hooks", f"{len(calls)} were ended or not begun")
 
     async def _call(self, message: IdleNode) -> None:
         async with self._turn:

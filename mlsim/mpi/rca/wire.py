@@ -16,7 +16,6 @@ import json
 import os
 import re
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -50,12 +49,11 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """Base of all messages; ``time`` is the wall-clock time of sending, in s since 1970."""
+    """Base of all messages, in the order in which their keys are sent; ``kind`` is the type."""
 
     kind: ClassVar[str] = ""
 
-    job: str
-    """Identifier of the job at its batch system, such as Slurm's."""
+    job: str  # identifier of the job at its batch system, such as Slurm's
 
 
 @dataclass(frozen=True)
@@ -64,15 +62,11 @@ class IdleNode(Message):
 
     kind: ClassVar[str] = "NodeIdle"
 
-    node: str
-    """Name of the node at the batch system, or host name; of a part of a node, ``host/part``."""
-    node_number: int
-    """Number of the node within the run, in order of lowest ranks."""
-    ranks: int
-    """Ranks that the node has."""
-    loop: str
-    """Name of the loop."""
-    time: float
+    node: str  # name at the batch system, or host name; of a part of a node, ``host/part``
+    node_number: int  # within the run, in order of lowest ranks
+    ranks: int  # that the node has
+    loop: str  # name of the loop
+    time: float  # wall-clock time of sending, in s since 1970, as in all messages
 
 
 @dataclass(frozen=True)
@@ -90,14 +84,10 @@ class ReleaseRequest(Message):
 
     kind: ClassVar[str] = "ReleaseRequest"
 
-    request: int
-    """Number of the request, which its answer has too."""
-    nodes: int
-    """Number of nodes."""
-    for_job: str
-    """The waiting job."""
-    deadline: float
-    """When that job's nodes are expected anyway, in s since 1970; 0: unknown."""
+    request: int  # number of the request, which its answer has too
+    nodes: int  # number of nodes
+    for_job: str  # the waiting job
+    deadline: float  # when that job's nodes are expected anyway, in s since 1970; 0: unknown
     time: float
 
 
@@ -108,8 +98,7 @@ class ReleaseAccepted(Message):
     kind: ClassVar[str] = "ReleaseAccepted"
 
     request: int
-    nodes: str
-    """Names with commas between."""
+    nodes: str  # names with commas between
     time: float
 
 
@@ -121,7 +110,6 @@ class ReleaseRejected(Message):
 
     request: int
     reason: str
-    """Why."""
     time: float
 
 
@@ -132,7 +120,6 @@ class NodeReturned(Message):
     kind: ClassVar[str] = "NodeReturned"
 
     node: str
-    """Name of the node."""
     time: float
 
 
@@ -145,18 +132,7 @@ class JobCompleted(Message):
     time: float
 
 
-_KINDS: dict[str, type[Message]] = {
-    made.kind: made
-    for made in (
-        IdleNode,
-        Listening,
-        ReleaseRequest,
-        ReleaseAccepted,
-        ReleaseRejected,
-        NodeReturned,
-        JobCompleted,
-    )
-}
+_KINDS = {made.kind: made for made in Message.__subclasses__()}
 _CHECKS = {"nodes": _NAMES, "reason": _TEXT}
 
 Proof = Callable[[bytes], tuple[str, str]]
@@ -164,7 +140,7 @@ Proof = Callable[[bytes], tuple[str, str]]
 
 
 def signed_by(secret: bytes) -> Proof:
-    """Return what proves by a secret."""
+    """Return the proof by a secret."""
     return lambda body: ("hmac", _mac(body, secret))
 
 
@@ -245,11 +221,11 @@ def _message(body: dict[str, Any]) -> tuple[Message, str]:
         raise RefusedError("type is none that is known")
     if not isinstance(nonce, str) or (not _NONCE.fullmatch(nonce) and (nonce or made is not ReleaseRequest)):
         raise RefusedError("nonce is not 32 hexadecimal digits")
-    types = {field.name: field.type for field in fields(made)}
+    types = {field.name: str(field.type) for field in fields(made)}
     if set(body) != set(types):
         raise RefusedError(f"keys are not {', '.join(types)}")
-    for key, kind_of_value in types.items():
-        _check(key, str(kind_of_value), body[key])
+    for key, type_ in types.items():
+        _check(key, type_, body[key])
     return made(**body), nonce
 
 
@@ -260,11 +236,10 @@ def _check(key: str, kind: str, value: object) -> None:
     elif kind == "int":
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
             raise RefusedError(f"{key} is no number from 0 to 2^31")
-    else:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise RefusedError(f"{key} is no number")
-        if not 0.0 <= value < _LATEST:  # an integer may be too large for a float
-            raise RefusedError(f"{key} is no number of seconds since 1970")
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise RefusedError(f"{key} is no number")
+    elif not 0.0 <= value < _LATEST:  # an integer may be too large for a float
+        raise RefusedError(f"{key} is no number of seconds since 1970")
 
 
 def _json(value: object) -> bytes:
@@ -313,8 +288,3 @@ def address_of(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
         raise InputError(f"{text!r} is no address; allowed: HOST:PORT, e.g. 127.0.0.1:7410")
     return host, int(port)
-
-
-def now() -> float:
-    """Return the wall-clock time, in s since 1970."""
-    return time.time()

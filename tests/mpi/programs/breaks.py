@@ -9,7 +9,7 @@ import time
 from mpi4py import MPI
 
 from mlsim.mpi import LoopScheduler
-from mlsim.mpi.loop_context import iterations_begun
+from mlsim.mpi.loop_report import iterations_begun
 
 
 def met_at_work(loop):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from mlsim.mpi import native_plan as native
+from mlsim.mpi import calibrate as native
 
 comm = MPI.COMM_WORLD
 with tempfile.TemporaryDirectory() as directory:

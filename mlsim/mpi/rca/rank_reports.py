@@ -1,0 +1,334 @@
+"""The ranks' side of RCA: reports of idle nodes to an agent or Slurm's controller, and answers to it."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import socket
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlsim._runtime.arrays import Ints
+from mlsim.errors import InputError
+from mlsim.mpi.rca import wire
+from mlsim.mpi.rca.wire import ADDRESS, LONGEST, Message, RefusedError, address_of, find_proof, pack
+
+if TYPE_CHECKING:
+    from mlsim.mpi.chunk_rules import Chunk
+    from mlsim.mpi.loop_context import Context
+    from mlsim.mpi.real_model import Model
+
+_TIMEOUT = 2.0
+"""Seconds within which a message is taken, or given up, however often it is tried."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.3
+_CONNECT_SECONDS = 1.0
+_TAKEN = b"ok"
+_AGAIN = f"refused: {wire.BUSY}".encode()
+_TAKEN_BEFORE = f"refused: {wire.SENT_BEFORE}\n".encode()
+
+
+def job_identifier() -> str:
+    """Return the job's identifier: of ``MLSIM_RCA_JOB``, Slurm or PBS; else of the parent process."""
+    for name in ("MLSIM_RCA_JOB", "SLURM_JOB_ID", "PBS_JOBID"):
+        if value := os.environ.get(name):
+            return value
+    return f"process-{os.getppid()}"
+
+
+def send_idle(node: str, node_number: int, ranks: int, loop: str) -> bool:
+    """Send ``NodeIdle`` to the agent or controller that the environment names; return whether it was taken.
+
+    Warns with a RuntimeWarning, and returns False, if it cannot be reached or refuses.
+    """
+    message = wire.IdleNode(job_identifier(), node, node_number, ranks, loop, time.time())
+    return _send(message, f"node {node} is idle, but could not be reported to the RCA agent")
+
+
+def _send(message: Message, problem: str) -> bool:
+    try:
+        answer = _exchange(address_of(os.environ.get(ADDRESS, "")), pack(message, find_proof()))
+        reason = answer.decode("utf-8", "replace").strip() or "no answer"
+    except (InputError, OSError) as error:
+        answer, reason = b"", str(error)
+    if not answer.startswith(_TAKEN):
+        warnings.warn(f"mlsim: {problem}: {reason}", RuntimeWarning, stacklevel=3)
+    return answer.startswith(_TAKEN)
+
+
+def _exchange(address: tuple[str, int], line: bytes) -> bytes:
+    """Send a line until it is answered; connections that are refused or dropped are tried again.
+
+    The line stays the same: the agent knows by its nonce whether it has taken it already.
+    """
+    deadline, pause = time.monotonic() + _TIMEOUT, _FIRST_PAUSE
+    sent_before = False
+    while True:
+        failure: OSError | None = None
+        answer = b""
+        try:
+            answer = _exchange_once(address, line, deadline)
+        except OSError as error:
+            failure = error
+        if sent_before and answer == _TAKEN_BEFORE:
+            return _TAKEN  # only the answer was lost
+        if failure is None and answer and not answer.startswith(_AGAIN):
+            return answer
+        sent_before = True
+        if time.monotonic() + pause >= deadline:
+            if failure is not None:
+                raise failure
+            return answer
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _exchange_once(address: tuple[str, int], line: bytes, deadline: float) -> bytes:
+    """Send a line on a connection of its own; return the answer, empty if there is none."""
+    with socket.create_connection(address, _left(deadline)) as connection:
+        connection.settimeout(_left(deadline))
+        connection.sendall(line)
+        answer = b""
+        while not answer.endswith(b"\n") and len(answer) < LONGEST:
+            connection.settimeout(_left(deadline))
+            part = connection.recv(LONGEST)
+            if not part:
+                break
+            answer += part
+        return answer
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds until a time, of which there is always a little."""
+    return max(deadline - time.monotonic(), 0.001)
+
+
+def answer_policy() -> tuple[str, float]:
+    """Return the application's policy and its tolerance, from the environment; InputError for a wrong one."""
+    text = os.environ.get(wire.ANSWER, "idle-only")
+    word, _, share = text.partition(":")
+    try:
+        tolerance = (
+            float(share)
+            if word == "tolerance"
+            else {"never": 0.0, "idle-only": 0.0, "always": math.inf}[text]
+        )
+    except (KeyError, ValueError):
+        tolerance = math.nan
+    if not tolerance >= 0.0:
+        raise InputError(
+            f"{wire.ANSWER}={text}; allowed: never, idle-only, always, tolerance:X with a share X of 0 "
+            "or more"
+        )
+    return word, tolerance
+
+
+class Answering:
+    """Rank 0's answers to release requests, during the last loop.
+
+    ``names`` has the node of every rank; ``yields`` is whether the loop could continue on fewer nodes.
+    """
+
+    def __init__(self, names: list[str], yields: bool) -> None:
+        self.left = 1.0  # share of iterations not yet claimed, as far as rank 0 knows
+        self._names, self._yields = list(dict.fromkeys(names)), yields
+        self._policy, self._tolerance = "never", 0.0
+        self._buffer = b""
+        self._given: set[int] = set()
+        self._socket: socket.socket | None = None
+        self._ended = False
+        try:
+            self._policy, self._tolerance = answer_policy()
+            self._connect()
+        except (InputError, OSError) as error:
+            warnings.warn(f"mlsim: this run cannot be asked for nodes: {error}", RuntimeWarning, stacklevel=2)
+            self.close()
+
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(address_of(os.environ.get(ADDRESS, "")), _CONNECT_SECONDS)
+        self._socket.settimeout(_CONNECT_SECONDS)
+        self._socket.sendall(pack(wire.Listening(job_identifier(), time.time()), find_proof()))
+        answer = b""
+        while not answer.endswith(b"\n"):
+            part = self._socket.recv(1)  # byte by byte: a request may follow at once
+            if not part or len(answer) > LONGEST:
+                break
+            answer += part
+        if not answer.startswith(_TAKEN):
+            raise InputError(answer.decode("utf-8", "replace").strip() or "no answer")
+        self._socket.setblocking(False)
+
+    def promised(self, counts: Ints) -> list[int]:
+        """Answer the received requests; return the nodes to release. ``counts``, int64[V]: ranks per node."""
+        nodes: list[int] = []
+        for line in self._lines():
+            try:
+                message, _ = wire.unpack(line, wire.find_secret())
+            except (RefusedError, InputError) as error:
+                warnings.warn(
+                    f"mlsim: a request for nodes is not answered: {error}", RuntimeWarning, stacklevel=2
+                )
+                continue
+            if isinstance(message, wire.ReleaseRequest) and message.job == job_identifier():
+                nodes += self._answer(message, counts)
+        return nodes
+
+    def _answer(self, request: wire.ReleaseRequest, counts: Ints) -> list[int]:
+        nodes, reason = self._chosen(request.nodes, counts)
+        self._given.update(nodes)
+        answer: Message = wire.ReleaseRejected(request.job, request.request, reason, time.time())
+        if nodes:
+            names = ",".join(self._names[node] for node in nodes)
+            answer = wire.ReleaseAccepted(request.job, request.request, names, time.time())
+        if self._socket is not None:
+            try:
+                self._socket.sendall(pack(answer, find_proof()))
+            except OSError:
+                self.close()  # the nodes are reported when they are idle all the same
+        return nodes
+
+    def _chosen(self, wanted: int, counts: Ints) -> tuple[list[int], str]:
+        """Return the nodes that are given up, or none and the reason."""
+        if self._policy == "never":
+            return [], "policy never"
+        if self._ended or self.left <= 0.0:
+            return [], "all iterations are claimed, and nodes are reported as they become idle"
+        if self._policy == "idle-only":
+            return [], "no node is idle"
+        if not self._yields:
+            return [], "the execution model needs all nodes"
+        free = [v for v in range(len(counts) - 1, 0, -1) if v not in self._given]
+        best: list[int] = []
+        for count in range(1, min(wanted, len(free)) + 1):
+            if self._growth(free[:count], counts) <= self._tolerance:
+                best = free[:count]
+        if best:
+            return best, ""
+        return [], "the loop would take too long without it" if free else "no node but the first is left"
+
+    def _growth(self, leaving: list[int], counts: Ints) -> float:
+        """Return by which share the loop's time grows: the rest is done by fewer ranks of equal speed."""
+        here = int(counts.sum()) - int(counts[sorted(self._given)].sum() if self._given else 0)
+        after = here - int(np.sum(counts[leaving]))
+        return self.left * (here / after - 1.0)
+
+    def _lines(self) -> list[bytes]:
+        if self._socket is None:
+            return []
+        try:
+            part = self._socket.recv(LONGEST)
+        except BlockingIOError:
+            return []
+        except OSError:
+            part = b""
+        if not part:
+            self.close()  # no more requests
+            return []
+        *lines, self._buffer = (self._buffer + part).split(b"\n")
+        if len(self._buffer) > LONGEST:
+            self.close()
+        return lines
+
+    def end(self) -> None:
+        """Note that rank 0 claims no more chunks."""
+        self._ended = True
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+_ENDED, _LEAVES = 0, 1
+
+
+class Reporter:
+    """One rank's part in reporting idle nodes: the last rank of a node that ends sends ``NodeIdle``.
+
+    No rank waits for this: the ranks of a node count, by an atomic in memory that they share, how many have
+    ended, and nodes do, by one at rank 0. ``active``: there is an agent; ``last``: no loop follows on these
+    ranks; ``yields``: the loop could continue on fewer nodes, so that the batch level may request some.
+    """
+
+    def __init__(self, context: Context, loop: str, active: bool, last: bool, yields: bool) -> None:
+        from mlsim.mpi.loop_context import node_name
+
+        layout = self._layout = context.layout
+        self._context = context
+        self._loop = re.sub(r"[^\w.:/-]", "_", loop, flags=re.ASCII).lstrip("-") or "loop"
+        self._window = context.shared_window(1) if active else None
+        self._nodes = context.window(_LEAVES + len(layout.leaders)) if active else None
+        self._last = last
+        self._ended = False
+        names: list[str] = layout.comm.allgather(node_name()) if active and last else []
+        self._answering = Answering(names, yields) if names and layout.comm.rank == 0 else None
+        self._asked, self._node = active and last, node_name()
+
+    def claiming(self, model: Model, n: int) -> Callable[[], Chunk | None]:
+        """Return this rank's function to claim chunks, which first reads requests for nodes, if any."""
+        if not self._asked:
+            return model.claim
+
+        def claim() -> Chunk | None:
+            if self._leaves():
+                model.told = time.perf_counter()
+                return None
+            chunk = model.claim()
+            if chunk is not None and self._answering is not None:
+                self._answering.left = 1.0 - (chunk[0] + chunk[1]) / n
+            return chunk
+
+        return claim
+
+    def _leaves(self) -> bool:
+        """Whether this rank's node was promised to others; rank 0 answers requests instead."""
+        assert self._nodes is not None, "there is an agent, which may ask"
+        if self._answering is None:
+            return self._nodes.fetch(_LEAVES + self._layout.node) != 0
+        for node in self._answering.promised(self._layout.counts):
+            self._nodes.fetch_replace(_LEAVES + node, 1)
+        return False
+
+    def release(self) -> None:
+        """Report that no loop follows on these ranks."""
+        self._last = True
+        if self._ended:
+            self._count()
+
+    def rank_ended(self) -> None:
+        """Count this rank as notified that no chunk is left."""
+        self._ended = True
+        if self._answering is not None:
+            self._answering.end()
+        if self._last:
+            self._count()
+
+    def _count(self) -> None:
+        if self._window is None or self._nodes is None:
+            return
+        layout = self._layout
+        if self._window.fetch_add(0, 1) + 1 < layout.local.size:
+            return
+        if self._nodes.fetch_add(_ENDED, 1) + 1 < len(layout.leaders):
+            whole = self._context.ranks_per_node is None or layout.local.size == layout.machine.size
+            node = self._node if whole else f"{self._node}/{layout.node}"
+            send_idle(node, layout.node, layout.local.size, self._loop)
+
+    def loop_closed(self) -> None:
+        """Report the end of the last loop, on rank 0 and after all ranks have ended it."""
+        if self._window is not None and self._last and self._layout.comm.rank == 0:
+            completed = wire.JobCompleted(job_identifier(), time.time())
+            _send(completed, "the RCA agent does not know that the loops have ended")
+
+    def free(self) -> None:
+        """Return the windows to the context."""
+        for window in (self._window, self._nodes):
+            if window is not None:
+                self._context.put_back(window)
+        if self._answering is not None:
+            self._answering.close()
