@@ -184,9 +184,9 @@ class RecursiveRule:
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
         """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
 
-        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.execution_models.rma_state`,
-        ``memory`` its first argument. The function takes a turn, the measurements of the PE's executed chunk, and the
-        time [s]. Pass its result to :meth:`check_size` unless the size is ``NOT_YET`` or ``EMPTY``.
+        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.execution_models.rma_state`, and
+        ``memory`` its first argument. The function takes a turn, the measurements of the PE's executed chunk,
+        and the time [s]. Pass its result to :meth:`check_size` unless the size is ``NOT_YET`` or ``EMPTY``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
         return partial(kernel, memory, self._asker(pe))
