@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from mlsim._files import expanded, is_file, named
 from mlsim.errors import InputError, user_code_error
-from mlsim.scenario import parameters_of, user_function
 from mlsim.scenario.field_types import SWITCH
+from mlsim.scenario.plugin_names import parameters_of, user_function
 from mlsim.scenario.scenario_paths import read_code
 from mlsim.scenario.unit_types import nearest
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from mlsim import cosim
 from mlsim.cosim.scenario_inputs import message_latency
 from mlsim.record import JobState, MessageKind
-from mlsim.scenario import CoordinationConfig, from_mapping
+from mlsim.scenario import from_mapping
+from mlsim.scenario.batch_section import CoordinationConfig
 
 NODES, CORES = 6, 2
 

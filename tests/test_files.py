@@ -29,7 +29,8 @@ from mlsim._files.input_files import read_npy, read_npz
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.experiment.stored_runs import find_runs
-from mlsim.scenario import from_mapping, load, resolve_path
+from mlsim.scenario import from_mapping, load
+from mlsim.scenario.scenario_paths import resolve_path
 from mlsim.workload import read_swf
 from mlsim.workload.csv_log import read_csv
 

@@ -19,7 +19,7 @@ from mlsim._jit import kernel, last_bit, next_bit, unpacker
 from mlsim._runtime import interpreted
 from mlsim.application import simulate as simulate_loop
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig
+from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.workload import Field, read_swf
 from tests.batch.builders import block, simulate
 

@@ -16,7 +16,8 @@ from mlsim.errors import InputError, OutputError
 from mlsim.experiment import run_directory
 from mlsim.experiment.stored_runs import read_run
 from mlsim.record.table_files import JOB_COLUMNS
-from mlsim.scenario import PLUGIN_KEYS, from_mapping
+from mlsim.scenario import from_mapping
+from mlsim.scenario.scenario_paths import PLUGIN_KEYS
 from mlsim.workload import user_workloads
 
 CODE = """\

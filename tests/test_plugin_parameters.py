@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from mlsim.cli.main import app
 from mlsim.errors import InputError
-from mlsim.scenario import CodeName, from_mapping, load, parameters_of
+from mlsim.scenario import from_mapping, load
+from mlsim.scenario.plugin_names import CodeName, parameters_of
 
 CODE = """\
 from dataclasses import dataclass
@@ -182,7 +183,7 @@ def test_techniques_take_them(here: Path) -> None:
 
 
 def test_two_levels_give_them_to_the_function_alone() -> None:
-    from mlsim.scenario import split_technique
+    from mlsim.scenario.technique_section import split_technique
 
     config = from_mapping(
         {

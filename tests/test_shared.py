@@ -13,7 +13,9 @@ from mlsim._runtime import shared_cache
 from mlsim._runtime.shared_cache import forget, shared, sharing
 from mlsim.application import CostProfiles
 from mlsim.errors import InputError
-from mlsim.scenario import CostsConfig, IterationsConfig, WorkloadConfig
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.application_section import IterationsConfig
+from mlsim.scenario.costs_section import CostsConfig
 from mlsim.workload import JobBlock, log_source, open_workload
 
 HEAD = "job_id,submit_time,run_time,walltime,processors,user\n"

@@ -29,8 +29,9 @@ from mlsim.execution_models.loop_state import Perturbation, Unavailability, unav
 from mlsim.platform import Machine, Perturbations
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.timelines import one_job
-from mlsim.scenario import AnswerRule, ApplicationConfig
+from mlsim.scenario import ApplicationConfig
 from mlsim.scenario.simulation_demand import lists_costs
+from mlsim.scenario.words import AnswerRule
 
 if TYPE_CHECKING:
     from mlsim.record import LoopChunks

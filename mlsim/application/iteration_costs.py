@@ -15,8 +15,9 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.profiles import Request, fixed_length, iteration_costs
 from mlsim.application.profiles.profile_costs import job_costs, line_of
 from mlsim.errors import InputError
-from mlsim.scenario import Calibration, CostProfile, CostsConfig, IterationsConfig
-from mlsim.scenario.costs_section import has_linear_costs
+from mlsim.scenario.application_section import IterationsConfig
+from mlsim.scenario.costs_section import CostsConfig, has_linear_costs
+from mlsim.scenario.words import Calibration, CostProfile
 
 
 class CostProfiles:

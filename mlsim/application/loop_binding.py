@@ -32,15 +32,9 @@ from mlsim.execution_models.loop_state import (
     none,
     open_state,
 )
-from mlsim.scenario import (
-    RELEASING,
-    ExecutionConfig,
-    GlobalP,
-    LockOrder,
-    MasterRole,
-    ParametersConfig,
-    ServiceOrder,
-)
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.technique_section import RELEASING, ParametersConfig
+from mlsim.scenario.words import GlobalP, LockOrder, MasterRole, ServiceOrder
 from mlsim.techniques.technique_entry import RuleSettings
 
 _SEED_BITS = 32

@@ -20,17 +20,11 @@ from mlsim.application.time_steps import ChooseWithin, Plan, StepHistory, in_tim
 from mlsim.application.user_model import check_levels
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import COUNTS, TIMES, Perturbation, PEStats, Rows, Unavailability
-from mlsim.scenario import (
-    AUTO,
-    ExecutionConfig,
-    ExecutionModel,
-    ParametersConfig,
-    SelectionConfig,
-    SelectionMethod,
-    cannot_stop,
-    learner_amid_loop,
-)
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.costs_section import SelectionConfig, cannot_stop, learner_amid_loop
 from mlsim.scenario.simulation_demand import Share, check_memory
+from mlsim.scenario.technique_section import AUTO, ParametersConfig
+from mlsim.scenario.words import ExecutionModel, SelectionMethod
 
 if TYPE_CHECKING:
     from mlsim.record import LoopChunks

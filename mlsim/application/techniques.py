@@ -9,17 +9,9 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
-from mlsim.scenario import (
-    Compat,
-    ParametersConfig,
-    Statistics,
-    Technique,
-    WeightSource,
-    lacking_parameters,
-    parameters_of,
-    split_technique,
-    user_function,
-)
+from mlsim.scenario.plugin_names import parameters_of, user_function
+from mlsim.scenario.technique_section import ParametersConfig, lacking_parameters, split_technique
+from mlsim.scenario.words import Compat, Statistics, Technique, WeightSource
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.techniques.technique_entry import (

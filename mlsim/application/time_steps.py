@@ -26,7 +26,8 @@ from mlsim.application.selection.selector import (
 )
 from mlsim.application.selection.simulation_selector import BySimulation, Effort, SelectedLoop, Simulate
 from mlsim.application.techniques import Choice, is_adaptive_over_steps, scaled
-from mlsim.scenario import KnownCosts, SelectionConfig, SelectionMethod
+from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.words import KnownCosts, SelectionMethod
 
 if TYPE_CHECKING:
     from mlsim.record import LoopChunks

@@ -19,15 +19,11 @@ from mlsim.application.user_technique import compiler_message
 from mlsim.errors import InputError, user_code_error
 from mlsim.execution_models import ModelEntry, ModelProperties
 from mlsim.plugins import Family, make_callable
-from mlsim.scenario import (
-    ApplicationConfig,
-    ExecutionConfig,
-    ExecutionModel,
-    ParametersConfig,
-    parameters_of,
-    user_function,
-    wrong_levels,
-)
+from mlsim.scenario import ApplicationConfig
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.plugin_names import parameters_of, user_function
+from mlsim.scenario.technique_section import ParametersConfig, wrong_levels
+from mlsim.scenario.words import ExecutionModel
 
 if TYPE_CHECKING:
     from mlsim.execution_models.loop_state import Inputs

@@ -30,7 +30,9 @@ from mlsim.coordination import MessageLog
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, Occupancy, Outages, Passes, Rejections, empty
 from mlsim.record.growing_arrays import GrowingTimes
-from mlsim.scenario import BatchConfig, CoordinationConfig, Dispatcher, RequestRule, TieOrder
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.batch_section import CoordinationConfig
+from mlsim.scenario.words import Dispatcher, RequestRule, TieOrder
 from mlsim.workload.workload_dependencies import Dependencies
 from mlsim.workload.workload_jobs import JobBlock
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mlsim._runtime.arrays import Ints
 from mlsim.batch.view import WaitingJobs
 from mlsim.plugins import Family, check_plugin, installed_plugins, load_plugin
-from mlsim.scenario import Allocator, BatchConfig, Choice, Dispatcher, Policy, Predictor
+from mlsim.scenario import BatchConfig, Policy
+from mlsim.scenario.words import Allocator, Choice, Dispatcher, Predictor
 
 
 class OwnPolicy(Protocol):

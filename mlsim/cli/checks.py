@@ -64,7 +64,8 @@ def _check_scenario(options: CheckOptions) -> None:
     """Check a scenario, and print its machine and workload."""
     from mlsim.cosim import survey
     from mlsim.experiment.run_directory import check_writers
-    from mlsim.scenario import dump, plain
+    from mlsim.scenario import dump
+    from mlsim.scenario.scenario_text import plain
 
     scenario = scenario_of(options.file, options.set_)
     found = survey(scenario, options.plugins)

@@ -201,7 +201,7 @@ def code_from_here(text: str, file: Path | None) -> str:
 
 def value_of(text: str) -> Any:
     """Read a value as a scenario file has it."""
-    from mlsim.scenario import parse_override
+    from mlsim.scenario.overrides import parse_override
 
     return parse_override(f"value={text}")[1]
 

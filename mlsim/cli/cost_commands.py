@@ -15,7 +15,7 @@ from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim._runtime.arrays import Floats
-    from mlsim.scenario import CostsConfig
+    from mlsim.scenario.costs_section import CostsConfig
 
 
 _distribution = partial(option, rich_help_panel="Distributions")
@@ -94,8 +94,8 @@ def _read_costs(options: _ProfileOptions) -> tuple[CostsConfig, str | None]:
     """Read the options as a scenario's section of costs; also what they count, None for seconds."""
     from pydantic import ValidationError
 
-    from mlsim.scenario import CostProfile, CostsConfig
-    from mlsim.scenario.costs_section import COUNTED
+    from mlsim.scenario.costs_section import COUNTED, CostsConfig
+    from mlsim.scenario.words import CostProfile
 
     name, given = options.name, vars(options)
     texts = {key: text for key, text in given.items() if key not in _NOT_OF_COSTS and text is not None}
@@ -127,8 +127,8 @@ def _window(text: str) -> dict[str, Any]:
 
 def _length_of(costs: CostsConfig, iterations: str | None) -> int:
     """Return the number of iterations; 0 for a file, whose length is not known yet."""
-    from mlsim.scenario import CostProfile
     from mlsim.scenario.field_types import whole
+    from mlsim.scenario.words import CostProfile
 
     if costs.profile in (CostProfile.FILE, CostProfile.MANDELBROT):
         if iterations is not None:
@@ -163,7 +163,7 @@ def _draw(path: Path, values: Floats, costs: CostsConfig, unit: str | None) -> N
     """Draw costs, those of mandelbrot as their image."""
     load_matplotlib()
     from mlsim.analysis.plots import iteration_costs, write_picture
-    from mlsim.scenario import CostProfile
+    from mlsim.scenario.words import CostProfile
 
     window = costs.parameters.window
     extent = (window.x_min, window.x_max, window.y_min, window.y_max)
@@ -172,7 +172,7 @@ def _draw(path: Path, values: Floats, costs: CostsConfig, unit: str | None) -> N
 
 
 def _title(costs: CostsConfig, n: int) -> str:
-    from mlsim.scenario import CostProfile
+    from mlsim.scenario.words import CostProfile
 
     own = costs.parameters
     if costs.profile is CostProfile.MANDELBROT:

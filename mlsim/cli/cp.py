@@ -18,7 +18,8 @@ from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.batch.cp.instance import Instance
-    from mlsim.scenario import CpConfig, Dispatcher
+    from mlsim.scenario import CpConfig
+    from mlsim.scenario.words import Dispatcher
 
 
 cp = cli.CommandGroup("cp", "Save and re-solve instances of CP dispatchers.")
@@ -39,7 +40,7 @@ def dump(options: _DumpOptions) -> None:
     from mlsim import cosim
     from mlsim.batch.cp.instance_replay import instance_as_json, writer_of
     from mlsim.batch.cp.planning_dispatcher import watching
-    from mlsim.scenario import Dispatcher
+    from mlsim.scenario.words import Dispatcher
 
     scenario = cli.scenario_of(options.file, options.set_)
     name = scenario.batch.dispatcher
@@ -118,7 +119,7 @@ def replay(options: ReplayOptions) -> None:
 
 
 def _names(texts: list[str]) -> list[Dispatcher]:
-    from mlsim.scenario import Dispatcher
+    from mlsim.scenario.words import Dispatcher
 
     allowed = {str(word): word for word in Dispatcher if word.solves}
     for text in texts:

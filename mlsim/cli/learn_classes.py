@@ -129,7 +129,8 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
     from mlsim.batch.predictors.weekly_forests import check_library
     from mlsim.learning import class_learning as learning
     from mlsim.learning.learning_parts import parts_in, write_tables
-    from mlsim.scenario import Backfill, Policy
+    from mlsim.scenario import Policy
+    from mlsim.scenario.words import Backfill
 
     check_library()
     chosen = _policies(options.policies)

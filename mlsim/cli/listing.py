@@ -132,7 +132,8 @@ def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tupl
 
 def _of_batch(what: Listing) -> Lists:
     """List the choices of the batch level."""
-    from mlsim.scenario import Allocator, Backfill, Dispatcher, Policy, Predictor
+    from mlsim.scenario import Policy
+    from mlsim.scenario.words import Allocator, Backfill, Dispatcher, Predictor
 
     match what:
         case "policies":
@@ -155,7 +156,7 @@ def _of_batch(what: Listing) -> Lists:
 def _of_files(what: Listing) -> Lists:
     """List formats of logs, models of workloads, and writers."""
     if what == "formats":
-        from mlsim.scenario import WorkloadFormat
+        from mlsim.scenario.words import WorkloadFormat
         from mlsim.workload.log_formats import FORMATS
         from mlsim.workload.user_workloads import READERS
 
@@ -165,7 +166,7 @@ def _of_files(what: Listing) -> Lists:
             *_functions(READERS),
         ]
     if what == "workloads":
-        from mlsim.scenario import WorkloadModel
+        from mlsim.scenario.words import WorkloadModel
         from mlsim.workload.models.model_base import model_record
         from mlsim.workload.user_workloads import GENERATORS
 
@@ -221,8 +222,8 @@ def _of_loops(what: Listing) -> Lists:
 
 def _of_keys(what: Listing) -> Lists:
     """List keys of scenarios, parameters, and other names of keys."""
-    from mlsim.scenario import model_parameters, options
     from mlsim.scenario.overrides import key_aliases
+    from mlsim.scenario.scenario_keys import model_parameters, options
 
     if what == "aliases":
         return ("other name", "key", "use"), [

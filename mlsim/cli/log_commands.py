@@ -18,7 +18,7 @@ from mlsim.cli.terminal import print_json, show
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlsim.scenario import WorkloadFormat
+    from mlsim.scenario.words import WorkloadFormat
     from mlsim.workload import Rates
     from mlsim.workload.derived_logs import Conversion
     from mlsim.workload.log_facts import Description
@@ -99,7 +99,7 @@ def _pair(name: str, text: str, mark: str) -> dict[str, Any]:
 
 
 def _format(to: str | None, target: Path) -> WorkloadFormat:
-    from mlsim.scenario import WorkloadFormat
+    from mlsim.scenario.words import WorkloadFormat
     from mlsim.workload.compression import SUFFIXES
     from mlsim.workload.log_formats import FORMATS, format_of_name
 
@@ -275,8 +275,8 @@ def predict(options: _PredictOptions) -> None:
 
 def _predictors(names: list[str] | None) -> list[str]:
     """Return the names of the predictors as the catalogue spells them."""
-    from mlsim.scenario import Predictor, installed_names
-    from mlsim.scenario.plugin_names import plugin_name
+    from mlsim.scenario.plugin_names import installed_names, plugin_name
+    from mlsim.scenario.words import Predictor
 
     if not names:
         return [word.value for word in Predictor] + list(installed_names("mlsim.predictors"))

@@ -157,7 +157,7 @@ def _scenario(file: Path | None, overrides: dict[str, object]) -> Scenario:
 
 def _print_unread(scenarios: list[Scenario]) -> None:
     """Name keys that were set and that none of the loops reads."""
-    from mlsim.scenario import warnings_of
+    from mlsim.scenario.scenario_keys import warnings_of
 
     lines = [{line.split()[0]: line for line in warnings_of(scenario)} for scenario in scenarios]
     for key in lines[0]:

@@ -103,7 +103,7 @@ def _check_ranks(launcher: list[str] | None, ranks: int | None) -> None:
 def _note_unread(loop: Scenario, read: tuple[str, ...], repetitions: int = 1) -> None:
     """Print notes on keys of a file that only a simulation reads, or nothing does."""
     from mlsim.mpi.loop_options import left_aside
-    from mlsim.scenario import warnings_of
+    from mlsim.scenario.scenario_keys import warnings_of
 
     keys = left_aside(loop, read)
     notes = [f"a real run does not read {', '.join(keys)}"] if keys else []
@@ -249,7 +249,7 @@ def _pairs(options: _ValidateOptions, loop: Scenario) -> list[Pair]:
     """Return what is executed and simulated: techniques, models and delays."""
     from mlsim.mpi.loop_options import MODELS
     from mlsim.mpi.real_validation import Pair
-    from mlsim.scenario import TWO_LEVELS
+    from mlsim.scenario.technique_section import TWO_LEVELS
     from mlsim.scenario.unit_types import TIME
 
     models = cli.listed(options.models)

@@ -44,7 +44,8 @@ def run(options: _RunOptions) -> None:
     with importing():
         from mlsim import experiment
         from mlsim.experiment.result_directories import NextFree
-        from mlsim.scenario import load, parse_overrides, warnings_of
+        from mlsim.scenario import load, parse_overrides
+        from mlsim.scenario.scenario_keys import warnings_of
 
     quiet = options.quiet or options.json_
     if quiet:

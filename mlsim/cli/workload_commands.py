@@ -146,7 +146,7 @@ def generate(options: _GenerateOptions) -> None:
 
 
 def _estimates(text: str | None) -> str | tuple[float, float] | None:
-    from mlsim.scenario import EstimateModel
+    from mlsim.scenario.words import EstimateModel
 
     if text is None or text in list(EstimateModel):
         return text and EstimateModel(text)
@@ -154,7 +154,7 @@ def _estimates(text: str | None) -> str | tuple[float, float] | None:
 
 
 def _parameters(model: str, texts: list[str]) -> dict[str, Any]:
-    from mlsim.scenario import WorkloadModel
+    from mlsim.scenario.words import WorkloadModel
 
     own = model not in list(WorkloadModel)
     form = "KIND.NAME=VALUE, such as batch.aarr=7" if model == WorkloadModel.LUBLIN else "NAME=VALUE"

@@ -41,7 +41,8 @@ from mlsim.cosim.scenario_inputs import (
 )
 from mlsim.platform import Machine
 from mlsim.record import ChunkStore, JobState, LoopChunks
-from mlsim.scenario import ApplicationModel, Scenario, TraceLevel
+from mlsim.scenario import Scenario
+from mlsim.scenario.words import ApplicationModel, TraceLevel
 from mlsim.workload import Workload
 
 if TYPE_CHECKING:

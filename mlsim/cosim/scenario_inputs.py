@@ -18,23 +18,10 @@ from mlsim.platform import Machine, machine_of
 from mlsim.platform.machine import power_of
 from mlsim.record.table_blocks import LARGE_ROWS
 from mlsim.record.table_files import JOB_COLUMNS
-from mlsim.scenario import (
-    PLUGIN_KEYS,
-    ApplicationConfig,
-    ApplicationModel,
-    BatchConfig,
-    CleaningRule,
-    Contiguity,
-    Mapping,
-    RequestRule,
-    Scenario,
-    TraceLevel,
-    WorkloadConfig,
-    located_code,
-    located_technique,
-    resolve_path,
-)
+from mlsim.scenario import ApplicationConfig, BatchConfig, Scenario, WorkloadConfig
+from mlsim.scenario.scenario_paths import PLUGIN_KEYS, located_code, located_technique, resolve_path
 from mlsim.scenario.simulation_demand import check_workload
+from mlsim.scenario.words import ApplicationModel, CleaningRule, Contiguity, Mapping, RequestRule, TraceLevel
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 from mlsim.workload.derived_logs import resampled
 from mlsim.workload.generated_jobs import Made, planned

@@ -50,20 +50,19 @@ from mlsim.record import (
     empty,
 )
 from mlsim.record import OwnColumns as OwnRecord
-from mlsim.scenario import (
+from mlsim.scenario import Scenario
+from mlsim.scenario.batch_section import replay_obstacle
+from mlsim.scenario.scenario_paths import check_code, located_code
+from mlsim.scenario.simulation_demand import check_list, check_loop_alone
+from mlsim.scenario.words import (
     ApplicationModel,
     Calibration,
     CostProfile,
     Engine,
-    Scenario,
     TraceLevel,
     WorkloadFormat,
     WorkloadModel,
-    check_code,
-    located_code,
-    replay_obstacle,
 )
-from mlsim.scenario.simulation_demand import check_list, check_loop_alone
 from mlsim.workload import Workload, names_of
 from mlsim.workload.measured_power import JobSteps
 from mlsim.workload.swf_fields import job_names

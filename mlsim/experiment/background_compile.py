@@ -17,15 +17,10 @@ import numpy as np
 
 from mlsim import _jit
 from mlsim._runtime.processes import DEVNULL, Process, has_ended, python, start
-from mlsim.scenario import (
-    ApplicationModel,
-    ExecutionModel,
-    Scenario,
-    Technique,
-    from_mapping,
-    plain,
-    split_technique,
-)
+from mlsim.scenario import Scenario, from_mapping
+from mlsim.scenario.scenario_text import plain
+from mlsim.scenario.technique_section import split_technique
+from mlsim.scenario.words import ApplicationModel, ExecutionModel, Technique
 
 _OWN_ROOM = "batch"
 """The room that the process of the run compiles itself."""

@@ -15,7 +15,7 @@ from mlsim.experiment import stored_runs
 from mlsim.experiment.result import Result
 from mlsim.experiment.stored_runs import StoredRun, find_runs, read_run
 from mlsim.record.derived_times import TAU
-from mlsim.scenario import plain
+from mlsim.scenario.scenario_text import plain
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,7 +18,8 @@ from mlsim.errors import OutputError
 from mlsim.experiment.study.study_executors import cores
 from mlsim.experiment.study.study_plan import tool
 from mlsim.experiment.study.study_store import Entries, Memory, Store, disk_error, locked
-from mlsim.scenario import CpConfig, Dispatcher
+from mlsim.scenario import CpConfig
+from mlsim.scenario.words import Dispatcher
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,11 @@ from mlsim.experiment.result import technique_of
 from mlsim.experiment.result_directories import Place, complete_or_gone
 from mlsim.experiment.run_directory import check_needs, versions, write_json, write_trace
 from mlsim.record import Records
-from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load, loads, read_in
+from mlsim.scenario import Scenario, dump, from_mapping, load, loads
 from mlsim.scenario.costs_section import TYPICAL
+from mlsim.scenario.scenario_loading import read_in
 from mlsim.scenario.simulation_demand import MOST_PES, check_pes
+from mlsim.scenario.words import TraceLevel
 
 if TYPE_CHECKING:
     import polars as pl

@@ -23,16 +23,11 @@ from mlsim.experiment.result_directories import Place
 from mlsim.plugins import Family, check_plugin, make_callable
 from mlsim.record import Records
 from mlsim.record.table_blocks import is_large, is_long, let_go_of_table
-from mlsim.scenario import (
-    Mapping,
-    Scenario,
-    TraceLevel,
-    TraceRows,
-    dump,
-    located_code,
-    read_in,
-    user_function,
-)
+from mlsim.scenario import Scenario, dump
+from mlsim.scenario.plugin_names import user_function
+from mlsim.scenario.scenario_loading import read_in
+from mlsim.scenario.scenario_paths import located_code
+from mlsim.scenario.words import Mapping, TraceLevel, TraceRows
 
 if TYPE_CHECKING:
     from mlsim.record.otf2 import Service

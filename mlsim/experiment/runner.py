@@ -22,7 +22,9 @@ from mlsim.experiment.result_directories import NextFree, Place, reserved, write
 from mlsim.experiment.run_directory import check_needs, write_files, write_json, write_start
 from mlsim.experiment.run_status import Progress, status_kept
 from mlsim.record.table_blocks import is_large
-from mlsim.scenario import ApplicationModel, CoordinationConfig, Scenario, from_mapping, load
+from mlsim.scenario import Scenario, from_mapping, load
+from mlsim.scenario.batch_section import CoordinationConfig
+from mlsim.scenario.words import ApplicationModel
 
 _JOBS = "workload.parquet"
 

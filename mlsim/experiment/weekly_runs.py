@@ -20,7 +20,9 @@ from mlsim.platform import machine_of
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records
 from mlsim.record.column_types import empty
 from mlsim.record.derived_times import TAU
-from mlsim.scenario import OverrunRule, Policy, Scenario, replay_obstacle
+from mlsim.scenario import Policy, Scenario
+from mlsim.scenario.batch_section import replay_obstacle
+from mlsim.scenario.words import OverrunRule
 from mlsim.workload.job_selection import split_weeks, week_cut
 from mlsim.workload.log_source import Workload
 from mlsim.workload.log_times import local_times

@@ -15,7 +15,8 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.study_tables import Spread, spread_of
 from mlsim.experiment.weekly_runs import LogWeeks
 from mlsim.learning.learning_parts import Part, Parts, shared_weeks
-from mlsim.scenario import BatchConfig, Policy, Scenario, WeightsConfig
+from mlsim.scenario import BatchConfig, Policy, Scenario
+from mlsim.scenario.batch_section import WeightsConfig
 from mlsim.workload.workload_jobs import JobBlock
 
 FEATURES: Final = ("q", "p", "wait", "ratio", "exp", "area")  # in the order of `batch.weights`

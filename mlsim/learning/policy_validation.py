@@ -19,7 +19,8 @@ from mlsim.experiment.weekly_runs import LogWeeks, check_weekly
 from mlsim.learning import mixed_policies as mixed
 from mlsim.learning.learning_parts import Part, Parts, shared_weeks, write_tables
 from mlsim.learning.mixed_policies import FEATURES, PURE, Searching
-from mlsim.scenario import BatchConfig, Policy, Scenario, WeightsConfig
+from mlsim.scenario import BatchConfig, Policy, Scenario
+from mlsim.scenario.batch_section import WeightsConfig
 from mlsim.scenario.scenario_text import mapping_text, plain
 from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.workload_jobs import JobBlock

@@ -12,11 +12,19 @@ import numpy as np
 from mlsim.application.selection.measured_costs import has_masters
 from mlsim.application.techniques import Choice, canonical, choose
 from mlsim.errors import InputError
-from mlsim.scenario import ParametersConfig, Scenario, SelectionParameters, located_technique, words
-from mlsim.scenario import parameters_of as user_parameters
+from mlsim.scenario import Scenario, words
+from mlsim.scenario.costs_section import SelectionParameters
+from mlsim.scenario.plugin_names import parameters_of as user_parameters
 from mlsim.scenario.plugin_names import user_function, with_parameters
+from mlsim.scenario.scenario_paths import located_technique
 from mlsim.scenario.section_base import Section
-from mlsim.scenario.technique_section import READERS, lacking_parameters, split_technique, wrong_levels
+from mlsim.scenario.technique_section import (
+    READERS,
+    ParametersConfig,
+    lacking_parameters,
+    split_technique,
+    wrong_levels,
+)
 from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import ExecutionModel, Statistics, Technique, WeightSource
 

@@ -22,16 +22,10 @@ from mlsim.errors import InputError
 from mlsim.execution_models.rma_state import Done
 from mlsim.mpi.chunk_rules import Chunk
 from mlsim.mpi.loop_options import LoopOptions, parameters_of
-from mlsim.scenario import (
-    AUTO,
-    ExecutionConfig,
-    ExecutionModel,
-    KnownCosts,
-    SelectionConfig,
-    SelectionMethod,
-    cannot_stop,
-    learner_amid_loop,
-)
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.costs_section import SelectionConfig, cannot_stop, learner_amid_loop
+from mlsim.scenario.technique_section import AUTO
+from mlsim.scenario.words import ExecutionModel, KnownCosts, SelectionMethod
 
 
 def selection_of(

@@ -20,7 +20,8 @@ from mlsim.experiment.run_directory import write_json
 from mlsim.mpi.chunk_rules import is_ordered
 from mlsim.mpi.launch import Launcher, launch
 from mlsim.mpi.loop_options import BREAK_EVERY, LoopOptions, chosen, parameters_of, typical_break_after
-from mlsim.scenario import ExecutionConfig, ExecutionModel
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.words import ExecutionModel
 
 if TYPE_CHECKING:
     from mlsim.application import LoopOutcome

@@ -33,7 +33,8 @@ from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.real_model import Amid, Model, Setting
 from mlsim.mpi.rma_models import DistributedModel, HierarchicalModel
 from mlsim.record import Records
-from mlsim.scenario import ExecutionModel, SelectionConfig
+from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.words import ExecutionModel
 
 _INTERRUPTED = 130
 _NO_NAME = "loop"

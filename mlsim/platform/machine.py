@@ -13,16 +13,11 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.platform.network import Network
-from mlsim.scenario import (
-    CORES,
-    MEMORY,
-    PerturbationConfig,
-    PlatformConfig,
-    Scenario,
-    megabytes,
-    node_ranges,
-    resolve_path,
-)
+from mlsim.scenario import PlatformConfig, Scenario
+from mlsim.scenario.amount_types import node_ranges
+from mlsim.scenario.platform_section import PerturbationConfig
+from mlsim.scenario.resources_section import CORES, MEMORY, megabytes
+from mlsim.scenario.scenario_paths import resolve_path
 
 _BLOCK = 64
 _MOST_SLOW_DOWNS = 10_000_000

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from mlsim._files import read_lines
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.scenario import EdgeConfig, NetworkConfig, Topology
+from mlsim.scenario.platform_section import EdgeConfig, NetworkConfig
+from mlsim.scenario.words import Topology
 
 if TYPE_CHECKING:
     import networkx as nx  # loaded where a topology needs it

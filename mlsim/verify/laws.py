@@ -9,7 +9,10 @@ import numpy as np
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import OutageKind, Records
-from mlsim.scenario import MEMORY, Scenario, TieOrder, megabytes, node_ranges
+from mlsim.scenario import Scenario
+from mlsim.scenario.amount_types import node_ranges
+from mlsim.scenario.resources_section import MEMORY, megabytes
+from mlsim.scenario.words import TieOrder
 from mlsim.verify.promises import judge_arrivals, judge_conservative, judge_easy, judge_stays, judge_walltimes
 from mlsim.verify.schedule import MOST_NAMED, Breach, Schedule, Verdict, not_judged
 

@@ -10,7 +10,8 @@ import numpy as np
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import JobState
-from mlsim.scenario import (
+from mlsim.scenario import Policy
+from mlsim.scenario.words import (
     Allocator,
     Backfill,
     Contiguity,
@@ -18,7 +19,6 @@ from mlsim.scenario import (
     EasyRule,
     Mapping,
     OverrunRule,
-    Policy,
     TieOrder,
 )
 from mlsim.verify.schedule import MOST_NAMED, Breach, Schedule, Verdict, not_judged

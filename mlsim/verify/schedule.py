@@ -9,7 +9,8 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import JobState, Records
-from mlsim.scenario import Mapping, Scenario
+from mlsim.scenario import Scenario
+from mlsim.scenario.words import Mapping
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from mlsim import __version__
 from mlsim._runtime import shared_cache
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.scenario import MOST_RESAMPLED_WEEKS, ResampledBy, WorkloadConfig, WorkloadFormat
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.words import ResampledBy, WorkloadFormat
+from mlsim.scenario.workload_section import MOST_WEEKS as MOST_RESAMPLED_WEEKS
 from mlsim.workload.format_record import Format, Reading
 from mlsim.workload.generated_jobs import Made
 from mlsim.workload.log_formats import FORMATS, LogReader, format_of, write_columns

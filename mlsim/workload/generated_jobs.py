@@ -14,8 +14,10 @@ import numpy as np
 from mlsim._runtime.arrays import Ints
 from mlsim._runtime.work_progress import followed, stage
 from mlsim.errors import InputError
-from mlsim.scenario import EstimateModel, GenerateConfig, JobKinds, WorkloadModel, with_parameters
+from mlsim.scenario.plugin_names import with_parameters
 from mlsim.scenario.unit_types import nearest
+from mlsim.scenario.words import EstimateModel, JobKinds, WorkloadModel
+from mlsim.scenario.workload_section import GenerateConfig
 from mlsim.workload.log_times import DAY
 from mlsim.workload.models.accasim_generator import Learned, is_model_file, read_model
 from mlsim.workload.models.model_base import (

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
-from mlsim.scenario import CrossingRule, WeekBegin, WeekEvent, WeeksConfig
+from mlsim.scenario.words import CrossingRule, WeekBegin, WeekEvent
+from mlsim.scenario.workload_section import WeeksConfig
 from mlsim.workload.log_times import start_and_zone
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock, LogBlock

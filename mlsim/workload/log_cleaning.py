@@ -9,16 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Mask
-from mlsim.scenario import (
-    MEMORY,
-    CleaningConfig,
-    CleaningRule,
-    EstimateSource,
-    Mapping,
-    MemorySource,
-    NeverRan,
-    WorkloadConfig,
-)
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.resources_section import MEMORY
+from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, MemorySource, NeverRan
+from mlsim.scenario.workload_section import CleaningConfig
 from mlsim.workload.resource_requests import MB, SWF_KB, ResourceRequests
 from mlsim.workload.workload_dependencies import with_preceding_jobs
 from mlsim.workload.workload_jobs import IF_KNOWN, JobBlock, LogBlock

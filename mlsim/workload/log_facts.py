@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim._runtime.late import load_matplotlib
 from mlsim.errors import InputError
-from mlsim.scenario import WorkloadFormat
+from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader
 from mlsim.workload.log_times import start_and_zone

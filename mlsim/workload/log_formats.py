@@ -13,7 +13,7 @@ import numpy as np
 
 from mlsim._files.input_files import LONGEST_LINE
 from mlsim.errors import InputError
-from mlsim.scenario import WorkloadFormat
+from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.compression import SUFFIXES, new_file, read_chunks
 from mlsim.workload.format_record import Format, Reading, WholeLog
 from mlsim.workload.swf_fields import Header

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from mlsim._runtime import shared_cache
 from mlsim.errors import InputError, NothingLeftError
-from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig, WorkloadFormat
+from mlsim.scenario import WorkloadConfig
 from mlsim.scenario.unit_types import nearest
+from mlsim.scenario.words import CleaningRule, WorkloadFormat
+from mlsim.scenario.workload_section import SelectConfig
 from mlsim.workload.format_record import Reading
 from mlsim.workload.generated_jobs import Made, MadeReader
 from mlsim.workload.job_selection import (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mlsim._files.parquet import refusing_damage
 from mlsim._runtime.arrays import Ints, Mask
 from mlsim.errors import InputError
-from mlsim.scenario import MEMORY
+from mlsim.scenario.resources_section import MEMORY
 from mlsim.workload.format_record import Reading, WholeLog
 from mlsim.workload.log_columns import (
     KNOWN,

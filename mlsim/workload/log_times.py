@@ -15,7 +15,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
-from mlsim.scenario import DatesConfig
+from mlsim.scenario.workload_section import DatesConfig
 from mlsim.workload.swf_fields import Header
 
 HOUR: Final = 3600.0

@@ -17,8 +17,9 @@ import polars as pl
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, check_plugin, make_callable
-from mlsim.scenario import WorkloadFormat, WorkloadModel, parameters_of
+from mlsim.scenario.plugin_names import parameters_of
 from mlsim.scenario.unit_types import nearest
+from mlsim.scenario.words import WorkloadFormat, WorkloadModel
 from mlsim.workload.format_record import Reading, WholeLog
 from mlsim.workload.log_table import log_of_table
 from mlsim.workload.models.model_base import Drawing

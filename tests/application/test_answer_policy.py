@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlsim.application.application_simulator import AnswerPolicy
-from mlsim.scenario import AnswerRule
+from mlsim.scenario.words import AnswerRule
 
 
 @pytest.mark.parametrize(

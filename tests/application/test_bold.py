@@ -14,7 +14,9 @@ from mlsim.application import simulate
 from mlsim.application.iteration_costs import prefix_sums
 from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ParametersConfig, SelectionConfig
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.technique_section import ParametersConfig
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.pe_statistics import new_measurements
 from mlsim.techniques.technique_entry import OWN, PARAMETERS

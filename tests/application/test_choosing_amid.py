@@ -22,13 +22,11 @@ from mlsim.application.techniques import Choice, choose, read_only
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Perturbation
-from mlsim.scenario import (
-    ApplicationConfig,
-    ExecutionConfig,
-    ParametersConfig,
-    SelectionConfig,
-    SelectionGoal,
-)
+from mlsim.scenario import ApplicationConfig
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.technique_section import ParametersConfig
+from mlsim.scenario.words import SelectionGoal
 from tests.application import test_reference as of_whole_loops
 from tests.reference import cca, dca
 from tests.reference.loops import Case

@@ -10,7 +10,8 @@ import pytest
 
 from mlsim.application import CostProfiles
 from mlsim.errors import InputError
-from mlsim.scenario import CostsConfig, IterationsConfig
+from mlsim.scenario.application_section import IterationsConfig
+from mlsim.scenario.costs_section import CostsConfig
 
 
 def profiles(iterations: dict[str, int] | None, seed: int = 7, **costs: Any) -> CostProfiles:

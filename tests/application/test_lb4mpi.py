@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from mlsim.application import TECHNIQUES, simulate
 from mlsim.application.techniques import Form, sequence
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ParametersConfig, from_mapping
-from mlsim.scenario.technique_section import LB4MPI
+from mlsim.scenario import from_mapping
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.technique_section import LB4MPI, ParametersConfig
 from tests.application import test_techniques, test_time_steps
 from tests.application.test_models import full_cases, full_fine_case
 from tests.application.test_reference import assert_same, fine_case

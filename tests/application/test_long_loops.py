@@ -16,8 +16,9 @@ from mlsim.application import CostProfiles, LoopOutcome, simulate
 from mlsim.application.iteration_costs import CostSums, prefix_sums
 from mlsim.cli.main import app
 from mlsim.errors import InputError
-from mlsim.scenario import CostsConfig, ExecutionConfig, IterationsConfig, ParametersConfig, SelectionConfig
-from mlsim.scenario.technique_section import NEEDS
+from mlsim.scenario.application_section import ExecutionConfig, IterationsConfig
+from mlsim.scenario.costs_section import CostsConfig, SelectionConfig
+from mlsim.scenario.technique_section import NEEDS, ParametersConfig
 from tests.application.test_loop import ALL_MODELS, POSSIBLE, for_model
 from tests.reference.techniques import Parameters, Rule
 

@@ -14,7 +14,9 @@ from mlsim._jit import INTERPRETED
 from mlsim.application import LoopOutcome, simulate
 from mlsim.application.iteration_costs import prefix_sums
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.technique_section import ParametersConfig
+from mlsim.scenario.words import ExecutionModel, Technique
 from mlsim.techniques import TECHNIQUES as ENTRIES
 
 MODELS = ["cca", "dca"]

@@ -12,7 +12,7 @@ from mlsim.application import LoopOutcome, simulate
 from mlsim.application.iteration_costs import prefix_sums
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Perturbation, lock_key, next_attempt
-from mlsim.scenario import ExecutionConfig
+from mlsim.scenario.application_section import ExecutionConfig
 
 
 def run(

@@ -175,6 +175,6 @@ def test_ended_loop_is_the_reference_up_to_then(model: str, technique: str, data
 
 
 def test_every_model_has_a_reference() -> None:
-    from mlsim.scenario import ExecutionModel
+    from mlsim.scenario.words import ExecutionModel
 
     assert set(REFERENCES) == {model.value for model in ExecutionModel}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mlsim.application.profiles import PROFILES, Request, iteration_costs
 from mlsim.application.profiles.profile_costs import truncated_normal
-from mlsim.scenario import CostProfile, CostsConfig
-from mlsim.scenario.costs_section import PROFILE_KEYS
+from mlsim.scenario.costs_section import PROFILE_KEYS, CostsConfig
+from mlsim.scenario.words import CostProfile
 
 MANY = 400_000
 

@@ -10,7 +10,7 @@ import pytest
 
 from mlsim.application.profiles import Request, iteration_costs, read_costs
 from mlsim.errors import InputError
-from mlsim.scenario import CostsConfig
+from mlsim.scenario.costs_section import CostsConfig
 
 
 @pytest.mark.parametrize("text", ["cost\n1.5\n2\n", "1.5,2", "1.5\n\n2\n", '"seconds"\n 1.5 , 2,\n'])

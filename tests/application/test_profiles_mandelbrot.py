@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from mlsim.application import CostProfiles
 from mlsim.application.profiles.counted_costs import MandelbrotImage, count_every_step, escape_counts
-from mlsim.scenario import CostsConfig, IterationsConfig
+from mlsim.scenario.application_section import IterationsConfig
+from mlsim.scenario.costs_section import CostsConfig
 from tests.reference import applications as slow
 
 

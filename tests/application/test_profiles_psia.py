@@ -19,7 +19,8 @@ from mlsim.application.profiles.counted_costs import (
     generate_cloud,
     image_counts,
 )
-from mlsim.scenario import CostsConfig, IterationsConfig
+from mlsim.scenario.application_section import IterationsConfig
+from mlsim.scenario.costs_section import CostsConfig
 from tests.reference import applications as slow
 
 

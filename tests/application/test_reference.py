@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate
 from mlsim.execution_models.loop_state import Perturbation, unavailability_of
-from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.technique_section import ParametersConfig
+from mlsim.scenario.words import ExecutionModel, Technique
 from mlsim.techniques import TECHNIQUES as ENTRIES
 from tests.reference import cca, dca, hdca, hmw, openmp, steal
 from tests.reference.loops import Case, Log

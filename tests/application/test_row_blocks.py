@@ -17,7 +17,7 @@ from mlsim.application import simulate
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, ChunkStore, LoopChunks, StoredChunks
 from mlsim.record.table_blocks import chunk_blocks, n_rows
-from mlsim.scenario import ExecutionConfig
+from mlsim.scenario.application_section import ExecutionConfig
 
 COMBINATIONS = [
     ("dca", "SS"),

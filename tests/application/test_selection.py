@@ -30,13 +30,10 @@ from mlsim.application.selection.simulation_selector import BySimulation, Correc
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Perturbation
-from mlsim.scenario import (
-    ExecutionConfig,
-    ParametersConfig,
-    SelectionConfig,
-    SelectionGoal,
-    TemporalDifference,
-)
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.technique_section import ParametersConfig
+from mlsim.scenario.words import SelectionGoal, TemporalDifference
 
 T_LOOP, IMBALANCE = SelectionGoal.T_LOOP, SelectionGoal.IMBALANCE
 METHODS = ("expert", "exhaustive", "random", "rl", "simulation")

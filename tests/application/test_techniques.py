@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from mlsim.application import TECHNIQUES
 from mlsim.application.techniques import Form, choose, sequence
 from mlsim.errors import InputError
-from mlsim.scenario import ParametersConfig, Technique, model_parameters, options, technique_section
-from mlsim.scenario.technique_section import READERS
+from mlsim.scenario import technique_section
+from mlsim.scenario.scenario_keys import model_parameters, options
+from mlsim.scenario.technique_section import READERS, ParametersConfig
+from mlsim.scenario.words import Technique
 from mlsim.techniques import _discover, fixed
 from mlsim.techniques.guided import FRACTION_WORDS, guided_straightforward_size, new_guide
 from mlsim.techniques.linear import default_batches

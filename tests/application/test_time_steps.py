@@ -14,7 +14,8 @@ from mlsim.application import LoopOutcome, simulate
 from mlsim.application.iteration_costs import prefix_sums
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import unavailability_of
-from mlsim.scenario import ExecutionConfig, ParametersConfig
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.technique_section import ParametersConfig
 from tests.application.test_reference import REFERENCES, coarse_cases, fine_case
 from tests.reference import loops
 from tests.reference.timesteps import simulate_steps

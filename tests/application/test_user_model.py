@@ -23,7 +23,11 @@ from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Unavailability
 from mlsim.experiment import loop_from_mapping, run_loop
-from mlsim.scenario import CodeName, ExecutionConfig, ParametersConfig, Technique, from_mapping
+from mlsim.scenario import from_mapping
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.plugin_names import CodeName
+from mlsim.scenario.technique_section import ParametersConfig
+from mlsim.scenario.words import Technique
 
 CUSTOM = Path(__file__).parents[2] / "scenarios" / "custom"
 OWN = f"{CUSTOM}/model.py:window"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlsim.application import LoopOutcome, simulate
 from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig
+from mlsim.scenario.application_section import ExecutionConfig
 from tests.application.test_reference import REFERENCES, coarse_cases
 from tests.reference.loops import Case
 from tests.reference.techniques import Parameters
@@ -189,7 +189,8 @@ def test_edited_file_is_compiled_again(tmp_path: Path) -> None:
 
 
 def test_scenario_looks_the_file_up_beside_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.scenario import loads, located_technique
+    from mlsim.scenario import loads
+    from mlsim.scenario.scenario_paths import located_technique
 
     (tmp_path / "mine.py").write_text(SOURCE)
     text: Any = """

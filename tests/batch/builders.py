@@ -13,7 +13,9 @@ from mlsim.coordination import Forecast, MessageLog, NodeIdle
 from mlsim.platform import build_machine
 from mlsim.platform.machine import power_of
 from mlsim.record import JobState
-from mlsim.scenario import BatchConfig, CoordinationConfig, Mapping, PlatformConfig
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.batch_section import CoordinationConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import JobBlock
 
 

@@ -11,14 +11,10 @@ from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.coordination import MessageLog
 from mlsim.platform import build_machine
-from mlsim.scenario import (
-    BatchConfig,
-    CoordinationConfig,
-    DrainConfig,
-    FailureConfig,
-    Mapping,
-    PlatformConfig,
-)
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.batch_section import CoordinationConfig
+from mlsim.scenario.platform_section import DrainConfig, FailureConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.resource_requests import ResourceRequests
 from tests.batch.builders import RigidApplications, block
 

@@ -27,7 +27,9 @@ from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state import state_choice
 from mlsim.platform.machine import PowerColumns
 from mlsim.record import JobState
-from mlsim.scenario import BatchConfig, DrainConfig, FailureConfig, Mapping
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.platform_section import DrainConfig, FailureConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.resource_requests import NodeSets
 from tests.batch.builders import RigidApplications, block
 from tests.batch.hardware import jobs_with_requests, machine

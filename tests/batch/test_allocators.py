@@ -17,7 +17,9 @@ from mlsim.batch.columns.occupancy import runs_of
 from mlsim.batch.events.submissions import Submissions
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.platform.network import build_graph, edges_of
-from mlsim.scenario import BatchConfig, Mapping, NetworkConfig
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.platform_section import NetworkConfig
+from mlsim.scenario.words import Mapping
 from tests.batch.hardware import jobs_with_requests, machine, simulate
 from tests.effort import examples
 from tests.reference import allocators

@@ -15,7 +15,8 @@ from mlsim.cosim.coupling import RigidApplications
 from mlsim.errors import InputError
 from mlsim.platform import build_machine
 from mlsim.record import Occupancy, Records
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.words import Mapping
 from mlsim.verify import judge
 from tests.batch.builders import block
 from tests.effort import examples

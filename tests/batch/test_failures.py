@@ -17,7 +17,7 @@ from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.state import state_choice
 from mlsim.record import Chunks, JobState, Loops, Messages, Nodes, OutageKind, PEs, Records, empty
 from mlsim.record.derived_times import allocated_seconds, lost_core_seconds, running_spans
-from mlsim.scenario import RandomFailureConfig
+from mlsim.scenario.platform_section import RandomFailureConfig
 from tests.batch.builders import block, simulate
 from tests.reference.outages import Job, Machine, Outage, Rules
 

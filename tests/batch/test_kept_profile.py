@@ -16,7 +16,9 @@ from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state import batch_columns
 from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
 from mlsim.platform import Machine, build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig, RequestConfig
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.resources_section import RequestConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import JobBlock
 
 NOTHING = np.empty(0, np.int64)

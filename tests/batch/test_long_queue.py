@@ -14,7 +14,8 @@ from mlsim.batch.columns.job_columns import PLACES, QUEUED
 from mlsim.batch.order.queue_blocks import BLOCK, GONE
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
-from mlsim.scenario import BatchConfig, Mapping
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import JobBlock
 from tests.batch.builders import block, machine
 from tests.reference.batch import Job, ReferenceBatchSystem

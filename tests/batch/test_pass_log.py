@@ -11,7 +11,8 @@ from mlsim.batch.columns.job_table import JobTable
 from mlsim.batch.events.attempts import DispatchTimes
 from mlsim.batch.job_recorder import PassLog
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.scenario import BatchConfig, Mapping
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.words import Mapping
 from tests.batch.builders import RigidApplications, block, machine
 
 

@@ -360,7 +360,7 @@ def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, cap
 
 def test_kernels_know_each_entry_by_a_code_of_its_own():
     from mlsim.batch.allocators.node_arrays import CODES, OWN
-    from mlsim.scenario import Technique
+    from mlsim.scenario.words import Technique
     from mlsim.techniques import TECHNIQUES
     from mlsim.techniques.technique_entry import OF_USER
 

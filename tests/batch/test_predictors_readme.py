@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import mlsim
-from mlsim.scenario import Predictor
+from mlsim.scenario.words import Predictor
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "predictors.md").read_text(encoding="utf-8")
 

@@ -18,14 +18,9 @@ from mlsim.batch.columns.running_jobs import leave_time
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.errors import InputError
 from mlsim.record import Jobs, JobState, Occupancy
-from mlsim.scenario import (
-    REPLAY_NEEDS,
-    REPLAY_NEEDS_OF_JOBS,
-    BatchConfig,
-    Mapping,
-    from_mapping,
-    replay_obstacle,
-)
+from mlsim.scenario import BatchConfig, from_mapping
+from mlsim.scenario.batch_section import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
+from mlsim.scenario.words import Mapping
 from tests.batch.builders import block, machine, simulate
 from tests.batch.test_dispatch import KEYS, WEIGHTS, dispatchers, easy_of_others, run_reference, twins_of
 from tests.batch.test_simulator import UNITS, assert_same, columns, job_lists

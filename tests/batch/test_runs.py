@@ -11,7 +11,8 @@ from mlsim.batch.columns.occupancy import COUNT, NODE, NODE_CORES
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.state_choice import state_on_pool
 from mlsim.platform import build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.words import Mapping
 from tests.batch.builders import block
 from tests.effort import examples
 from tests.reference.pool import PlainPool

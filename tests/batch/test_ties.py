@@ -13,7 +13,8 @@ from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state import state_choice
-from mlsim.scenario import BatchConfig, Mapping
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.words import Mapping
 from tests.batch.builders import block, machine, simulate
 from tests.effort import examples
 from tests.reference.batch import Job, ReferenceBatchSystem

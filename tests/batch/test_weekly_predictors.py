@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mlsim.batch.predictors.offline import History, predictions
 from mlsim.batch.predictors.weekly_forests import RunTimeForest
 from mlsim.errors import InputError
-from mlsim.scenario import Predictor
+from mlsim.scenario.words import Predictor
 from tests.batch.test_classifier import DAY, WEEK, as_block, habits, rows, run
 from tests.effort import examples
 from tests.reference.predictors import REFERENCES

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from mlsim.cli.main import app
 from mlsim.cli.workload_commands import Kinds
-from mlsim.scenario import JobKinds as JobKinds
+from mlsim.scenario.words import JobKinds
 
 
 def test_a_workload_that_can_be_run(mlsim, small: Path):

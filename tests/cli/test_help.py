@@ -20,8 +20,9 @@ from mlsim.batch.cp import planning_dispatcher
 from mlsim.cli import init, listing
 from mlsim.cli.doctor import PURPOSES, pmi_of
 from mlsim.errors import InputError
-from mlsim.scenario import CpConfig, Dispatcher, load
+from mlsim.scenario import CpConfig, load
 from mlsim.scenario.scenario_text import parse_text
+from mlsim.scenario.words import Dispatcher
 from tests.cli.conftest import COMMAND, REPOSITORY
 
 EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]

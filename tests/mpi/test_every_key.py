@@ -24,7 +24,7 @@ from mlsim.mpi.loop_options import (
     left_aside,
     scenario_options,
 )
-from mlsim.scenario import model_parameters, options
+from mlsim.scenario.scenario_keys import model_parameters, options
 from tests.scenario.test_every_key import BASE, CASES, FILES, FLY, LOOP, PERTURBED, RANDOMLY, Keys, columns_of
 
 LOOP_SECTIONS = ("name", "description", "seed", "platform", "application", "output")

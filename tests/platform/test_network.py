@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from mlsim.errors import InputError
 from mlsim.platform import Network, build_machine
 from mlsim.platform.network import TOPOLOGIES, Routes, build_graph, edges_of
-from mlsim.scenario import NetworkConfig, PlatformConfig, Topology
+from mlsim.scenario import PlatformConfig
+from mlsim.scenario.platform_section import NetworkConfig
+from mlsim.scenario.words import Topology
 from tests.reference.routes import best_route
 
 SMALL: list[tuple[int, dict[str, Any]]] = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlsim.errors import InputError
 from mlsim.platform import Perturbations
 from mlsim.platform import machine as module
-from mlsim.scenario import PerturbationConfig
+from mlsim.scenario.platform_section import PerturbationConfig
 from tests.reference.routes import factor_at, slow_downs
 
 GROUPS = [("fast", 4), ("slow", 4)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.scenario import from_mapping, warnings_of
+from mlsim.scenario import from_mapping
+from mlsim.scenario.scenario_keys import warnings_of
 
 
 def scenario(batch, **sections):

@@ -17,7 +17,8 @@ import pytest
 import mlsim
 from mlsim.errors import InputError
 from mlsim.record import Records
-from mlsim.scenario import from_mapping, model_parameters, options
+from mlsim.scenario import from_mapping
+from mlsim.scenario.scenario_keys import model_parameters, options
 
 # Small, and odd in every way that cleaning knows: processors, times, memory (KB a processor), status, user.
 SWF = """\

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.scenario import SelectionConfig, dump, from_mapping, loads, options, overridden
+from mlsim.scenario import dump, from_mapping, loads
 from mlsim.scenario import overrides as key_names
+from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.scenario_keys import options
+from mlsim.scenario.scenario_loading import overridden
 
 BASE = """\
 platform:
@@ -103,7 +106,7 @@ def test_what_a_run_wrote_under_old_names_is_read_without_a_note(
 
 
 def test_there_are_fewer_than_190_keys_and_each_alias_has_one() -> None:
-    from mlsim.scenario import dotted_keys
+    from mlsim.scenario.scenario_keys import dotted_keys
 
     known = dotted_keys()
     assert len(options()) < 190

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.scenario import Backfill, BatchConfig, Policy, load, loads, overridden
+from mlsim.scenario import BatchConfig, Policy, load, loads
+from mlsim.scenario.scenario_loading import overridden
+from mlsim.scenario.words import Backfill
 
 LEAST = """\
 platform:

@@ -6,32 +6,26 @@ import pytest
 from pydantic import ValidationError
 
 from mlsim.errors import InputError
-from mlsim.scenario import (
-    ApplicationConfig,
+from mlsim.scenario import ApplicationConfig, PlatformConfig, Policy, Scenario, WorkloadConfig, from_mapping
+from mlsim.scenario.amount_types import Quantity
+from mlsim.scenario.application_section import IterationsConfig
+from mlsim.scenario.costs_section import PROFILE_KEYS, CostsConfig
+from mlsim.scenario.cp_section import CP_READERS
+from mlsim.scenario.platform_section import NodeGroup
+from mlsim.scenario.scenario_keys import warnings_of
+from mlsim.scenario.words import (
     ApplicationModel,
     Backfill,
     CleaningRule,
     CostProfile,
-    CostsConfig,
+    Dispatcher,
     ExecutionModel,
-    IterationsConfig,
     Mapping,
-    NodeGroup,
     OverrunRule,
-    PlatformConfig,
-    Policy,
-    Quantity,
-    Scenario,
     ServiceOrder,
     Technique,
     TraceLevel,
-    WorkloadConfig,
-    from_mapping,
-    warnings_of,
 )
-from mlsim.scenario.costs_section import PROFILE_KEYS
-from mlsim.scenario.cp_section import CP_READERS
-from mlsim.scenario.words import Dispatcher
 
 LEAST = {"platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]}, "workload": {"path": "log.swf"}}
 

@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.scenario import Policy, Technique, dump, loads, parse_override, parse_overrides
+from mlsim.scenario import Policy, dump, loads, parse_overrides
+from mlsim.scenario.overrides import parse_override
+from mlsim.scenario.words import Technique
 
 LEAST = """\
 platform:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.scenario import Scenario, load, resolve_path
+from mlsim.scenario import Scenario, load
+from mlsim.scenario.scenario_paths import resolve_path
 
 LEAST = "platform: {nodes: [{name: n, count: 2, cores: 4}]}\nworkload: {path: log.swf}\n"
 

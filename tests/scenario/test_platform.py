@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.scenario import Scenario, Topology, dump, from_mapping, json_schema, loads, node_ranges
+from mlsim.scenario import Scenario, dump, from_mapping, loads
+from mlsim.scenario.amount_types import node_ranges
+from mlsim.scenario.scenario_keys import json_schema
+from mlsim.scenario.words import Topology
 from tests.scenario.test_writing import accepts
 
 NODES = [{"name": "n", "count": 17, "cores": 4}, {"name": "slow", "count": 3, "cores": 4}]

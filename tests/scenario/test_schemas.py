@@ -15,9 +15,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mlsim.experiment.study.study_file import schema_of
-from mlsim.scenario import Choice, Policy, Predictor, dotted_keys, dump, loads, words
+from mlsim.scenario import Policy, dump, loads, words
 from mlsim.scenario.field_types import word_of
+from mlsim.scenario.scenario_keys import dotted_keys
 from mlsim.scenario.scenario_text import parse_text
+from mlsim.scenario.words import Choice, Predictor
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 FILES = sorted(SCENARIOS.rglob("*.yaml"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlsim.scenario import from_mapping, warnings_of
+from mlsim.scenario import from_mapping
+from mlsim.scenario.scenario_keys import warnings_of
 
 
 def lines(time_steps, repetitions=None, **selection):

@@ -9,18 +9,12 @@ import pytest
 
 from mlsim.application import simulate
 from mlsim.errors import InputError
-from mlsim.scenario import (
-    ExecutionConfig,
-    ParametersConfig,
-    Scenario,
-    Technique,
-    WeightSource,
-    dump,
-    loads,
-    split_technique,
-    user_function,
-    warnings_of,
-)
+from mlsim.scenario import Scenario, dump, loads
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.plugin_names import user_function
+from mlsim.scenario.scenario_keys import warnings_of
+from mlsim.scenario.technique_section import ParametersConfig, split_technique
+from mlsim.scenario.words import Technique, WeightSource
 
 HEAD = """platform: {nodes: [{name: n, count: 2, cores: 4}]}
 workload: {path: log.swf}

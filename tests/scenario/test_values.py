@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.scenario import CleaningRule, Policy, Quantity, Technique
-from mlsim.scenario.amount_types import work
+from mlsim.scenario import Policy
+from mlsim.scenario.amount_types import Quantity, work
 from mlsim.scenario.field_types import SWITCH, number, text, whole, word_of
 from mlsim.scenario.unit_types import (
     BANDWIDTH,
@@ -25,6 +25,7 @@ from mlsim.scenario.unit_types import (
     parse_value,
     shown,
 )
+from mlsim.scenario.words import CleaningRule, Technique
 
 PINT_SPELLINGS = {"B": "byte", "b": "bit", "d": "day", "w": "week", "s": "second"}
 """Of units that pint spells otherwise, or reads as another one."""

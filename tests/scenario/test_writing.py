@@ -11,19 +11,10 @@ from hypothesis import strategies as st
 
 import mlsim.scenario
 from mlsim.errors import StoppedError
-from mlsim.scenario import (
-    Dispatcher,
-    Scenario,
-    dump,
-    from_mapping,
-    json_schema,
-    loads,
-    model_parameters,
-    options,
-    plain,
-    scenario_text,
-)
-from mlsim.scenario.scenario_text import parse_text
+from mlsim.scenario import Scenario, dump, from_mapping, loads, scenario_text
+from mlsim.scenario.scenario_keys import json_schema, model_parameters, options
+from mlsim.scenario.scenario_text import parse_text, plain
+from mlsim.scenario.words import Dispatcher
 from tools.site import reference
 
 LEAST: dict[str, Any] = {

@@ -21,7 +21,7 @@ from mlsim.cosim.scenario_inputs import check_traceable
 from mlsim.errors import InputError, OutputError
 from mlsim.record import Records
 from mlsim.record.otf2 import Selection, Service
-from mlsim.scenario import TraceLevel
+from mlsim.scenario.words import TraceLevel
 from mlsim.traces import anchor_of, convert, cut, opened, problems_of, survey
 from mlsim.traces.trace_reader import Trace
 from tests.record.builders import random_records, with_requests

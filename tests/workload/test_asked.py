@@ -9,7 +9,8 @@ import mlsim
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.errors import InputError
 from mlsim.platform import build_machine
-from mlsim.scenario import Mapping, PlatformConfig, WorkloadConfig, from_mapping
+from mlsim.scenario import PlatformConfig, WorkloadConfig, from_mapping
+from mlsim.scenario.words import Mapping
 from mlsim.workload import JobBlock, open_workload
 from mlsim.workload.swf_fields import Field
 from mlsim.workload.swf_log import write_swf

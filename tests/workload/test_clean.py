@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mlsim.scenario import CleaningConfig, CleaningRule, EstimateSource, WorkloadConfig
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.words import CleaningRule, EstimateSource
+from mlsim.scenario.workload_section import CleaningConfig
 from mlsim.workload.log_cleaning import Cleaner
 from mlsim.workload.workload_jobs import JobBlock, LogBlock
 

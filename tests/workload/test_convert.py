@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.scenario import WorkloadConfig, WorkloadFormat
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload import Field, JobBlock, open_workload, read_swf, write_swf
 from mlsim.workload.derived_logs import convert
 from mlsim.workload.format_record import Reading

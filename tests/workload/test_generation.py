@@ -12,7 +12,8 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.scenario import WorkloadConfig, WorkloadFormat
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload import JobBlock, generate
 from mlsim.workload.derived_logs import convert
 

@@ -13,7 +13,8 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.scenario import NeverRan, WorkloadConfig, WorkloadFormat, WorkloadModel
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.words import NeverRan, WorkloadFormat, WorkloadModel
 from mlsim.verify.promises import judge_easy
 from mlsim.verify.schedule import Schedule
 from mlsim.workload import JobBlock, open_workload

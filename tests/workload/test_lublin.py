@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 import mlsim
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
-from mlsim.scenario import JobKinds as Kinds
+from mlsim.scenario.words import JobKinds as Kinds
 from mlsim.workload.log_times import DAY
 from mlsim.workload.models.lublin_model import (
     PARAMETERS,

@@ -15,7 +15,8 @@ from mlsim.batch.job_recorder import JobRecorder
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.errors import InputError
 from mlsim.record.table_reader import read_tables
-from mlsim.scenario import Mapping, WorkloadConfig, WorkloadFormat
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.words import Mapping, WorkloadFormat
 from mlsim.workload import names_of
 from mlsim.workload.derived_logs import convert
 from mlsim.workload.format_record import Reading

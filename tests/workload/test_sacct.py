@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError
-from mlsim.scenario import WorkloadFormat
+from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader, format_of
 from mlsim.workload.sacct_log import read_sacct

@@ -11,7 +11,8 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.scenario import WorkloadFormat, from_mapping
+from mlsim.scenario import from_mapping
+from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.log_formats import LogReader
 

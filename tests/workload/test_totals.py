@@ -17,7 +17,8 @@ from mlsim.batch.room.unit_requests import Requests
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.platform import build_machine
-from mlsim.scenario import Mapping, PlatformConfig, WorkloadConfig, from_mapping
+from mlsim.scenario import PlatformConfig, WorkloadConfig, from_mapping
+from mlsim.scenario.words import Mapping
 from mlsim.workload import JobBlock, open_workload
 from mlsim.workload.resource_requests import pbs_size, sized, slurm_size
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.scenario import WeeksConfig, WorkloadConfig
+from mlsim.scenario import WorkloadConfig
+from mlsim.scenario.workload_section import WeeksConfig
 from mlsim.workload.job_selection import WEEK_SECONDS, WeekCut, split_weeks, week_cut
 from mlsim.workload.log_source import open_workload
 from mlsim.workload.workload_jobs import JobBlock

@@ -17,7 +17,8 @@ import numpy as np
 from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.platform import build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import JobBlock
 
 UNITS = 512

@@ -20,7 +20,8 @@ import numpy as np
 
 from mlsim.batch.cp.instance import Instance, PowerPart, Queued, Running
 from mlsim.batch.cp.planning_dispatcher import make_planner
-from mlsim.scenario import CpConfig, Dispatcher
+from mlsim.scenario import CpConfig
+from mlsim.scenario.words import Dispatcher
 
 PLANNING = [word for word in Dispatcher if word.solves]
 

@@ -36,7 +36,9 @@ from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.cosim.coupling import RigidApplications
 from mlsim.platform import Machine, build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig, RequestConfig
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.resources_section import RequestConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import JobBlock
 
 UNITS, LOAD = 256, 0.8

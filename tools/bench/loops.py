@@ -33,7 +33,9 @@ from growth import exponent
 from mlsim._runtime.arrays import Floats
 from mlsim.application import TECHNIQUES, LoopOutcome, simulate
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig
+from mlsim.scenario.application_section import ExecutionConfig
+from mlsim.scenario.technique_section import ParametersConfig
+from mlsim.scenario.words import ExecutionModel
 
 ITERATIONS = 262_144
 PES_A_NODE = 16

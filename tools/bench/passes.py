@@ -30,7 +30,8 @@ from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.batch.state.state_choice import state_on_nodes, state_on_pool
 from mlsim.platform import build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import JobBlock
 
 UNITS, PASSES = 512, 200

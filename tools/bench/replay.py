@@ -17,7 +17,8 @@ from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.platform import machine_of
-from mlsim.scenario import BatchConfig, load, resolve_path
+from mlsim.scenario import BatchConfig, load
+from mlsim.scenario.scenario_paths import resolve_path
 from mlsim.workload import open_workload
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "hpc2n.yaml"

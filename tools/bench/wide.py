@@ -22,7 +22,8 @@ from mlsim.batch.clock.compiled_replay import CompiledBatch
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.cosim.coupling import RigidApplications
 from mlsim.platform import Machine, build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.scenario import BatchConfig, PlatformConfig
+from mlsim.scenario.words import Mapping
 from mlsim.workload.workload_jobs import JobBlock
 
 NODES = (100, 1_000, 10_000, 100_000)

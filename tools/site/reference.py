@@ -65,7 +65,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _keys() -> Iterable[tuple[str, str]]:
-    from mlsim.scenario import model_parameters, options
+    from mlsim.scenario.scenario_keys import model_parameters, options
 
     rows = []
     for option in options():

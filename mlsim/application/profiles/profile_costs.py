@@ -14,7 +14,10 @@ from mlsim._files import expanded, named
 from mlsim._files.input_files import read_lines, read_npy
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
-from mlsim.scenario import CostProfile, CostsConfig, IterationsConfig, Quantity
+from mlsim.scenario.amount_types import Quantity
+from mlsim.scenario.application_section import IterationsConfig
+from mlsim.scenario.costs_section import CostsConfig
+from mlsim.scenario.words import CostProfile
 
 
 @dataclass(frozen=True, slots=True)

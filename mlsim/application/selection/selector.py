@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.scenario import SelectionGoal, TemporalDifference
+from mlsim.scenario.words import SelectionGoal, TemporalDifference
 
 
 class ExecutedChunks(NamedTuple):

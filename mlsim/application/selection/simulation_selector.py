@@ -29,7 +29,7 @@ from mlsim.application.selection.selector import (
     generator,
 )
 from mlsim.application.techniques import reads_each_cost
-from mlsim.scenario import SelectionGoal, Technique
+from mlsim.scenario.words import SelectionGoal, Technique
 
 # Decay per time step of the other techniques' corrections, so that one disturbed time step is forgotten.
 _FORGOTTEN = 0.1

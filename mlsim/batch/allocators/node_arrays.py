@@ -17,7 +17,7 @@ from mlsim.batch.columns.job_columns import (
     by_address,
 )
 from mlsim.batch.columns.occupancy import begin_run, first_nodes, join_run, next_run
-from mlsim.scenario import Allocator
+from mlsim.scenario.words import Allocator
 
 CODES = {word.value: code for code, word in enumerate(Allocator)}
 FIRST_FIT = CODES["first-fit"]

@@ -40,8 +40,9 @@ from mlsim.batch.order.policies import N_SHARES, parameters_of
 from mlsim.batch.order.queue import withdrawals_in_order
 from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
 from mlsim.batch.state.batch_columns import block_arrays, profile_arrays, rules_of
-from mlsim.scenario import Backfill, BatchConfig, EasyRule, OverrunRule, Policy, TieOrder
+from mlsim.scenario import BatchConfig, Policy
 from mlsim.scenario.policy_words import WEIGHTS
+from mlsim.scenario.words import Backfill, EasyRule, OverrunRule, TieOrder
 from mlsim.workload.workload_jobs import JobBlock
 
 _N_INTS, _N_FLOATS = len(INTS), len(FLOATS)

@@ -24,7 +24,8 @@ from mlsim.batch.cp.plan import check_plan, reduce
 from mlsim.batch.cp.planner import Solve
 from mlsim.batch.cp.planning_dispatcher import make_planner
 from mlsim.errors import InputError
-from mlsim.scenario import CpConfig, Dispatcher
+from mlsim.scenario import CpConfig
+from mlsim.scenario.words import Dispatcher
 
 _SAME_OBJECTIVE = 1e-6  # relative difference up to which objectives count as the same
 _SAME_TIME = 0.05  # relative difference up to which times count as the same

@@ -25,7 +25,8 @@ from mlsim.batch.view import Start, StateView
 from mlsim.errors import InputError
 from mlsim.record import Solves, SolveStatus
 from mlsim.record.column_types import stored_columns
-from mlsim.scenario import CpConfig, Dispatcher
+from mlsim.scenario import CpConfig
+from mlsim.scenario.words import Dispatcher
 
 
 def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:

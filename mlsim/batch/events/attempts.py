@@ -32,7 +32,8 @@ from mlsim.batch.predictors.weekly_forests import JobClasses
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.coordination import Forecast, NodeFailed
 from mlsim.record import Attempts, Jobs, JobState, empty
-from mlsim.scenario import BatchConfig, FailureRule, OverrunRule
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.words import FailureRule, OverrunRule
 
 NO_NODE = -1  # in place of the failed node where the safeguard ended the attempt
 

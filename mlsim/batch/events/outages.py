@@ -16,7 +16,9 @@ from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.state.batch_state import BatchState
 from mlsim.record import OutageKind, Outages
-from mlsim.scenario import DrainConfig, FailureConfig, PlatformConfig, RandomFailureConfig, node_ranges
+from mlsim.scenario import PlatformConfig
+from mlsim.scenario.amount_types import node_ranges
+from mlsim.scenario.platform_section import DrainConfig, FailureConfig, RandomFailureConfig
 
 # Keeps these random numbers apart from others that are keyed by the seed.
 _STREAM = 0xFA11

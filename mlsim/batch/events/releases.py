@@ -24,7 +24,8 @@ from mlsim.coordination import (
     ReleaseRejected,
     ReleaseRequest,
 )
-from mlsim.scenario import AnswerRule, CoordinationConfig, ReleasedNodes
+from mlsim.scenario.batch_section import CoordinationConfig
+from mlsim.scenario.words import AnswerRule, ReleasedNodes
 
 NOTHING = np.empty(0, np.int64)
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from mlsim._jit import apart_kernel, kernel, leaf_kernel
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.scenario import BatchConfig, FairshareConfig, Policy, ShareOwner
+from mlsim.scenario import BatchConfig, Policy
+from mlsim.scenario.batch_section import FairshareConfig
 from mlsim.scenario.policy_words import DEADLINE_FACTOR, HALF_LIFE, THRESHOLD, WEIGHTS, WaitingJob
+from mlsim.scenario.words import ShareOwner
 from mlsim.workload.workload_jobs import JobBlock
 
 CODES = {policy.value: code for code, policy in enumerate(Policy)}

@@ -18,8 +18,9 @@ from mlsim.batch.predictors.run_time_predictors import (
     submitted_jobs,
 )
 from mlsim.batch.predictors.weekly_forests import WEEKLY, RunTimeLearner, WeeklyEstimates
-from mlsim.scenario import BatchConfig, OverrunRule
-from mlsim.scenario import Predictor as Word
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.words import OverrunRule
+from mlsim.scenario.words import Predictor as Word
 from mlsim.workload.workload_jobs import JobBlock
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from mlsim.batch.predictors.run_time_predictors import (
     submitted_jobs,
 )
 from mlsim.batch.predictors.weekly_forests import WEEKLY, RunTimeLearner
-from mlsim.scenario import BatchConfig, Predictor, WorkloadConfig, WorkloadFormat
+from mlsim.scenario import BatchConfig, WorkloadConfig
+from mlsim.scenario.words import Predictor, WorkloadFormat
 from mlsim.workload.format_record import Reading
 from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.log_cleaning import Cleaner

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlsim.batch.user_dispatch import make_plugin
 from mlsim.errors import InputError, user_code_error
-from mlsim.scenario import Predictor as Word
+from mlsim.scenario.words import Predictor as Word
 from mlsim.workload.workload_jobs import JobBlock
 
 

@@ -15,8 +15,9 @@ from mlsim.batch.predictors.run_time_predictors import SHORTEST
 from mlsim.errors import InputError
 from mlsim.record import Jobs
 from mlsim.record.growing_arrays import GrowingArray
-from mlsim.scenario import ClassifierConfig, ClassSource
-from mlsim.scenario import Predictor as Word
+from mlsim.scenario.cp_section import ClassifierConfig
+from mlsim.scenario.words import ClassSource
+from mlsim.scenario.words import Predictor as Word
 from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.workload_jobs import JobBlock
 

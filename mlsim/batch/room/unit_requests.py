@@ -10,7 +10,8 @@ import numpy as np
 from mlsim._runtime.arrays import Ints, Mask
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.platform import Machine
-from mlsim.scenario import CORES, MEMORY, Mapping, RequestConfig, megabytes
+from mlsim.scenario.resources_section import CORES, MEMORY, RequestConfig, megabytes
+from mlsim.scenario.words import Mapping
 from mlsim.workload.resource_requests import MB, NODE_COUNT, NodeSets, ResourceRequests
 from mlsim.workload.workload_jobs import JobBlock
 

@@ -27,7 +27,8 @@ from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
 from mlsim.batch.columns.running_jobs import expect_end, running_arrays, running_slots
 from mlsim.batch.order.policies import CODES, N_SHARES, Accounts, parameters_of
 from mlsim.batch.order.queue_blocks import GONE, N_BLOCK_TIMES, UNKNOWN, blocks_of
-from mlsim.scenario import Backfill, BatchConfig, Compression, EasyRule, OverrunRule, Policy, TieOrder
+from mlsim.scenario import BatchConfig, Policy
+from mlsim.scenario.words import Backfill, Compression, EasyRule, OverrunRule, TieOrder
 
 _BACKFILL = {
     Backfill.NONE: at.NONE,

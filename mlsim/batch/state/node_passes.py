@@ -35,7 +35,8 @@ from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.plugins import shielded
 from mlsim.record import Solves
-from mlsim.scenario import Allocator, Backfill, BatchConfig, Dispatcher, Policy
+from mlsim.scenario import BatchConfig, Policy
+from mlsim.scenario.words import Allocator, Backfill, Dispatcher
 from mlsim.workload import JobBlock
 
 _MOST_IDLE_WAKES = 1_000_000

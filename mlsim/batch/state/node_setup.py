@@ -15,7 +15,8 @@ from mlsim.batch.columns.occupancy import runs_of
 from mlsim.batch.room.pool import AnnouncedDrain
 from mlsim.errors import InputError
 from mlsim.platform import Machine
-from mlsim.scenario import Allocator, BatchConfig
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.words import Allocator
 
 _MOST_NODES_IN_PAIRS = 4096
 

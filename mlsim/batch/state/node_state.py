@@ -56,7 +56,8 @@ from mlsim.batch.state.batch_state import MachineRoom
 from mlsim.batch.state.node_setup import demand_arrays, drain_arrays, kinds_by, scratch
 from mlsim.errors import InputError
 from mlsim.platform import Machine
-from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, EasyRule
+from mlsim.scenario import BatchConfig
+from mlsim.scenario.words import Allocator, Backfill, Contiguity, Dispatcher, EasyRule
 from mlsim.workload.resource_requests import NodeSets
 from mlsim.workload.workload_jobs import JobBlock
 

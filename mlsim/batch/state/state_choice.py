@@ -8,7 +8,8 @@ from mlsim.batch.state.batch_state import BatchState
 from mlsim.batch.state.pool_state import PoolPasses, PoolRoom
 from mlsim.errors import InputError
 from mlsim.platform import Machine
-from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy
+from mlsim.scenario import BatchConfig, Policy
+from mlsim.scenario.words import Allocator, Dispatcher
 
 
 def needs_resources(config: BatchConfig, requests: Requests) -> bool:

@@ -12,7 +12,7 @@ from mlsim.experiment.study.axes import Axis, Point, axes_of, limits, one_of, po
 from mlsim.experiment.study.search_methods import Choice, Options, Parameter, Range, Search, Value
 from mlsim.experiment.study.search_run import LABELS, names_any
 from mlsim.experiment.study.study_file import METHOD_KEYS, MOST, SEARCH_KEYS
-from mlsim.scenario import dotted_keys
+from mlsim.scenario.scenario_keys import dotted_keys
 from mlsim.scenario.unit_types import nearest
 
 _OF_METHODS = {key for keys in METHOD_KEYS.values() for key in keys}

@@ -23,7 +23,7 @@ from mlsim.experiment.study.study_plan import StudyRow, located
 from mlsim.experiment.study.study_results import all_metrics, write_frame
 from mlsim.experiment.study.study_store import Results, Store
 from mlsim.experiment.study.study_tables import Spread, Table
-from mlsim.scenario import mapping_text
+from mlsim.scenario.scenario_text import mapping_text
 
 if TYPE_CHECKING:
     import polars as pl

@@ -21,7 +21,9 @@ from mlsim.experiment.study import study_tables as tables
 from mlsim.experiment.study.axes import Axis, Point, one_of
 from mlsim.experiment.study.study_file import NOT_WITH_SEARCH
 from mlsim.experiment.study.study_model import Study
-from mlsim.scenario import ApplicationModel, Scenario, SelectConfig, load
+from mlsim.scenario import Scenario, load
+from mlsim.scenario.words import ApplicationModel
+from mlsim.scenario.workload_section import SelectConfig
 
 _WEEK = 7 * 86_400.0
 Weeks = Callable[[Mapping[str, str]], bool]  # whether the log of a combination has the week of its labels

@@ -13,7 +13,9 @@ from mlsim._files import expanded
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Axis, Point, matches, one_of
 from mlsim.experiment.study.study_file import PICTURE_KEYS, entries
-from mlsim.scenario import Scenario, TraceLevel, loads, overridden
+from mlsim.scenario import Scenario, loads
+from mlsim.scenario.scenario_loading import overridden
+from mlsim.scenario.words import TraceLevel
 
 if TYPE_CHECKING:
     from mlsim.experiment.result_directories import Place

@@ -27,7 +27,8 @@ from mlsim.experiment.study.axes import Point, search_path, words_of
 from mlsim.experiment.study.study_file import KEEP
 from mlsim.experiment.study.study_model import Balance, Study, Task, own_pictures
 from mlsim.experiment.study.study_store import Entries, covers
-from mlsim.scenario import split_technique, user_function
+from mlsim.scenario.plugin_names import user_function
+from mlsim.scenario.technique_section import split_technique
 
 _SHOWN = ("pictures", "csv", "writers")  # keys of `output` without influence on metrics; traces may have one
 _LONGEST_PATH = 4096

@@ -22,7 +22,9 @@ from mlsim.mpi.loop_options import scenario_options
 from mlsim.mpi.loop_report import LoopTotals
 from mlsim.mpi.rank_waiting import Patience, abort_with_words, ending_all
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.scenario import KnownCosts, Scenario, SelectionConfig, parse_overrides
+from mlsim.scenario import Scenario, parse_overrides
+from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.words import KnownCosts
 
 
 class Application(ABC):

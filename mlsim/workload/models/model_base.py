@@ -21,8 +21,8 @@ from mlsim import __version__
 from mlsim._files import read_text
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
-from mlsim.scenario import JobKinds, WorkloadModel
 from mlsim.scenario.scenario_text import yaml_class
+from mlsim.scenario.words import JobKinds, WorkloadModel
 from mlsim.workload.log_times import DAY
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock

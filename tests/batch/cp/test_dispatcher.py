@@ -14,7 +14,8 @@ from mlsim.batch.cp.planning_dispatcher import CpDispatcher, control_for
 from mlsim.batch.view import RunningJobs, StateView, WaitingJobs
 from mlsim.errors import InputError
 from mlsim.record import SolveStatus
-from mlsim.scenario import CpConfig, Dispatcher, from_mapping
+from mlsim.scenario import CpConfig, from_mapping
+from mlsim.scenario.words import Dispatcher
 
 PLANNING = [word for word in Dispatcher if word.solves]
 

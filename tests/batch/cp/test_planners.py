@@ -18,7 +18,8 @@ from mlsim.batch.cp.plan import LATER, Plan, check_plan, least_makespan, reduce
 from mlsim.batch.cp.planner import Solve
 from mlsim.batch.cp.planning_dispatcher import easy, make_planner
 from mlsim.errors import InputError
-from mlsim.scenario import CpConfig, Dispatcher, PlanGoal
+from mlsim.scenario import CpConfig
+from mlsim.scenario.words import Dispatcher, PlanGoal
 from tests.batch.cp.instances import arrival, best_cost, instance, worked_example
 from tests.effort import examples
 

@@ -19,7 +19,8 @@ from mlsim.batch.cp.plan import LATER, Plan, check_plan, pool_limits, reduce
 from mlsim.batch.cp.planning_dispatcher import easy, make_planner
 from mlsim.errors import InputError
 from mlsim.record import JobState
-from mlsim.scenario import CpConfig, Dispatcher, from_mapping
+from mlsim.scenario import CpConfig, from_mapping
+from mlsim.scenario.words import Dispatcher
 from tests.batch.builders import block, simulate
 from tests.batch.cp.instances import arrival, instance
 from tests.batch.cp.test_planners import (

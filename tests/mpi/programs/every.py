@@ -16,7 +16,7 @@ from mlsim.mpi import LoopScheduler
 from mlsim.mpi.loop_context import Context
 from mlsim.mpi.rank_waiting import Patience
 from mlsim.mpi.rma_window import Window
-from mlsim.scenario import ParametersConfig
+from mlsim.scenario.technique_section import ParametersConfig
 from mlsim.techniques import TECHNIQUES
 
 WORLD = MPI.COMM_WORLD
