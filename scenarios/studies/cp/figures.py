@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 
 from mlsim.experiment import read_study
 from mlsim.experiment.study.study_tables import mean_interval
-from mlsim.scenario import Backfill, BatchConfig, Dispatcher, Scenario, load
+from mlsim.scenario import BatchConfig, Scenario, load
 from mlsim.scenario.scenario_paths import resolve_path
+from mlsim.scenario.words import Backfill, Dispatcher
 
 HOUR = 3600.0
 CLASSES = {"short": (0.0, HOUR), "medium": (HOUR, 5 * HOUR), "long": (5 * HOUR, np.inf)}
