@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
-from mlsim import cosim
 from mlsim.analysis.machine_metrics import busy_seconds
 from mlsim.analysis.plots.chart_style import time_axis
 from mlsim.analysis.plots.utilization_plot import busy_share
+from mlsim.cosim import simulation
 from mlsim.experiment.recorded_loop import recorded_loop
 from mlsim.experiment.report_pages import read_for_plot
 from mlsim.record import JobState, MessageKind, Records
@@ -72,7 +72,7 @@ def scenario_of(workplace: Path, jobs, failing, *, mapping="packed", trace="chun
 
 
 def records_of(workplace: Path, jobs, failing, **options) -> Records:
-    return cosim.simulate(scenario_of(workplace, jobs, failing, **options)).records
+    return simulation.simulate(scenario_of(workplace, jobs, failing, **options)).records
 
 
 def spans_of(records: Records, job: int) -> list[tuple[float, float]]:
@@ -114,7 +114,7 @@ def test_laws_of_attempts(workplace, jobs, failing, sharing, technique, model, s
         batch={"on_overrun": overrun, "max_restarts": most},
         application={"technique": technique, "execution": execution, "time_steps": steps},
     )
-    records = cosim.simulate(scenario).records
+    records = simulation.simulate(scenario).records
     check_times(records)
     check_sums(records, timed=model in ("dca", "hdca"))
     if trace != "nodes":

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim import cosim
+from mlsim.cosim import simulation
 from mlsim.cosim.scenario_inputs import message_latency
 from mlsim.record import JobState, MessageKind
 from mlsim.scenario import from_mapping
@@ -52,7 +52,7 @@ def outcome(
         },
         directory=workplace,
     )
-    return cosim.simulate(scenario)
+    return simulation.simulate(scenario)
 
 
 @settings(deadline=None, max_examples=60)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlsim import cosim
+from mlsim.cosim import simulation
 from mlsim.record import Jobs, Occupancy, Records
 from mlsim.scenario import from_mapping
 from tests.batch.builders import block, simulate
@@ -59,7 +59,7 @@ def simulated(log: str, processors: int, engine: str, first: int | None = None, 
             "batch": {**batch, "engine": engine},
         }
     )
-    return cosim.simulate(scenario).records
+    return simulation.simulate(scenario).records
 
 
 def twins_of(jobs: Jobs) -> list[Job]:

@@ -10,10 +10,7 @@ from types import ModuleType
 
 import pytest
 
-PACKAGES = (
-    "mlsim",
-    *(f"mlsim.{room}" for room in ("analysis", "application", "cosim", "experiment", "workload")),
-)
+PACKAGES = ("mlsim", *(f"mlsim.{room}" for room in ("analysis", "application", "experiment", "workload")))
 
 
 @pytest.mark.parametrize("name", PACKAGES)

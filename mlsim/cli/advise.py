@@ -110,7 +110,7 @@ def _charge(
     """Return a function from technique and model to keys with a machine's measured costs, if any."""
     if options.calibrated is None:
         return lambda _technique, _model: {}
-    from mlsim.cosim import loop_cost_sums
+    from mlsim.cosim.simulation import loop_cost_sums
     from mlsim.mpi.real_validation import keys_of, read_machine
 
     machine = read_machine(options.calibrated)

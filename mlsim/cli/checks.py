@@ -62,7 +62,7 @@ def check(options: CheckOptions) -> None:
 
 def _check_scenario(options: CheckOptions) -> None:
     """Check a scenario, and print its machine and workload."""
-    from mlsim.cosim import survey
+    from mlsim.cosim.simulation import survey
     from mlsim.experiment.run_directory import check_writers
     from mlsim.scenario import dump
     from mlsim.scenario.scenario_text import plain

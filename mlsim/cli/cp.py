@@ -37,9 +37,9 @@ class _DumpOptions(Options):
 @cp.command("dump")
 def dump(options: _DumpOptions) -> None:
     """Simulate FILE and save what its dispatcher has to decide at each pass."""
-    from mlsim import cosim
     from mlsim.batch.cp.instance_replay import instance_as_json, writer_of
     from mlsim.batch.cp.planning_dispatcher import watching
+    from mlsim.cosim import simulation
     from mlsim.scenario.words import Dispatcher
 
     scenario = cli.scenario_of(options.file, options.set_)
@@ -60,7 +60,7 @@ def dump(options: _DumpOptions) -> None:
                 saved += 1
 
         with watching(save):
-            cosim.simulate(scenario)
+            simulation.simulate(scenario)
     print(f"{options.out}: {saved:,} of {seen:,} instances")
 
 

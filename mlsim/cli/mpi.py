@@ -208,7 +208,7 @@ def validate(options: _ValidateOptions) -> None:
     """Execute loops for real, simulate them with measured costs, and compare."""
     import numpy as np
 
-    from mlsim.cosim import loop_costs
+    from mlsim.cosim.simulation import loop_costs
     from mlsim.experiment import load_loop, loop_from_mapping
     from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.mpi import real_validation

@@ -131,7 +131,7 @@ def _variations(
     make: Make, base: Scenario, seeds: int, run_time: float | None, pairs: int
 ) -> list[Variation]:
     """Return seeds, if costs are random, times factors, if overheads are charged; factor 1 first."""
-    from mlsim.cosim import loop_cost_sums
+    from mlsim.cosim.simulation import loop_cost_sums
 
     random = bool(base.platform.perturbations)
     if not random:

@@ -197,7 +197,7 @@ def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool 
     (17, 1000)
     """
     from mlsim.analysis import loop_facts
-    from mlsim.cosim import simulate_loop
+    from mlsim.cosim.simulation import simulate_loop
 
     records = simulate_loop(scenario, run_time, chunks)
     technique = technique_of(scenario) or ""
@@ -234,7 +234,7 @@ def run_loops(
     list of LoopResult
         Without chunks, so that many loops fit into memory.
     """
-    from mlsim.cosim import check_loop
+    from mlsim.cosim.simulation import check_loop
 
     for scenario in scenarios:
         check_loop(scenario, run_time, held=len(scenarios) - 1)

@@ -151,10 +151,10 @@ def run(
 def _run(
     scenario: Scenario, began: float, place: Place | None, progress: Callable[[Progress], None] | None
 ) -> Result:
-    from mlsim import cosim
+    from mlsim.cosim import simulation
 
     with status_kept(None if place is None else place.partial, scenario) as keep:
-        outcome = cosim.simulate(scenario, _reporter(progress, keep))
+        outcome = simulation.simulate(scenario, _reporter(progress, keep))
     give_back(is_large(outcome.records))
     simulated = time.perf_counter()
     from mlsim.analysis import summarize  # now, as it takes memory that the simulation does without

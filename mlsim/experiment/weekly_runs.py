@@ -14,7 +14,7 @@ from mlsim.analysis.job_metrics import JOB_METRICS
 from mlsim.batch.clock.replay_many import Replays, replay_many
 from mlsim.batch.columns.running_jobs import leave_time
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.cosim import workload_of
+from mlsim.cosim.scenario_inputs import workload_of
 from mlsim.errors import InputError
 from mlsim.platform import machine_of
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records

@@ -11,7 +11,7 @@ import numpy as np
 from mlsim._runtime.arrays import Floats
 from mlsim.analysis.group_metrics import weekly
 from mlsim.analysis.job_metrics import JOB_METRICS, backfilled_share
-from mlsim.cosim import workload_of
+from mlsim.cosim.scenario_inputs import workload_of
 from mlsim.errors import InputError
 from mlsim.experiment.study import Study
 from mlsim.learning.learning_parts import Part, Parts

@@ -371,7 +371,7 @@ def test_kernels_know_each_entry_by_a_code_of_its_own():
 
 @pytest.mark.parametrize("execute", [False, True])
 def test_check_looks_for_the_plugins(plugin, tmp_path, execute):
-    from mlsim.cosim import survey
+    from mlsim.cosim.simulation import survey
     from mlsim.scenario import from_mapping
 
     name = plugin("class Mine:\n    def key(self, now, jobs):\n        return jobs.estimate\n")

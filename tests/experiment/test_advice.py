@@ -104,7 +104,7 @@ def test_a_record_of_single_iterations_gives_back_the_loop(tmp_path: Path, model
     run_loops([loop_from_mapping(LOOP, changes)], out=tmp_path / "run")
     record = recorded_loop(tmp_path / "run")
     assert (record.technique, record.model, record.chunks, record.measured) == ("SS", model, 400, False)
-    from mlsim.cosim import loop_costs
+    from mlsim.cosim.simulation import loop_costs
 
     assert record.costs == pytest.approx(np.diff(loop_costs(loop_from_mapping(LOOP))), rel=1e-9)
     with maker_of(record) as make:

@@ -161,24 +161,23 @@ def test_long_names_are_no_reason_to_lose_a_run(tmp_path):
 
 
 def test_a_place_is_reserved_before_the_simulation(scenario, tmp_path, monkeypatch):
-    from mlsim import cosim
+    from mlsim.cosim import simulation
 
     seen = []
-    simulate = cosim.simulate
+    simulate = simulation.simulate
     monkeypatch.setattr(
-        cosim, "simulate", lambda *given: (seen.extend(tmp_path.glob(".run.*/*")), simulate(*given))[1]
+        simulation, "simulate", lambda *given: (seen.extend(tmp_path.glob(".run.*/*")), simulate(*given))[1]
     )
     mlsim.run(scenario, PLAIN, out=tmp_path / "run")
     assert sorted(path.name for path in seen) == ["scenario.yaml", "versions.json"]
 
 
 def test_what_a_run_needs_at_its_end_is_looked_at_before_it_begins(scenario, tmp_path, monkeypatch):
-    from mlsim import cosim
 
     def too_late(*_: object) -> None:
         pytest.fail("simulated")
 
-    monkeypatch.setattr(cosim, "simulate", too_late)
+    monkeypatch.setattr(simulation, "simulate", too_late)
     monkeypatch.setitem(sys.modules, "mlsim.record.otf2.trace_writer", None)
     with pytest.raises(InputError, match=r"output\.trace: chunks, but the OTF2 library cannot be used"):
         mlsim.run(scenario, out=tmp_path / "run")
@@ -271,16 +270,16 @@ def test_nothing_half_written_is_left_where_nothing_can_be_written(scenario, tmp
 
 
 def test_results_are_kept_where_a_directory_appears_in_the_meantime(scenario, tmp_path, monkeypatch):
-    from mlsim import cosim
+    from mlsim.cosim import simulation
 
-    simulate = cosim.simulate
+    simulate = simulation.simulate
 
     def take(*given: object):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "other").write_text("mine")
         return simulate(*given)
 
-    monkeypatch.setattr(cosim, "simulate", take)
+    monkeypatch.setattr(simulation, "simulate", take)
     with pytest.raises(KeptError, match=r"run: appeared while .*The results are in .*/run-001"):
         mlsim.run(scenario, PLAIN, out=tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["other"]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlsim.cli.main import app
-from mlsim.cosim import loop_costs
+from mlsim.cosim.simulation import loop_costs
 from mlsim.errors import InputError
 from mlsim.experiment import load_loop, loop_from_mapping
 from mlsim.experiment.loops import run_loop, run_loops

@@ -1,4 +1,4 @@
-"""One description of a small run, for the slow co-simulation and for the simulator."""
+"""One description of a small run, for the slow co-simulation and for the simulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from unittest import mock
 
 import numpy as np
 
-from mlsim import cosim as simulator
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.cosim import simulation
 from mlsim.record import JobState, MessageKind, Messages, Records
@@ -20,7 +19,6 @@ from mlsim.record.derived_times import restarts
 from mlsim.scenario import from_mapping
 from mlsim.workload.resource_requests import NodeSets
 from mlsim.workload.workload_jobs import JobBlock
-from tests.reference import cosim
 from tests.reference.cosim_data import Job, Message, Platform, Rules, Run
 
 LOOP_KEYS = {
@@ -88,7 +86,7 @@ def by_reference(study: Study) -> Result:
         jobs.append(
             Job(job_id, submit, row.estimate, row.units, costs, row.executable, row.after, row.may_use)
         )
-    runs, messages = cosim.simulate(jobs, study.platform, study.rules)
+    runs, messages = simulation.simulate(jobs, study.platform, study.rules)
     number = {run.job.id: k for k, run in enumerate(runs)}
     return Result(
         [_job(run) for run in runs],
@@ -207,7 +205,7 @@ def by_simulator(study: Study, directory: Path) -> Result:
     """Run the simulator on a scenario of the same study."""
     scenario = from_mapping(scenario_of(study, directory), directory=directory)
     if all(row.may_use is None for row in study.rows):
-        return result_of(simulator.simulate(scenario).records)
+        return result_of(simulation.simulate(scenario).records)
     nodes, blocks, on = range(len(study.platform.cores)), simulation.Submissions.blocks, Requests.on
 
     def with_sets(submissions: simulation.Submissions) -> Iterator[JobBlock]:
@@ -221,7 +219,7 @@ def by_simulator(study: Study, directory: Path) -> Result:
         mock.patch.object(simulation.Submissions, "blocks", with_sets),
         mock.patch.object(Requests, "on", lambda *given: replace(on(*given), node_sets=True)),
     ):
-        return result_of(simulator.simulate(scenario).records)
+        return result_of(simulation.simulate(scenario).records)
 
 
 def result_of(records: Records) -> Result:

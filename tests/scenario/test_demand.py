@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import mlsim
-from mlsim.cosim import survey
+from mlsim.cosim.simulation import survey
 from mlsim.errors import InputError
 from mlsim.experiment import loop_from_mapping, run_loop, run_loops
 from mlsim.experiment.loops import node_groups

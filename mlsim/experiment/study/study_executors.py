@@ -132,7 +132,7 @@ def _busy_curve(records: Records) -> list[list[float]]:
 
 def _balance_of(scenario: Scenario, records: Records) -> Balance:
     from mlsim.analysis.machine_metrics import max_over_mean
-    from mlsim.cosim import workload_of
+    from mlsim.cosim.scenario_inputs import workload_of
 
     names = workload_of(scenario).header.get("executable_names")
     jobs, loops = records.jobs, records.loops

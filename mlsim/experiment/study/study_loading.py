@@ -350,7 +350,7 @@ def _all_weeks(axes: Sequence[Axis], read: _Content, place: str) -> tuple[list[A
 
 def _weeks_of(scenario: Scenario) -> set[int]:
     """Return the weeks of a scenario's log in which its selection leaves jobs."""
-    from mlsim.cosim import workload_of
+    from mlsim.cosim.scenario_inputs import workload_of
 
     select = scenario.workload.select
 

@@ -100,7 +100,7 @@ class _Runs(Subject):
     )
 
     def check(self, scenario: Scenario) -> None:
-        from mlsim.cosim import survey
+        from mlsim.cosim.simulation import survey
 
         survey(scenario)
 
@@ -138,7 +138,7 @@ class _Loops(Subject):
         return {key: value for key, value in given.items() if key not in LEFT_ASIDE}
 
     def check(self, scenario: Scenario) -> None:
-        from mlsim.cosim import check_loop
+        from mlsim.cosim.simulation import check_loop
 
         check_loop(scenario)
 

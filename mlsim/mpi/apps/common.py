@@ -132,7 +132,7 @@ def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> Non
     selection = options.get("selection")
     by_profile = isinstance(selection, SelectionConfig) and selection.parameters.costs is KnownCosts.PROFILE
     if scenario is not None and by_profile:
-        from mlsim.cosim import loop_costs
+        from mlsim.cosim.simulation import loop_costs
 
         options["profile"] = np.diff(loop_costs(scenario))
     before: LoopScheduler | None = None

@@ -69,7 +69,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Synthetic:
     if arguments.costs is not None:
         return Synthetic(_given_costs(arguments, scenario), arguments.work == "spin")
-    from mlsim.cosim import loop_costs
+    from mlsim.cosim.simulation import loop_costs
     from mlsim.experiment import loop_from_mapping
 
     given = {

@@ -53,7 +53,7 @@ def computing(name: str) -> Application:
 
 def sleeping(name: str) -> Application:
     """Make a loop that sleeps for what an application's iterations cost, 1 ms on average."""
-    from mlsim.cosim import loop_costs
+    from mlsim.cosim.simulation import loop_costs
     from mlsim.experiment import loop_from_mapping
 
     costs: dict[str, object] = {"profile": name, "mean": f"{SLEEP} s"}
