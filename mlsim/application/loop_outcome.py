@@ -211,14 +211,8 @@ def in_order(rows: Rows, n: int) -> ChunkRows:
 class PERequests(NamedTuple):
     """Latency and last request of a loop's PEs; times in s."""
 
-    latency: Floats
-    """float64[P]: one-way time of a message between each PE and the receiver of its requests: PE 0, or its
-    node's first PE.
-    """
-    last: Floats
-    """float64[P], from the loop's start: time of the request that was answered by the notification that no
-    work is left; NaN where there was none.
-    """
+    latency: Floats  # float64[P]: one way between each PE and the receiver: PE 0, or its node's first PE
+    last: Floats  # float64[P], from the loop's start: request answered by "no work is left"; NaN: none
 
 
 class LoopRecorder:
@@ -241,26 +235,16 @@ class LoopRecorder:
         chunks: LoopChunks | None,
         requests: PERequests | None = None,
         attempt: int = 1,
+        last: bool = True,
     ) -> None:
-        """Add the outcome of the loop of a job that began at ``began`` [s], in its last attempt (from 1).
+        """Add an attempt (from 1) of a job, begun at ``began`` [s]; only the ``last`` one counts as its loop.
 
-        ``requests`` are None for all loops or for none. Earlier attempts go to :meth:`take_attempt`.
+        ``requests`` are None for all loops or for none.
         """
-        self._loops.append(_loop_row(job, outcome))
-        if outcome.selected:
-            self._selected.append((job, began, outcome.selected))
-        self.take_attempt(job, began, outcome, chunks, requests, attempt)
-
-    def take_attempt(
-        self,
-        job: int,
-        began: float,
-        outcome: LoopOutcome,
-        chunks: LoopChunks | None,
-        requests: PERequests | None,
-        attempt: int,
-    ) -> None:
-        """Add the PEs and chunks of one attempt of a job; parameters are those of :meth:`take`."""
+        if last:
+            self._loops.append(_loop_row(job, outcome))
+            if outcome.selected:
+                self._selected.append((job, began, outcome.selected))
         if attempt > 1:
             self._last_start[job] = began
         if self._keep_pes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,20 +70,22 @@ def simulate(
         float64[N+1], prefix sums of the iteration costs: starts at 0, never falls, in s on a PE of
         speed 1. ``CostProfiles`` makes them. Or :class:`CostSums` that are linear in the index.
     pe_speed, pe_latency
-        float64[P]: relative speeds, > 0, and the one-way time of a message between each PE and PE 0, which is
-        the master (CCA) or coordinator (DCA), in s; 0 for PE 0 itself.
+        float64[P]: relative speeds, > 0; one-way time of a message between each PE and PE 0, the master (CCA)
+        or coordinator (DCA), in s, 0 for PE 0.
     technique, execution, min_chunk, parameters, selection
         As in a scenario; ``technique`` may be ``auto``.
-    record
-        Whether to keep a row per chunk. A loop of more than 4 million iterations is then simulated twice,
-        first to count the rows.
+    record, rows_since, chunks
+        Whether to keep a row per chunk that ends after ``rows_since`` [s]; more than 4 million iterations are
+        then simulated twice, first to count the rows. ``chunks`` receives the chunks in blocks, of which
+        memory holds one (all: techniques that learn over time steps, user-defined models).
     until
-        When the loop is killed, in s: a chunk in execution ends then, with ``busy`` counted up to then, and
-        so does waiting for a chunk; all other PEs are notified then.
+        When the loop is killed, in s: a chunk in execution, or the wait for one, ends then; all other PEs are
+        notified then.
     seed
         For RND, and for locks that are polled.
-    time_steps
-        Number of consecutive executions of the loop; see ``in_time_steps``.
+    time_steps, history
+        Number of consecutive executions, see ``in_time_steps``; measurements of earlier ones, for the weights
+        of AWF, which this call extends.
     node_of_pe, intra_latency
         int64[P], from 0, rising by at most 1: the node of each PE, for models of two levels; None: all on
         one. One-way time of a message between two PEs of one node, in s.
@@ -90,16 +93,9 @@ def simulate(
         Slow-downs of the PEs, and times when they request no chunks, in s from the loop's start. Absences are
         those of a whole node under models of two levels. PE 0, which holds the queue, cannot leave; under
         ``steal`` none can.
-    rows_since
-        Chunks that end at this time or before get no row, in s.
-    chunks
-        Receives the chunks in blocks, of which memory holds one (all: techniques that learn over time steps,
-        user-defined execution models). None: not kept.
     asks
         float64[P], 0 or more, in s: when each PE requests its first chunk, under models cca and dca in one
         time step. None: at 0.
-    history
-        Measurements of earlier time steps, for the weights of AWF, which this call extends; None: none.
     """
     costs, speed, latency = cost_sums(prefix), read_only(pe_speed), read_only(pe_latency)
     _check_costs(costs, len(speed))
@@ -113,41 +109,68 @@ def simulate(
         iterations=costs.n,
     )
     selects = (selection or SelectionConfig()) if technique.casefold() == AUTO else None
-    choose_after = _choose_after(selects, costs.n)
-    stops = choose_after > 0 or asks is not None
-    if stops:
-        _check_stops(problem)
-    if not costs.block:
-        _check_linear(problem, selects, stops)
     before = history or StepHistory(len(speed), selects is not None)
-    plan = _plan(technique, selects, problem, before)
-    learns = plan.needs_rows or (time_steps > 1 and plan.learns)  # over time steps, from all rows
-    in_blocks = isinstance(execution.model, ExecutionModel)  # user-defined models have room for all rows
+    loop = _Loop(problem, technique, selects, before, until, asks, chunks)
+    return loop.simulate(time_steps, record, rows_since)
 
-    def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
-        since = -math.inf if learns else rows_since - begin
-        bound = bind(problem, choices, begin, choose_after)
-        if stops:
-            outcome = _simulate_with_stops(bound, keep, until - begin, asks, plan.chooses_within())
+
+class _Loop:
+    """A checked loop, simulated time step by time step."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        technique: str,
+        selects: SelectionConfig | None,
+        history: StepHistory,
+        until: float,
+        asks: Floats | None,
+        chunks: LoopChunks | None,
+    ) -> None:
+        self._problem, self._history = problem, history
+        self._until, self._asks, self._chunks = until, asks, chunks
+        # Iterations executed between two choices within the loop; 0: no choices.
+        every = selects.parameters.every if selects is not None and selects.chooses_within else None
+        self._choose_after = math.ceil((every or 0.0) * problem.n)
+        self._stops = self._choose_after > 0 or asks is not None
+        if self._stops:
+            _check_stops(problem)
+        if not problem.block:
+            _check_linear(problem, selects, self._stops)
+        self._plan = _plan(technique, selects, problem, history)
+
+    def simulate(self, time_steps: int, record: bool, rows_since: float) -> LoopOutcome:
+        """Simulate all time steps."""
+        plan = self._plan
+        learns = plan.needs_rows or (time_steps > 1 and plan.learns)  # over time steps, from all rows
+        one_loop = partial(self._one_step, -math.inf if learns else rows_since)
+        outcome = in_time_steps(plan, time_steps, one_loop, record, self._until, self._history, self._chunks)
+        if learns and outcome.rows is not None:
+            outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
+        return outcome
+
+    def _one_step(self, since: float, choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
+        """Simulate the time step that begins at ``begin`` [s], and store its chunks."""
+        bound = bind(self._problem, choices, begin, self._choose_after)
+        until, chunks = self._until - begin, self._chunks
+        # User-defined models have room for all rows.
+        in_blocks = isinstance(self._problem.execution.model, ExecutionModel)
+        if self._stops:
+            outcome = _simulate_with_stops(bound, keep, until, self._asks, self._plan.chooses_within())
         elif chunks is None:
-            return _simulate_once(bound, keep, until - begin, since)
+            return _simulate_once(bound, keep, until, since - begin)
         elif in_blocks and not keep:
             blocks = RowBlocks(chunks, bound.n)
-            steps, stats = _run(bound, until - begin, blocks.rows)
+            steps, stats = _run(bound, until, blocks.rows)
             blocks.finish(steps)
             return _outcome(bound, stats, None)
         else:
-            outcome = _simulate_once(bound, True, until - begin, -math.inf)
+            outcome = _simulate_once(bound, True, until, -math.inf)
         rows = outcome.rows
         if chunks is not None:
             assert rows is not None, "loops whose chunks are stored keep rows"
             chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
         return outcome if keep else replace(outcome, rows=None)
-
-    outcome = in_time_steps(plan, time_steps, one_loop, record, until, before, chunks)
-    if learns and outcome.rows is not None:
-        outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
-    return outcome
 
 
 def _plan(technique: str, selection: SelectionConfig | None, problem: Problem, history: StepHistory) -> Plan:
@@ -251,13 +274,6 @@ def _outcome(bound: Bound, stats: PEStats, rows: ChunkRows | None) -> LoopOutcom
         **columns,
         rows=rows,
     )
-
-
-def _choose_after(selection: SelectionConfig | None, n: int) -> int:
-    """Return the iterations executed between two choices within a loop of ``n``; 0: no choices."""
-    if selection is None or not selection.chooses_within:
-        return 0
-    return math.ceil((selection.parameters.every or 0.0) * n)
 
 
 def _check_numbers(until: float, min_chunk: int, time_steps: int) -> None:

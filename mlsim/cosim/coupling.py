@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlsim.application.application_simulator import AnswerPolicy, LoopApplication, LoopJob
-from mlsim.application.loop_outcome import LoopOutcome, LoopRecorder, PERequests
+from mlsim.application.loop_outcome import LoopRecorder
 from mlsim.batch.batch_system import BatchSetup, BatchSystem
 from mlsim.batch.columns.job_table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
@@ -40,7 +40,7 @@ from mlsim.cosim.scenario_inputs import (
     power_cap,
 )
 from mlsim.platform import Machine
-from mlsim.record import ChunkStore, JobState, LoopChunks
+from mlsim.record import ChunkStore, JobState
 from mlsim.scenario import Scenario
 from mlsim.scenario.words import ApplicationModel, TraceLevel
 from mlsim.workload import Workload
@@ -178,17 +178,16 @@ class LoopApplications:
         earlier = self._abandoned.pop(number, None)
         if earlier is not None:
             attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
-            self.recorder.take_attempt(number, *self._rows_of(earlier), attempt)
+            self._record(number, earlier, attempt, last=False)
 
-    def _record(self, number: int, application: LoopApplication) -> None:
-        attempt = self._attempts.pop(number, 0) + 1
-        self.recorder.take(number, *self._rows_of(application), attempt)
-
-    def _rows_of(
-        self, application: LoopApplication
-    ) -> tuple[float, LoopOutcome, LoopChunks | None, PERequests | None]:
+    def _record(self, number: int, application: LoopApplication, attempt: int = 0, last: bool = True) -> None:
+        """Record an attempt; by default the one after those that are recorded."""
         requests = application.requests() if self._keeps_requests else None
-        return application.began, application.outcome, application.chunks(), requests
+        self.recorder.take(
+            *(number, application.began, application.outcome, application.chunks(), requests),
+            attempt=attempt or self._attempts.pop(number, 0) + 1,
+            last=last,
+        )
 
     def record_abandoned(self) -> None:
         """Record the loops of jobs that never started again."""

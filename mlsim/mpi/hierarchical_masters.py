@@ -8,14 +8,14 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.mpi.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay
-from mlsim.mpi.masters import Desk, MasterQueue, Worker
+from mlsim.mpi.masters import Desk, MasterModel, MasterQueue, Worker
 from mlsim.mpi.real_model import Model, Setting, two_level_weights
 from mlsim.techniques.technique_rules import is_adaptive
 
 _GLOBAL_TAG = 10
 
 
-class HierarchicalMasterModel(Model):
+class HierarchicalMasterModel(MasterModel):
     """One rank under hierarchical master-worker: a worker, or a master and perhaps a worker as well."""
 
     def __init__(self, setting: Setting) -> None:
@@ -28,39 +28,16 @@ class HierarchicalMasterModel(Model):
             works[layout.leaders[counts > 1]] = False
         self.only_serves = not works[layout.comm.rank]
         between, within = two_level_weights(setting, works)
-        self._worker: Worker | None = None
         self._local: _LocalMaster | None = None
         if layout.local.rank > 0:
             self._worker = Worker(layout.local, 0, setting.tag)
             return
         self.answers = True
-        top = _GlobalMaster(setting, between) if layout.comm.rank == 0 else None
-        self._local = _LocalMaster(self, within[layout.node], between, top)
+        self._top = _GlobalMaster(setting, between) if layout.comm.rank == 0 else None
+        self._local = _LocalMaster(self, within[layout.node], between, self._top)
+        self._desk = self._local.desk
         if not self.only_serves and layout.comm.size > 1:
             self.piece, self.paces = options.break_after or 1, options.break_after is None
-
-    def claim(self) -> Chunk | None:
-        """Request a chunk and wait; masters serve meanwhile, and after their own work to the end."""
-        until = self.setting.patience.until
-        if self._worker is not None:
-            self._worker.ask(np.array(self.done))
-            until(self._worker.has_reply)
-            chunk = self._worker.reply()
-            if chunk is None:
-                self._note_end()
-            return chunk
-        local = self._local
-        assert local is not None, "who has no master is one"
-        if not self.only_serves and not np.isfinite(self.told):
-            local.ask(np.array(self.done))
-            until(lambda: self.serve() and local.has_answer)
-            if local.answer is not None:
-                return local.answer
-            self._note_end()
-        until(lambda: self.serve() and local.all_notified)
-        if not np.isfinite(self.told):
-            self._note_end()
-        return None
 
     def serve(self) -> bool:
         """Serve all requests that can be served."""
@@ -68,17 +45,16 @@ class HierarchicalMasterModel(Model):
             self.serving += self._local.serve()
         return True
 
+    @property
+    def _all_notified(self) -> bool:
+        return super()._all_notified and (self._top is None or not self._top.desk.to_notify)
+
     def leave(self) -> Chunk | None:
         """Notify the master; masters serve until all others are notified."""
-        self._note_end()
-        if self._worker is not None:
-            self._worker.leave(DONE)
-            return None
-        local = self._local
-        assert local is not None, "who has no master is one"
-        self.setting.patience.until(lambda: self.serve() and local.all_notified)
-        local.leave()
-        return None
+        chunk = super().leave()
+        if self._local is not None:
+            self._local.leave()
+        return chunk
 
 
 class _GlobalMaster:
@@ -86,26 +62,18 @@ class _GlobalMaster:
 
     def __init__(self, setting: Setting, weights: Floats) -> None:
         layout, options = setting.layout, setting.options
-        nodes = len(layout.leaders)
         self._learns = is_adaptive(setting.outer.code)
         self._node_of = {int(rank): node for node, rank in enumerate(layout.leaders)}
-        counted = len(weights)  # nodes or, with global_p: pes, ranks
-        self._queue = MasterQueue(setting, counted, weights)
-        self._words = RuleState.words(setting.outer, counted)
-        self._desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, self._words)
-        self.to_notify = set(range(1, nodes))  # nodes that do not know yet that no chunk is left
-        self._counted, self._choice = counted, setting.outer
+        self._counted, self._choice = len(weights), setting.outer  # nodes or, with global_p: pes, ranks
+        self._queue = MasterQueue(setting, self._counted, weights)
+        words, ranks = RuleState.words(setting.outer, self._counted), layout.leaders[1:].tolist()
+        self.desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, words, ranks)
 
     def serve(self) -> None:
         """Serve all requests of other nodes."""
-        while self._desk.look():
-            rank, numbers = self._desk.next()
-            node = self._node_of[rank]
-            chunk = self.assign(node, numbers)
-            self._desk.reply(rank, chunk)
-            if chunk is None:
-                self.to_notify.discard(node)
-        self.to_notify.difference_update(self._node_of[rank] for rank in self._desk.left())
+        while self.desk.look():
+            rank, numbers = self.desk.next()
+            self.desk.reply(rank, self.assign(self._node_of[rank], numbers))
 
     def assign(self, node: int, numbers: Floats) -> Chunk | None:
         """Update the technique with a node's measurements, then assign the node a chunk."""
@@ -134,24 +102,12 @@ class _LocalMaster:
         self._own = RuleState(self._numbers.view(np.int64), setting.outer, counted)
         self._own.weights[:] = between
         self._measured = RecursiveRule(setting.outer, self._own, options.n, counted)
-        self._desk = Desk(layout.local, setting.tag, options.service_order, DONE)
+        ranks = range(1, self._members)
+        self.desk = Desk(layout.local, setting.tag, options.service_order, DONE, ranks)
         self._upwards = Worker(layout.comm, 0, setting.tag + _GLOBAL_TAG)
-        self._to_notify = set(range(1, self._members))
         self._exhausted = False
         self._position = self._end = self._step = self._refills = 0
-        self.answer: Chunk | None = None
-        self.has_answer = False
         self._served = 0
-
-    def ask(self, done: Floats) -> None:
-        """Queue the master's own request."""
-        self.has_answer = False
-        self._desk.waiting.append((0, done))
-
-    @property
-    def all_notified(self) -> bool:
-        """Whether all workers, and at the global master all nodes, are notified that no chunk is left."""
-        return not self._to_notify and (self._top is None or not self._top.to_notify)
 
     def leave(self) -> None:
         """Notify the global master that all ranks of the node have left, though iterations may remain."""
@@ -165,18 +121,17 @@ class _LocalMaster:
             self._top.serve()
         if self._upwards.asks and self._upwards.has_reply():
             self._refill(self._upwards.reply())
-        while self._desk.look() and not self._upwards.asks:
+        while self.desk.look() and not self._upwards.asks:
             if self._position < self._end or self._exhausted:
-                self._serve_one(*self._desk.next())
+                self._serve_one(*self.desk.next())
                 continue
-            for waiting in self._desk.waiting:
+            for waiting in self.desk.waiting:
                 self._update_techniques(*waiting)
             if self._top is not None:
                 self._refill(self._top.assign(self._node, self._numbers))
             else:
                 self._upwards.ask(self._numbers)
                 self._measured.forget_gathered()
-        self._to_notify.difference_update(self._desk.left())
         return time.perf_counter() - begin if self._served > served else 0.0
 
     def _refill(self, chunk: Chunk | None) -> None:
@@ -207,9 +162,4 @@ class _LocalMaster:
                 delay(self._delay)
             self._position, self._step = first + size, step + 1
             chunk = first, size, step
-        if rank == 0:
-            self.answer, self.has_answer = chunk, True
-            return
-        self._desk.reply(rank, chunk)
-        if chunk is None:
-            self._to_notify.discard(rank)
+        self.desk.reply(rank, chunk)

@@ -9,6 +9,8 @@ MPICH takes in a single message at a probe, finds whatever came first.
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
+from collections.abc import Iterable
 
 import numpy as np
 from mpi4py import MPI
@@ -29,21 +31,34 @@ _NUMBER_BYTES = 8
 
 
 class Desk:
-    """Receiver of requests and sender of replies of a master, rank ``me`` of ``comm``.
+    """Requests and replies of a master, rank 0 of ``comm``, to ``ranks`` and to itself.
 
     ``tag`` is added to the tags, so that two desks on one communicator do not meet. ``order`` is ``fifo`` or
     ``lowest-rank``; a request has ``words`` numbers; ``request_log`` is None if requests are not recorded.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, tag: int, order: str, words: int, request_log: RequestLog | None = None
+        self,
+        comm: MPI.Intracomm,
+        tag: int,
+        order: str,
+        words: int,
+        ranks: Iterable[int],
+        request_log: RequestLog | None = None,
     ) -> None:
         self._comm, self._tag, self._lowest = comm, tag, order == "lowest-rank"
         self._words, self._request_log = words, request_log
         self._status = MPI.Status()
         self._reply = np.zeros(_REPLY_NUMBERS, np.int64)
-        self._left: list[int] = []
         self.waiting: list[tuple[int, Floats]] = []
+        self.to_notify = set(ranks)  # ranks that have not left and do not know yet that no chunk is left
+        self.answer: Chunk | None = None  # to the master's own last request, once it ``has_answer``
+        self.has_answer = False
+
+    def ask(self, numbers: Floats) -> None:
+        """Queue the master's own request."""
+        self.has_answer = False
+        self.waiting.append((0, numbers))
 
     def look(self) -> bool:
         """Receive the requests that have arrived; return whether any waits.
@@ -60,7 +75,7 @@ class Desk:
             numbers, source = np.empty(self._words), status.Get_source()
             comm.Recv(numbers, source, tag)
             if numbers[0] == _LEAVES:
-                self._left.append(source)
+                self.to_notify.discard(source)
                 continue
             self.waiting.append((source, numbers))
             if self._request_log is not None:
@@ -75,14 +90,16 @@ class Desk:
         return self.waiting.pop(place)
 
     def reply(self, rank: int, chunk: Chunk | None) -> None:
-        """Send a chunk, or the notice that none is left."""
+        """Send a chunk, or the notice that none is left; keep the answer to the master's own request."""
+        if rank == 0:
+            self.answer, self.has_answer = chunk, True
+            return
         self._reply[:] = chunk or 0
         self._comm.Send(self._reply, rank, self._tag + _REPLY)
-
-    def left(self) -> list[int]:
-        """Return the ranks that have left their loop early since the last call."""
-        left, self._left = self._left, []
-        return left
+        if self._request_log is not None:
+            self._request_log.answered(rank)
+        if chunk is None:
+            self.to_notify.discard(rank)
 
 
 class Worker:
@@ -180,54 +197,39 @@ class MasterQueue:
         return first, size, self._earlier + step
 
 
-class CentralizedModel(Model):
-    """One rank under CCA: the master, rank 0, or a worker."""
+class MasterModel(Model):
+    """One rank under a model with masters: a worker, or a master that may execute chunks as well."""
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        comm, options = setting.layout.comm, setting.options
-        self._rank = comm.rank
-        self._choice, self._amid = setting.outer, setting.amid
-        # A master that chooses needs reports of all chunks.
-        self.learns = is_adaptive(setting.outer.code) or setting.amid is not None
-        self.counts_breaks = counts_breaks(setting.outer.code)
-        self._watch = None if setting.amid is None else Watch(setting.amid.every)
-        dedicated = options.dedicated and comm.size > 1
-        self.only_serves = self._rank == 0 and dedicated
-        self._worker: Worker | None = None
-        self._own: Chunk | None = None  # the master's own request
-        self._own_answered = False
-        if setting.record:
-            self.request_log = RequestLog(DONE * _NUMBER_BYTES, _REPLY_NUMBERS * _NUMBER_BYTES)
-        if self._rank > 0:
-            self._worker, self.ahead = Worker(comm, 0, setting.tag), options.request_ahead
-            return
-        self.answers = True
-        self._base = 1 if dedicated else 0
-        self._desk = Desk(comm, setting.tag, options.service_order, DONE, self.request_log)
-        self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
-        self._to_notify = set(range(1, comm.size))
-        if not dedicated and comm.size > 1:
-            self.piece, self.paces = options.break_after or 1, options.break_after is None
+    _worker: Worker | None = None
+    _desk: Desk  # of a master
+
+    @abstractmethod
+    def serve(self) -> bool:
+        """Serve all requests that have arrived; True."""
+
+    @property
+    def _all_notified(self) -> bool:
+        """Whether all ranks that this master serves know that no chunk is left."""
+        return not self._desk.to_notify
 
     def claim(self) -> Chunk | None:
-        """Request a chunk and wait; the master serves meanwhile, and after its own work to the end."""
-        patience = self.setting.patience
+        """Request a chunk and wait; a master serves meanwhile, and after its own work to the end."""
+        until = self.setting.patience.until
         if self._worker is not None:
             if not self._worker.asks:
                 self.ask()
-            patience.until(self._worker.has_reply)
+            until(self._worker.has_reply)
             chunk = self._worker.reply()
             if chunk is None:
                 self._note_end()
             return chunk
         if not self.only_serves and not np.isfinite(self.told):
-            self._desk.waiting.append((0, np.array(self.done)))
-            self._own_answered = False
-            patience.until(lambda: self.serve() and self._own_answered)
-            if self._own is not None:
-                return self._own
-        patience.until(lambda: self.serve() and not self._to_notify)
+            self._desk.ask(np.array(self.done))
+            until(lambda: self.serve() and self._desk.has_answer)
+            if self._desk.answer is not None:
+                return self._desk.answer
+            self._note_end()
+        until(lambda: self.serve() and self._all_notified)
         if not np.isfinite(self.told):
             self._note_end()
         return None
@@ -239,16 +241,57 @@ class CentralizedModel(Model):
         if self.request_log is not None:
             self.request_log.sent()
 
+    def leave(self) -> Chunk | None:
+        """Notify the master; a master serves until all others are notified."""
+        until, chunk = self.setting.patience.until, None
+        if self._worker is None:
+            self._note_end()
+            until(lambda: self.serve() and self._all_notified)
+            return None
+        is_told = False
+        if self._worker.asks:
+            until(self._worker.has_reply)
+            chunk = self._worker.reply()
+            is_told = chunk is None
+        if not is_told:
+            self._worker.leave(DONE)
+        self._note_end()
+        return chunk
+
+
+class CentralizedModel(MasterModel):
+    """One rank under CCA: the master, rank 0, or a worker."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        comm, options = setting.layout.comm, setting.options
+        self._choice, self._amid = setting.outer, setting.amid
+        # A master that chooses needs reports of all chunks.
+        self.learns = is_adaptive(setting.outer.code) or setting.amid is not None
+        self.counts_breaks = counts_breaks(setting.outer.code)
+        self._watch = None if setting.amid is None else Watch(setting.amid.every)
+        dedicated = options.dedicated and comm.size > 1
+        self.only_serves = comm.rank == 0 and dedicated
+        if setting.record:
+            self.request_log = RequestLog(DONE * _NUMBER_BYTES, _REPLY_NUMBERS * _NUMBER_BYTES)
+        if comm.rank > 0:
+            self._worker, self.ahead = Worker(comm, 0, setting.tag), options.request_ahead
+            return
+        self.answers = True
+        self._base = 1 if dedicated else 0
+        ranks = range(1, comm.size)
+        self._desk = Desk(comm, setting.tag, options.service_order, DONE, ranks, self.request_log)
+        self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
+        if not dedicated and comm.size > 1:
+            self.piece, self.paces = options.break_after or 1, options.break_after is None
+
     def serve(self) -> bool:
         """Serve all requests that have arrived."""
-        if self._worker is not None:
-            return True
-        if self._desk.look():
+        if self._worker is None and self._desk.look():
             begin = time.perf_counter()
             while self._desk.look():
                 self._serve_one(*self._desk.next())
             self.serving += time.perf_counter() - begin
-        self._to_notify.difference_update(self._desk.left())
         return True
 
     def _serve_one(self, rank: int, done: Floats) -> None:
@@ -260,16 +303,7 @@ class CentralizedModel(Model):
         chunk = self._queue.assign(pe)
         if self._watch is not None:
             self._watch.assigned(rank, chunk)
-        if rank == 0:
-            self._own, self._own_answered = chunk, True
-            if chunk is None:
-                self._note_end()
-            return
         self._desk.reply(rank, chunk)
-        if self.request_log is not None:
-            self.request_log.answered(rank)
-        if chunk is None:
-            self._to_notify.discard(rank)
 
     def _choose(self, watch: Watch) -> None:
         """Choose the technique of what is left."""
@@ -279,20 +313,3 @@ class CentralizedModel(Model):
         if choice.name != self._choice.name:
             self._choice, self.counts_breaks = choice, counts_breaks(choice.code)
             self._queue.switch(choice, choice.weights[self._base :])
-
-    def leave(self) -> Chunk | None:
-        """Notify the master; the master serves until all workers are notified."""
-        until, chunk = self.setting.patience.until, None
-        if self._worker is None:
-            self._note_end()
-            until(lambda: self.serve() and not self._to_notify)
-            return None
-        is_told = False
-        if self._worker.asks:
-            until(self._worker.has_reply)
-            chunk = self._worker.reply()
-            is_told = chunk is None
-        if not is_told:
-            self._worker.leave(DONE)
-        self._note_end()
-        return chunk

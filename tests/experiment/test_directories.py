@@ -174,6 +174,8 @@ def test_a_place_is_reserved_before_the_simulation(scenario, tmp_path, monkeypat
 
 def test_what_a_run_needs_at_its_end_is_looked_at_before_it_begins(scenario, tmp_path, monkeypatch):
 
+    from mlsim.cosim import simulation
+
     def too_late(*_: object) -> None:
         pytest.fail("simulated")
 
