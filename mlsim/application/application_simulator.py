@@ -81,10 +81,7 @@ def place_pes(nodes: NodeSet, pes_per_node: int | None) -> Ints:
 def loop_perturbation(
     perturbations: Perturbations, nodes: NodeSet, node_of_pe: Ints, start: float, end: float
 ) -> Perturbation:
-    """Return the slow-downs of a loop's PEs between two simulated times [s], with one row per node.
-
-    Times of the result count from ``start``; slow-downs that begin at ``end`` or later are left out.
-    """
+    """Return the slow-downs of a loop's PEs that begin before ``end``; times count from ``start`` [s]."""
     rows = [perturbations.steps(node, start, end) for node in nodes.node.tolist()]
     return Perturbation(
         slow_of_pe=node_of_pe,
@@ -95,10 +92,10 @@ def loop_perturbation(
 
 
 class LoopApplication:
-    """A self-scheduled loop, simulated whole when its job starts.
+    """A self-scheduled loop, simulated whole when its job starts; ``store`` stores its chunks.
 
-    ``store`` stores its chunks; None: they are not kept. ``seed`` of the scenario and the job's identifier
-    are the key of the loop's own random numbers. ``reports_idle``: to the batch system.
+    ``seed`` and the job's identifier are the key of its random numbers. ``reports_idle``: to the batch
+    system.
     """
 
     def __init__(
@@ -155,9 +152,8 @@ class LoopApplication:
     def request_release(self, at: float, request: ReleaseRequest) -> Answer:
         """Answer a request for nodes that arrives at ``at`` [s]; acceptance replaces the forecast.
 
-        A released node gets no more chunks; its PEs finish those that they hold or have requested. Offered
-        are nodes that become idle first, never the first node (which has the master's queue), and only if
-        they become free earlier than forecast and by the request's deadline.
+        A released node gets no more chunks. Offered are the nodes that become idle first, never the first
+        node (the master's), and only if they become free earlier than forecast and by the request's deadline.
         """
         if self._answers.rule is AnswerRule.NEVER:
             return ReleaseRejected(request.job, at, "never gives up nodes")
@@ -210,10 +206,7 @@ class LoopApplication:
         return None
 
     def apply_change(self, at: float, change: Disturbance) -> Forecast:
-        """Change the loop's future from ``at`` [s] on; the past, with nodes reported idle, stands.
-
-        PEs of a returned node request chunks again. A kill, or the failure of a node, ends the loop.
-        """
+        """Change the loop's future from ``at`` [s] on: returned nodes join again, other changes end it."""
         self.forget_chunks()
         if isinstance(change, NodeReturned):
             self._earlier_idle += [message for message in self._last_idle() if message.node == change.node]
@@ -234,10 +227,7 @@ class LoopApplication:
         return idle / (length * len(self._nodes.node)) if length > 0.0 else 0.0
 
     def chunks(self) -> LoopChunks | None:
-        """Return the loop's chunks, None if they are not kept.
-
-        After a change of the forecast the loop is simulated again for them, as most trials are rejected.
-        """
+        """Return the chunks, None if not kept; after a change they are simulated anew, on demand."""
         if self._chunks is None and self._store is not None:
             self._simulate(self._until, keep=True)
         return self._chunks
@@ -245,8 +235,7 @@ class LoopApplication:
     def requests(self) -> PERequests:
         """Return the latency and the time of the last request of each PE; masters send none.
 
-        A PE whose node has left is notified at its chunk's end, without a request. A request that the end of
-        the loop overtakes has no answer.
+        PEs of a node that has left send none, and a request that the end of the loop overtakes has no answer.
         """
         outcome, asking = self.outcome, model_entry(self._config.execution.model).properties.asking
         last = np.maximum(outcome.finish, outcome.last_begin)
@@ -293,11 +282,7 @@ class LoopApplication:
         return unavailability_of(self.node_of_pe, spans)
 
     def _simulate_to_its_end(self, keep: bool) -> LoopOutcome:
-        """Simulate the loop with all slow-downs during it.
-
-        The number of random slow-downs is not known beforehand: if the loop outlasts the horizon, it is
-        simulated again with a later one. Earlier events stay the same.
-        """
+        """Simulate the loop; if it outlasts the horizon of random slow-downs, again with a later one."""
         perturbations = self._machine.perturbations
         if not perturbations:
             return self._simulate(keep=keep)
@@ -349,10 +334,7 @@ class LoopApplication:
         return times
 
     def _idle_nodes(self) -> tuple[NodeIdle, ...]:
-        """Return one message per node, in order of time; at equal times in the order of the nodes.
-
-        A node that returns after its PEs had been notified is idle at once.
-        """
+        """Return one message per node, by time, then by node; nodes that return late are idle at once."""
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
         idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)  # in s from the loop's start
         for k, node in enumerate(self._nodes.node.tolist() if self._departures else ()):

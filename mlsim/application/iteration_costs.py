@@ -23,11 +23,9 @@ from mlsim.scenario.words import Calibration, CostProfile
 class CostProfiles:
     """The iteration costs of a scenario's jobs, by sections of the scenario.
 
-    Profiles that do not depend on the job (all but ``job``) are computed once per length and limit, and
-    shared; do not write into the arrays. A job may have a loop of its own, with its own number of
-    iterations and, for pixels of a Mandelbrot image, its own limit. ``iterations`` is None where the profile
-    sets the length of the loop; costs in FLOP are divided by ``reference_speed`` [FLOP/s]; ``path`` is that
-    of the file of costs. Raises InputError if that cannot be used.
+    Profiles that do not depend on the job are computed once per length and limit, and shared: do not write
+    into the arrays. Costs in FLOP are divided by ``reference_speed`` [FLOP/s]; ``path``: of the file of
+    costs. ``iterations``: None where the profile sets them. Raises InputError if the file cannot be used.
     """
 
     def __init__(
@@ -71,11 +69,7 @@ class CostProfiles:
         limit: int = -1,
         each: bool = False,
     ) -> LoopCosts:
-        """Return a job's iteration costs [s at the reference speed]; parameters are those of :meth:`prefix`.
-
-        Long loops with costs that are linear in the index have :class:`CostSums` of three numbers. Others,
-        and all if ``each``, have prefix sums.
-        """
+        """Return costs as :meth:`prefix` does, but three numbers for long linear loops unless ``each``."""
         n = self.iterations(pes, iterations)
         if each or not has_linear_costs(self._costs, n):
             return self.prefix(job_id, pes, run_time, iterations, limit)
@@ -191,10 +185,7 @@ def prefix_sums(costs: Floats) -> Floats:
 
 
 class CostSums(NamedTuple):
-    """Prefix sums of a loop's iteration costs, per block of iterations of equal cost.
-
-    A loop of a million iterations then has a few thousand sums.
-    """
+    """Prefix sums of a loop's iteration costs, per block of iterations of equal cost."""
 
     n: int  # iterations
     block: int  # iterations per block (the last may have fewer); 1: single iterations; 0: costs are linear

@@ -88,10 +88,7 @@ class Bound(NamedTuple):
     def run_with_stops(
         self, until: float, rows: Rows, asks: Floats, choose_within: ChooseWithin | None
     ) -> tuple[int, PEStats]:
-        """Simulate as ``run`` does a loop that stops for choices, or whose PEs request late.
-
-        ``asks``: times of the first requests, float64[P] in s, or empty.
-        """
+        """Simulate with stops for choices, or first requests at ``asks`` (float64[P] in s, or empty)."""
         inputs = self._inputs(until, rows)
         steps, last, rule = simulate_with_stops(inputs, self.entry, self.choices[0], asks, choose_within)
         if steps < 0:
@@ -104,11 +101,10 @@ class Bound(NamedTuple):
 
 
 def bind(problem: Problem, choices: tuple[Choice, ...], begin: float, choose_after: int = 0) -> Bound:
-    """Bind a loop to the event loop of its execution model.
+    """Bind a loop and its techniques, from outside to inside, to the event loop of its execution model.
 
-    ``choices``: one technique, or two from outside to inside. ``begin``: time of the loop's begin on the
-    clock of the perturbation, in s. ``choose_after``: iterations executed between two choices within the
-    loop; 0: no choices.
+    ``begin``: of the loop on the clock of the perturbation [s]. ``choose_after``: iterations executed between
+    two choices within the loop; 0: no choices.
     """
     execution, p = problem.execution, len(problem.speed)
     entry = model_entry(execution.model)
@@ -146,10 +142,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], begin: float, choose_aft
 def _settings(
     outside: Choice, inside: Choice, first_pe: Ints, idle_masters: bool
 ) -> tuple[RuleSettings, RuleSettings]:
-    """Return both techniques, with weights of nodes and of PEs (in each node of sum PEs per node).
-
-    Dedicated masters, which execute nothing, have weight 0.
-    """
+    """Return both techniques, with weights of nodes and of PEs (per node of sum PEs; idle masters: 0)."""
     first, counts = first_pe[:-1], np.diff(first_pe)
     works = np.ones(first_pe[-1])
     if idle_masters:
@@ -192,11 +185,9 @@ def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: i
 def simulate_with_stops(
     inputs: Inputs, model: ModelEntry, choice: Choice, asks: Floats, choose_within: ChooseWithin | None
 ) -> tuple[int, Choice, RuleSettings]:
-    """Simulate a loop that stops for choices.
+    """Simulate a loop that stops for choices, by its master or else by the PE whose request makes one due.
 
-    A master chooses, if there is one, otherwise the PE whose request makes a choice due. ``asks``: first
-    request of each PE, in s; empty: at 0. Returns the number of chunks (-1: wrong size) and the last
-    technique.
+    ``asks``: as in :meth:`Bound.run_with_stops`. Returns the chunks (-1: wrong size) and the last technique.
     """
     assert model.resume is not None, "models with several queues cannot stop, as checked before"
     state: State = open_state(inputs)
@@ -235,10 +226,7 @@ class _Stop:
             self._now = served + float(self._pes["latency"][self._requester])
 
     def spend(self, spent: float) -> None:
-        """Charge the time of a choice to the master, or to the PE that holds the window until it is written.
-
-        The next choice is due after ``choose_after`` more executed iterations.
-        """
+        """Charge a choice to the master, or to the PE that holds the window until it is written."""
         queue, costs = self._queue, self._state.costs
         queue["choose_at"] = queue["executed"] + costs.choose_after
         if not self._by_master:
@@ -250,11 +238,7 @@ class _Stop:
         queue["clock"] = self._now + spent
 
     def progress(self) -> Progress:
-        """Return the progress as known to the PE that chooses.
-
-        A chunk is known to have ended once the request that follows it has arrived. A master also knows of
-        its own chunks; the PE that chooses under a distributed model knows of requests to the window.
-        """
+        """Return the progress as known to the PE that chooses: ended chunks are known by the next request."""
         rows, now = self._state.rows, self._now
         n_rows = int(self._state.written[1])
         pe = rows.pe[:n_rows].astype(np.int64)

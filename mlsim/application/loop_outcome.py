@@ -72,10 +72,9 @@ class LoopOutcome:
     def remaining(
         self, costs: LoopCosts, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None
     ) -> tuple[Ints, Floats]:
-        """Return the unfinished iterations and their remaining cost [s at speed 1] at each of ``times``.
+        """Return the unfinished iterations and their cost [s at speed 1] at each of the rising ``times``.
 
-        The times rise and are not before the first ``notified_at``. Unless all iterations have been handed
-        out then, ``rows`` are needed, of at least all chunks that end after the first time.
+        Unless all have been handed out then, ``rows`` must hold the chunks that end after the first time.
         """
         chunks = self._last_chunks() if self.rows is None else self.rows.ending_after(times[0])
         iterations, work = np.zeros(len(times), np.int64), np.zeros(len(times))
@@ -155,10 +154,7 @@ _Full = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 
 class RowBlocks:
-    """The block of rows that an event loop fills, passed on to ``chunks`` whenever it is full.
-
-    ``most``: upper bound of the number of rows. ``rows``: the argument of the event loop.
-    """
+    """The block of rows that an event loop fills, passed on to ``chunks`` whenever it is full."""
 
     def __init__(self, chunks: LoopChunks, most: int) -> None:
         self._chunks = chunks

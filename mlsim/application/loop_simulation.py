@@ -207,10 +207,7 @@ def _chosen(technique: str, problem: Problem) -> tuple[Choice, ...]:
 
 
 def trial_by(problem: Problem, history: StepHistory) -> Simulate:
-    """Return a function that simulates a time step for a selector, with its own costs and speeds.
-
-    Each trial starts from the current content of ``history``: AWF begins with the weights learned so far.
-    """
+    """Return a simulation of a time step for a selector, with the weights that AWF has learned so far."""
     problem = problem._replace(latency=read_only(problem.latency), perturbation=None, pe_unavailability=None)
 
     def trial(

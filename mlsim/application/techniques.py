@@ -108,10 +108,9 @@ def choose(
 ) -> tuple[Choice, ...]:
     """Look up the technique of a loop, or the two of ``X+Y``, with the parameters of a scenario.
 
-    ``technique``: names of the catalogue, in upper or lower case, or ``./file.py:function``. ``prefix``, of
-    the iteration costs, is for ``statistics: profiled``; ``iterations`` of the loop, where it has no entry
-    for each, see :func:`reads_each_cost`. Raises InputError if the technique is unknown, or its parameters
-    are missing or do not fit the loop.
+    ``prefix``, of the iteration costs, is for ``statistics: profiled``; ``iterations``: of the loop, if it
+    has no entry for each. Raises InputError if a technique is unknown, or parameters are missing or do not
+    fit.
     """
     n = len(prefix) - 1 if iterations is None else iterations
     names = tuple(map(canonical, split_technique(technique)))
@@ -241,10 +240,7 @@ def scaled(weights: Floats) -> Floats:
 
 
 def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:
-    """Whether a technique keeps the weights learned in earlier time steps.
-
-    AWF does, and so do its variants where each time step has another technique (``selected``).
-    """
+    """Whether a technique keeps learned weights: AWF, and its variants where techniques are ``selected``."""
     if choice.name == Technique("AWF"):
         return True
     return selected and choice.name in WEIGHTED and choice.name != Technique("WF") and not choice.of_lb4mpi

@@ -38,10 +38,9 @@ ChooseWithin = Callable[[Progress], tuple[Choice, float]]
 
 
 class Plan:
-    """Techniques of the time steps of a loop: the same in all, or those that a selector selects for each.
+    """Techniques of the time steps of a loop: the one of ``portfolio``, or those that a selector selects.
 
-    ``portfolio`` maps names to techniques; without a ``selector`` it has one. ``within`` is the selector
-    again if it also selects within a time step.
+    ``within`` is the selector again if it also selects within a time step.
     """
 
     def __init__(
@@ -89,10 +88,7 @@ class Plan:
 
 
 def rows_of_step(made: Sequence[Selected], begin: float, t_loop: float, imbalance: float) -> list[Selected]:
-    """Return the selections ``made`` in a time step, in order, with times from the start of the loop.
-
-    ``begin``, ``t_loop`` and ``imbalance`` are those of the time step.
-    """
+    """Return the selections ``made`` in a time step, in order, with times from the start of the loop."""
     ends = [*(choice.begin - choice.spent for choice in made[1:]), t_loop]
     return [
         choice._replace(begin=begin + choice.begin, t_loop=max(end - choice.begin, 0.0), imbalance=imbalance)
@@ -110,10 +106,7 @@ def make_selector(
     profile: Floats | None = None,
     speed: Floats | None = None,
 ) -> Selector:
-    """Create the selector of a loop with n iterations on p PEs; see :class:`SelectedLoop`.
-
-    ``measured``: the duration of simulations is measured, not computed from ``chunk_time``.
-    """
+    """Create the selector of a loop; ``measured``: simulations are timed, ``chunk_time`` is not used."""
     portfolio, goal, options = config.portfolio, config.goal, config.parameters
     match config.method:
         case SelectionMethod.EXPERT:
@@ -135,10 +128,10 @@ OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
 
 
 class StepHistory:
-    """Measurements of the time steps so far on ``p`` PEs, which give the initial weights of AWF.
+    """Measurements of the time steps s = 1, 2, … on ``p`` PEs, which give the initial weights of AWF.
 
-    ``seconds`` and ``iterations``, float64[P], are Σ s·t_s and Σ s·n_s of every PE over the time steps s = 1,
-    2, … ``selected``: the technique is chosen anew for each time step.
+    ``seconds``, ``iterations``: Σ s·t_s and Σ s·n_s of each PE. ``selected``: each step has its own
+    technique.
     """
 
     def __init__(self, p: int, selected: bool = False) -> None:
@@ -154,10 +147,7 @@ class StepHistory:
         return other
 
     def add(self, iterations: Floats | Ints, seconds: Floats, forgets: bool) -> None:
-        """Add a time step: the iterations and seconds of each PE.
-
-        ``forgets``: discard all earlier time steps, as LB4MPI does.
-        """
+        """Add a time step of each PE; ``forgets``: discard all earlier ones, as LB4MPI does."""
         self._steps += 1
         kept = 0.0 if forgets else 1.0
         self.seconds = kept * self.seconds + self._steps * seconds

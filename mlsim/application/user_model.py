@@ -41,10 +41,9 @@ PROPERTIES: Final = "mlsim_properties"  # attribute of a declared model with its
 
 
 def model_entry(model: str) -> ModelEntry:
-    """Return the record of a model; a user-defined one is loaded for it, once per process.
+    """Return the record of a model; a user-defined one (file or entry point) is loaded once per process.
 
-    ``model``: a built-in model, ``path/file.py:model`` with the path relative to the current directory, or
-    the name of an entry point. Raises InputError if it is missing, or not declared an execution model.
+    Raises InputError if it is missing, or not declared an execution model.
     """
     if isinstance(model, ExecutionModel):
         return model.entry

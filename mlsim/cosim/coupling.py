@@ -206,11 +206,7 @@ def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
 
 @dataclass(frozen=True, slots=True)
 class Coupled:
-    """A batch system and the applications of its jobs, ready to run.
-
-    ``loops``, ``log`` and ``dependencies`` are None where jobs are rigid, the levels exchange no messages,
-    and no job waits for another.
-    """
+    """A batch system and the applications of its jobs, ready to run."""
 
     batch: BatchSystem
     applications: Applications

@@ -55,10 +55,7 @@ def batch_of(scenario: Scenario) -> BatchConfig:
 
 
 def measured_power(scenario: Scenario) -> JobSteps | None:
-    """Return the power of jobs over time, as it was measured; None where the scenario names none.
-
-    Raises InputError if the file cannot be used, or a job takes more than a power cap counts with.
-    """
+    """Return the measured power of jobs over time, if there is any; it may not break a power cap."""
     config = scenario.workload.power
     if config is None:
         return None
@@ -173,11 +170,7 @@ def message_latency(scenario: Scenario, machine: Machine) -> float:
 
 
 def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
-    """Check that a user-defined execution model, which is loaded, does what the scenario asks of it.
-
-    Raises InputError if it cannot be loaded or used, or does not release nodes where the scenario requests
-    them.
-    """
+    """Check that a user-defined execution model can be used, and releases nodes where asked to."""
     from mlsim.application import user_model
 
     user_model.check_model(application)
@@ -239,10 +232,7 @@ def power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> Power
 def jobs_that_never_fit(
     scenario: Scenario, machine: Machine, requests: Requests, workload: Workload, shown: int = 5
 ) -> dict[str, tuple[int, list[int]]]:
-    """Return by reason how many jobs the empty machine cannot hold, with the identifiers of the first.
-
-    Under a cap on power of unequal nodes the allocator decides what a job adds, so that it is left out.
-    """
+    """Return by reason how many jobs the empty machine cannot hold, with the identifiers of the first."""
     cap = power_cap(scenario, machine, requests)
     strict = scenario.batch.contiguity is Contiguity.STRICT
     misfits = Misfits(machine, requests, strict, cap if cap is not None and cap.is_even else None)
@@ -256,10 +246,7 @@ def jobs_that_never_fit(
 
 
 class Submissions:
-    """The jobs of a workload, submitted to a batch system block by block.
-
-    ``marks`` counts irregularities in the submitted jobs; ``own`` has the further columns of each block.
-    """
+    """The jobs of a workload by blocks; ``marks`` counts irregularities, ``own`` has further columns."""
 
     def __init__(self, workload: Workload, requests: Requests) -> None:
         self.workload, self._requests = workload, requests

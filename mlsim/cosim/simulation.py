@@ -93,8 +93,7 @@ class Outcome:
 def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None = None) -> Outcome:
     """Simulate a scenario from its first submission to its last completion; nothing is written.
 
-    ``report`` is called at intervals with the progress and the number of jobs of the workload. Raises
-    InputError if the workload or a file of iteration costs cannot be used.
+    ``report`` is called at intervals with the progress and the number of jobs of the workload.
     """
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
@@ -200,10 +199,7 @@ def _names(workload: Workload, jobs: Jobs) -> Names:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Sizes of the machine and workload of a scenario, and the notes on reading it.
-
-    ``jobs`` is None where a user-defined reader determines the number, and is not executed.
-    """
+    """Sizes of machine and workload, and notes on reading; ``jobs``: None where user code is not executed."""
 
     nodes: int
     cores: int
@@ -215,10 +211,7 @@ class Survey:
 
 
 def survey(scenario: Scenario, plugins: bool = False) -> Survey:
-    """Read all inputs of a scenario, without simulating; raise InputError for a file that cannot be used.
-
-    ``plugins``: user-defined code is executed, classes made, techniques compiled. Otherwise it is parsed.
-    """
+    """Read all inputs of a scenario, without simulating; ``plugins``: user-defined code is executed too."""
     from mlsim.application.techniques import check_technique  # which replay never needs
 
     machine = machine_of(scenario)
@@ -262,9 +255,8 @@ def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
 def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> Records:
     """Simulate the loop of a scenario alone on its whole machine, from time 0, without a batch system.
 
-    ``run_time``: seconds from which costs that depend on a job's run time are made; None for other costs.
-    ``chunks``: whether to keep a row for every chunk. PE 0, the master or coordinator, is a core of the first
-    node. Raises InputError if the costs cannot be made.
+    ``run_time``: seconds from which costs that depend on a job's run time are made, else None. ``chunks``:
+    whether to keep a row for every chunk. PE 0, the master or coordinator, is a core of the first node.
     """
     from mlsim.application.application_simulator import LoopApplication, LoopJob, single_loop_records
     from mlsim.application.loop_outcome import LoopRecorder
@@ -282,10 +274,7 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
 
 
 def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0) -> None:
-    """Read all inputs of a loop alone, without simulating; ``held`` other results are in memory.
-
-    Raises InputError if a file it names cannot be used, or its costs cannot be made.
-    """
+    """Read all inputs of a loop alone, without simulating; ``held`` other results are in memory."""
     from mlsim.application import user_model
     from mlsim.application.techniques import check_technique
 
@@ -298,10 +287,7 @@ def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0)
 
 
 def loop_costs(scenario: Scenario, run_time: float | None = None) -> Floats:
-    """Compute what the iterations of a loop alone cost, in prefix sums; refuse more than memory holds.
-
-    float64[N+1] in s on a PE of the reference speed; parameters are those of :func:`simulate_loop`.
-    """
+    """Compute the prefix sums of a loop alone, float64[N+1] in s, if memory holds them."""
     machine, profiles, needed = _loop_alone(scenario, run_time)
     check_list(scenario, profiles.iterations(machine.n_cores))
     return profiles.prefix(1, machine.n_cores, needed)

@@ -33,10 +33,7 @@ _SIZES_AHEAD, _MOST_AHEAD = 16, 4096
 
 
 class RuleState:
-    """The state of a technique for ``p`` PEs or nodes, as columns in one block.
-
-    ``block``, int64[RuleState.words(choice, p)], is zeros at first.
-    """
+    """The state of a technique for ``p`` PEs or nodes, as columns in one block of numbers, zeros at first."""
 
     # Indices in ``numbers``: next scheduling step, next iteration, end of the queue, number of refills (LAST:
     # no refill follows).
@@ -74,10 +71,7 @@ def _sums(choice: Choice, p: int) -> tuple[int, int]:
 
 
 class RecursiveRule:
-    """Sizes chunks from the remaining iterations.
-
-    ``n`` and ``p`` are for error messages. All ranks that use ``state`` share ``clock`` [s].
-    """
+    """Sizes chunks from the remaining iterations; ranks that share ``state`` share ``clock`` [s]."""
 
     now: Callable[[], float]
     """Return the time, in s, where the technique needs it, else 0."""
@@ -92,10 +86,7 @@ class RecursiveRule:
         self._address = int(self._settings.parameters[technique_entry.ADDRESS]) if choice.of_user else 0
 
     def begin(self, n: int, p: int, weights: Floats) -> None:
-        """Prepare for a loop of ``n`` iterations and ``p`` PEs, or nodes, with these weights.
-
-        No refill follows, unless the caller sets ``refills`` to 0.
-        """
+        """Prepare for ``n`` iterations; no refill follows, unless the caller sets ``refills`` to 0."""
         state, settings = self.state, self._settings
         state.numbers[state.end], state.numbers[state.refills] = n, LAST
         state.weights[:] = weights
@@ -192,10 +183,9 @@ class RecursiveRule:
         return partial(kernel, memory, self._asker(pe))
 
     def refiller(self, memory: Ints, pe: int, node: int) -> Callable[[int, int, float], Chunk]:
-        """Return a function that fills a node's queue in shared memory, and assigns a chunk to a PE.
+        """Return a function that fills a node's queue, and assigns a chunk as :meth:`taker` does.
 
-        Its arguments are first iteration and size of the node's chunk, and the time (s); for its result see
-        :meth:`taker`.
+        Its arguments are first iteration and size of the node's chunk, and the time [s].
         """
         settings = self._settings
         return partial(take_refilled, memory, self._asker(pe), settings.min_chunk, settings.parameters, node)
@@ -205,10 +195,7 @@ class RecursiveRule:
 
 
 class StraightforwardRule:
-    """Sizes chunks from the step alone, for a technique that does not need the remaining iterations.
-
-    ``p`` counts PEs or nodes, ``pe`` is the requesting one, and ``weights``, float64[p], have the sum p.
-    """
+    """Sizes chunks from the step alone, for requester ``pe`` of ``p`` PEs or nodes with weights of sum p."""
 
     size: Callable[[int], int]  # of the chunk of a scheduling step
     ordered: bool  # no size depends on who asks: all ranks know where a chunk begins from its step alone
@@ -233,8 +220,7 @@ class StraightforwardRule:
     def chunk(self, step: int) -> tuple[int, int]:
         """Return where chunk ``step`` begins, and its size before it is cut; N or more behind the loop's end.
 
-        Only of a technique that is ``ordered``; steps must be asked for in their order. The sizes of all
-        steps between are followed, as few take as long as an atomic at another rank's window.
+        Only of an ``ordered`` technique, with rising steps: the sizes of all steps between are followed.
         """
         if self._constant > 0:
             return step * self._constant, self._constant

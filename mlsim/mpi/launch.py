@@ -171,9 +171,6 @@ def _by_srun(launcher: Launcher) -> bool:
 
 
 def _end(process: Process[bytes]) -> None:
-    """End a launcher, which ends its ranks and clears up after them, if it is given the time.
-
-    A Ctrl-C in a terminal has reached it as well.
-    """
+    """End a launcher, which ends its ranks and clears up if given time; a Ctrl-C has reached it as well."""
     if not has_ended(process, _SECONDS_TO_END_ALONE):
         end(process, _SECONDS_TO_END)

@@ -142,10 +142,7 @@ _SMALLEST = 8
 
 
 class Context:
-    """Communicators and windows that the loops of one communicator share; see :meth:`of`.
-
-    ``ranks_per_node`` divides the ranks of a machine; None: not at all, or as Slurm's nodes do.
-    """
+    """Communicators and windows that the loops of one communicator share; see :meth:`of`."""
 
     def __init__(self, comm: MPI.Intracomm, ranks_per_node: int | None) -> None:
         self.layout = Layout.of(comm, ranks_per_node)

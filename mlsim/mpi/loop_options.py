@@ -323,10 +323,7 @@ _COMPUTED = ("mean", "unit_cost", "calibrate", "scan_cost")
 
 
 def check_set(keys: Mapping[str, object], read: Iterable[str], command: str, computes: bool = False) -> None:
-    """Raise InputError for a key set with ``--set`` that a real run would not read.
-
-    ``read`` are the keys and sections that ``command`` reads; with ``computes`` nothing scales the costs.
-    """
+    """Raise InputError for a key of ``--set`` not among the keys and sections that a command ``read``s."""
     for key in (leaf for name, value in keys.items() for leaf in _leaves(name, value)):
         if computes and key.startswith("application.costs.") and key.split(".")[-1] in _COMPUTED:
             raise InputError(

@@ -116,10 +116,7 @@ class _Moments:
 
 @dataclass(frozen=True)
 class Requests(RankRequests):
-    """Requests to the master of a loop under CCA, from the loop's first request on, by rank 0's clock.
-
-    ``sent`` is at the latest when the master had it.
-    """
+    """Requests to the master of a loop under CCA; s by rank 0's clock from the loop's first request."""
 
     # Begun by the master between sent and answered: at most break_after, unless MPI gave it the request late.
     # From having it on it begins none.
@@ -127,10 +124,7 @@ class Requests(RankRequests):
 
 
 def iterations_begun(sent: Floats, answered: Floats, begun: Floats, sizes: Ints) -> Ints:
-    """Sum the pieces that the master began between each request and its answer.
-
-    ``begun``, float64[m], rises; ``sizes``, int64[m], are the iterations of the pieces.
-    """
+    """Sum the iterations of the pieces that the master began between each request and its answer."""
     total = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     before = total[np.searchsorted(begun, sent, "right")]
     result: Ints = total[np.searchsorted(begun, answered, "left")] - before
@@ -226,10 +220,7 @@ class Gathered:
 def gather(
     context: Context, patience: Patience, clock: Clock, rank_times: RankTimes, options: LoopOptions
 ) -> Gathered:
-    """Make every rank's report; all ranks must call this.
-
-    The times of all ranks are aligned, and counted from the loop's first request.
-    """
+    """Make every rank's report, with times from the loop's first request; all ranks must call this."""
     comm = context.layout.comm
     mine = rank_times.totals()
     times = slice(COLUMNS.index("begin"), None)

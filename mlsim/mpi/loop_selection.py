@@ -68,10 +68,7 @@ def check_profile(config: SelectionConfig | None, profile: Floats | None, n: int
 
 
 def check_amid(config: SelectionConfig, *portfolio: tuple[LoopOptions, tuple[Choice, ...]]) -> None:
-    """Raise InputError if techniques are to be selected amid a loop where they cannot be.
-
-    Only the master of cca receives all requests, with the measurements in them.
-    """
+    """Raise InputError if techniques cannot be selected amid a loop: only cca's master has all requests."""
     if not config.chooses_within:
         return
     key = "LoopScheduler: selection.parameters.every"
@@ -92,8 +89,8 @@ def check_amid(config: SelectionConfig, *portfolio: tuple[LoopOptions, tuple[Cho
 class Selecting:
     """Selection of techniques on rank 0; on other ranks only ``needs_chunks`` counts.
 
-    ``options`` are those of the loop under any technique of the portfolio; ``node_of_pe``, int64[P], has the
-    node of each PE; ``profile``, float64[N], the costs of iterations (s up to a factor), if known.
+    ``options``: under any technique; ``profile``, float64[N]: costs of iterations (s up to a factor), if
+    known.
     """
 
     def __init__(
@@ -116,10 +113,7 @@ class Selecting:
         return self.config == config and self.n == n
 
     def choose(self, history: StepHistory) -> int:
-        """Return the number in the portfolio of the technique of the next loop; on rank 0.
-
-        ``history``: what PEs have executed in the loops before.
-        """
+        """Return the number of the next loop's technique in the portfolio, on rank 0, by earlier loops."""
         self._history, self._trial = history, None
         if self._selector is None:
             p = len(self._node_of_pe)

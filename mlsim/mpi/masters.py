@@ -138,8 +138,7 @@ class Worker:
 class MasterQueue:
     """The loop's iterations at a master, which sizes chunks from the remaining ones, for ``p`` PEs or nodes.
 
-    LB4MPI sends first chunks unasked, PE by PE: its first sizes are kept for the PEs in this order, whenever
-    their first requests arrive.
+    First sizes of LB4MPI, which sends first chunks unasked, are kept for the PEs in their order.
     """
 
     def __init__(self, setting: Setting, p: int, weights: Floats) -> None:

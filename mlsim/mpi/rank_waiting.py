@@ -25,10 +25,9 @@ _STOPPED = ("T", "t")
 
 
 class Alarm:
-    """Warning, once per wait, after ``seconds``.
+    """Warning, once per wait, after ``seconds``, about stopped ``processes`` of this machine (rank, process).
 
-    Only a rank of the same machine can be seen to be stopped. A rank that executes a long chunk delays others
-    as well, which is no reason to warn. ``processes`` has the known ranks and processes of this machine.
+    A rank that executes a long chunk delays others as well, which is no reason to warn.
     """
 
     def __init__(
@@ -37,10 +36,7 @@ class Alarm:
         self._rank, self._ranks, self._seconds, self._processes = rank, ranks, seconds, processes
 
     def watch(self, meeting: str = "") -> Callable[[], None]:
-        """Return a function to call at intervals of one wait, which warns once if there is a reason.
-
-        ``meeting`` describes what all ranks have to do if they meet; it is empty where others may be late.
-        """
+        """Return a function that warns once per wait; ``meeting``: what all ranks that meet must do."""
         begin = time.monotonic()
         due = begin + self._seconds
 
@@ -103,9 +99,9 @@ def stop_serving(service: Callable[[], object]) -> None:
 class Patience:
     """One rank's style of waiting.
 
-    ``spin`` polls all the time. ``sleep`` polls some times, then yields the core, then sleeps for up to 0.2
-    ms between two polls. ``auto`` sleeps if ``ranks_on_node`` is more than the node's cores, else it spins.
-    Without an ``alarm`` there are no warnings.
+    ``spin`` polls all the time; ``sleep`` polls, then yields the core, then sleeps for up to 0.2 ms between
+    polls; ``auto`` sleeps if there are more ``ranks_on_node`` than cores. Without an ``alarm`` there are no
+    warnings.
     """
 
     def __init__(self, style: WaitStyle, ranks_on_node: int, alarm: Alarm | None = None) -> None:
@@ -126,9 +122,8 @@ class Patience:
     def rest_until(self, ready: Callable[[], object], holds: bool = False) -> None:
         """Poll until a function returns something true, as a rank that has no more work.
 
-        After 2 ms, pauses grow with the time waited, to 20 ms: such a rank leaves its core to others. A rank
-        that has to answer requests of others meanwhile waits as :meth:`until` does. ``holds``: others may
-        still reach what this rank holds, and MPI may need its help for that; then pauses grow to 8 ms.
+        After 2 ms, pauses grow to 20 ms, to leave the core to others, or to 8 ms if this rank ``holds`` what
+        others reach through MPI. A rank that has to answer requests waits as :meth:`until` does.
         """
         tries, begin, longest = 0, time.monotonic(), _HOLDERS_REST if holds else _LONGEST_REST
         look = None if self._alarm is None else self._alarm.watch()
@@ -164,10 +159,7 @@ _BETWEEN = 1e-3
 
 
 def abort_with_words(comm: MPI.Intracomm, text: str, code: int) -> None:
-    """Print a text on the error stream, and end all ranks with an exit code once it was read.
-
-    A launcher that hears of the end stops forwarding what ranks have printed, and would lose the reason.
-    """
+    """End all ranks, once a text was read on the error stream: launchers forward nothing after an end."""
     if text:
         sys.stderr.write(text)
     for stream in (sys.stdout, sys.stderr):
@@ -179,10 +171,7 @@ def abort_with_words(comm: MPI.Intracomm, text: str, code: int) -> None:
 
 @contextlib.contextmanager
 def ending_all(comm: MPI.Intracomm) -> Iterator[None]:
-    """End all ranks if this one fails with an unexpected error: others would wait for ever.
-
-    Errors for people are passed on, as is everything on a rank alone.
-    """
+    """End all ranks if this one of several fails with an unexpected error: others would wait for ever."""
     try:
         yield
     except MlsimError:

@@ -24,10 +24,9 @@ from mlsim.scenario.words import GlobalP
 
 @dataclass(frozen=True)
 class Amid:
-    """Selection of techniques amid the loop, by the master, each time ``every`` iterations were executed.
+    """Selection of techniques by the master, rank 0, each time ``every`` iterations were executed.
 
-    ``choose`` maps the progress and the observed time of a request [s] to the technique of the remaining
-    iterations; only rank 0 calls it.
+    ``choose`` maps the progress and the time of a request [s] to the technique of the remaining iterations.
     """
 
     every: int
@@ -98,9 +97,8 @@ class Model(ABC):
 def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
     """Return the weights of the nodes and, per node, the weights of its ranks scaled to their number.
 
-    There are as many weights of nodes as the technique between nodes uses for P: if that counts ranks, those
-    beyond the nodes belong to none, and are 1. ``works``, bool[P], marks the ranks that execute chunks; the
-    weight of others is 0.
+    There are as many as the technique between nodes uses for P: ranks beyond the nodes have weight 1. Ranks
+    that execute nothing (``works``, bool[P], is False) have weight 0.
     """
     nodes = setting.layout.nodes
     outer = np.zeros(len(setting.layout.leaders))

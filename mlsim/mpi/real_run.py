@@ -67,10 +67,7 @@ def gather_rows(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: G
 def gather_requests(
     layout: Layout, clock: Clock, log: RequestLog | None, gathered: Gathered
 ) -> Requests | None:
-    """Gather the recorded requests to the master of CCA on rank 0; all ranks must call this.
-
-    The k-th answer to a rank is that to its k-th request: a rank has one request at a time.
-    """
+    """Gather the requests to the master of CCA and their answers on rank 0; all ranks must call this."""
     if log is None:
         return None
     comm = layout.comm
@@ -148,10 +145,10 @@ def _occupancy(counts: Ints, end: float) -> Occupancy:
 def write_run(
     directory: Path, records: Records, requests: Requests | None, ranks: Ints, options: LoopOptions, name: str
 ) -> None:
-    """Write tables, summary, pictures and an OTF2 trace.
+    """Write tables, summary, pictures and an OTF2 trace, beside an existing directory.
 
-    An existing directory is left as it is: the results get a name beside it. ``ranks`` has the rank of each
-    PE. Raises OutputError if the directory exists, or not all can be written, with what was kept, and where.
+    ``ranks``: rank of each PE. Raises OutputError if the directory exists, or not all can be written, with
+    what was kept, and where.
     """
     from mlsim.analysis import loop_facts, summarize
     from mlsim.analysis.plots import chunk_curve, draw_chunk_sizes, draw_pes

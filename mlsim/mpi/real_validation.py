@@ -42,12 +42,10 @@ class Charges(NamedTuple):
 def charges_of(machine: Mapping[str, Any], model: str, ordered: bool) -> Charges:
     """Return what a chunk costs on a machine that :func:`mlsim.mpi.calibrate.calibrate` has measured.
 
-    ``ordered``: whether the technique sizes chunks by the step alone.
-
-    Masters: a request is there after ``message``, and a rank that waits knows of the reply after
-    ``noticed``; the simulator has one latency for both, so it gets their mean. Windows: an atomic with its
-    flush takes ``atomic`` altogether, which is charged as the window's service; no latency comes on top.
-    Where one atomic is enough, each of the simulator's two is charged half of it.
+    Masters: a request arrives after ``message``, the reply is seen after ``noticed``: one latency, their
+    mean. Windows: an atomic with its flush takes ``atomic``, without latency. Where one atomic is enough
+    (``ordered``: the technique sizes chunks by the step alone), each of the simulator's two is charged half
+    of it.
     """
     if has_masters(model):
         return Charges((machine["message"] + machine["noticed"]) / 2.0, machine["recursive"], 0.0)
@@ -56,10 +54,7 @@ def charges_of(machine: Mapping[str, Any], model: str, ordered: bool) -> Charges
 
 
 def keys_of(machine: Mapping[str, Any], technique: str, model: str, mean: float) -> dict[str, object]:
-    """Return the scenario keys that charge a loop of a mean iteration cost [s].
-
-    Raises InputError if real runs do not have the technique, or the model.
-    """
+    """Return the scenario keys that charge a loop of a mean iteration cost [s], if it can be run for real."""
     options = LoopOptions(n=1, technique=technique, model=model).checked()
     charges = charges_of(machine, options.model, is_ordered(chosen(options, 2)[0]))
     keys: dict[str, object] = {
@@ -101,10 +96,9 @@ def mean_of_middle(values: Sequence[float]) -> float:
 
 
 def unsureness(values: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of the mean, relative to it; infinite below four values.
+    """Return half the 95 % interval of the mean of all values, relative to it; infinite below four values.
 
-    The middle half alone does not determine the precision of its own mean: of times with two modes, most of
-    a few repetitions may be of one, and all of their middle half.
+    Not of their middle half: of times with two modes, all of it may be of one.
     """
     if len(values) < 4:
         return math.inf
@@ -163,12 +157,10 @@ def validate(
 ) -> tuple[list[Row], dict[str, Any]]:
     """Execute loops and simulate them with the costs of messages and atomics measured in the same run.
 
-    ``costs``, float64[N], are what iterations cost (s). Each loop is executed ``repetitions`` times, and up
-    to 16 times as often where its times differ so much that their mean is not known within 2 %.
-    ``ranks_per_node`` count as a node for models of two levels (None: all). ``spins`` is whether iterations
-    compute, and not sleep (None: if each rank has a core). ``options`` returns further options of the loops
-    under a model, for real and simulated loops alike. Returns a row per pair, and what was measured of the
-    machine.
+    ``costs``, float64[N]: of iterations [s]. A loop is executed ``repetitions`` times, up to 16 times as
+    often where its mean is not known within 2 %. ``spins``: iterations compute, and do not sleep (None: if
+    each rank has a core). ``options`` returns further options under a model. Returns a row per pair, and what
+    was measured.
     """
     all_options = [_options(pair, ranks_per_node, options) for pair in pairs]
     loops = [{key: value for key, value in vars(chosen).items() if key != "n"} for chosen in all_options]
@@ -201,10 +193,7 @@ def validate(
 
 
 def _disturbed(costs: Floats, machine: dict[str, Any], seed: int) -> tuple[Floats, dict[str, Any]]:
-    """Return costs, as prefix sums, and what was measured of a machine, a little disturbed; 0: as given.
-
-    No two real runs take the same times. Most loops hardly notice; what AF does may depend on it.
-    """
+    """Return costs as prefix sums, and measurements, disturbed as real runs are; seed 0: as given."""
     rng = np.random.default_rng(seed)
     some = float(seed > 0)
     noise = rng.lognormal(0.0, some * _NOISE_OF_COSTS, len(costs))
@@ -295,8 +284,7 @@ def simulated(
 def _breaks(prefix: Floats, options: LoopOptions, machine: dict[str, Any]) -> dict[str, Any]:
     """Return the polling interval of a master and the time per poll, as keyword arguments.
 
-    A piece that sleeps takes what its iterations cost, and at least ``body``: what the loop's body takes for
-    none. Later ones make up for a part of that.
+    A piece that sleeps takes at least ``body``: what the loop's body takes without iterations.
     """
     n = len(prefix) - 1
     if not options.has_master or n == 0:

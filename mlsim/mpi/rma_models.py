@@ -33,8 +33,8 @@ class LoopQueue(ABC):
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:
         """Size and claim a chunk; None if nothing is left.
 
-        ``done`` are the measurements of this rank's last chunk; ``publish`` is called in its turn, for those
-        of a node; ``had_one`` is whether this is not the first claim. Each queue reads those that it needs.
+        ``done``: measurements of this rank's last chunk; ``publish``: called in its turn, for those of a
+        node; ``had_one``: not the first claim.
         """
 
     def free(self) -> None:
@@ -45,9 +45,8 @@ class LoopQueue(ABC):
 class StepQueue(LoopQueue):
     """Queue of a technique with a straightforward form: one or two atomics, no lock.
 
-    If no size depends on the requesting PE, a chunk begins where the sizes of all steps before it end, and
-    fetching the step is enough. With weights, or a user-defined technique, a second atomic fetches the loop's
-    start; a rank that loses its core between the two then receives a later chunk.
+    If no size depends on the requesting PE, fetching the step is enough. Otherwise a second atomic fetches
+    the chunk's begin; a rank that loses its core between the two then receives a later chunk.
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
@@ -100,10 +99,9 @@ def enter(relay: Relay | SharedRelay) -> None:
 class RelayQueue(LoopQueue):
     """For techniques that need the remaining iterations, or measurements of other PEs.
 
-    The state of the technique is in the window, and goes from rank to rank (see :class:`Relay`). Only what
-    depends on the others' chunks is calculated in a rank's turn. An injected delay, which represents the rest
-    of the calculation, precedes it, so that ranks delay at the same time (Eleliemy 2021, ch. 4: all PEs
-    can calculate AF's D and E simultaneously).
+    The technique's state goes from rank to rank (see :class:`Relay`). An injected delay precedes a rank's
+    turn, so that ranks delay at the same time (Eleliemy 2021, ch. 4: all PEs calculate AF's D and E
+    simultaneously).
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:

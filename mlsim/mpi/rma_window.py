@@ -90,11 +90,7 @@ class Window:
 
 
 class SharedWindow(Window):
-    """A window whose numbers every rank of a node also has in its own memory.
-
-    Access ``memory``, int64[words], only under a lock, with :meth:`sync` after acquiring it and before
-    releasing it.
-    """
+    """A window in memory that the ranks of a node share: access it under a lock, between two :meth:`sync`."""
 
     def __init__(self, comm: MPI.Intracomm, words: int) -> None:
         super().__init__(comm, words)
@@ -135,10 +131,9 @@ _OVERTAKEN = 500
 
 
 class Relay:
-    """One rank's part in passing a block of numbers from rank to rank.
+    """One rank's part in passing a block of numbers, the first of ``window``, from rank to rank.
 
-    It uses the first ``words + RELAY_WORDS`` numbers of ``window``. ``block``, int64[words + 2], is turn, the
-    numbers, seal; ``memory`` is the first argument of :attr:`kernel`: the block.
+    ``block``, int64[words + 2], is turn, the numbers, seal; ``memory``: the first argument of :attr:`kernel`.
     """
 
     kernel = staticmethod(take_from_copy)
@@ -194,10 +189,10 @@ class Relay:
 
 
 class SharedRelay:
-    """One rank's part in a :class:`Relay` whose numbers are in memory that all ranks share.
+    """A :class:`Relay` in shared memory; under ``order`` ``polling`` no rank draws a ticket.
 
-    With ``order`` ``polling`` no rank draws a ticket, however long it has waited. Only the rank that holds
-    ``block`` may change it; ``memory`` is the number of the next ticket, and the block.
+    Only the rank that holds ``block`` may change it; ``memory`` is the number of the next ticket, and the
+    block.
     """
 
     kernel = staticmethod(take_shared)

@@ -156,10 +156,7 @@ class LoopScheduler:
     def _agree(
         self, comm: MPI.Intracomm, options: LoopOptions | None, problem: str, config: SelectionConfig | None
     ) -> bool:
-        """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
-
-        Returns whether nodes without work are to be reported: whether rank 0's environment names an agent.
-        """
+        """Raise the same error on all ranks if there is a problem; return whether there is an RCA agent."""
         record, last = bool(self._record), self._last
         mine = np.zeros(3, np.int64)
         if options is not None:
@@ -281,11 +278,7 @@ class LoopScheduler:
         self._end_work(requested)
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
-        """Yield first iteration and size of the pieces of every chunk.
-
-        A piece ends where a technique times it, where a master looks for requests, and where a worker asks
-        for its next chunk ahead.
-        """
+        """Yield first iteration and size of pieces of chunks: up to a time, a break, or a request ahead."""
         model, times, claim, now = self._model, self._times, self._claim, _now
         pieces = self.options.pieces if self._times_iterations else 1
         longest, log = model.piece, model.request_log  # 0: the rank serves no others

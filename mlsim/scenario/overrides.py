@@ -44,20 +44,14 @@ def parse_override(text: str) -> tuple[str, object]:
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, object]:
-    """Split several ``key=value``; of one key given twice, the last counts. See :func:`parse_override`.
-
-    Other names of keys become their own.
-    """
+    """Split several ``key=value``; the last of a key counts, and other names of keys become their own."""
     return renamed_overrides(dict(map(parse_override, texts)))
 
 
 def apply_overrides(
     value: dict[str, Any], overrides: Mapping[str, object]
 ) -> tuple[dict[Path, str], list[Problem]]:
-    """Set dotted keys in a scenario's plain mappings, in order and in place; None resets to the default.
-
-    Return the overridden keys with their texts, and the problems.
-    """
+    """Set dotted keys in plain mappings, in place (None: reset); return their texts, and problems."""
     given: dict[Path, str] = {}
     problems = []
     for text, new in overrides.items():
@@ -176,8 +170,7 @@ def uses_aliases(value: Mapping[str, Any]) -> bool:
 def rename_keys(value: dict[str, Any], lines: dict[Path, int], *, notes: bool) -> list[Problem]:
     """Rename aliases to key names, in place; return problems where both names are used.
 
-    ``lines`` are the lines of the keys in the file, which move with them. With ``notes``, each old name is
-    noted once per process.
+    ``lines`` of keys in the file move with them. With ``notes``, each old name is noted once per process.
     """
     problems = []
     for alias in key_aliases():

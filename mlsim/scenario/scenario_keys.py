@@ -42,10 +42,7 @@ class Option(NamedTuple):
 
 
 def options() -> list[Option]:
-    """List every key that holds a value, in the order of the reference page.
-
-    A mapping of :class:`~mlsim.scenario.section_base.Parameters` is one key.
-    """
+    """List every key that holds a value, in the order of the reference page; parameters are one key."""
     return list(_walk(Scenario, "", inside=False))
 
 
@@ -55,10 +52,7 @@ def model_parameters() -> list[Option]:
 
 
 def dotted_keys() -> list[str]:
-    """List every key that can be set: those of :func:`options`, and the sections and lists around them.
-
-    ``*`` at the end is a user-defined name, such as of a resource.
-    """
+    """List every key that can be set, sections and lists too; ``*`` at the end is a user-defined name."""
     found: dict[str, None] = {}
     for option in (*options(), *model_parameters()):
         parts = option.key.split(".")

@@ -36,10 +36,7 @@ _MOST = 10
 
 
 def read_in(scenario: Scenario, directory: Path) -> dict[str, Any]:
-    """Return what a run in a directory notes of where its scenario was read, for its file of versions.
-
-    Places count from that directory, so that the same run gives the same bytes wherever it lies.
-    """
+    """Return where a run's scenario was read, for its file of versions, relative to its directory."""
     places = [
         os.path.relpath(path.absolute(), directory.absolute())
         for path in (scenario.directory, *scenario.earlier)

@@ -33,10 +33,7 @@ def read_code(path: Path, title: str) -> bytes:
 
 
 def check_definition(path: Path, name: str, sort: Sort, title: str) -> None:
-    """Check that a file is Python and defines a class or function, without executing it.
-
-    A name that is imported or assigned may be anything. ``title``: what messages begin with.
-    """
+    """Check that a file is Python and defines a class or function, without executing it."""
     source = read_code(path, title)
     try:
         with warnings.catch_warnings():
@@ -104,9 +101,8 @@ _EITHER: Sort = "class or function"
 def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path") -> Path:
     """Find a file that a scenario names.
 
-    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, of
-    an earlier run's scenario also where that run read it, in each directory of $MLSIM_TRACES, and in
-    ./traces.
+    Paths that are not absolute count from the scenario file, from where an earlier run read it, from each
+    directory of $MLSIM_TRACES, and from ./traces.
     """
     wanted = expanded(path)
     places = list(_places(scenario, wanted))

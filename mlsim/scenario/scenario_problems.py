@@ -177,10 +177,7 @@ def _mend(value: dict[str, Any], key: Path) -> None:
 
 
 def look_up(key: Path) -> tuple[type[Section] | None, FieldInfo | None]:
-    """Return the section that holds a key, or that the items of its list are, and the key's field there.
-
-    Both are None for what no scenario has.
-    """
+    """Return the section that holds a key, and its field; None for what no scenario has."""
     holder: type[Section] | None = Scenario
     for part in key[:-1]:
         if isinstance(part, str) and holder is not None:

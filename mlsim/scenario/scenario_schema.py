@@ -143,10 +143,7 @@ class Scenario(Section):
         return self._origin.earlier
 
     def located(self, directory: Path, source: str, earlier: tuple[Path, ...] | None = None) -> Scenario:
-        """Return the same scenario as one that was read in ``directory`` from ``source``.
-
-        ``earlier`` are the directories in which the scenario was read before; None leaves them as they are.
-        """
+        """Return the same scenario as one that was read in ``directory`` from ``source``."""
         copy = self.model_copy()
         known = self.earlier if earlier is None else earlier
         copy._origin = replace(self._origin, directory=directory, source=source, earlier=known)

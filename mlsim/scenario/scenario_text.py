@@ -56,10 +56,7 @@ class Document:
 
 
 def parse_text(text: str, name: str, keeps_empty: Callable[[Path], bool] | None = None) -> Document:
-    """Read one YAML document; ``keeps_empty`` selects keys whose empty value is kept, as None.
-
-    Errors (InputError) name ``name``, the line and the column.
-    """
+    """Read one YAML document; ``keeps_empty`` selects keys whose empty value is kept, as None."""
     yaml = yaml_class()(typ="safe", pure=True)
     node = _compose(yaml, text, name)
     document = Document()

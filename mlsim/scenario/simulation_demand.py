@@ -112,10 +112,7 @@ def check_list(scenario: Scenario, count: int) -> None:
 
 
 def lists_costs(application: ApplicationConfig, n: int) -> bool:
-    """Whether simulating a loop of n iterations needs the cost of each in memory.
-
-    Execution models of the user read them, and selection by simulation does.
-    """
+    """Whether a loop of n iterations needs each cost: for user-defined models, or selection by simulation."""
     selects = application.selects
     by_simulation = selects is not None and selects.method is SelectionMethod.SIMULATION
     own_model = not isinstance(application.execution.model, ExecutionModel)
@@ -146,10 +143,7 @@ def check_loop(scenario: Scenario, pes: int, held: int = 0) -> None:
 
 
 def check_workload(scenario: Scenario, largest: int, last: float) -> None:
-    """Refuse what only the workload shows to be too much: loops of its largest job, endless failures.
-
-    ``largest``: processors of the largest job that fits on the machine. ``last``: last submission (s).
-    """
+    """Refuse too large loops of the ``largest`` job, and endless failures until the ``last`` one [s]."""
     if scenario.application.model is ApplicationModel.LOOP:
         check_loop(scenario, largest)
     for row, count in enumerate(_failing(scenario)):

@@ -37,11 +37,7 @@ def shown(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Ask whether a similar word was meant: ``" did you mean 'policy'?"``, or nothing.
-
-    Words that differ in upper and lower case only are all named. ``likeness`` is how close another word must
-    be, from 0 to 1.
-    """
+    """Ask whether similar words were meant: ``" did you mean 'policy'?"``, or nothing."""
     words = list(dict.fromkeys(map(str, known)))
     close = [candidate for candidate in words if candidate.casefold() == word.casefold()]
     if not close:

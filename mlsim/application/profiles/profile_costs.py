@@ -139,10 +139,9 @@ def fixed_length(costs: CostsConfig, iterations: IterationsConfig | None) -> int
 
 
 def iteration_costs(request: Request) -> Floats:
-    """Compute the cost of each iteration, float64[N], in s at the reference speed.
+    """Compute the cost of each iteration, float64[N] in s at the reference speed.
 
-    N is ``request.n``, or the length of the file. Profile ``job``, whose costs depend on the job, is not
-    supported. Raises InputError if a file of costs cannot be used.
+    N is ``request.n``, or the length of the file. Raises InputError if the file cannot be used.
     """
     match request.config.profile:
         case CostProfile.CONSTANT | CostProfile.INCREASING | CostProfile.DECREASING:
@@ -275,10 +274,8 @@ _COST_NAMES = ("cost", "costs", "iteration_cost", "seconds", "time", "duration",
 def read_costs(path: str | Path) -> Floats:
     """Read iteration costs in s from a ``.npy`` file (one column) or a ``.csv`` file.
 
-    A ``.csv`` file holds numbers separated by commas or line ends; a first line of words is skipped. If that
-    line names the columns of a table, the column ``cost`` is read (or ``seconds``, ``time`` ...). Raises
-    InputError if the file cannot be read, is empty or has other content, or a cost is negative or not finite;
-    the message names the file and the iteration, in a ``.csv`` file also the line.
+    Of a ``.csv`` file with a line of column names, ``cost`` is read (or ``seconds``, ``time`` ...). Raises
+    InputError, with file, iteration and line, if it cannot be read or a cost is negative or not finite.
     """
     path = expanded(path)
     readers = {".npy": _read_npy, ".csv": _read_csv}

@@ -78,8 +78,8 @@ def speeds_with(speed: Floats, before: Floats, seen: Mask) -> Floats:
 def when_free(known: Estimate | ByProfile, running: ExecutedChunks, p: int) -> tuple[Floats, Floats]:
     """Return when each PE is free, in s from now, and its speed.
 
-    ``running``: the chunks under execution, at most one per PE, with the ``seconds`` since their starts. An
-    overdue chunk is expected to become twice as late as it is now; its PE has the resulting speed.
+    ``running``: at most one chunk per PE, with the ``seconds`` since its start. An overdue one is expected to
+    become twice as late as it is now; its PE has the resulting speed.
     """
     free, speed = np.zeros(p), known.speed.copy()
     work = known.work(running)
@@ -319,8 +319,8 @@ class Waits(NamedTuple):
 def charges_of_waits(model: str, waits: Waits) -> dict[str, float]:
     """Return the keys of ``application.execution`` to which the waits of a loop are charged, with values [s].
 
-    A master's work per request is the typical wait; longer waits result from queueing. Without masters, the
-    typical wait is the two atomics of a chunk, which all PEs share; the excess delays a single PE.
+    With masters the typical wait is their work, longer ones are queueing; otherwise it is the two atomics of
+    a chunk, which all PEs share, and the excess delays a single PE.
     """
     if has_masters(model):
         return {"chunk_assignment": waits.typical}
@@ -328,10 +328,7 @@ def charges_of_waits(model: str, waits: Waits) -> dict[str, float]:
 
 
 def waits_of(pe: Ints, requested: Floats, start: Floats, end: Floats) -> Waits:
-    """Return the waits of PEs for their chunks, from the request or the end of the previous chunk.
-
-    The arguments are columns of one or more chunks; times in s.
-    """
+    """Return the waits [s] of PEs for their chunks, from the request or the end of the previous chunk."""
     order = np.lexsort((start, pe))
     pe, free = pe[order], requested[order]
     same = pe[1:] == pe[:-1]

@@ -22,10 +22,7 @@ class ExecutedChunks(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Progress of a loop at a selection within a time step, as known where its chunks are assigned.
-
-    Times are in s from the begin of the time step.
-    """
+    """Progress of a loop within a time step, in s from its begin, as known where its chunks are assigned."""
 
     now: float
     position: int  # iterations that have been assigned: the rest begins there
@@ -119,10 +116,10 @@ class RandomSelector(Selector):
 
 
 class ByTrial(Selector):
-    """Tries each technique in one time step, then keeps the best one (Auto4OMP's ExhaustiveSel).
+    """Tries each technique in one time step, then keeps the best, or first, one (Auto4OMP's ExhaustiveSel).
 
-    Of equal ones the first is best. All are tried again once the percent imbalance differs from that of the
-    best one's trial by more than ``threshold`` points.
+    All are tried again once the percent imbalance differs from that of its trial by over ``threshold``
+    points.
     """
 
     def __init__(self, portfolio: Sequence[str], goal: SelectionGoal, threshold: float) -> None:
@@ -182,8 +179,8 @@ def rungs(imbalance: float, points: float, share: float) -> float:
 class Expert(Selector):
     """Moves along the portfolio by fuzzy rules, but not to techniques that have been worse.
 
-    All results are dropped once the imbalance of the current technique differs from that of its first time
-    step by more than 5 points.
+    Results are dropped once the imbalance differs from that of the technique's first time step by over 5
+    points.
     """
 
     def __init__(self, portfolio: Sequence[str], goal: SelectionGoal) -> None:
@@ -221,10 +218,7 @@ class Expert(Selector):
 
 
 class Learner(Selector):
-    """Learns the value of each technique after each other one.
-
-    By ``rule``, updates use the best action of the next state (Q-learning), or the one taken there (SARSA).
-    """
+    """Learns the value of each technique after each other one, by Q-learning or SARSA."""
 
     def __init__(
         self,

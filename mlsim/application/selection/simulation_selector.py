@@ -39,10 +39,7 @@ _LARGEST_ERROR = 0.3  # larger errors are due to a change of the machine, not to
 
 
 class Correction:
-    """Ratios of measured to simulated times per technique.
-
-    A technique without measurements has the recent common ratio of all.
-    """
+    """Ratios of measured to simulated times per technique; the recent common one where none is measured."""
 
     def __init__(self) -> None:
         self._ratio: dict[str, float] = {}
@@ -179,10 +176,7 @@ class BySimulation(Selector):
         self.spent = 0.0
 
     def load(self) -> None:
-        """Simulate a tiny loop with each technique, to load kernels and to allocate memory in advance.
-
-        This also measures lower bounds of simulation times and an upper bound of the preparation time.
-        """
+        """Simulate a tiny loop with each technique to load kernels, and to bound the times of simulation."""
         each = np.arange(self._p)
         executed = ExecutedChunks(each, each, np.ones_like(each), np.ones(self._p))
         known = estimate((executed,), self._p, self._p)
@@ -249,10 +243,7 @@ class BySimulation(Selector):
         return self._current
 
     def _has_time(self, part: float, elapsed: float) -> bool:
-        """Whether there is time for the preparation and the cheap simulations of a part of the loop.
-
-        Cheap are the current technique's, and those that take no longer than the preparation.
-        """
+        """Whether there is time to prepare, and to simulate the current technique and cheap ones."""
         if self._chunk_time is not None:
             return True  # the preparation is free
         cheap = sum(
@@ -272,10 +263,7 @@ class BySimulation(Selector):
             self._preparing = self.spent / part
 
     def _has_turn(self, name: str, part: float, elapsed: float) -> bool:
-        """Whether there is time to simulate a technique for a part of the loop.
-
-        If not, its expected time is reduced, so that it is simulated again later.
-        """
+        """Whether there is time to simulate a technique; if not, it is expected to take less next time."""
         expected = self._seconds.get(name, 0.0)
         if self._own + self.spent + expected * part <= self._share * elapsed:
             return True

@@ -63,11 +63,7 @@ Maker = Callable[[argparse.Namespace, Scenario | None], Application]
 
 
 def main(description: str, add: Callable[[argparse.ArgumentParser], None], make: Maker) -> NoReturn:
-    """Run an application from its command line; errors end all ranks.
-
-    ``add`` adds the application's own options; ``make`` creates it from them, and from a scenario if there is
-    one.
-    """
+    """Run an application from its command line: ``add`` adds options, ``make`` creates it from them."""
     comm = MPI.COMM_WORLD
     without_colours()
     # People need no line of our source beside a warning.

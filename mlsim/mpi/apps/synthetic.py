@@ -19,10 +19,7 @@ from mlsim.scenario import Scenario
 
 
 class Synthetic(Application):
-    """Iterations that sleep, or compute (``spins``), for given times; the result counts their executions.
-
-    ``prefix``, float64[N+1], has the prefix sums of the costs [s].
-    """
+    """Iterations that sleep, or compute (``spins``), for times with the prefix sums ``prefix`` [s]."""
 
     name = "synthetic"
 

@@ -57,10 +57,9 @@ class Connections:
         self._of: Counter[str] = Counter()
 
     def add(self, connection: Connection) -> None:
-        """Add a connection; at the limit, drop the oldest silent one.
+        """Add a connection; at the limit, drop the oldest silent one, of the address with the most.
 
-        It is one of the same address if that has too many, else one of the address with the most. Raises
-        RefusedError if none is silent.
+        Raises RefusedError if none is silent.
         """
         if self._of[connection.address] >= self._most_of_one:
             self._drop_oldest(self._silent(connection.address), "of this address")

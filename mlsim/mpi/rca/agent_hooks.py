@@ -81,8 +81,7 @@ _SECONDS_TO_END = 1.0
 class Hooks:
     """Calls of a command, with job and node appended, for every message; receiving never waits for them.
 
-    ``at_once`` run at the same time, the others queue; each is ended after ``timeout`` s. An empty command is
-    never called.
+    ``at_once`` run at a time, each for up to ``timeout`` s. An empty command is never called.
     """
 
     def __init__(self, command: Sequence[str], at_once: int, timeout: float, log: LimitedLog) -> None:

@@ -61,10 +61,7 @@ def _send(message: Message, problem: str) -> bool:
 
 
 def _exchange(address: tuple[str, int], line: bytes) -> bytes:
-    """Send a line until it is answered; connections that are refused or dropped are tried again.
-
-    The line stays the same: the agent knows by its nonce whether it has taken it already.
-    """
+    """Send a line until it is answered; by its nonce the agent knows whether it has taken it already."""
     deadline, pause = time.monotonic() + _TIMEOUT, _FIRST_PAUSE
     sent_before = False
     while True:
@@ -128,10 +125,7 @@ def answer_policy() -> tuple[str, float]:
 
 
 class Answering:
-    """Rank 0's answers to release requests, during the last loop.
-
-    ``names`` has the node of every rank; ``yields`` is whether the loop could continue on fewer nodes.
-    """
+    """Rank 0's answers to release requests in the last loop; ``yields``: fewer nodes would do."""
 
     def __init__(self, names: list[str], yields: bool) -> None:
         self.left = 1.0  # share of iterations not yet claimed, as far as rank 0 knows

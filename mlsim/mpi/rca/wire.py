@@ -191,10 +191,7 @@ def pack(message: Message, proof: bytes | Proof) -> bytes:
 
 
 def unpack(line: bytes, secret: bytes) -> tuple[Message, str]:
-    """Check a line; return the message and its nonce, which is empty in requests of a batch system.
-
-    Raises RefusedError if the line is malformed or its MAC is wrong. The MAC is checked first.
-    """
+    """Check a line, its MAC first; return the message and its nonce (empty: of a batch system)."""
     if len(line) > LONGEST:
         raise RefusedError(f"longer than {LONGEST} bytes")
     parts = line.removesuffix(b"\n").split(b" ", 3)
@@ -251,10 +248,7 @@ def _mac(body: bytes, secret: bytes) -> str:
 
 
 def find_secret(file: Path | None = None) -> bytes:
-    """Read the shared secret from a file, or from the file or the text in the environment.
-
-    Raises InputError if there is none, it is too short, or others may read its file.
-    """
+    """Read the shared secret from a file or the environment; InputError if none is there, or safe."""
     named = os.environ.get(SECRET_FILE)
     file = file or (Path(named) if named else None)
     if file is not None:
