@@ -8,22 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlsim import coordination
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.iteration_costs import CostProfiles, LoopCosts, cost_sums
 from mlsim.application.loop_outcome import LoopOutcome, LoopRecorder, PERequests
 from mlsim.application.loop_simulation import simulate
 from mlsim.application.user_model import model_entry
-from mlsim.coordination import (
-    Answer,
-    Disturbance,
-    Forecast,
-    NodeIdle,
-    NodeReturned,
-    NodeSet,
-    ReleaseAccepted,
-    ReleaseRejected,
-    ReleaseRequest,
-)
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Perturbation, Unavailability, unavailability_of
 from mlsim.platform import Machine, Perturbations
@@ -72,14 +62,14 @@ def _job_seed(seed: int, job_id: int) -> int:
     return int(key.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def place_pes(nodes: NodeSet, pes_per_node: int | None) -> Ints:
+def place_pes(nodes: coordination.NodeSet, pes_per_node: int | None) -> Ints:
     """Return the index in ``nodes`` of each PE's node, filled node by node; None: one PE per core."""
     counts = nodes.cores if pes_per_node is None else np.minimum(nodes.cores, pes_per_node)
     return np.repeat(np.arange(len(nodes.node)), counts)
 
 
 def loop_perturbation(
-    perturbations: Perturbations, nodes: NodeSet, node_of_pe: Ints, start: float, end: float
+    perturbations: Perturbations, nodes: coordination.NodeSet, node_of_pe: Ints, start: float, end: float
 ) -> Perturbation:
     """Return the slow-downs of a loop's PEs that begin before ``end``; times count from ``start`` [s]."""
     rows = [perturbations.steps(node, start, end) for node in nodes.node.tolist()]
@@ -118,7 +108,7 @@ class LoopApplication:
         self._until = math.inf
         self._seed = _job_seed(seed, job.job_id)
         self.began = 0.0
-        self._nodes = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
+        self._nodes = coordination.NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
         self.node_of_pe: Ints = np.empty(0, np.int64)
         self.costs: LoopCosts = np.zeros(1)
         self._speed: Floats = np.empty(0)
@@ -127,11 +117,11 @@ class LoopApplication:
         self._answers = answers
         self._reports_idle = reports_idle
         self._departures: dict[int, list[float]] = {}  # node -> times of leaving and returning, in turn
-        self._earlier_idle: list[NodeIdle] = []  # messages about nodes that have returned since
+        self._earlier_idle: list[coordination.NodeIdle] = []  # messages about nodes that have returned since
         self.outcome: LoopOutcome
-        self.forecast = Forecast(0.0)
+        self.forecast = coordination.Forecast(0.0)
 
-    def start(self, at: float, nodes: NodeSet) -> Forecast:
+    def start(self, at: float, nodes: coordination.NodeSet) -> coordination.Forecast:
         """Simulate the loop on these nodes from ``at`` [s], one PE per core unless the scenario sets fewer.
 
         A node is idle, and the job ends, once the last of its PEs has been notified that no work is left.
@@ -149,14 +139,14 @@ class LoopApplication:
         self._simulate_anew(keep=True)
         return self.forecast
 
-    def request_release(self, at: float, request: ReleaseRequest) -> Answer:
+    def request_release(self, at: float, request: coordination.ReleaseRequest) -> coordination.Answer:
         """Answer a request for nodes that arrives at ``at`` [s]; acceptance replaces the forecast.
 
         A released node gets no more chunks. Offered are the nodes that become idle first, never the first
         node (the master's), and only if they become free earlier than forecast and by the request's deadline.
         """
         if self._answers.rule is AnswerRule.NEVER:
-            return ReleaseRejected(request.job, at, "never gives up nodes")
+            return coordination.ReleaseRejected(request.job, at, "never gives up nodes")
         if self._answers.rule is AnswerRule.IDLE_ONLY:
             return self._offer_idle(at, request)
         first = self._nodes.node[0]
@@ -169,18 +159,20 @@ class LoopApplication:
             chosen = tuple(message.node for message in offered[:count])
             free = self._try_without(chosen, at, request.deadline)
             if free is not None:
-                return ReleaseAccepted(request.job, at, chosen, free)
-        return ReleaseRejected(request.job, at, "it would take too long, or free no node earlier")
+                return coordination.ReleaseAccepted(request.job, at, chosen, free)
+        return coordination.ReleaseRejected(
+            request.job, at, "it would take too long, or free no node earlier"
+        )
 
-    def _offer_idle(self, at: float, request: ReleaseRequest) -> Answer:
+    def _offer_idle(self, at: float, request: coordination.ReleaseRequest) -> coordination.Answer:
         """Offer nodes that are idle and whose message is still on its way."""
         delay = self._answers.latency
         idle = [idle for idle in self.forecast.idle[:-1] if idle.time <= at < idle.time + delay]
         idle = idle[: request.nodes]
         if not idle:
-            return ReleaseRejected(request.job, at, "no node is idle")
+            return coordination.ReleaseRejected(request.job, at, "no node is idle")
         nodes, free = zip(*((message.node, message.time) for message in idle), strict=True)
-        return ReleaseAccepted(request.job, at, nodes, free)
+        return coordination.ReleaseAccepted(request.job, at, nodes, free)
 
     def _is_here(self, node: int) -> bool:
         """Whether a node has not been released, or has returned."""
@@ -205,10 +197,10 @@ class LoopApplication:
         self.forecast, self.outcome, self._departures, self._perturbation, self._chunks = before
         return None
 
-    def apply_change(self, at: float, change: Disturbance) -> Forecast:
+    def apply_change(self, at: float, change: coordination.Disturbance) -> coordination.Forecast:
         """Change the loop's future from ``at`` [s] on: returned nodes join again, other changes end it."""
         self.forget_chunks()
-        if isinstance(change, NodeReturned):
+        if isinstance(change, coordination.NodeReturned):
             self._earlier_idle += [message for message in self._last_idle() if message.node == change.node]
             self._departures = {**self._departures, change.node: [*self._departures[change.node], at]}
             self._simulate_anew()
@@ -216,7 +208,7 @@ class LoopApplication:
         sent = tuple(message for message in self.forecast.idle if message.time <= at)
         self._until = at - self.began
         self.outcome = self._simulate(self._until, keep=True)
-        self.forecast = Forecast(at, sent)
+        self.forecast = coordination.Forecast(at, sent)
         return self.forecast
 
     @property
@@ -262,9 +254,9 @@ class LoopApplication:
         self.outcome = self._simulate_to_its_end(keep)
         idle = [*self._earlier_idle, *self._idle_nodes()] if self._reports_idle else []
         idle.sort(key=lambda message: message.time)
-        self.forecast = Forecast(self.began + float(self.outcome.notified_at.max()), tuple(idle))
+        self.forecast = coordination.Forecast(self.began + float(self.outcome.notified_at.max()), tuple(idle))
 
-    def _last_idle(self) -> list[NodeIdle]:
+    def _last_idle(self) -> list[coordination.NodeIdle]:
         """Return the last message about each node, in order of time."""
         last = {message.node: message for message in self.forecast.idle}
         place = {node: k for k, node in enumerate(self._nodes.node.tolist())}
@@ -333,7 +325,7 @@ class LoopApplication:
         times[0] = 0.0
         return times
 
-    def _idle_nodes(self) -> tuple[NodeIdle, ...]:
+    def _idle_nodes(self) -> tuple[coordination.NodeIdle, ...]:
         """Return one message per node, by time, then by node; nodes that return late are idle at once."""
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
         idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)  # in s from the loop's start
@@ -350,7 +342,7 @@ class LoopApplication:
         iterations, work = outcome.remaining(self.costs, self._speed, idle[order], self._perturbation)
         columns = self._nodes.node[order], self.began + idle[order], iterations, work
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        return tuple(NodeIdle(self.job.job_id, *row) for row in rows)
+        return tuple(coordination.NodeIdle(self.job.job_id, *row) for row in rows)
 
 
 def single_loop_records(

@@ -13,25 +13,11 @@ from mlsim.application.techniques import Choice, read_only
 from mlsim.application.time_steps import ChooseWithin
 from mlsim.application.user_model import model_entry
 from mlsim.errors import InputError
-from mlsim.execution_models import ModelEntry
+from mlsim.execution_models import ModelEntry, loop_state
 from mlsim.execution_models.cca import BAD_SIZE, CHOOSE
 from mlsim.execution_models.chunk_execution import begin as begin_loop
 from mlsim.execution_models.chunk_execution import end as end_loop
 from mlsim.execution_models.chunk_execution import switch
-from mlsim.execution_models.loop_state import (
-    COUNTS,
-    TIMES,
-    Costs,
-    Inputs,
-    Perturbation,
-    PEStats,
-    Rows,
-    State,
-    Unavailability,
-    always_available,
-    none,
-    open_state,
-)
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.technique_section import RELEASING, ParametersConfig
 from mlsim.scenario.words import GlobalP, LockOrder, MasterRole, ServiceOrder
@@ -54,8 +40,8 @@ class Problem(NamedTuple):
     parameters: ParametersConfig
     min_chunk: int = 1
     seed: int = 0
-    perturbation: Perturbation | None = None
-    pe_unavailability: Unavailability | None = None
+    perturbation: loop_state.Perturbation | None = None
+    pe_unavailability: loop_state.Unavailability | None = None
     block: int = 1  # iterations that share an entry of ``prefix``
     iterations: int | None = None  # None: one per entry of ``prefix``
 
@@ -75,7 +61,7 @@ class Bound(NamedTuple):
     requesters: int  # P of the technique outside
     given: tuple[Any, ...]  # the fields of ``Inputs`` before ``until``
 
-    def run(self, until: float, rows: Rows) -> tuple[int, PEStats]:
+    def run(self, until: float, rows: loop_state.Rows) -> tuple[int, loop_state.PEStats]:
         """Simulate up to a time [s] and fill the rows; return the number of chunks and the results."""
         inputs = self._inputs(until, rows)
         steps = int(self.entry.run(inputs))
@@ -86,8 +72,8 @@ class Bound(NamedTuple):
         return steps, inputs.stats
 
     def run_with_stops(
-        self, until: float, rows: Rows, asks: Floats, choose_within: ChooseWithin | None
-    ) -> tuple[int, PEStats]:
+        self, until: float, rows: loop_state.Rows, asks: Floats, choose_within: ChooseWithin | None
+    ) -> tuple[int, loop_state.PEStats]:
         """Simulate with stops for choices, or first requests at ``asks`` (float64[P] in s, or empty)."""
         inputs = self._inputs(until, rows)
         steps, last, rule = simulate_with_stops(inputs, self.entry, self.choices[0], asks, choose_within)
@@ -95,9 +81,11 @@ class Bound(NamedTuple):
             raise last.wrong_size(rule, self.n, self.p)
         return steps, inputs.stats
 
-    def _inputs(self, until: float, rows: Rows) -> Inputs:
-        stats = PEStats(np.zeros((len(TIMES), self.p)), np.zeros((len(COUNTS), self.p), np.int64))
-        return Inputs._make((*self.given, until, stats, rows))
+    def _inputs(self, until: float, rows: loop_state.Rows) -> loop_state.Inputs:
+        stats = loop_state.PEStats(
+            np.zeros((len(loop_state.TIMES), self.p)), np.zeros((len(loop_state.COUNTS), self.p), np.int64)
+        )
+        return loop_state.Inputs._make((*self.given, until, stats, rows))
 
 
 def bind(problem: Problem, choices: tuple[Choice, ...], begin: float, choose_after: int = 0) -> Bound:
@@ -124,14 +112,14 @@ def bind(problem: Problem, choices: tuple[Choice, ...], begin: float, choose_aft
         first, near = _ONE_LEVEL, problem.latency
         # A dedicated master has no weight.
         outer = inner = choices[0].settings(choices[0].weights[1:] if costs.dedicated else None)
-    slow = problem.perturbation or none(p)
-    perturbation = Perturbation(
+    slow = problem.perturbation or loop_state.none(p)
+    perturbation = loop_state.Perturbation(
         np.ascontiguousarray(slow.slow_of_pe, dtype=np.int64),
         np.ascontiguousarray(slow.slow_index, dtype=np.int64),
         np.ascontiguousarray(slow.slow_time, dtype=np.float64) - begin,
         np.ascontiguousarray(slow.slow_factor, dtype=np.float64),
     )
-    away = always_available() if away is None else away
+    away = loop_state.always_available() if away is None else away
     away = away._replace(begin=away.begin - begin, end=away.end - begin)
     pes = problem.prefix, problem.speed, problem.latency, first, read_only(near)
     requesters = costs.global_p or (len(first) - 1 if properties.nodes else p)
@@ -153,10 +141,10 @@ def _settings(
     return outside.settings(between), inside.settings()._replace(weights=read_only(within))
 
 
-def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: int) -> Costs:
+def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: int) -> loop_state.Costs:
     execution, properties = problem.execution, entry.properties
     n, p = problem.n, len(problem.speed)
-    return Costs(
+    return loop_state.Costs(
         calculation=execution.chunk_calculation,
         assignment=execution.chunk_assignment,
         atomic=execution.atomic_service,
@@ -183,14 +171,18 @@ def _costs(problem: Problem, entry: ModelEntry, of_lb4mpi: bool, choose_after: i
 
 
 def simulate_with_stops(
-    inputs: Inputs, model: ModelEntry, choice: Choice, asks: Floats, choose_within: ChooseWithin | None
+    inputs: loop_state.Inputs,
+    model: ModelEntry,
+    choice: Choice,
+    asks: Floats,
+    choose_within: ChooseWithin | None,
 ) -> tuple[int, Choice, RuleSettings]:
     """Simulate a loop that stops for choices, by its master or else by the PE whose request makes one due.
 
     ``asks``: as in :meth:`Bound.run_with_stops`. Returns the chunks (-1: wrong size) and the last technique.
     """
     assert model.resume is not None, "models with several queues cannot stop, as checked before"
-    state: State = open_state(inputs)
+    state: loop_state.State = loop_state.open_state(inputs)
     begin_loop(state, asks)
     settings = inputs.outer
     while True:
@@ -213,7 +205,7 @@ def simulate_with_stops(
 class _Stop:
     """A loop at a stop, with the knowledge of the PE or master that chooses."""
 
-    def __init__(self, state: State, by_master: bool) -> None:
+    def __init__(self, state: loop_state.State, by_master: bool) -> None:
         self._state, self._by_master = state, by_master
         self._pes: NDArray[Any] = np.asarray(state.pes)
         self._queue: NDArray[Any] = np.asarray(state.queues)[:1]

@@ -28,17 +28,7 @@ from mlsim.coordination import (
     ReleaseRejected,
     ReleaseRequest,
 )
-from mlsim.cosim.scenario_inputs import (
-    application_of,
-    batch_of,
-    check_model,
-    cost_profiles,
-    dependencies_between,
-    executable_names,
-    local_clock,
-    message_latency,
-    power_cap,
-)
+from mlsim.cosim import scenario_inputs
 from mlsim.platform import Machine
 from mlsim.record import ChunkStore, JobState
 from mlsim.scenario import Scenario
@@ -91,14 +81,14 @@ class LoopApplications:
     ) -> None:
         self.seconds = 0.0
         self._state = batch.state
-        self._config = application_of(scenario)
-        check_model(scenario, self._config)
+        self._config = scenario_inputs.application_of(scenario)
+        scenario_inputs.check_model(scenario, self._config)
         coordination = scenario.coordination
         latency = 0.0 if log is None else log.latency
         self._answers = AnswerPolicy(coordination.answer, coordination.tolerance, latency)
         self._seed = scenario.seed
         self._machine = machine
-        self._costs = cost_profiles(scenario, machine)
+        self._costs = scenario_inputs.cost_profiles(scenario, machine)
         level = scenario.output.trace
         self._store = ChunkStore() if level.shows_chunks else None
         self._running: dict[int, LoopApplication] = {}
@@ -223,24 +213,26 @@ def couple(
     report: Callable[[Progress], None] | None,
 ) -> Coupled:
     """Make the batch system and the applications of a scenario."""
-    dependencies = dependencies_between(scenario, workload)
-    log = MessageLog(message_latency(scenario, machine)) if scenario.coordination.rca else None
+    dependencies = scenario_inputs.dependencies_between(scenario, workload)
+    log = (
+        MessageLog(scenario_inputs.message_latency(scenario, machine)) if scenario.coordination.rca else None
+    )
     batch = BatchSystem(
         machine,
-        batch_of(scenario),
+        scenario_inputs.batch_of(scenario),
         requests,
         BatchSetup(
             scenario.coordination,
             log,
             OutagePlan.from_config(scenario.platform, scenario.seed),
             report if report is None or log is None else _with_messages(report, log),
-            executable_names(workload),
+            scenario_inputs.executable_names(workload),
             keep_passes=scenario.output.passes,
             seed=scenario.seed,
-            cap=power_cap(scenario, machine, requests),
+            cap=scenario_inputs.power_cap(scenario, machine, requests),
             dependencies=dependencies,
             feedback=scenario.workload.feedback,
-            local=local_clock(scenario, workload),
+            local=scenario_inputs.local_clock(scenario, workload),
         ),
     )
     if scenario.application.model is ApplicationModel.LOOP:

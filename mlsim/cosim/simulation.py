@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlsim import record
 from mlsim._runtime.arrays import Floats
 from mlsim._runtime.late import importing
 from mlsim.batch.clock.compiled_replay import CompiledBatch
@@ -15,54 +16,15 @@ from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import Progress
 from mlsim.batch.user_dispatch import check_plugins
 from mlsim.coordination import NodeSet
-from mlsim.cosim.scenario_inputs import (
-    Submissions,
-    application_of,
-    batch_of,
-    check_demand,
-    check_model,
-    check_traceable,
-    cost_profiles,
-    dependencies_between,
-    jobs_that_never_fit,
-    log_of,
-    measured_power,
-    open_jobs,
-    reading_counts,
-)
+from mlsim.cosim import scenario_inputs
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
 from mlsim.platform.machine import power_of
-from mlsim.record import (
-    Chunks,
-    ChunkStore,
-    Jobs,
-    Loops,
-    Messages,
-    Names,
-    NodePower,
-    Nodes,
-    PEs,
-    PowerSteps,
-    Records,
-    Selections,
-    Shared,
-    empty,
-)
 from mlsim.record import OwnColumns as OwnRecord
-from mlsim.scenario import Scenario
+from mlsim.scenario import Scenario, words
 from mlsim.scenario.batch_section import replay_obstacle
 from mlsim.scenario.scenario_paths import check_code, located_code
 from mlsim.scenario.simulation_demand import check_list, check_loop_alone
-from mlsim.scenario.words import (
-    ApplicationModel,
-    Calibration,
-    CostProfile,
-    Engine,
-    TraceLevel,
-    WorkloadFormat,
-    WorkloadModel,
-)
 from mlsim.workload import Workload, names_of
 from mlsim.workload.measured_power import JobSteps
 from mlsim.workload.swf_fields import job_names
@@ -79,13 +41,13 @@ if TYPE_CHECKING:
 class Outcome:
     """Records and measurements of a run."""
 
-    records: Records
+    records: record.Records
     notes: dict[str, int]  # counts of irregularities over the whole log
     simulated: dict[str, int]  # the same over the simulated jobs
     largest: int  # the most processors a job could ask for
     pass_seconds: Floats = field(default_factory=lambda: np.empty(0))  # of wall-clock time, of each pass
     application_seconds: float = 0.0  # of wall-clock time, simulating applications
-    engine: Engine = Engine.SIMPY
+    engine: words.Engine = words.Engine.SIMPY
     passes: int = 0  # under compiled replay, which does not time single passes
     replay_seconds: float = 0.0  # of wall-clock time under compiled replay, events and passes together
 
@@ -97,12 +59,12 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     """
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
-    workload = open_jobs(scenario, machine, requests)
+    workload = scenario_inputs.open_jobs(scenario, machine, requests)
     requests = requests.for_columns(workload.header.get("request_columns", ()))
-    check_traceable(scenario, workload)
-    check_demand(scenario, workload, requests)
-    steps = measured_power(scenario)
-    submitted = Submissions(workload, requests)
+    scenario_inputs.check_traceable(scenario, workload)
+    scenario_inputs.check_demand(scenario, workload, requests)
+    steps = scenario_inputs.measured_power(scenario)
+    submitted = scenario_inputs.Submissions(workload, requests)
     on_progress = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
         replayed = CompiledBatch(machine, scenario.batch, requests, on_progress)
@@ -112,7 +74,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
             notes=dict(workload.notes),
             simulated=dict(submitted.marks),
             largest=requests.largest,
-            engine=Engine.REPLAY,
+            engine=words.Engine.REPLAY,
             passes=replayed.n_passes,
             replay_seconds=replayed.seconds,
         )
@@ -125,7 +87,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         loops.record_abandoned()
     return Outcome(
         records=records_of(scenario, coupled.batch, machine, loops, coupled.log, submitted, steps),
-        notes=reading_counts(workload, coupled.dependencies),
+        notes=scenario_inputs.reading_counts(workload, coupled.dependencies),
         simulated=dict(submitted.marks),
         largest=requests.largest,
         pass_seconds=coupled.batch.pass_times.values(),
@@ -136,18 +98,18 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
 def _may_replay(scenario: Scenario, requests: Requests) -> bool:
     """Return whether compiled replay simulates a scenario; the workload may forbid it as well."""
     engine = scenario.batch.engine
-    if engine is Engine.REPLAY and not requests.plain:
+    if engine is words.Engine.REPLAY and not requests.plain:
         raise InputError(
             f"{scenario.source}: batch.engine: replay knows one resource, and the workload says what each "
             "job asks for (columns request_*, units, node_count); try engine: auto or simpy"
         )
     plain = requests.plain and not requests.shared and not requests.node_sets
-    return engine is not Engine.SIMPY and plain and replay_obstacle(scenario) is None
+    return engine is not words.Engine.SIMPY and plain and replay_obstacle(scenario) is None
 
 
 def modules_for(scenario: Scenario) -> tuple[str, ...]:
     """Return the modules that simulate a scenario, if its workload has nothing special."""
-    plain = scenario.batch.engine is not Engine.SIMPY and replay_obstacle(scenario) is None
+    plain = scenario.batch.engine is not words.Engine.SIMPY and replay_obstacle(scenario) is None
     return ("mlsim.cosim.simulation" if plain else "mlsim.cosim.coupling",)
 
 
@@ -157,44 +119,44 @@ def records_of(
     machine: Machine,
     loops: LoopApplications | None,
     log: MessageLog | None,
-    submitted: Submissions,
+    submitted: scenario_inputs.Submissions,
     steps: JobSteps | None,
-) -> Records:
+) -> record.Records:
     """Return everything that happened; ``loops``, ``log`` and ``steps`` are None where there are none."""
     jobs, further, power = batch.jobs(), joined_own(submitted.own), power_of(scenario.platform)
-    watts = None if power is None else NodePower(*power)
-    messages, power_steps = empty(Messages), empty(PowerSteps)
+    watts = None if power is None else record.NodePower(*power)
+    messages, power_steps = record.empty(record.Messages), record.empty(record.PowerSteps)
     if log:
         from mlsim.batch.job_recorder import message_rows
 
         messages = message_rows(log)
     if steps:
         rows, of_job = steps.rows_of(np.asarray(jobs.job_id))
-        power_steps = PowerSteps(of_job, steps.time[rows], steps.power[rows], steps.period[rows])
-    return Records(
-        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, watts),
+        power_steps = record.PowerSteps(of_job, steps.time[rows], steps.power[rows], steps.period[rows])
+    return record.Records(
+        nodes=record.Nodes(machine.name, machine.group, machine.cores, machine.speed, watts),
         jobs=jobs,
         names=_names(submitted.workload, jobs),
         own=OwnRecord({} if further is None else further.of),
         occupancy=batch.occupancy_rows(),
-        loops=loops.recorder.loops() if loops else empty(Loops),
-        chunks=loops.recorder.chunks() if loops else empty(Chunks),
-        pes=loops.recorder.pes() if loops else empty(PEs),
-        selections=loops.recorder.selections() if loops else empty(Selections),
+        loops=loops.recorder.loops() if loops else record.empty(record.Loops),
+        chunks=loops.recorder.chunks() if loops else record.empty(record.Chunks),
+        pes=loops.recorder.pes() if loops else record.empty(record.PEs),
+        selections=loops.recorder.selections() if loops else record.empty(record.Selections),
         messages=messages,
-        shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
+        shared=record.Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
         power_steps=power_steps,
         **batch.tables(),
     )
 
 
-def _names(workload: Workload, jobs: Jobs) -> Names:
+def _names(workload: Workload, jobs: record.Jobs) -> record.Names:
     """Return the names that the log has for codes of its jobs."""
     names = names_of(workload.header)
     called = job_names(workload.header)
     if called is not None:
         names["job_id"] = dict(enumerate(called, start=1))
-    return Names({column: of for column, of in names.items() if getattr(jobs, column) is not None})
+    return record.Names({column: of for column, of in names.items() if getattr(jobs, column) is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,43 +178,43 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
 
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
-    if scenario.application.model is ApplicationModel.LOOP:
-        cost_profiles(scenario, machine)
-    measured_power(scenario)
+    if scenario.application.model is words.ApplicationModel.LOOP:
+        scenario_inputs.cost_profiles(scenario, machine)
+    scenario_inputs.measured_power(scenario)
     check_code(scenario)
-    check_plugins(batch_of(scenario), execute=plugins)
-    if plugins and scenario.application.model is ApplicationModel.LOOP:
-        for technique in application_of(scenario).techniques:
+    check_plugins(scenario_inputs.batch_of(scenario), execute=plugins)
+    if plugins and scenario.application.model is words.ApplicationModel.LOOP:
+        for technique in scenario_inputs.application_of(scenario).techniques:
             check_technique(technique)
-        check_model(scenario, application_of(scenario))
+        scenario_inputs.check_model(scenario, scenario_inputs.application_of(scenario))
     if _jobs_by_user(scenario, plugins) and not plugins:
         return Survey(machine.n_nodes, machine.n_cores, requests.largest, None, {})
-    workload = open_jobs(scenario, machine, requests)
-    check_traceable(scenario, workload)
-    check_demand(scenario, workload, requests)
-    notes = reading_counts(workload, dependencies_between(scenario, workload))
-    misfits = jobs_that_never_fit(scenario, machine, requests, workload)
+    workload = scenario_inputs.open_jobs(scenario, machine, requests)
+    scenario_inputs.check_traceable(scenario, workload)
+    scenario_inputs.check_demand(scenario, workload, requests)
+    notes = scenario_inputs.reading_counts(workload, scenario_inputs.dependencies_between(scenario, workload))
+    misfits = scenario_inputs.jobs_that_never_fit(scenario, machine, requests, workload)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes, misfits)
 
 
 def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
     """Check user-defined code that reads or draws the jobs; return whether there is any."""
     workload = scenario.workload
-    if workload.generate is not None and not isinstance(workload.generate.model, WorkloadModel):
+    if workload.generate is not None and not isinstance(workload.generate.model, words.WorkloadModel):
         from mlsim.workload.user_workloads import check_model as check_generator
 
         check_generator(located_code(scenario, "workload.generate.model"), plugins)
         return True
-    if not isinstance(workload.format, WorkloadFormat):
+    if not isinstance(workload.format, words.WorkloadFormat):
         from mlsim.workload.user_workloads import check_reader
 
-        log_of(scenario)
+        scenario_inputs.log_of(scenario)
         check_reader(located_code(scenario, "workload.format"), plugins)
         return True
     return False
 
 
-def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> Records:
+def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> record.Records:
     """Simulate the loop of a scenario alone on its whole machine, from time 0, without a batch system.
 
     ``run_time``: seconds from which costs that depend on a job's run time are made, else None. ``chunks``:
@@ -262,13 +224,19 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
     from mlsim.application.loop_outcome import LoopRecorder
 
     machine, costs, needed = _loop_alone(scenario, run_time)
-    store = ChunkStore() if chunks else None
+    store = record.ChunkStore() if chunks else None
     application = LoopApplication(
-        LoopJob(1, needed), application_of(scenario), costs, machine, store, scenario.seed, reports_idle=False
+        LoopJob(1, needed),
+        scenario_inputs.application_of(scenario),
+        costs,
+        machine,
+        store,
+        scenario.seed,
+        reports_idle=False,
     )
     end = application.start(0.0, NodeSet(np.arange(machine.n_nodes), machine.cores)).end
     recorder = LoopRecorder(True, store)
-    requests = application.requests() if scenario.output.trace is TraceLevel.MESSAGES else None
+    requests = application.requests() if scenario.output.trace is words.TraceLevel.MESSAGES else None
     recorder.take(0, 0.0, application.outcome, application.chunks(), requests)
     return single_loop_records(1, machine, len(application.node_of_pe), end, recorder)
 
@@ -280,10 +248,10 @@ def check_loop(scenario: Scenario, run_time: float | None = None, held: int = 0)
 
     _needed_run_time(scenario, run_time)
     check_loop_alone(scenario, held)
-    cost_profiles(scenario, machine_of(scenario))
-    for technique in application_of(scenario).techniques:
+    scenario_inputs.cost_profiles(scenario, machine_of(scenario))
+    for technique in scenario_inputs.application_of(scenario).techniques:
         check_technique(technique)
-    user_model.check_model(application_of(scenario))
+    user_model.check_model(scenario_inputs.application_of(scenario))
 
 
 def loop_costs(scenario: Scenario, run_time: float | None = None) -> Floats:
@@ -305,12 +273,12 @@ def _loop_alone(scenario: Scenario, run_time: float | None) -> tuple[Machine, Co
     """Return the machine of a loop alone, its costs, and the run time from which they are made, in s."""
     check_loop_alone(scenario)
     machine, needed = machine_of(scenario), _needed_run_time(scenario, run_time)
-    return machine, cost_profiles(scenario, machine), needed
+    return machine, scenario_inputs.cost_profiles(scenario, machine), needed
 
 
 def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
     costs = scenario.application.costs
-    needed = costs.profile is CostProfile.JOB or costs.calibrate is Calibration.RUN_TIME
+    needed = costs.profile is words.CostProfile.JOB or costs.calibrate is words.Calibration.RUN_TIME
     if needed and run_time is None:
         raise InputError(
             f"{scenario.source}: application.costs (profile: {costs.profile}, calibrate: {costs.calibrate}) "

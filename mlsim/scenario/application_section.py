@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from mlsim.scenario import words
 from mlsim.scenario.amount_types import Duration, Seconds, Size
 from mlsim.scenario.costs_section import OWN_LENGTH, CostsConfig, SelectionConfig, cannot_stop
 from mlsim.scenario.field_types import Count, OneOf, Switch, whole
@@ -19,16 +20,6 @@ from mlsim.scenario.technique_section import (
     TechniqueName,
     broken_parameters,
     wrong_levels,
-)
-from mlsim.scenario.words import (
-    ApplicationModel,
-    CostProfile,
-    ExecutionModel,
-    GlobalP,
-    LockOrder,
-    MasterRole,
-    ServiceOrder,
-    Technique,
 )
 
 MOST_ITERATIONS = 1 << 62
@@ -55,18 +46,18 @@ class IterationsConfig(Section):
             yield Violation("", message, ("per_pe", "count"))
 
 
-ModelName = Annotated[str, plugin_name(ExecutionModel, "mlsim.models")]
+ModelName = Annotated[str, plugin_name(words.ExecutionModel, "mlsim.models")]
 
 
 class ExecutionConfig(Section):
     """The execution model, and the costs of scheduling."""
 
-    model: ModelName = ExecutionModel.DCA
+    model: ModelName = words.ExecutionModel.DCA
     """Execution model; `mlsim list models` explains each. One level: cca (a master), dca (distributed;
     Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; Eleliemy 2021, ch. 5),
     mpi+openmp. A queue for every PE: steal. Or one of your own, see docs/reference/loops.md.
     """
-    master: OneOf[MasterRole] = MasterRole.NON_DEDICATED
+    master: OneOf[words.MasterRole] = words.MasterRole.NON_DEDICATED
     """Whether masters only serve (dedicated) or execute chunks themselves as well, as in LB4MPI
     (non-dedicated; Eleliemy 2021, §4.1). Without workers, a master executes all. For cca, hmw.
     """
@@ -103,7 +94,7 @@ class ExecutionConfig(Section):
     masters of cca and hmw have a break, and a part, after `break_after` iterations or fewer. Default: nothing
     is charged that was not asked for, and what a technique times leads to no breaks.
     """
-    service_order: OneOf[ServiceOrder] = ServiceOrder.FIFO
+    service_order: OneOf[words.ServiceOrder] = words.ServiceOrder.FIFO
     """Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest number; what
     Eleliemy 2021, §4.4, saw). For cca and hmw.
     """
@@ -112,7 +103,7 @@ class ExecutionConfig(Section):
     it has no more; 0: when the chunk has ended. For cca, and techniques that do not follow chunks by the
     clock.
     """
-    lock: OneOf[LockOrder] = LockOrder.FIFO
+    lock: OneOf[words.LockOrder] = words.LockOrder.FIFO
     """How queues go over to the next PE: fifo (in order of arrival) or polling (who finds it taken tries
     again, as Eleliemy 2021, §4.4, saw). For dca, hdca and mpi+openmp.
     """
@@ -120,7 +111,7 @@ class ExecutionConfig(Section):
     """Time between two attempts of one PE to get a lock (s), messages included. Default: our assumption, two
     messages of 500 ns. For lock: polling.
     """
-    global_p: OneOf[GlobalP] = GlobalP.NODES
+    global_p: OneOf[words.GlobalP] = words.GlobalP.NODES
     """What techniques between nodes take for P: the number of nodes (default; ours) or that of all PEs, which
     fits more of the ratios of Eleliemy 2021, ch. 5. For hmw, hdca and mpi+openmp; pes not with STATIC between
     nodes, which has a chunk for each node, nor with techniques that learn within a loop.
@@ -153,7 +144,7 @@ class ApplicationConfig(Section):
         f"execution.{name}": f"parameters.{name}" for name in ("first_chunk", "pieces")
     }
 
-    model: OneOf[ApplicationModel] = ApplicationModel.RIGID
+    model: OneOf[words.ApplicationModel] = words.ApplicationModel.RIGID
     """rigid: every job runs for its run time; loop: every job is a self-scheduled loop. All other keys of
     this section are for loop.
     """
@@ -163,7 +154,7 @@ class ApplicationConfig(Section):
     """How many iterations. Default: one a PE. With costs.profile: file the length of the file, with
     mandelbrot its pixels.
     """
-    technique: TechniqueName = Field(Technique("STATIC"), examples=["GSS"])
+    technique: TechniqueName = Field(words.Technique("STATIC"), examples=["GSS"])
     """Rule for chunk sizes; `mlsim list techniques` explains each. A Python function in a file is one as
     well: function(n, p, remaining, step, pe) gives the size; and a class, which may learn. X+Y under models
     of two levels: X between nodes, Y inside. auto: one for each time step, see selection.
@@ -185,15 +176,15 @@ class ApplicationConfig(Section):
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that a rigid job has no loop, what techniques need, and the loop's length."""
-        if self.model is ApplicationModel.RIGID:
+        if self.model is words.ApplicationModel.RIGID:
             yield from self._loop_keys_of_rigid()
             return
         yield from self._wrong_techniques()
         profile, chosen = self.costs.profile, self.iterations
-        if profile is CostProfile.FILE and chosen is not None:
+        if profile is words.CostProfile.FILE and chosen is not None:
             message = "not with costs.profile: file; the length of the file decides; take it out"
             yield Violation("iterations", message, ("costs.profile",))
-        elif profile is CostProfile.MANDELBROT and chosen is not None:
+        elif profile is words.CostProfile.MANDELBROT and chosen is not None:
             yield from self._wrong_pixels(chosen)
         elif profile not in OWN_LENGTH and chosen is None:
             message = "empty; give per_pe (iterations a PE) or count (iterations a job), e.g. {per_pe: 1}"

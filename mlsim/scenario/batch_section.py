@@ -7,38 +7,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
+from mlsim.scenario import cp_section, words
 from mlsim.scenario.amount_types import Duration, NamedShares, Seconds
-from mlsim.scenario.cp_section import (
-    CP_READERS,
-    AllocatorName,
-    ClassifierConfig,
-    CpConfig,
-    DispatcherName,
-    PolicyName,
-    PredictorName,
-)
 from mlsim.scenario.field_types import POSITIVE, Count, Natural, OneOf, Switch, number
 from mlsim.scenario.policy_words import Policy
 from mlsim.scenario.resources_section import PowerCaps
 from mlsim.scenario.section_base import Parameters, Section, Violation
-from mlsim.scenario.words import (
-    Allocator,
-    AnswerRule,
-    ApplicationModel,
-    Backfill,
-    Compression,
-    Contiguity,
-    Dispatcher,
-    EasyRule,
-    Engine,
-    FailureRule,
-    OverrunRule,
-    Predictor,
-    ReleasedNodes,
-    RequestRule,
-    ShareOwner,
-    TieOrder,
-)
 
 if TYPE_CHECKING:
     from mlsim.scenario.scenario_schema import Scenario
@@ -53,21 +27,21 @@ class ReplayNeed(NamedTuple):
 
 
 REPLAY_NEEDS: Final = (
-    ReplayNeed("application.model", "rigid", lambda s: s.application.model is ApplicationModel.RIGID),
+    ReplayNeed("application.model", "rigid", lambda s: s.application.model is words.ApplicationModel.RIGID),
     ReplayNeed("coordination.rca", "off", lambda s: not s.coordination.rca),
     ReplayNeed("platform.failures", "empty", lambda s: not s.platform.failures),
     ReplayNeed("platform.random_failures", "empty", lambda s: not s.platform.random_failures),
     ReplayNeed("platform.drains", "empty", lambda s: not s.platform.drains),
-    ReplayNeed("batch.dispatcher", "queue", lambda s: s.batch.dispatcher is Dispatcher.QUEUE),
+    ReplayNeed("batch.dispatcher", "queue", lambda s: s.batch.dispatcher is words.Dispatcher.QUEUE),
     ReplayNeed("batch.policy", "one of the catalogue", lambda s: isinstance(s.batch.policy, Policy)),
-    ReplayNeed("batch.allocator", "first-fit", lambda s: s.batch.allocator is Allocator.FIRST_FIT),
+    ReplayNeed("batch.allocator", "first-fit", lambda s: s.batch.allocator is words.Allocator.FIRST_FIT),
     ReplayNeed("batch.easy", "another one than easy_bf", lambda s: not s.batch.names_nodes),
     ReplayNeed("platform.nodes", "no memory and no other resources", lambda s: not s.platform.resource_names),
     ReplayNeed("platform.shared", "empty", lambda s: not s.platform.shared),
     ReplayNeed("workload.request.cores", "1", lambda s: s.workload.request.cores == 1),
     ReplayNeed("workload.dependencies", "off", lambda s: not s.workload.dependencies),
     ReplayNeed("batch.power_cap", "empty", lambda s: s.batch.power_cap is None),
-    ReplayNeed("batch.predictor", "walltime", lambda s: s.batch.predictor is Predictor.WALLTIME),
+    ReplayNeed("batch.predictor", "walltime", lambda s: s.batch.predictor is words.Predictor.WALLTIME),
     ReplayNeed("batch.classifier", "empty", lambda s: s.batch.classifier is None),
     ReplayNeed("batch.pass_interval", "0 s", lambda s: s.batch.pass_interval == 0),
     ReplayNeed("batch.backfill_interval", "0 s", lambda s: s.batch.backfill_interval == 0),
@@ -119,7 +93,7 @@ class WeightsConfig(Parameters):
 class FairshareConfig(Section):
     """Owners whose usage policy fairshare compares, and decay of the usage."""
 
-    by: OneOf[ShareOwner] = ShareOwner.USER
+    by: OneOf[words.ShareOwner] = words.ShareOwner.USER
     """Whose processor-seconds add up: those of a job's user or group."""
     half_life: Duration = 604800.0
     """Time after which usage counts half (s). Default: 7 days, as Slurm's PriorityDecayHalfLife."""
@@ -134,15 +108,15 @@ class BatchConfig(Section):
 
     other_names: ClassVar[Mapping[str, str]] = {"at_walltime": "on_overrun"}
 
-    dispatcher: DispatcherName = Dispatcher.QUEUE
+    dispatcher: cp_section.DispatcherName = words.Dispatcher.QUEUE
     """The dispatcher: queue (policy, backfill and allocator), reject (every job is rejected in the pass of
     its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp, lists or
     one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or
     an installed one; see docs/reference/plugins.md.
     """
-    cp: CpConfig | None = None
+    cp: cp_section.CpConfig | None = None
     """Parameters of the dispatchers that plan by constraint programming."""
-    policy: PolicyName = Policy.FCFS
+    policy: cp_section.PolicyName = Policy.FCFS
     """Order in which the queue is served; `mlsim list policies` explains each. A class in a file may be one,
     or an installed one.
     """
@@ -154,7 +128,7 @@ class BatchConfig(Section):
     """Jobs that have waited longer than this (s) go to the head of the queue, first come first served among
     themselves (Zrigui 2021, §4.2). Default: none do.
     """
-    backfill: OneOf[Backfill] = Backfill.NONE
+    backfill: OneOf[words.Backfill] = words.Backfill.NONE
     """Whether jobs may overtake: none (the walk stops at the first job that does not fit), greedy (it is
     skipped), easy (later jobs start if they do not delay the reservation), conservative (every waiting job
     has a reservation that is kept).
@@ -165,32 +139,32 @@ class BatchConfig(Section):
     """
     reservations: Count = 1
     """How many jobs that do not fit get a reservation, with backfill easy. Default: one, as in EASY."""
-    easy: OneOf[EasyRule] = EasyRule.STANDARD
+    easy: OneOf[words.EasyRule] = words.EasyRule.STANDARD
     """Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a published
     simulator: accasim (any job may overtake; the head waits for its reserved time), cqsim (jobs are
     judged by their actual run times), batsched (its easy_bf_fast: the reservation is kept; no extra
     processors), easy_bf (batsched's default: the reservation is of named nodes). All but cqsim are FCFS. See
     docs/explanation/easy.md.
     """
-    compression: OneOf[Compression] = Compression.FIXPOINT
+    compression: OneOf[words.Compression] = words.Compression.FIXPOINT
     """With backfill conservative, how often jobs look for an earlier place when something comes back early:
     fixpoint (in the queue's order, until nothing moves) or one-round (each once).
     """
-    ties: OneOf[TieOrder] = TieOrder.DRAINED
+    ties: OneOf[words.TieOrder] = words.TieOrder.DRAINED
     """What happens at one time: drained (ends, then submissions, then one pass), per-event (a pass after
     every event, submissions before ends, as PYSS does) or ends-first (a pass after every event, ends before
     submissions, as CQSim does); see docs/explanation/easy.md.
     """
-    engine: OneOf[Engine] = Field(
-        Engine.AUTO,
+    engine: OneOf[words.Engine] = Field(
+        words.Engine.AUTO,
         description="What simulates the batch level: simpy, replay (compiled; the same results) or auto "
         f"(replay where it can). Replay needs {replay_needs()}.",
     )
-    allocator: AllocatorName = Allocator.FIRST_FIT
+    allocator: cp_section.AllocatorName = words.Allocator.FIRST_FIT
     """Which free nodes a job gets: first-fit takes them in node order; `mlsim list allocators` explains each.
     A class in a file may be one, or an installed one.
     """
-    contiguity: OneOf[Contiguity] = Contiguity.PREFER
+    contiguity: OneOf[words.Contiguity] = words.Contiguity.PREFER
     """With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer (others, by
     first-fit) or strict (it waits).
     """
@@ -202,11 +176,11 @@ class BatchConfig(Section):
     """Share of jobs that ask for each resource; 0 for a resource that is not named. Read by allocator
     demand-aware. Default: learned from the submitted jobs.
     """
-    on_overrun: OneOf[OverrunRule] = OverrunRule.KILL
+    on_overrun: OneOf[words.OverrunRule] = words.OverrunRule.KILL
     """What happens to jobs that reach their walltime: kill (as production systems do) or extend (they
     continue). A job that outlives a shorter prediction continues in any case.
     """
-    predictor: PredictorName = Predictor.WALLTIME
+    predictor: cp_section.PredictorName = words.Predictor.WALLTIME
     """What predicts run times for the dispatcher: walltime (what the user asked), actual (an oracle), D, D2,
     L2 or EASY++ (learn from completed jobs), forest-mean or forest-quantile (learn weekly from features of
     jobs; need scikit-learn), a class in a file, or an installed one; `mlsim list predictors`
@@ -216,7 +190,7 @@ class BatchConfig(Section):
     """Share of jobs that should run no longer than predicted. Read by predictor forest-quantile. Default:
     0.5, the median.
     """
-    classifier: ClassifierConfig | None = None
+    classifier: cp_section.ClassifierConfig | None = None
     """Jobs that are taken for small go before all others, each class in the order of the policy; only
     threshold overrides that. Default: no classes.
     """
@@ -239,7 +213,7 @@ class BatchConfig(Section):
     jobs ask for other resources, or the allocator is not first-fit: only with backfill none, greedy, or easy
     with one reservation, with dispatchers that plan and those of your own. Default: no cap.
     """
-    on_failure: OneOf[FailureRule] = FailureRule.DIE
+    on_failure: OneOf[words.FailureRule] = words.FailureRule.DIE
     """What happens to a job when one of its nodes fails: die, restart (requeued with its own submit time,
     from the beginning) or resume (continued where it stopped, or at its last checkpoint; not for
     application.model: loop).
@@ -261,7 +235,7 @@ class BatchConfig(Section):
     @property
     def names_nodes(self) -> bool:
         """Whether EASY reserves named nodes, also where all are alike."""
-        return self.backfill is Backfill.EASY and self.easy is EasyRule.EASY_BF
+        return self.backfill is words.Backfill.EASY and self.easy is words.EasyRule.EASY_BF
 
     @property
     def quantile_or_default(self) -> float:
@@ -276,7 +250,10 @@ class BatchConfig(Section):
     @property
     def policies(self) -> tuple[Policy, ...]:
         """The policies that order something: of the queue, and of the walk of backfilling."""
-        walks = self.backfill_order is not None and self.backfill in (Backfill.GREEDY, Backfill.EASY)
+        walks = self.backfill_order is not None and self.backfill in (
+            words.Backfill.GREEDY,
+            words.Backfill.EASY,
+        )
         walk = (self.backfill_order,) if walks and self.backfill_order else ()
         return (self.ordering, *walk)
 
@@ -284,9 +261,9 @@ class BatchConfig(Section):
         """Check that policy linear has weights, and that every given key is read."""
         for (of, reader), keys in _READ_BY.items():
             yield from self.unread(keys, of, reader)
-        yield from self.unread(_OF_QUEUE, "dispatcher", Dispatcher.QUEUE, "; take it out")
-        if isinstance(self.dispatcher, Dispatcher):
-            yield from self.unread(("allocator",), "dispatcher", Dispatcher.QUEUE, "; take it out")
+        yield from self.unread(_OF_QUEUE, "dispatcher", words.Dispatcher.QUEUE, "; take it out")
+        if isinstance(self.dispatcher, words.Dispatcher):
+            yield from self.unread(("allocator",), "dispatcher", words.Dispatcher.QUEUE, "; take it out")
         yield from self._unread_in_cp()
         for key, rules in _OF_FAILURES.items():
             if getattr(self, key) is not None and self.on_failure not in rules:
@@ -304,7 +281,10 @@ class BatchConfig(Section):
         """Check that what is rare is backfilling, and passes are not rarer."""
         if not self.backfill_interval:
             return
-        walks = self.dispatcher is Dispatcher.QUEUE and self.backfill in (Backfill.GREEDY, Backfill.EASY)
+        walks = self.dispatcher is words.Dispatcher.QUEUE and self.backfill in (
+            words.Backfill.GREEDY,
+            words.Backfill.EASY,
+        )
         if not walks:
             message = f"needs dispatcher queue with backfill greedy or easy, and backfill is {self.backfill}"
             yield Violation("backfill_interval", message, ("backfill", "dispatcher"))
@@ -314,12 +294,12 @@ class BatchConfig(Section):
 
     def _beyond_easy(self) -> Iterator[Violation]:
         """Check that another simulator's EASY is asked for nothing that it does not do."""
-        if self.backfill is not Backfill.EASY or self.easy is EasyRule.STANDARD:
+        if self.backfill is not words.Backfill.EASY or self.easy is words.EasyRule.STANDARD:
             return
         if self.reservations > 1:
             message = f"{self.easy} has one reservation; write reservations: 1, or easy: standard"
             yield Violation("easy", message, ("reservations",))
-        for key in ("policy", "backfill_order") if self.easy is not EasyRule.CQSIM else ():
+        for key in ("policy", "backfill_order") if self.easy is not words.EasyRule.CQSIM else ():
             policy = getattr(self, key)
             if policy not in (None, Policy.FCFS):
                 message = f"{self.easy} serves first come first, and {key} is {policy}; write FCFS"
@@ -327,18 +307,18 @@ class BatchConfig(Section):
 
     def _beside_classes(self) -> Iterator[Violation]:
         """Check that nothing is asked for that does not go with classes of jobs."""
-        if self.classifier is None or self.dispatcher is not Dispatcher.QUEUE:
+        if self.classifier is None or self.dispatcher is not words.Dispatcher.QUEUE:
             return
         if not isinstance(self.policy, Policy):
             message = f"orders jobs by a policy of the catalogue, and the policy is {self.policy}"
             yield Violation("classifier", message, ("policy",))
-        if self.ties is not TieOrder.DRAINED:
+        if self.ties is not words.TieOrder.DRAINED:
             message = f"needs ties: drained, and they are {self.ties}; write that, or take this out"
             yield Violation("classifier", message, ("ties",))
-        if self.backfill is Backfill.EASY and self.easy is not EasyRule.STANDARD:
+        if self.backfill is words.Backfill.EASY and self.easy is not words.EasyRule.STANDARD:
             message = f"needs easy: standard, and it is {self.easy}; write that, or take this out"
             yield Violation("classifier", message, ("easy",))
-        if self.classifier.safeguard and self.on_failure is FailureRule.RESUME:
+        if self.classifier.safeguard and self.on_failure is words.FailureRule.RESUME:
             message = "safeguard starts jobs from the beginning, and on_failure: resume goes on; choose one"
             yield Violation("classifier.safeguard", message, ("on_failure",))
 
@@ -347,13 +327,13 @@ class BatchConfig(Section):
         if self.cp is None:
             return
         dispatcher = self.dispatcher
-        if not (isinstance(dispatcher, Dispatcher) and dispatcher.solves):
+        if not (isinstance(dispatcher, words.Dispatcher) and dispatcher.solves):
             message = f"read by dispatcher cp and its like only, and the dispatcher is {dispatcher}"
             yield Violation("cp", message, ("dispatcher",))
             return
         for key in self.cp.unread_by(dispatcher):
             if key in self.cp.model_fields_set:
-                readers = ", ".join(CP_READERS[key])
+                readers = ", ".join(cp_section.CP_READERS[key])
                 message = f"{key} is read by {readers} only, and the dispatcher is {dispatcher}"
                 yield Violation("cp", message, ("dispatcher",))
         if wrong := self.cp.wrong_limits(dispatcher):
@@ -361,9 +341,9 @@ class BatchConfig(Section):
 
 
 _READ_BY = {
-    ("allocator", Allocator.CONTIGUOUS): ("contiguity",),
-    ("allocator", Allocator.DEMAND_AWARE): ("reserve", "demand"),
-    ("predictor", Predictor.FOREST_QUANTILE): ("quantile",),
+    ("allocator", words.Allocator.CONTIGUOUS): ("contiguity",),
+    ("allocator", words.Allocator.DEMAND_AWARE): ("reserve", "demand"),
+    ("predictor", words.Predictor.FOREST_QUANTILE): ("quantile",),
 }
 """Keys that only one word of another key reads."""
 _OF_QUEUE = (
@@ -371,8 +351,8 @@ _OF_QUEUE = (
     *("easy", "compression", "classifier"),
 )
 _OF_FAILURES = {
-    "max_restarts": (FailureRule.RESTART, FailureRule.RESUME),
-    "checkpoint": (FailureRule.RESUME,),
+    "max_restarts": (words.FailureRule.RESTART, words.FailureRule.RESUME),
+    "checkpoint": (words.FailureRule.RESUME,),
 }
 
 
@@ -387,12 +367,12 @@ class CoordinationConfig(Section):
     """Time a message takes between an application and the batch level (s). Default: platform.network.latency.
     Read with rca: on only.
     """
-    requests: OneOf[RequestRule] = RequestRule.NEVER
+    requests: OneOf[words.RequestRule] = words.RequestRule.NEVER
     """When the batch level asks running applications for nodes: never, or head-of-queue (when the first
     waiting job lacks some). Needs rca: on, whole nodes (workload.mapping packed or node), and an execution
     model other than steal.
     """
-    answer: OneOf[AnswerRule] = AnswerRule.IDLE_ONLY
+    answer: OneOf[words.AnswerRule] = words.AnswerRule.IDLE_ONLY
     """What applications answer: never, idle-only (only nodes that are idle already), tolerance (if their own
     run time grows by at most that share) or always. Read with requests: head-of-queue only.
     """
@@ -402,7 +382,7 @@ class CoordinationConfig(Section):
     """Whether a node given up on request goes back to its owner when no job waits. Read with requests:
     head-of-queue only.
     """
-    released_nodes: OneOf[ReleasedNodes] = ReleasedNodes.ANY
+    released_nodes: OneOf[words.ReleasedNodes] = words.ReleasedNodes.ANY
     """Who gets nodes that were released early: any (the usual pass) or short-first (the shortest waiting jobs
     that fit on them, before the usual pass). Needs rca: on.
     """

@@ -8,23 +8,12 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import Field
 
+from mlsim.scenario import words
 from mlsim.scenario.amount_types import PositiveWork, Seconds, Work, list_schema
 from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, number, whole
 from mlsim.scenario.section_base import Parameters, Section, Violation
 from mlsim.scenario.technique_section import ONE_QUEUE, technique_name
 from mlsim.scenario.unit_types import shown
-from mlsim.scenario.words import (
-    Calibration,
-    Compat,
-    CostProfile,
-    ExecutionModel,
-    KnownCosts,
-    LockOrder,
-    SelectionGoal,
-    SelectionMethod,
-    Technique,
-    TemporalDifference,
-)
 
 MOST_LISTED = 100_000_000
 """Iterations of a loop up to which each has a cost of its own in memory, whatever the profile."""
@@ -96,7 +85,7 @@ class CostsConfig(Section):
         name: f"parameters.{name}" for name in ProfileParameters.model_fields
     }
 
-    profile: OneOf[CostProfile] = CostProfile.JOB
+    profile: OneOf[words.CostProfile] = words.CostProfile.JOB
     """What the iterations cost: job (normal around the job's run time divided by its iterations a PE;
     Eleliemy 2021, §3.4), a distribution, increasing or decreasing along the loop, a file, or an application:
     mandelbrot or psia (Eleliemy 2021, §4.4). `mlsim list profiles` explains each. Never negative.
@@ -132,7 +121,7 @@ class CostsConfig(Section):
     """
     parameters: ProfileParameters = Field(default_factory=ProfileParameters)
     """Parameters of mandelbrot or psia."""
-    calibrate: OneOf[Calibration] = Calibration.NONE
+    calibrate: OneOf[words.Calibration] = words.Calibration.NONE
     """run-time scales the costs so that a perfectly balanced loop on the job's PEs takes the run time of the
     log; none keeps them. Not for job, which is made from the run time.
     """
@@ -183,7 +172,7 @@ class CostsConfig(Section):
         """Check that counts become times in exactly one way."""
         if self.mean is not None and self.unit_cost is not None:
             yield Violation("unit_cost", "given together with mean; give one of them", ("mean", "profile"))
-        if self.mean is None and self.unit_cost is None and self.calibrate is Calibration.NONE:
+        if self.mean is None and self.unit_cost is None and self.calibrate is words.Calibration.NONE:
             message = (
                 f"missing; profile: {self.profile} needs one of mean: {TYPICAL[self.profile]}, "
                 "unit_cost, and calibrate: run-time"
@@ -208,30 +197,30 @@ def _of(names: str) -> str:
     return " ".join(f"parameters.{name}" for name in names.split())
 
 
-PROFILE_KEYS: dict[CostProfile, ProfileKeys] = {
-    CostProfile.JOB: _keys("", "variation", calibrate=False),
-    CostProfile.CONSTANT: _keys("mean"),
-    CostProfile.UNIFORM: _keys("high", "low mean"),
-    CostProfile.NORMAL: _keys("mean std"),
-    CostProfile.EXPONENTIAL: _keys("mean"),
-    CostProfile.GAMMA: _keys("mean std"),
-    CostProfile.LOGNORMAL: _keys("mean std"),
-    CostProfile.BIMODAL: _keys("low high", "share std mean"),
-    CostProfile.INCREASING: _keys("high", "low mean"),
-    CostProfile.DECREASING: _keys("high", "low mean"),
-    CostProfile.FILE: _keys("path", "mean"),
-    CostProfile.MANDELBROT: _keys("", f"{_of('size limit exponent window')} mean unit_cost"),
-    CostProfile.PSIA: _keys(
+PROFILE_KEYS: dict[words.CostProfile, ProfileKeys] = {
+    words.CostProfile.JOB: _keys("", "variation", calibrate=False),
+    words.CostProfile.CONSTANT: _keys("mean"),
+    words.CostProfile.UNIFORM: _keys("high", "low mean"),
+    words.CostProfile.NORMAL: _keys("mean std"),
+    words.CostProfile.EXPONENTIAL: _keys("mean"),
+    words.CostProfile.GAMMA: _keys("mean std"),
+    words.CostProfile.LOGNORMAL: _keys("mean std"),
+    words.CostProfile.BIMODAL: _keys("low high", "share std mean"),
+    words.CostProfile.INCREASING: _keys("high", "low mean"),
+    words.CostProfile.DECREASING: _keys("high", "low mean"),
+    words.CostProfile.FILE: _keys("path", "mean"),
+    words.CostProfile.MANDELBROT: _keys("", f"{_of('size limit exponent window')} mean unit_cost"),
+    words.CostProfile.PSIA: _keys(
         "", f"{_of('points image_width bin_size support_angle cloud_seed scan_cost')} mean unit_cost"
     ),
 }
 
-COUNTED = (CostProfile.MANDELBROT, CostProfile.PSIA)
+COUNTED = (words.CostProfile.MANDELBROT, words.CostProfile.PSIA)
 """Profiles whose costs are counts, which need a scale."""
 
-TYPICAL = {CostProfile.MANDELBROT: "20 ms", CostProfile.PSIA: "0.2 s"}
+TYPICAL = {words.CostProfile.MANDELBROT: "20 ms", words.CostProfile.PSIA: "0.2 s"}
 
-OWN_LENGTH = (CostProfile.FILE, CostProfile.MANDELBROT)
+OWN_LENGTH = (words.CostProfile.FILE, words.CostProfile.MANDELBROT)
 """Profiles that decide themselves how long the loop is."""
 
 
@@ -240,8 +229,8 @@ def has_linear_costs(costs: CostsConfig, n: int) -> bool:
 
     Shorter loops have one all the same: their sums are rounded as ever.
     """
-    linear = (CostProfile.CONSTANT, CostProfile.INCREASING, CostProfile.DECREASING)
-    of_job = costs.profile is CostProfile.JOB and costs.variation == 0.0
+    linear = (words.CostProfile.CONSTANT, words.CostProfile.INCREASING, words.CostProfile.DECREASING)
+    of_job = costs.profile is words.CostProfile.JOB and costs.variation == 0.0
     return n > MOST_LISTED and (of_job or costs.profile in linear)
 
 
@@ -269,14 +258,14 @@ Portfolio = Annotated[
 ]
 
 _PORTFOLIO = (
-    *(Technique("STATIC"), Technique("GSS"), Technique("TSS"), Technique("FAC2")),
-    *(Technique("mFSC"), Technique("AF"), Technique("SS")),
+    *(words.Technique("STATIC"), words.Technique("GSS"), words.Technique("TSS"), words.Technique("FAC2")),
+    *(words.Technique("mFSC"), words.Technique("AF"), words.Technique("SS")),
 )
 
 READS = {
-    "threshold": SelectionMethod.EXHAUSTIVE,
-    **dict.fromkeys(("learner", "learning_rate", "discount", "exploration"), SelectionMethod.RL),
-    **dict.fromkeys(("every", "chunk_time", "share", "samples", "costs"), SelectionMethod.SIMULATION),
+    "threshold": words.SelectionMethod.EXHAUSTIVE,
+    **dict.fromkeys(("learner", "learning_rate", "discount", "exploration"), words.SelectionMethod.RL),
+    **dict.fromkeys(("every", "chunk_time", "share", "samples", "costs"), words.SelectionMethod.SIMULATION),
 }
 """Keys that one method alone reads -> that method."""
 
@@ -288,7 +277,7 @@ class SelectionParameters(Parameters):
     """Change of the percent imbalance, in percentage points, after which exhaustive tries all techniques
     again.
     """
-    learner: OneOf[TemporalDifference] = TemporalDifference.Q_LEARNING
+    learner: OneOf[words.TemporalDifference] = words.TemporalDifference.Q_LEARNING
     """q-learning or sarsa. For method rl."""
     learning_rate: Annotated[float, number(0, 1, low_belongs=False)] = 0.5
     """How far a value moves towards what was just seen. For method rl. Default: our choice."""
@@ -312,7 +301,7 @@ class SelectionParameters(Parameters):
     """How many loops with different random costs are simulated of each technique; the mean decides. For
     method simulation.
     """
-    costs: OneOf[KnownCosts] = KnownCosts.MEASURED
+    costs: OneOf[words.KnownCosts] = words.KnownCosts.MEASURED
     """What is taken for the costs of the iterations: those measured so far, or the loop's own profile
     (application.costs), as if it had been stored by an earlier run; speeds of PEs are measured in either
     case, but those before the first time step with a profile, which are the platform's. For method
@@ -327,14 +316,14 @@ class SelectionConfig(Section):
         name: f"parameters.{name}" for name in SelectionParameters.model_fields
     }
 
-    method: OneOf[SelectionMethod] = SelectionMethod.SIMULATION
+    method: OneOf[words.SelectionMethod] = words.SelectionMethod.SIMULATION
     """expert (fuzzy rules on imbalance and times), exhaustive (each technique in one time step, then the
     best), random, rl (Q-learning or SARSA), or simulation (of the portfolio, with costs and speeds as
     measured); see docs/reference/selection.md.
     """
     portfolio: Portfolio = _PORTFOLIO
     """Techniques to choose from. For method expert in order of their chunks, the largest first."""
-    goal: OneOf[SelectionGoal] = SelectionGoal.T_LOOP
+    goal: OneOf[words.SelectionGoal] = words.SelectionGoal.T_LOOP
     """What is to be least: t_loop, the time of a time step, or imbalance, the percent imbalance of the PEs'
     finish times (Eleliemy 2021, Eq. 2.16).
     """
@@ -344,25 +333,25 @@ class SelectionConfig(Section):
     @property
     def chooses_within(self) -> bool:
         """Whether techniques are chosen amid loops as well."""
-        return self.parameters.every is not None and self.method is SelectionMethod.SIMULATION
+        return self.parameters.every is not None and self.method is words.SelectionMethod.SIMULATION
 
 
 def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Iterator[str]:
     """Yield why a loop cannot stop for a choice amid it."""
-    reads = ExecutionModel(model).entry.properties.reads if model in ONE_QUEUE else ()
+    reads = words.ExecutionModel(model).entry.properties.reads if model in ONE_QUEUE else ()
     if model not in ONE_QUEUE:
         yield (
             f"model {model} has several queues, or is your own, and only the rest of one can have another "
             f"technique; allowed: models {', '.join(ONE_QUEUE)}, or choices between time steps, without every"
         )
-    elif "lock" in reads and lock == LockOrder.POLLING:
+    elif "lock" in reads and lock == words.LockOrder.POLLING:
         yield "who chooses holds the window, which has no order of turns with lock: polling; allowed: fifo"
     if "request_ahead" in reads and request_ahead > 0:
         yield (
             "a worker that asks ahead has its next chunk while it executes another, and the master does not "
             "know which; allowed: request_ahead: 0"
         )
-    if compat == Compat.LB4MPI:
+    if compat == words.Compat.LB4MPI:
         yield "LB4MPI has one technique for a loop; allowed: parameters.compat: none"
 
 

@@ -8,19 +8,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from mlsim.errors import InputError
+from mlsim.scenario import section_base
 from mlsim.scenario.plugin_names import PARAMETERS, CodeList, CodeType
 from mlsim.scenario.scenario_problems import look_up, unknown_key
 from mlsim.scenario.scenario_schema import Scenario
 from mlsim.scenario.scenario_text import Path, Problem, parse_value_text
-from mlsim.scenario.section_base import (
-    Section,
-    field_kind,
-    field_section,
-    fields_by_key,
-    holds_key,
-    move_key,
-    split_key,
-)
 from mlsim.scenario.unit_types import shown
 
 
@@ -55,7 +47,7 @@ def apply_overrides(
     given: dict[Path, str] = {}
     problems = []
     for text, new in overrides.items():
-        key = split_key(text)
+        key = section_base.split_key(text)
         given[key] = text
         message = "empty key; expected one such as batch.policy"
         if key:
@@ -92,7 +84,7 @@ def _code_kind(key: Path) -> tuple[Path, CodeType] | None:
     for depth in (place for place, part in enumerate(key) if part == PARAMETERS and place):
         named = key[:depth]
         _, field = look_up(named[:-1] if isinstance(named[-1], int) else named)
-        kind = None if field is None else field_kind(field)
+        kind = None if field is None else section_base.field_kind(field)
         if isinstance(kind, CodeList) and isinstance(named[-1], int):
             return named, kind.each
         if isinstance(kind, CodeType):
@@ -152,19 +144,19 @@ def key_aliases() -> tuple[KeyAlias, ...]:
     return tuple(_declared(Scenario, ""))
 
 
-def _declared(section: type[Section], prefix: str) -> Iterator[KeyAlias]:
+def _declared(section: type[section_base.Section], prefix: str) -> Iterator[KeyAlias]:
     for names, old in ((section.old_keys, True), (section.other_names, False)):
         for name, key in names.items():
             yield KeyAlias(prefix + name, prefix + key, old)
-    for key, field in fields_by_key(section).items():
-        inner, is_list = field_section(field)
+    for key, field in section_base.fields_by_key(section).items():
+        inner, is_list = section_base.field_section(field)
         if inner is not None and not is_list:
             yield from _declared(inner, f"{prefix}{key}.")
 
 
 def uses_aliases(value: Mapping[str, Any]) -> bool:
     """Whether a scenario's mapping names a key by another name."""
-    return any(holds_key(value, split_key(alias.name)) for alias in key_aliases())
+    return any(section_base.holds_key(value, section_base.split_key(alias.name)) for alias in key_aliases())
 
 
 def rename_keys(value: dict[str, Any], lines: dict[Path, int], *, notes: bool) -> list[Problem]:
@@ -174,10 +166,10 @@ def rename_keys(value: dict[str, Any], lines: dict[Path, int], *, notes: bool) -
     """
     problems = []
     for alias in key_aliases():
-        name, key = split_key(alias.name), split_key(alias.key)
-        if not holds_key(value, name):
+        name, key = section_base.split_key(alias.name), section_base.split_key(alias.key)
+        if not section_base.holds_key(value, name):
             continue
-        if not move_key(value, name, key):
+        if not section_base.move_key(value, name, key):
             message = f"given together with {alias.key}, of which it is another name; take it out"
             problems.append(Problem(name, message))
             continue
@@ -212,8 +204,8 @@ def _renamed(key: str, value: object) -> Iterator[tuple[str, object]]:
             _note(alias)
             key = alias.key + key.removeprefix(alias.name)
         elif alias.name.startswith(f"{key}.") and isinstance(value, dict):
-            inside = split_key(alias.name.removeprefix(f"{key}."))
-            if holds_key(value, inside):
+            inside = section_base.split_key(alias.name.removeprefix(f"{key}."))
+            if section_base.holds_key(value, inside):
                 _note(alias)
                 value, part = _without(value, inside)
                 apart.append((alias.key, part))

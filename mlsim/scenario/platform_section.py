@@ -8,27 +8,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from mlsim.scenario.amount_types import (
-    Bandwidth,
-    Duration,
-    Factors,
-    NodeChoice,
-    Seconds,
-    Size,
-    Speed,
-    Torus,
-    node_ranges,
-)
+from mlsim.scenario import amount_types, resources_section
 from mlsim.scenario.field_types import FieldType, Line, Natural, OneOf, Switch, number, whole
-from mlsim.scenario.resources_section import (
-    MEMORY,
-    Amounts,
-    PowerConfig,
-    ResourceAmounts,
-    SharedAmounts,
-    SharedShares,
-    megabytes,
-)
 from mlsim.scenario.section_base import Section, Violation, fields_by_key
 from mlsim.scenario.words import Topology
 
@@ -52,9 +33,9 @@ class EdgeConfig(Section):
     """One end: the name of a node (group and number), or any other name for a switch."""
     b: Line = Field(alias="to", examples=["switch"])
     """The other end."""
-    latency: Seconds | None = None
+    latency: amount_types.Seconds | None = None
     """Latency of this link (s). Default: platform.network.latency."""
-    bandwidth: Bandwidth | None = None
+    bandwidth: amount_types.Bandwidth | None = None
     """Bandwidth of this link (bit/s). Default: platform.network.bandwidth."""
 
 
@@ -65,13 +46,13 @@ class NetworkConfig(Section):
     """How nodes are connected; `mlsim list topologies` explains each. A message takes the route with the
     fewest links.
     """
-    bandwidth: Bandwidth = 50e9
+    bandwidth: amount_types.Bandwidth = 50e9
     """Bandwidth of a link (bit/s). Default: InfiniBand of Eleliemy 2021, §3.5."""
-    latency: Seconds = 500e-9
+    latency: amount_types.Seconds = 500e-9
     """Latency of a link (s), with that of the switch it leads to; those of a route add up. Default:
     InfiniBand of Eleliemy 2021, §3.5.
     """
-    intra_node_latency: Seconds = 100e-9
+    intra_node_latency: amount_types.Seconds = 100e-9
     """Latency of a message between two PEs of one node (s), whatever its size. Default: our assumption for a
     transfer through shared memory.
     """
@@ -83,7 +64,7 @@ class NetworkConfig(Section):
     """Routers in each group. For dragonfly, which needs it."""
     nodes_per_router: Annotated[int, whole(1, 1000)] | None = Field(None, examples=[2])
     """Nodes at each router. For dragonfly, which needs it."""
-    dimensions: Torus | None = Field(None, examples=["4x4x2"])
+    dimensions: amount_types.Torus | None = Field(None, examples=["4x4x2"])
     """Lengths of the torus, a node at each place, numbered along the last dimension first. For torus, which
     needs it.
     """
@@ -149,21 +130,21 @@ OWN_KEYS = [
 class PerturbationConfig(Section):
     """A slow-down of some nodes: for one stretch of time, or again and again at random."""
 
-    nodes: NodeChoice | None = None
+    nodes: amount_types.NodeChoice | None = None
     """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
-    begin: Seconds = Field(0.0, alias="from")
+    begin: amount_types.Seconds = Field(0.0, alias="from")
     """Start (s of simulated time)."""
-    end: Duration | None = Field(None, alias="to")
+    end: amount_types.Duration | None = Field(None, alias="to")
     """End (s of simulated time). Default: never."""
-    factor: Factors = Field(examples=[0.5])
+    factor: amount_types.Factors = Field(examples=[0.5])
     """The nodes' speed is multiplied by this meanwhile; 0.5 is half as fast. Where several hold at once, all
     multiply. A range is for the random process: each of its slow-downs draws one.
     """
-    mean_time_between: Duration | None = Field(None, examples=["1 h"])
+    mean_time_between: amount_types.Duration | None = Field(None, examples=["1 h"])
     """Makes it a random process, one for each node: mean time (s) from the end of a slow-down to the start of
     the next, exponentially distributed. Not without mean_duration.
     """
-    mean_duration: Duration | None = Field(None, examples=["1 min"])
+    mean_duration: amount_types.Duration | None = Field(None, examples=["1 min"])
     """Mean duration of the random slow-downs (s), exponentially distributed. Not without
     mean_time_between.
     """
@@ -194,20 +175,20 @@ class FailureConfig(Section):
 
     node: Natural = Field(examples=[0])
     """Number of the node, from 0 in platform order."""
-    at: Seconds = Field(examples=["1 h"])
+    at: amount_types.Seconds = Field(examples=["1 h"])
     """Time of the failure (s from the scenario's start). batch.on_failure sets what happens to its jobs."""
-    repair: Duration | None = None
+    repair: amount_types.Duration | None = None
     """Time to repair (s). Default: until the end of the run."""
 
 
 class RandomFailureConfig(Section):
     """Nodes fail and are repaired again and again at random, each by itself."""
 
-    nodes: NodeChoice | None = None
+    nodes: amount_types.NodeChoice | None = None
     """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
-    mtbf: Duration = Field(examples=["30 d"])
+    mtbf: amount_types.Duration = Field(examples=["30 d"])
     """Mean time between failures of one node (s): from its repair, or time 0, to its next failure."""
-    mttr: Duration = Field(examples=["4 h"])
+    mttr: amount_types.Duration = Field(examples=["4 h"])
     """Mean time to repair a node (s), exponentially distributed."""
     shape: Annotated[float, number(0.1, 10.0)] = 1.0
     """Shape of the Weibull distribution of the times between failures. 1, the default: exponential; below 1,
@@ -218,17 +199,17 @@ class RandomFailureConfig(Section):
 class DrainConfig(Section):
     """Maintenance: no job starts on some nodes from a time on; jobs that run there may finish."""
 
-    nodes: NodeChoice | None = None
+    nodes: amount_types.NodeChoice | None = None
     """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
-    start: Seconds = Field(examples=["8 h"])
+    start: amount_types.Seconds = Field(examples=["8 h"])
     """Start: from then on no job starts on these nodes (s from the scenario's start)."""
-    end: Duration | None = None
+    end: amount_types.Duration | None = None
     """End: the nodes are back in service (s). Default: not before the end of the run."""
     announced: Switch = False
     """Whether dispatchers know the maintenance in advance and plan around it: no job that would still be
     running starts on these nodes.
     """
-    announced_at: Seconds = Field(0.0, examples=["1 d"])
+    announced_at: amount_types.Seconds = Field(0.0, examples=["1 d"])
     """Time of the announcement (s from the scenario's start). Needs announced: on."""
 
     def broken_rules(self) -> Iterator[Violation]:
@@ -261,22 +242,22 @@ class NodeGroup(Section):
     """Number of nodes."""
     cores: Annotated[int, whole(1, 1_000_000)] = Field(examples=[20])
     """Cores per node; a core is a PE."""
-    node_speed: Speed | None = None
+    node_speed: amount_types.Speed | None = None
     """Speed of a whole node, as an alternative to speed: node_speed = speed x cores."""
-    speed: Speed = Field(default_factory=_core_speed, examples=["1 GFLOP/s"])
+    speed: amount_types.Speed = Field(default_factory=_core_speed, examples=["1 GFLOP/s"])
     """Speed of one core (FLOP/s). Default: node_speed / cores if that is given, else 1 GFLOP/s; with one
     group the value matters only for costs in FLOP.
     """
-    memory: Size | None = Field(None, examples=["16 GB"])
+    memory: amount_types.Size | None = Field(None, examples=["16 GB"])
     """Memory per node (B, or with a unit: 64 GB, 64 GiB, 257000 MiB), counted in whole MB. Default: memory is
     no resource, and no job asks for it.
     """
-    resources: ResourceAmounts = Field(default_factory=Amounts)
+    resources: resources_section.ResourceAmounts = Field(default_factory=resources_section.Amounts)
     """Other resources of a node, by names of your own: {gpu: 2}. A group that does not name one has none of
     it.
     """
 
-    power: PowerConfig | None = None
+    power: resources_section.PowerConfig | None = None
     """Power of a node. Default: unknown, and no energy is computed."""
 
     @property
@@ -329,14 +310,16 @@ class PlatformConfig(Section):
 
     nodes: tuple[NodeGroup, ...] = Field(json_schema_extra={"minItems": 1})
     """Node groups, one or more; nodes are numbered and allocated in this order."""
-    shared: SharedShares | None = Field(None, examples=[{"matlab": 20, "burst_buffer": "400 TB"}])
+    shared: resources_section.SharedShares | None = Field(
+        None, examples=[{"matlab": 20, "burst_buffer": "400 TB"}]
+    )
     """What the machine has as a whole, by names of your own: licences, a burst buffer, bandwidth to a file
     system. A job asks for an amount in all, whatever its nodes, and holds it until it ends. Sizes are counted
     in whole MB, bandwidths in whole Mbit/s. Default: nothing.
     """
     network: NetworkConfig = Field(default_factory=NetworkConfig)
     """The network between the nodes."""
-    reference_speed: Speed = Field(default_factory=_first_speed, examples=["1 GFLOP/s"])
+    reference_speed: amount_types.Speed = Field(default_factory=_first_speed, examples=["1 GFLOP/s"])
     """Core speed (FLOP/s) at which run times of the log and costs in seconds hold. Default: the speed of the
     first group.
     """
@@ -356,14 +339,14 @@ class PlatformConfig(Section):
     """Nodes taken out of use for maintenance; none by default."""
 
     @property
-    def shares(self) -> SharedAmounts:
+    def shares(self) -> resources_section.SharedAmounts:
         """Machine-wide resources."""
-        return self.shared or SharedAmounts()
+        return self.shared or resources_section.SharedAmounts()
 
     @property
     def resource_names(self) -> tuple[str, ...]:
         """Names of the resources beside cores: memory first, then as the groups name them."""
-        memory = (MEMORY,) if any(group.memory is not None for group in self.nodes) else ()
+        memory = (resources_section.MEMORY,) if any(group.memory is not None for group in self.nodes) else ()
         return memory + tuple(dict.fromkeys(name for group in self.nodes for name in group.resources))
 
     def broken_rules(self) -> Iterator[Violation]:
@@ -382,7 +365,7 @@ class PlatformConfig(Section):
         for key in ("perturbations", "random_failures", "drains"):
             for row, entry in enumerate(getattr(self, key)):
                 try:
-                    node_ranges(entry.nodes, sizes)
+                    amount_types.node_ranges(entry.nodes, sizes)
                 except ValueError as error:
                     yield Violation(f"{key}.{row}.nodes", str(error), ("nodes",))
 
@@ -414,5 +397,5 @@ class PlatformConfig(Section):
                 first = given.index(True)
                 message = f"missing; nodes.{first} has a memory, so every group needs one"
                 yield Violation(f"nodes.{row}.memory", message, (f"nodes.{first}.memory",))
-            elif group.memory is not None and megabytes(group.memory) == 0:
+            elif group.memory is not None and resources_section.megabytes(group.memory) == 0:
                 yield Violation(f"nodes.{row}.memory", "less than 1 MB; allowed: 1 MB or more")

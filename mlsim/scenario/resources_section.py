@@ -9,19 +9,10 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from mlsim.scenario import unit_types
 from mlsim.scenario.amount_types import Power, Size, amount, amount_text, list_schema
 from mlsim.scenario.field_types import Count, FieldType, OneOf, Pairs, mapping_of, whole
 from mlsim.scenario.section_base import Section, Violation
-from mlsim.scenario.unit_types import (
-    BANDWIDTH,
-    POWER,
-    SIZE,
-    TIME,
-    AdviceError,
-    format_value,
-    parse_value,
-    shown,
-)
 from mlsim.scenario.words import MemorySource
 
 CORES, MEMORY = "cores", "memory"
@@ -48,7 +39,7 @@ def resource_name(name: object) -> str:
     if name in (CORES, MEMORY):
         raise ValueError(f"{name} has a key of its own")
     if not isinstance(name, str) or not re.fullmatch(RESOURCE_NAME, name):
-        raise ValueError(f"{shown(name)} is no name of a resource")
+        raise ValueError(f"{unit_types.shown(name)} is no name of a resource")
     return name
 
 
@@ -60,7 +51,7 @@ def _amount_of(name: object, value: object) -> tuple[str, int]:
     try:
         return resource, _COUNT.parse(value)
     except ValueError as error:
-        raise AdviceError(f"{name}: {error}") from error
+        raise unit_types.AdviceError(f"{name}: {error}") from error
 
 
 _NAMES = {"propertyNames": {"pattern": f"^{RESOURCE_NAME}$"}}
@@ -74,7 +65,7 @@ ResourceAmounts = Annotated[
 ]
 
 
-_DIMENSIONS = {"B": SIZE, "bit/s": BANDWIDTH}
+_DIMENSIONS = {"B": unit_types.SIZE, "bit/s": unit_types.BANDWIDTH}
 _COUNTED_IN = {"": "", "B": "MB", "bit/s": "Mbit/s"}
 _MEGA = 1_000_000
 _MOST = 1e18
@@ -107,25 +98,25 @@ def _share_of(name: object, value: object) -> tuple[str, Share]:
     try:
         return resource, value if isinstance(value, Share) else _read_share(value)
     except ValueError as error:
-        raise AdviceError(f"{resource}: {error}") from error
+        raise unit_types.AdviceError(f"{resource}: {error}") from error
 
 
 def _read_share(value: object) -> Share:
     if not isinstance(value, str):
         return Share(_COUNT.parse(value), "")
     if not re.search(r"[A-Za-z]", value):
-        raise ValueError(f"{shown(value)} has no unit; write a number of things without quotes")
-    size, base = parse_value(value, SIZE, BANDWIDTH)
+        raise ValueError(f"{unit_types.shown(value)} has no unit; write a number of things without quotes")
+    size, base = unit_types.parse_value(value, unit_types.SIZE, unit_types.BANDWIDTH)
     if not 0 <= size <= _MOST:
-        raise ValueError(f"{shown(value)} is out of range; allowed: 0 to {_MOST:.0e} {base}")
+        raise ValueError(f"{unit_types.shown(value)} is out of range; allowed: 0 to {_MOST:.0e} {base}")
     return Share(size, base)
 
 
 def _written(share: Share) -> object:
-    return format_value(share.value, _DIMENSIONS[share.base]) if share.base else int(share.value)
+    return unit_types.format_value(share.value, _DIMENSIONS[share.base]) if share.base else int(share.value)
 
 
-_SHARE = {"anyOf": [_COUNT.json(), amount_text(SIZE, BANDWIDTH, needs_unit=True)]}
+_SHARE = {"anyOf": [_COUNT.json(), amount_text(unit_types.SIZE, unit_types.BANDWIDTH, needs_unit=True)]}
 SharedShares = Annotated[
     SharedAmounts,
     mapping_of(
@@ -183,7 +174,7 @@ class PowerConfig(Section):
 
 
 Levels = tuple[tuple[float, float], ...]
-_TIME, _POWER = amount(TIME), amount(POWER, positive=True)
+_TIME, _POWER = amount(unit_types.TIME), amount(unit_types.POWER, positive=True)
 
 
 def _read_levels(value: object) -> Levels:
@@ -191,10 +182,10 @@ def _read_levels(value: object) -> Levels:
     if not isinstance(value, list | tuple):
         return ((0.0, _POWER.parse(value)),)
     if not value or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
-        raise ValueError(f"{shown(value)} is no list of pairs")
+        raise ValueError(f"{unit_types.shown(value)} is no list of pairs")
     levels = tuple((_TIME.parse(time), _POWER.parse(power)) for time, power in value)
     if any(later <= time for (time, _), (later, _) in pairwise(levels)):
-        raise ValueError(f"{shown(value)} is not in order of time")
+        raise ValueError(f"{unit_types.shown(value)} is not in order of time")
     return levels
 
 

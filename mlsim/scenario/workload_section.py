@@ -9,52 +9,15 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from mlsim.scenario.amount_types import (
-    Columns,
-    Duration,
-    Moment,
-    Seconds,
-    Users,
-    Weeks,
-    list_schema,
-    show_range,
-)
-from mlsim.scenario.field_types import (
-    POSITIVE,
-    Count,
-    FieldType,
-    Line,
-    Natural,
-    OneOf,
-    Pairs,
-    Switch,
-    mapping_of,
-    number,
-    whole,
-    word_of,
-)
+from mlsim.scenario import amount_types, field_types, words
 from mlsim.scenario.plugin_names import plugin_name
 from mlsim.scenario.resources_section import RequestConfig
 from mlsim.scenario.section_base import Section, Violation
 from mlsim.scenario.unit_types import shown
-from mlsim.scenario.words import (
-    CleaningRule,
-    CrossingRule,
-    EstimateModel,
-    EstimateSource,
-    JobKinds,
-    Mapping,
-    NeverRan,
-    ResampledBy,
-    WeekBegin,
-    WeekEvent,
-    WorkloadFormat,
-    WorkloadModel,
-)
 
-WorkloadModelName = Annotated[str, plugin_name(WorkloadModel, "mlsim.workloads")]
-_ANY = number(-1e300, 1e300)
-_MODELS_OF_WALLTIMES = word_of(EstimateModel)
+WorkloadModelName = Annotated[str, plugin_name(words.WorkloadModel, "mlsim.workloads")]
+_ANY = field_types.number(-1e300, 1e300)
+_MODELS_OF_WALLTIMES = field_types.word_of(words.EstimateModel)
 
 
 def _parameter(name: object, value: object) -> tuple[str, float]:
@@ -64,12 +27,12 @@ def _parameter(name: object, value: object) -> tuple[str, float]:
         raise ValueError(f"{name}: {shown(value)}") from None
 
 
-_PARAMETERS = mapping_of("names with numbers, e.g. {batch.aarr: 7}", _parameter, {})
+_PARAMETERS = field_types.mapping_of("names with numbers, e.g. {batch.aarr: 7}", _parameter, {})
 
 
-def _read_parameters(value: object) -> Pairs[str, float]:
+def _read_parameters(value: object) -> field_types.Pairs[str, float]:
     """Read a mapping; a nested mapping is flattened to names with a point."""
-    if not isinstance(value, dict | Pairs):
+    if not isinstance(value, dict | field_types.Pairs):
         return _PARAMETERS.read(value)
     flat: dict[str, object] = {}
     for name, item in value.items():
@@ -82,8 +45,8 @@ _NUMBER_OR_NESTED = {
     "anyOf": [{"type": "number"}, {"type": "object", "additionalProperties": {"type": "number"}}]
 }
 ModelParameters = Annotated[
-    Pairs[str, float],
-    FieldType(
+    field_types.Pairs[str, float],
+    field_types.FieldType(
         _PARAMETERS.allowed,
         _read_parameters,
         {"type": "object", "additionalProperties": _NUMBER_OR_NESTED},
@@ -92,17 +55,17 @@ ModelParameters = Annotated[
 ]
 
 
-def _read_walltimes(value: object) -> EstimateModel | tuple[float, float]:
+def _read_walltimes(value: object) -> words.EstimateModel | tuple[float, float]:
     if isinstance(value, str):
         try:
-            return EstimateModel(value)
+            return words.EstimateModel(value)
         except ValueError:
             raise ValueError(f"{shown(value)} is not known") from None
     ends = list(value) if isinstance(value, list | tuple) else [value, value]
     if len(ends) != 2:
         raise ValueError(f"{shown(value)} is no pair")
     try:
-        low, high = map(POSITIVE.read, ends)
+        low, high = map(field_types.POSITIVE.read, ends)
     except ValueError:
         raise ValueError(f"{shown(value)} is no factor") from None
     if low > high:
@@ -111,18 +74,20 @@ def _read_walltimes(value: object) -> EstimateModel | tuple[float, float]:
 
 
 Walltimes = Annotated[
-    EstimateModel | tuple[float, float],
-    FieldType(
+    words.EstimateModel | tuple[float, float],
+    field_types.FieldType(
         f"{_MODELS_OF_WALLTIMES.allowed}; a factor, more than 0; [low, high], two of them",
         _read_walltimes,
         {
             "anyOf": [
-                {"enum": [word.value for word in EstimateModel]},
-                POSITIVE.json(),
-                list_schema(POSITIVE.json(), 2, 2),
+                {"enum": [word.value for word in words.EstimateModel]},
+                field_types.POSITIVE.json(),
+                amount_types.list_schema(field_types.POSITIVE.json(), 2, 2),
             ]
         },
-        lambda value: value.value if isinstance(value, EstimateModel) else show_range(value),
+        lambda value: (
+            value.value if isinstance(value, words.EstimateModel) else amount_types.show_range(value)
+        ),
     ),
 ]
 
@@ -134,22 +99,22 @@ class GenerateConfig(Section):
     """The model: lublin (Lublin and Feitelson 2003), poisson or weibull (arrivals of that kind, plain sizes
     and run times, for tests), a class or function in a file, or an installed one.
     """
-    jobs: Annotated[int, whole(1, 1_000_000_000)] | None = Field(None, examples=[10_000])
+    jobs: Annotated[int, field_types.whole(1, 1_000_000_000)] | None = Field(None, examples=[10_000])
     """How many jobs. This, duration or both must be given; with both, whichever ends first."""
-    duration: Duration | None = Field(None, examples=["365 d"])
+    duration: amount_types.Duration | None = Field(None, examples=["365 d"])
     """Time in which jobs are submitted (s)."""
-    seed: Natural | None = None
+    seed: field_types.Natural | None = None
     """Seed of the jobs. Default: that of the scenario."""
-    processors: Annotated[int, whole(1, 1 << 30)] | None = None
+    processors: Annotated[int, field_types.whole(1, 1 << 30)] | None = None
     """Processors of the machine that the jobs are meant for, in the sense of workload.mapping; sizes and load
     follow. Default: those of the platform. More than these need cleaning.oversize: clamp or drop.
     """
-    load: Annotated[float, POSITIVE] | None = Field(None, examples=[0.8])
+    load: Annotated[float, field_types.POSITIVE] | None = Field(None, examples=[0.8])
     """Offered load: run time x processors of all jobs, over the machine's processors x the time until the
     last submission (with duration: x that). Reached by one factor on all times between arrivals. Default: the
     model's own.
     """
-    kinds: OneOf[JobKinds] = JobKinds.BOTH
+    kinds: field_types.OneOf[words.JobKinds] = words.JobKinds.BOTH
     """Which jobs of model lublin: both, batch, interactive, or typeless (parameters of all jobs together)."""
     parameters: ModelParameters | None = Field(None, examples=[{"batch.aarr": 7}])
     """Other values of parameters of a model of mlsim's own, by name, e.g. {batch.aarr: 7} of lublin. Default:
@@ -160,7 +125,7 @@ class GenerateConfig(Section):
     2005), a factor of the run time, or [low, high], between which one is drawn for each job. Default: what a
     model of your own says, else perfect.
     """
-    max_estimate: Duration | None = Field(None, examples=["36 h"])
+    max_estimate: amount_types.Duration | None = Field(None, examples=["36 h"])
     """Largest walltime (s) that the system lets users ask for, with estimates: tsafrir. Default: the longest
     run time, rounded up to whole hours.
     """
@@ -169,11 +134,11 @@ class GenerateConfig(Section):
         """Check that there is an end, and that every given key is read."""
         if self.jobs is None and self.duration is None:
             yield Violation("jobs", "missing; give jobs, duration, or both", ("duration",))
-        yield from self.unread(("kinds",), "model", WorkloadModel.LUBLIN, "; take it out")
-        if self.parameters and not isinstance(self.model, WorkloadModel):
+        yield from self.unread(("kinds",), "model", words.WorkloadModel.LUBLIN, "; take it out")
+        if self.parameters and not isinstance(self.model, words.WorkloadModel):
             message = f"write {{class: {self.model}, parameters: {{...}}}} at model, in place of this"
             yield Violation("parameters", message, ("model",))
-        if self.max_estimate is not None and self.estimates is not EstimateModel.TSAFRIR:
+        if self.max_estimate is not None and self.estimates is not words.EstimateModel.TSAFRIR:
             message = "needs estimates: tsafrir; write that, or take it out"
             yield Violation("max_estimate", message, ("estimates",))
 
@@ -181,7 +146,7 @@ class GenerateConfig(Section):
 class MeasuredPowerConfig(Section):
     """Power over time of jobs, such as `mlsim learn energy --steps` writes it."""
 
-    path: Line = Field(examples=["steps.csv"])
+    path: field_types.Line = Field(examples=["steps.csv"])
     """CSV or Parquet file of steps: job_id, time (s from the job's start, 0 first), power (W of a node all of
     whose cores it holds) and, optionally, period (s, after which the steps begin again; empty: the last one
     holds). Looked up as workload.path. Jobs that it does not name take the busy power of their nodes.
@@ -194,26 +159,26 @@ MOST_WEEKS = 100_000
 class ResampleConfig(Section):
     """Weeks of the log, put together anew before anything is selected (Zrigui 2021, Algorithm 2)."""
 
-    weeks: Annotated[int, whole(1, MOST_WEEKS)] = Field(examples=[10])
+    weeks: Annotated[int, field_types.whole(1, MOST_WEEKS)] = Field(examples=[10])
     """How many weeks the new workload has."""
-    by: OneOf[ResampledBy] = ResampledBy.USER
+    by: field_types.OneOf[words.ResampledBy] = words.ResampledBy.USER
     """Whose weeks are drawn, with replacement: user (of each user by itself) or week (of all together)."""
-    seed: Natural | None = None
+    seed: field_types.Natural | None = None
     """Of the draws. Default: the scenario's, so that seeds of a study are samples."""
 
 
-_KEEP, _DROP, _CLAMP = CleaningRule
-Rule = OneOf[CleaningRule]
-KeepOrDrop = Annotated[CleaningRule, word_of(CleaningRule, _KEEP, _DROP)]
-DropOrClamp = Annotated[CleaningRule, word_of(CleaningRule, _DROP, _CLAMP)]
+_KEEP, _DROP, _CLAMP = words.CleaningRule
+Rule = field_types.OneOf[words.CleaningRule]
+KeepOrDrop = Annotated[words.CleaningRule, field_types.word_of(words.CleaningRule, _KEEP, _DROP)]
+DropOrClamp = Annotated[words.CleaningRule, field_types.word_of(words.CleaningRule, _DROP, _CLAMP)]
 
 
 class WindowConfig(Section):
     """A stretch of the log."""
 
-    start: Seconds = Field(examples=["0 s"])
+    start: amount_types.Seconds = Field(examples=["0 s"])
     """Start of the window (s after the first job's arrival); jobs submitted then are taken."""
-    end: Duration = Field(examples=["7 d"])
+    end: amount_types.Duration = Field(examples=["7 d"])
     """End of the window (s after the first job's arrival); jobs submitted then are not taken."""
 
     def broken_rules(self) -> Iterator[Violation]:
@@ -225,11 +190,11 @@ class WindowConfig(Section):
 class DatesConfig(Section):
     """A period of the calendar; the log's header has its start (UnixStartTime) and time zone."""
 
-    start: Moment | None = Field(None, examples=["2002-08-01"])
+    start: amount_types.Moment | None = Field(None, examples=["2002-08-01"])
     """Jobs submitted from this date (0:00) or time on, on the clocks of the log's time zone. Default: from
     the first job.
     """
-    end: Moment | None = Field(None, examples=["2002-09-01"])
+    end: amount_types.Moment | None = Field(None, examples=["2002-09-01"])
     """Jobs submitted before this date (0:00) or time. Default: to the last job."""
 
     def broken_rules(self) -> Iterator[Violation]:
@@ -241,19 +206,19 @@ class DatesConfig(Section):
 class WeeksConfig(Section):
     """Division of the log into weeks, each of which is simulated alone (Zrigui 2021, §5.2)."""
 
-    by: OneOf[WeekEvent] = WeekEvent.SUBMIT
+    by: field_types.OneOf[words.WeekEvent] = words.WeekEvent.SUBMIT
     """By what a job belongs to a week: its submission, or its start in the log (submit time + recorded wait;
     the submit time where no wait is recorded).
     """
-    begin: OneOf[WeekBegin] = WeekBegin.MONDAY
+    begin: field_types.OneOf[words.WeekBegin] = words.WeekBegin.MONDAY
     """Weekday at 0:00 of which weeks begin, by the log's header (UnixStartTime), or first-job: with the
     arrival of the log's first job. Week 0 is the first whole one; what comes before it is left out.
     """
-    zone: Line | None = Field(None, examples=["Europe/Paris"])
+    zone: field_types.Line | None = Field(None, examples=["Europe/Paris"])
     """Time zone of these clocks. Default: that of the log's header."""
-    phase: Seconds = Field(0.0, examples=["12 h"])
+    phase: amount_types.Seconds = Field(0.0, examples=["12 h"])
     """Time by which weeks begin later (s), less than a week: sums over weeks depend on where the cut lies."""
-    crossing: OneOf[CrossingRule] = CrossingRule.KEEP
+    crossing: field_types.OneOf[words.CrossingRule] = words.CrossingRule.KEEP
     """Jobs that in the log ended in a later week than their own: keep, or remove as the source does."""
 
     def broken_rules(self) -> Iterator[Violation]:
@@ -262,7 +227,7 @@ class WeeksConfig(Section):
             yield Violation("phase", f"{self.phase:g} s is not less than a week; allowed: 0 s to below 7 d")
         if self.zone is None:
             return
-        if self.begin is WeekBegin.FIRST_JOB:
+        if self.begin is words.WeekBegin.FIRST_JOB:
             yield Violation("zone", "read where weeks begin on a weekday only; take it out", ("begin",))
         try:
             ZoneInfo(self.zone)
@@ -273,29 +238,29 @@ class WeeksConfig(Section):
 class SelectConfig(Section):
     """Selection of the simulated jobs of the log."""
 
-    warm_up: Duration | None = None
+    warm_up: amount_types.Duration | None = None
     """Leave out the jobs of the log's first time of this length (s), often tests and not the usual workload
     (Zrigui 2021, §5.2); all else counts from the first job that is left.
     """
     window: WindowConfig | None = None
     """Take the jobs submitted in a window of time. Only one of window, weeks, dates and most_intensive."""
-    weeks: Weeks | None = Field(None, examples=["1-4"])
+    weeks: amount_types.Weeks | None = Field(None, examples=["1-4"])
     """Take the jobs submitted in these weeks; week 1 begins with the first job's arrival. With
     workload.weeks: the jobs of these weeks as it cuts them, from 0.
     """
     dates: DatesConfig | None = None
     """Take the jobs submitted between calendar dates."""
-    most_intensive: Duration | None = None
+    most_intensive: amount_types.Duration | None = None
     """Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h)."""
     week_crossers: KeepOrDrop = _KEEP
     """Jobs that in the log started in one week and ended in another; weeks count from the first job's arrival
     (Zrigui 2021, §5.2, drops them).
     """
-    user: Users | None = Field(None, examples=[4])
+    user: amount_types.Users | None = Field(None, examples=[4])
     """Take the jobs of this user or of these users."""
-    first: Count | None = None
+    first: field_types.Count | None = None
     """Take the first so many jobs of what the other keys leave. Default: all."""
-    scale_load: Annotated[float, POSITIVE] = 1.0
+    scale_load: Annotated[float, field_types.POSITIVE] = 1.0
     """Factor of the load: the times between arrivals are divided by it, so that 2 lets jobs come twice as
     fast.
     """
@@ -334,17 +299,19 @@ class CleaningConfig(Section):
 class WorkloadConfig(Section):
     """The jobs."""
 
-    path: Line | None = Field(None, examples=["log.swf"])
+    path: field_types.Line | None = Field(None, examples=["log.swf"])
     """The log. Looked up beside the scenario file, in the directories of $MLSIM_TRACES, in ./traces. This or
     generate must be given.
     """
-    format: Annotated[str, plugin_name(WorkloadFormat, "mlsim.workloads", "function")] = WorkloadFormat.AUTO
+    format: Annotated[str, plugin_name(words.WorkloadFormat, "mlsim.workloads", "function")] = (
+        words.WorkloadFormat.AUTO
+    )
     """Format of the log; auto tells by its content, after decompression. A function in a file may read it, or
     an installed one; see docs/reference/workloads.md.
     """
-    lenient: Switch = False
+    lenient: field_types.Switch = False
     """Whether a broken line is skipped and counted; otherwise it is an error."""
-    columns: Columns | None = Field(None, examples=[["deadline"]])
+    columns: amount_types.Columns | None = Field(None, examples=[["deadline"]])
     """Further columns of the log, with names of your own, that policies and dispatchers of your own see
     (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and what a reader of your
     own returns. Default: none.
@@ -357,7 +324,7 @@ class WorkloadConfig(Section):
     """Power over time of jobs, as it was measured, in place of the busy power of their nodes. Default: jobs
     take that.
     """
-    mapping: OneOf[Mapping] = Mapping.PACKED
+    mapping: field_types.OneOf[words.Mapping] = words.Mapping.PACKED
     """What a processor of the log is: core (one core), node (one whole node), or packed (so many whole nodes
     as have that many cores).
     """
@@ -369,21 +336,21 @@ class WorkloadConfig(Section):
     """How the log is cut into weeks. The jobs of whole weeks are simulated, or those of select.weeks, from 0.
     Default: select.weeks counts weeks of submission from the first job's arrival, from 1.
     """
-    estimates: OneOf[EstimateSource] = EstimateSource.REQUEST
+    estimates: field_types.OneOf[words.EstimateSource] = words.EstimateSource.REQUEST
     """Which run time the dispatcher sees: request (the log's requested time; where there is none the actual
     one, counted) or actual (a perfect estimate).
     """
-    dependencies: Switch = False
+    dependencies: field_types.Switch = False
     """Whether jobs wait for the jobs that the log says they depend on (SWF: preceding job and think time,
     fields 17 and 18; other formats: those, and a column dependencies); see
     docs/explanation/time-and-scheduling.md.
     """
-    feedback: Switch = False
+    feedback: field_types.Switch = False
     """Whether a job that waits for others is submitted when they allow it, however early or late, as SWF
     defines its think time; otherwise not before the log's own submit time either. Needs dependencies: on, and
     holds the workload in memory as a whole.
     """
-    never_ran: OneOf[NeverRan] | None = Field(None, examples=["withdraw"])
+    never_ran: field_types.OneOf[words.NeverRan] | None = Field(None, examples=["withdraw"])
     """Jobs that were cancelled while they waited and never ran: withdraw (they leave the queue at the time at
     which they did in the log, unless they have started by then), leave-out, or keep (they get their
     processors for 0 s, however long that takes). Default: withdraw where the log has that time (sacct: End;
