@@ -1,17 +1,20 @@
-"""Metrics of jobs: aggregates, in bounded memory for very long runs; distributions; accuracy of estimates."""
+"""Metrics of jobs, of their queue and of passes over it: aggregates, distributions, accuracy of estimates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlsim._runtime.arrays import Floats
-from mlsim.record import Jobs, JobState, derived_times
-from mlsim.record.table_blocks import are_many, blocks_of, is_long, value_blocks
+from mlsim.record import Attempts, Jobs, JobState, Passes, Solves, SolveStatus, derived_times, empty
+from mlsim.record.derived_times import waiting_spans
+from mlsim.record.growing_arrays import column, let_go
+from mlsim.record.table_blocks import are_many, blocks_of, is_long, n_rows, rows_of, value_blocks
+from mlsim.record.timelines import Spans, step_function, step_parts
 
 _FEITELSON = "Feitelson and Rudolph 1998"
 
@@ -146,25 +149,18 @@ def _mean(total: float, count: float) -> float | None:
     return total / count if count else None
 
 
-Walk = Callable[[], Iterator[Floats]]
-
-_DIGIT_BITS = 16
-_DIGITS = 1 << _DIGIT_BITS
-_SIGN = np.uint64(1 << 63)
-
-
 def aggregate_jobs(jobs: Jobs, metric: Callable[[Jobs], Floats]) -> Aggregate:
     """Aggregate a metric with one value per job; NaN marks an undefined value."""
     if not is_long(jobs):
         return aggregate(metric(jobs))
-    return streamed_aggregate(lambda: (metric(block) for block in blocks_of(jobs)))
+    return streamed_aggregate(map(metric, blocks_of(jobs)), n_rows(jobs))
 
 
 def aggregate_values(values: NDArray[Any]) -> Aggregate:
     """Aggregate a column of values; NaN marks an undefined value."""
     if not are_many(values):
         return aggregate(values)
-    return streamed_aggregate(lambda: (block.astype(np.float64) for block in value_blocks(values)))
+    return streamed_aggregate((block.astype(np.float64) for block in value_blocks(values)), len(values))
 
 
 def total(values: Floats) -> float:
@@ -172,73 +168,150 @@ def total(values: Floats) -> float:
     return sum((float(np.sum(block)) for block in value_blocks(values)), 0.0)
 
 
-def streamed_aggregate(walk: Walk) -> Aggregate:
-    """Aggregate blocks of values as :func:`aggregate` does; ``walk`` is called up to six times."""
-    count, total, largest = 0, 0.0, -np.inf
-    for values in _defined(walk):
-        count += len(values)
-        total += float(np.sum(values))
-        largest = max(largest, float(np.max(values)))
+def streamed_aggregate(blocks: Iterable[Floats], most: int) -> Aggregate:
+    """Aggregate blocks of values as :func:`aggregate` does; ``most`` bounds their number.
+
+    The values are in a file while they are many: memory does not grow with them.
+    """
+    kept, count, parts = column((most,), np.float64), 0, []
+    for values in blocks:
+        defined = values[~np.isnan(values)]
+        if len(defined):
+            parts.append(kept[count : count + len(defined)])
+            parts[-1][:] = defined
+            count += len(defined)
+            let_go(kept)
     if not count:
         return dict.fromkeys(NAMES)
-    mean = total / count
-    squares = sum(float(np.sum((values - mean) ** 2)) for values in _defined(walk))
-    median, p90, p99 = percentiles(walk, count, PERCENTILES)
-    results = (mean, (squares / count) ** 0.5, median, p90, p99, largest)
-    return dict(zip(NAMES, results, strict=True))
+    mean = sum((float(np.sum(part)) for part in parts), 0.0) / count
+    squares = sum(float(np.sum((part - mean) ** 2)) for part in parts)
+    largest = max(float(np.max(part)) for part in parts)
+    percentiles = np.percentile(kept[:count], PERCENTILES, overwrite_input=True).tolist()  # in place
+    let_go(kept)
+    return dict(zip(NAMES, (mean, (squares / count) ** 0.5, *percentiles, largest), strict=True))
 
 
-def percentiles(walk: Walk, count: int, wanted: tuple[float, ...]) -> list[float]:
-    """Return percentiles of ``count`` values, interpolated linearly between the two nearest."""
-    places = [(count - 1) * (percent / 100.0) for percent in wanted]
-    ranks = sorted({int(place) for place in places} | {min(int(place) + 1, count - 1) for place in places})
-    found = dict(zip(ranks, _of_ranks(walk, ranks), strict=True))
-    results = []
-    for place in places:
-        low, high = found[int(place)], found[min(int(place) + 1, count - 1)]
-        part = place - int(place)
-        # The two forms that NumPy uses, each exact at its end.
-        results.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
-    return results
+def queue_length(jobs: Jobs, attempts: Attempts | None = None) -> Aggregate:
+    """Aggregate the number of waiting jobs over time: time-weighted, in jobs.
 
-
-def _of_ranks(walk: Walk, ranks: list[int]) -> list[float]:
-    """Return the values of these ranks (0 is the smallest), by radix selection on their bits.
-
-    A walk counts the next 16 bits of the values that begin like one that is looked for.
+    A job waits from its submission to its start, and from a failure that makes it start again to its next
+    start; one that starts at its submission, or is rejected, never waits. All is over the time from the
+    first submission to the last start, in which there can be a queue: the mean is Σ wait / (last start -
+    first submission). The median and p90, p99 are the least lengths that are not exceeded for half, 90 %
+    and 99 % of that time. All 0 where that time has no length; None where no job started.
     """
-    prefixes = [0] * len(ranks)
-    rest = list(ranks)
-    for digit in range(64 // _DIGIT_BITS):
-        shift = np.uint64(64 - _DIGIT_BITS * (digit + 1))
-        counts = {prefix: np.zeros(_DIGITS, np.int64) for prefix in set(prefixes)}
-        for values in _defined(walk):
-            heads = _keys(values) >> shift
-            for prefix, histogram in counts.items():
-                begin = np.uint64(prefix << _DIGIT_BITS)
-                alike = heads[(heads >= begin) & (heads <= begin + np.uint64(_DIGITS - 1))]
-                histogram += np.bincount((alike - begin).astype(np.int64), minlength=_DIGITS)
-        for k, prefix in enumerate(prefixes):
-            below = np.cumsum(counts[prefix])
-            next_bits = int(np.searchsorted(below, rest[k], side="right"))
-            rest[k] -= int(below[next_bits - 1]) if next_bits else 0
-            prefixes[k] = (prefix << _DIGIT_BITS) | next_bits
-    found: list[float] = _values(np.array(prefixes, np.uint64)).tolist()
-    return found
+    shares = queue_shares(jobs, attempts)
+    if shares is None:
+        return dict.fromkeys(NAMES)
+    lengths = np.arange(len(shares))
+    mean = float(shares @ lengths)
+    std, quantiles = float(np.sqrt(shares @ (lengths - mean) ** 2)), queue_quantiles(shares, [0.5, 0.9, 0.99])
+    return dict(zip(NAMES, (mean, std, *quantiles, float(lengths[-1])), strict=True))
 
 
-def _keys(values: Floats) -> NDArray[np.uint64]:
-    """Return integers in the same order as the values."""
-    bits = np.ascontiguousarray(values).view(np.uint64)
-    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
+    """Return the share of the time with 0, 1, 2 … waiting jobs, up to the maximum; None if no job started."""
+    attempts = empty(Attempts) if attempts is None else attempts
+    span = _time_of_queues(jobs)
+    if span is None:
+        return None
+    first, last = span
+    # Jobs that waited for others do not come in the order of the rows.
+    if is_long(jobs) and jobs.eligible_time is None:
+        return _streamed_shares(jobs, attempts, first, last)
+    times, waiting = step_function(*waiting_spans(jobs, attempts))
+    if last <= first or not len(times):
+        return np.ones(1)
+    edges = np.clip(np.append(times, np.inf), first, last)
+    seconds = np.bincount(waiting.astype(np.int64), weights=np.diff(edges))
+    seconds[0] += edges[0] - first
+    shares: Floats = seconds / (last - first)
+    return shares
 
 
-def _values(keys: NDArray[np.uint64]) -> Floats:
-    return np.where(keys & _SIGN, keys & ~_SIGN, ~keys).view(np.float64)
+def _time_of_queues(jobs: Jobs) -> tuple[float, float] | None:
+    """Return the first submission and the last start [s]; None where no job started."""
+    first, last = np.inf, -np.inf
+    for block in blocks_of(jobs):
+        first = min(first, float(np.min(block.submit_time, initial=np.inf)))
+        last = float(np.fmax(last, np.fmax.reduce(block.start_time, initial=-np.inf)))
+    return (first, last) if last > -np.inf else None
 
 
-def _defined(walk: Walk) -> Iterator[Floats]:
-    for values in walk():
-        kept = values[~np.isnan(values)]
-        if len(kept):
-            yield kept
+def _streamed_shares(jobs: Jobs, attempts: Attempts, first: float, last: float) -> Floats:
+    """Return the shares of :func:`queue_shares`, in memory proportional to the jobs that wait at one time."""
+    if last <= first:
+        return np.ones(1)
+    seconds = np.zeros(1)
+    at, length = first, 0
+    for times, waiting in step_parts(_waits_of_jobs(jobs, attempts), _waits_of_attempts(jobs, attempts)):
+        edges = np.clip(np.append(at, times), first, last)
+        lengths = np.append(length, waiting[:-1].astype(np.int64))
+        seconds = np.append(seconds, np.zeros(max(int(lengths.max()) + 1 - len(seconds), 0)))
+        seconds += np.bincount(lengths, weights=np.diff(edges), minlength=len(seconds))
+        at, length = float(times[-1]), int(waiting[-1])
+    seconds[0] += max(last - at, 0.0)
+    return seconds / (last - first)
+
+
+def _waits_of_jobs(jobs: Jobs, attempts: Attempts) -> Iterator[Spans]:
+    """Yield when jobs waited that started once, in order of submission."""
+    first = 0
+    for block in blocks_of(jobs):
+        waits = block.start_time > block.submit_time
+        rows = attempts.job[(attempts.job >= first) & (attempts.job < first + len(waits))]
+        waits[rows - first] = False
+        yield block.submit_time[waits], block.start_time[waits], np.ones(np.count_nonzero(waits))
+        first += len(waits)
+
+
+def _waits_of_attempts(jobs: Jobs, attempts: Attempts) -> Spans:
+    """Return the spans in which restarted jobs waited, one for each of their starts."""
+    again = np.unique(attempts.job)
+    theirs = rows_of(jobs, again)
+    numbered = replace(attempts, job=np.searchsorted(again, attempts.job))
+    begin, end = waiting_spans(theirs, numbered)
+    return begin, end, np.ones(len(begin))
+
+
+def queue_quantiles(shares: Floats, levels: list[float]) -> list[float]:
+    """Return the least queue lengths that are not exceeded for these shares of the time."""
+    # A level that a sum reaches but for rounding is reached.
+    reached = np.searchsorted(np.cumsum(shares), np.array(levels) - 1e-12)
+    return [float(length) for length in np.minimum(reached, len(shares) - 1)]
+
+
+def pass_metrics(passes: Passes) -> dict[str, Any] | None:
+    """Count passes and aggregate the queue length when each began (Galleguillos et al. 2020, §7.2).
+
+    Every pass counts once, however long nothing happens after it; the jobs submitted at its time count. None
+    without recorded passes. Their wall time differs from run to run, and is in the key ``self``.
+    """
+    if not len(passes.time):
+        return None
+    return {"count": len(passes.time), "queue_length": aggregate_values(passes.queue_length)}
+
+
+def solve_counts(solves: Solves) -> dict[str, Any]:
+    """Count passes by the status of their plans, and average their solve time.
+
+    ``fallbacks`` are passes in which EASY decided; ``variables``, ``constraints`` and ``branches`` are means
+    over passes with a model, times means over all passes. Means of nothing are None.
+    """
+    modelled = solves.variables > 0
+    return {
+        "passes": len(solves.time),
+        "status": {status.name.lower(): int((solves.status == status).sum()) for status in SolveStatus},
+        "fallbacks": int(solves.fallback.sum()),
+        "unplaced": int(solves.unplaced.sum()),
+        "solved": int(modelled.sum()),
+        "variables": _mean_of(solves.variables[modelled]),
+        "constraints": _mean_of(solves.constraints[modelled]),
+        "branches": _mean_of(solves.branches[modelled]),
+        "build_ms": _mean_of(solves.build_seconds * 1e3),
+        "solve_ms": _mean_of(solves.solve_seconds * 1e3),
+    }
+
+
+def _mean_of(values: NDArray[Any]) -> float | None:
+    return float(np.mean(values)) if len(values) else None

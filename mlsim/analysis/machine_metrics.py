@@ -201,7 +201,9 @@ def _per_job(energy: NDArray[np.float64], records: Records) -> Aggregate:
         for values, start in zip(value_blocks(energy), starts, strict=True):
             yield values[np.isfinite(start)]
 
-    return streamed_aggregate(started) if is_long(records.jobs) else aggregate(next(started()))
+    if is_long(records.jobs):
+        return streamed_aggregate(started(), len(energy))
+    return aggregate(next(started()))
 
 
 def shared_spans(records: Records, name: str) -> Spans:

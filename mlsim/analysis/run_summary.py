@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mlsim.analysis import job_metrics, machine_metrics
 from mlsim.analysis.group_metrics import class_metrics
-from mlsim.analysis.pass_metrics import pass_metrics, queue_length, solve_counts
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
 from mlsim.record.derived_times import TAU, run_time
 from mlsim.record.table_blocks import blocks_of
@@ -66,13 +65,13 @@ def summarize(
             "rejected_because": machine_metrics.rejected_because(records.rejections),
             "backfilled_share": job_metrics.backfilled_share(jobs),
             **_per_job(jobs, tau),
-            "queue_length": queue_length(jobs, records.attempts),
+            "queue_length": job_metrics.queue_length(jobs, records.attempts),
             "makespan": machine_metrics.makespan(jobs),
             "makespan_from_submit": machine_metrics.makespan_from_submit(jobs),
             "utilization": machine_metrics.utilization(records),
             "throughput": machine_metrics.throughput(jobs),
             "estimates": {"predictor": predictor, **job_metrics.estimate_metrics(jobs)},
-            "passes": pass_metrics(records.passes),
+            "passes": job_metrics.pass_metrics(records.passes),
             "loops": machine_metrics.loop_metrics(records.loops)
             | machine_metrics.selection_metrics(records.selections),
             "coordination": machine_metrics.coordination_metrics(records),
@@ -85,7 +84,7 @@ def summarize(
             ),
             **({} if jobs.divider is None else {"classes": class_metrics(records, tau)}),
             **({"shared": machine_metrics.shared_metrics(records)} if records.shared.name else {}),
-            **({"cp": solve_counts(records.solves)} if len(records.solves.time) else {}),
+            **({"cp": job_metrics.solve_counts(records.solves)} if len(records.solves.time) else {}),
             "self": dict(measured or {}),
         }
     )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mlsim.analysis import breakdowns, group_metrics, job_metrics, pass_metrics
+from mlsim.analysis import breakdowns, group_metrics, job_metrics
 from mlsim.analysis.terminal_tables import breakdown_table
 from mlsim.record import Passes
 from tests.reference import metrics as slow
@@ -172,7 +172,7 @@ def test_pass_times_by_queue_length_against_the_obvious(rows, parts):
 
 def test_queue_length_at_passes_counts_every_pass_once():
     rows = [(0, 1.0), (4, 1.0), (4, 1.0), (0, 1.0)]
-    found = pass_metrics.pass_metrics(passes_of(rows))
+    found = job_metrics.pass_metrics(passes_of(rows))
     assert found["count"] == 4
     assert (found["queue_length"]["mean"], found["queue_length"]["max"]) == (2, 4)
-    assert pass_metrics.pass_metrics(passes_of([])) is None
+    assert job_metrics.pass_metrics(passes_of([])) is None

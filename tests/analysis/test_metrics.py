@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.analysis import job_metrics, machine_metrics, pass_metrics
+from mlsim.analysis import job_metrics, machine_metrics
 from mlsim.record import derived_times
 from tests.reference import metrics as slow
 from tests.reference.runs import JOBS, STAYS, Job, Stay, jobs_of, loops_of, records_of, rejected, stays_of
@@ -51,14 +51,14 @@ def test_makespans():
 
 def test_queue_length_over_the_time_jobs_wait():
     # Waiting: one job in [0, 5), two in [5, 7), three in [7, 10), two in [10, 30).
-    queue = pass_metrics.queue_length(small().jobs)
+    queue = job_metrics.queue_length(small().jobs)
     assert queue["mean"] == pytest.approx((5 + 4 + 9 + 40) / 30)
     assert queue["std"] == pytest.approx(((5 + 8 + 27 + 80) / 30 - queue["mean"] ** 2) ** 0.5)
     assert (queue["median"], queue["p90"], queue["p99"], queue["max"]) == (2, 2, 3, 3)
 
 
 def test_a_queue_nobody_waited_in_is_empty():
-    assert pass_metrics.queue_length(jobs_of([Job(3, 3, 9)])) == dict.fromkeys(
+    assert job_metrics.queue_length(jobs_of([Job(3, 3, 9)])) == dict.fromkeys(
         ("mean", "std", "median", "p90", "p99", "max"), 0
     )
 
@@ -161,7 +161,7 @@ def test_jobs_against_the_obvious(rows, tau):
 @given(runs())
 def test_the_system_against_the_obvious(rows):
     records = records_of(rows, cores=[4, 8])
-    assert pass_metrics.queue_length(records.jobs) == pytest.approx(slow.queue_length(rows))
+    assert job_metrics.queue_length(records.jobs) == pytest.approx(slow.queue_length(rows))
     assert machine_metrics.makespan(records.jobs) == slow.makespan(rows)
     assert machine_metrics.busy_seconds(records).sum() == slow.busy(rows)
     span = slow.makespan(rows)
@@ -177,4 +177,4 @@ def test_aggregates_against_the_obvious(values):
 
 def test_mean_queue_length_is_the_sum_of_waits_over_the_span():
     rows = [Job(0, 0, 9), Job(2, 9, 12), Job(4, 20, 22)]
-    assert pass_metrics.queue_length(jobs_of(rows))["mean"] == pytest.approx(sum(slow.waits(rows)) / 20)
+    assert job_metrics.queue_length(jobs_of(rows))["mean"] == pytest.approx(sum(slow.waits(rows)) / 20)

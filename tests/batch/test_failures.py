@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
+from mlsim.analysis.job_metrics import queue_length
 from mlsim.analysis.machine_metrics import busy_seconds, failure_metrics
-from mlsim.analysis.pass_metrics import queue_length
 from mlsim.batch.events.outages import OutagePlan
 from mlsim.batch.state import state_choice
 from mlsim.record import Chunks, JobState, Loops, Messages, Nodes, OutageKind, PEs, Records, empty

@@ -16,8 +16,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from mlsim._runtime.arrays import Floats
 from mlsim.analysis.formatting import number
 from mlsim.analysis.group_metrics import size_exponents, size_name
-from mlsim.analysis.job_metrics import JOB_METRICS
-from mlsim.analysis.pass_metrics import queue_quantiles, queue_shares
+from mlsim.analysis.job_metrics import JOB_METRICS, queue_quantiles, queue_shares
 from mlsim.analysis.plots import chart_style
 from mlsim.analysis.plots.paper_style import Runs, light_grid, line_of, paper_figure, put_legend, size_of
 from mlsim.record.derived_times import wait_time

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from mlsim._runtime.arrays import Floats
 from mlsim.analysis.formatting import number, share
+from mlsim.analysis.job_metrics import queue_length
 from mlsim.analysis.machine_metrics import busy_seconds, machine_cores, shared_spans, utilization
-from mlsim.analysis.pass_metrics import queue_length
 from mlsim.analysis.plots import chart_style
 from mlsim.record import OutageKind, Outages, Records
 from mlsim.record.derived_times import allocated_seconds, waiting_spans
