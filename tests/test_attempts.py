@@ -19,7 +19,7 @@ from mlsim.experiment.recorded_loop import recorded_loop
 from mlsim.experiment.report_pages import read_for_plot
 from mlsim.record import JobState, MessageKind, Records
 from mlsim.record.derived_times import restarts
-from mlsim.record.otf2 import Selection, write_otf2
+from mlsim.record.otf2 import Selection, TraceOptions, write_otf2
 from mlsim.record.table_reader import read_tables
 from mlsim.scenario import from_mapping
 from mlsim.verify.laws import judge
@@ -247,7 +247,9 @@ def test_the_trace_shows_an_attempt_on_the_nodes_that_it_held(workplace):
 def test_rows_of_nodes_show_the_chunks_of_attempts(workplace, tmp_path, selection):
     found = records_of(workplace, [(0, 60, 4), (0, 90, 2)], [(0, 20, None)])
     kinds = {"exclusive_nodes": True, "rows": "nodes", "selection": selection}
-    write_otf2(tmp_path, found, "chunks", scenario_name="", technique="", workload_name="", **kinds)
+    write_otf2(
+        tmp_path, found, TraceOptions("chunks", scenario_name="", technique="", workload_name="", **kinds)
+    )
     trace = read_trace(tmp_path)
     shown = np.isin(found.jobs.job_id, list(selection.jobs) or found.jobs.job_id)[found.chunks.job]
     took = sum(span.attributes["PE time"] for span in trace.nested("chunks"))

@@ -43,7 +43,7 @@ def write_trace(
     ranks: Ranks | None = None,
 ) -> None:
     """Write the OTF2 trace of records as their scenario asks; ``ranks`` are those of a real run."""
-    from mlsim.record.otf2 import Level, Selection, write_otf2
+    from mlsim.record.otf2 import Level, Selection, TraceOptions, write_otf2
 
     output = scenario.output
     if output.trace_apart:
@@ -55,18 +55,20 @@ def write_trace(
     info = write_otf2(
         directory,
         records,
-        cast(Level, output.trace.value),
-        scenario_name=scenario.name,
-        technique=technique_of(scenario) or "",
-        workload_name=workload_name,
-        exclusive_nodes=exclusive_nodes,
-        pes_per_node=scenario.application.pes_per_node,
-        details=output.trace_details,
-        apart=output.trace_apart,
-        ranks=ranks,
-        selection=Selection(begin, end, output.trace_jobs or ()),
-        service=service_of(scenario),
-        rows=output.trace_rows.value,
+        TraceOptions(
+            cast(Level, output.trace.value),
+            scenario_name=scenario.name,
+            technique=technique_of(scenario) or "",
+            workload_name=workload_name,
+            exclusive_nodes=exclusive_nodes,
+            pes_per_node=scenario.application.pes_per_node,
+            details=output.trace_details,
+            apart=output.trace_apart,
+            ranks=ranks,
+            selection=Selection(begin, end, output.trace_jobs or ()),
+            service=service_of(scenario),
+            rows=output.trace_rows.value,
+        ),
     )
     if output.trace_rows is TraceRows.AUTO and info.nodes_per_row:
         cores = int(records.nodes.cores.sum())

@@ -8,7 +8,7 @@ import otf2
 import pytest
 
 from mlsim.record import Nodes, Records
-from mlsim.record.otf2 import Level, write_otf2
+from mlsim.record.otf2 import Level, TraceOptions, write_otf2
 from mlsim.record.record_tables import Names
 from tests.record.builders import random_records
 from tests.record.traces import read_trace
@@ -21,7 +21,7 @@ def records() -> Records:
 
 def definitions(directory: Path, records: Records, level: Level) -> otf2.registry.DefinitionRegistry:
     names = {"scenario_name": "demo", "technique": "FAC2", "workload_name": "demo.swf"}
-    write_otf2(directory, records, level, exclusive_nodes=False, **names)
+    write_otf2(directory, records, TraceOptions(level, exclusive_nodes=False, **names))
     with otf2.reader.open(str(directory / "traces.otf2")) as trace:
         return trace.definitions
 
@@ -136,7 +136,9 @@ def test_names_may_be_any_text(tmp_path: Path, records: Records) -> None:
         [f"knöten \udcff {n}" for n in nodes.name], ["Ω"] * len(nodes.name), nodes.cores, nodes.speed
     )
     names = {"scenario_name": "größe \udcff", "technique": "", "workload_name": ""}
-    write_otf2(tmp_path, replace(records, nodes=strange), "chunks", exclusive_nodes=False, **names)
+    write_otf2(
+        tmp_path, replace(records, nodes=strange), TraceOptions("chunks", exclusive_nodes=False, **names)
+    )
     groups = [group.name for group in read_trace(tmp_path).definitions.location_groups]
     assert groups[1] == f"knöten ? {nodes.name[0]}"
 

@@ -12,7 +12,7 @@ import pytest
 
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record import PEs, Records, empty
-from mlsim.record.otf2 import Level, write_otf2
+from mlsim.record.otf2 import Level, TraceOptions, write_otf2
 from mlsim.record.table_blocks import rows_of
 from tests.record.builders import random_records
 from tests.record.traces import read_trace
@@ -24,7 +24,9 @@ NAMES = {"scenario_name": "demo", "technique": "SS", "workload_name": "demo.swf"
 def write(
     directory: Path, records: Records, level: Level = "chunks", pes_per_node: int | None = None
 ) -> None:
-    write_otf2(directory, records, level, exclusive_nodes=False, pes_per_node=pes_per_node, **NAMES)
+    write_otf2(
+        directory, records, TraceOptions(level, exclusive_nodes=False, pes_per_node=pes_per_node, **NAMES)
+    )
 
 
 def test_a_trace_is_not_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +55,7 @@ LIMITED = """
 import resource, signal, sys
 from pathlib import Path
 from mlsim.errors import OutputError
-from mlsim.record.otf2 import write_otf2
+from mlsim.record.otf2 import TraceOptions, write_otf2
 from tests.record.builders import random_records
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -62,8 +64,8 @@ for limit in (10, 25, 200, 2000, 6000, 20000, 10**9):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     where = Path(sys.argv[1]) / str(limit)
     try:
-        write_otf2(where, records, "chunks", exclusive_nodes=False, scenario_name="demo", technique="SS",
-                   workload_name="demo.swf")
+        write_otf2(where, records, TraceOptions("chunks", exclusive_nodes=False, scenario_name="demo",
+                                                technique="SS", workload_name="demo.swf"))
         said = "written"
     except OutputError as error:
         said = str(error).replace(str(where), "DIRECTORY")
@@ -90,7 +92,7 @@ import resource, sys
 import numpy as np
 from dataclasses import replace
 from mlsim.record import Nodes
-from mlsim.record.otf2 import write_otf2
+from mlsim.record.otf2 import TraceOptions, write_otf2
 from tests.record.builders import random_records
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
@@ -101,8 +103,8 @@ held = replace(held, **{name: getattr(held, name)[:1] for name in held.__datacla
 held = replace(held, node=np.zeros_like(held.node), count=np.full_like(held.count, 512),
                cores=np.full_like(held.cores, 8))
 records = replace(records, nodes=nodes, occupancy=held)
-info = write_otf2(sys.argv[1], records, "jobs", exclusive_nodes=False, rows="cores",
-                  scenario_name="demo", technique="SS", workload_name="demo.swf")
+info = write_otf2(sys.argv[1], records, TraceOptions("jobs", exclusive_nodes=False, rows="cores",
+                  scenario_name="demo", technique="SS", workload_name="demo.swf"))
 print(info.locations)
 """
 

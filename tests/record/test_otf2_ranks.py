@@ -9,7 +9,7 @@ import otf2
 import pytest
 
 from mlsim.record import Chunks, Loops, Nodes, Occupancy, PEs, Records, empty
-from mlsim.record.otf2 import Service, write_otf2
+from mlsim.record.otf2 import Service, TraceOptions, write_otf2
 from mlsim.record.record_tables import Messages, RankRequests, Ranks
 from mlsim.record.timelines import one_job
 from mlsim.traces import opened, problems_of
@@ -56,7 +56,9 @@ def requests(rows: list[tuple[int, float, float, float]] = REQUESTS) -> RankRequ
 
 def traced(directory: Path, ranks: Ranks) -> Trace:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": ""}
-    info = write_otf2(directory, records(), "chunks", exclusive_nodes=True, ranks=ranks, **names)
+    info = write_otf2(
+        directory, records(), TraceOptions("chunks", exclusive_nodes=True, ranks=ranks, **names)
+    )
     trace = read_trace(directory)
     assert info.locations == len(list(trace.definitions.locations)) == 3
     assert info.events == sum(trace.counts.values())
@@ -126,7 +128,7 @@ def test_requests_that_do_not_fit_the_chunks_are_left_out(tmp_path):
 
 def test_without_ranks_there_is_a_batch_system(tmp_path):
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": ""}
-    write_otf2(tmp_path, records(), "chunks", exclusive_nodes=True, **names)
+    write_otf2(tmp_path, records(), TraceOptions("chunks", exclusive_nodes=True, **names))
     groups = [group.name for group in read_trace(tmp_path).definitions.location_groups]
     assert groups == ["batch system", "a", "b"]
 
@@ -135,7 +137,11 @@ def test_ranks_that_serve_themselves_access_a_window(tmp_path):
     service = Service(by_messages=False, by_atomics=True, on_node=True, calculates=True)
     names = {"scenario_name": "demo", "technique": "GSS+SS", "workload_name": ""}
     ranks = Ranks(np.array([0, 2, 1]))
-    write_otf2(tmp_path, records(), "messages", exclusive_nodes=True, ranks=ranks, service=service, **names)
+    write_otf2(
+        tmp_path,
+        records(),
+        TraceOptions("messages", exclusive_nodes=True, ranks=ranks, service=service, **names),
+    )
     trace = read_trace(tmp_path)
     expected = {(row, round(asked * 1e9), round(begin * 1e9)) for row, asked, begin, _ in CHUNKS}
     assert {(span.location - 2, span.begin, span.end) for span in trace.nested("request")} == expected

@@ -9,7 +9,7 @@ import pytest
 
 from mlsim.errors import MlsimError
 from mlsim.record import Chunks, MessageKind, Messages, PEs, Records
-from mlsim.record.otf2 import Level, write_otf2
+from mlsim.record.otf2 import Level, TraceOptions, write_otf2
 from tests.record.traces import Span, Trace, read_trace
 from tests.reference.runs import Job, Stay, loops_of, records_of
 
@@ -64,7 +64,9 @@ def trace_of(
     pes_per_node: int | None = None,
 ) -> Trace:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
-    write_otf2(directory, records, level, exclusive_nodes=exclusive, pes_per_node=pes_per_node, **names)
+    write_otf2(
+        directory, records, TraceOptions(level, exclusive_nodes=exclusive, pes_per_node=pes_per_node, **names)
+    )
     return read_trace(directory)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlsim.record import Records
-from mlsim.record.otf2 import Level, Selection, trace_writer, write_otf2
+from mlsim.record.otf2 import Level, Selection, TraceOptions, trace_writer, write_otf2
 from mlsim.traces import anchor_of, cut, opened, problems_of
 from tests.record.builders import random_records
 from tests.record.traces import Span, Trace, events_of, needs_otf2_print, ns, printed, read_trace
@@ -22,7 +22,9 @@ SEEDS = (3, 8, 9)
 
 def merged(directory: Path, records: Records, level: Level, **more) -> Trace:
     """Write a trace with a row per node, or several, and read it."""
-    write_otf2(directory, records, level, exclusive_nodes=False, **NAMES, **{"rows": "nodes"} | more)
+    write_otf2(
+        directory, records, TraceOptions(level, exclusive_nodes=False, **NAMES, **{"rows": "nodes"} | more)
+    )
     with opened(anchor_of(directory)) as reader:
         assert list(problems_of(reader)) == []
     return read_trace(directory)
@@ -91,7 +93,9 @@ def test_chunks_of_a_row_are_shown_together_and_none_is_lost(seed, most, tmp_pat
     if most is not None:
         monkeypatch.setattr(trace_writer, "MOST_ROWS", most)
     trace = merged(tmp_path, records, "chunks", rows="nodes" if most is None else "auto")
-    write_otf2(tmp_path / "cores", records, "chunks", exclusive_nodes=False, rows="cores", **NAMES)
+    write_otf2(
+        tmp_path / "cores", records, TraceOptions("chunks", exclusive_nodes=False, rows="cores", **NAMES)
+    )
     cores, rows = read_trace(tmp_path / "cores"), rows_of(trace)
     process_of = {
         name: row for row, (process, _) in rows.items() for name in covered(process, records.nodes.name)
@@ -134,7 +138,7 @@ def united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def test_rows_are_idle_when_none_of_their_pes_has_work(seed, level, tmp_path):
     records = random_records(seed, jobs=40)
     trace = merged(tmp_path / "nodes", records, level)
-    write_otf2(tmp_path / "cores", records, level, exclusive_nodes=False, rows="cores", **NAMES)
+    write_otf2(tmp_path / "cores", records, TraceOptions(level, exclusive_nodes=False, rows="cores", **NAMES))
     cores = read_trace(tmp_path / "cores")
     of = {location._ref: location.group.name for location in cores.definitions.locations}
     for row, (process, _) in rows_of(trace).items():
@@ -163,11 +167,7 @@ def test_a_part_of_merged_rows_is_that_part_of_their_trace(seed, span, level, tm
     write_otf2(
         tmp_path / "part",
         records,
-        level,
-        exclusive_nodes=False,
-        rows="nodes",
-        selection=Selection(*span),
-        **NAMES,
+        TraceOptions(level, exclusive_nodes=False, rows="nodes", selection=Selection(*span), **NAMES),
     )
     with opened(anchor_of(tmp_path / "whole")) as reader:
         cut(reader, tmp_path / "cut", begin=span[0], end=span[1])
@@ -192,7 +192,9 @@ def test_rows_of_some_jobs_are_those_that_they_are_on(level, most, tmp_path, mon
     job = int(records.jobs.job_id[np.isfinite(records.jobs.start_time)][4])
     where = tmp_path / "part"
     info = write_otf2(
-        where, records, level, exclusive_nodes=False, rows="cores", selection=Selection(jobs=[job]), **NAMES
+        where,
+        records,
+        TraceOptions(level, exclusive_nodes=False, rows="cores", selection=Selection(jobs=[job]), **NAMES),
     )
     busy = {location for location in events_of(where) if location > 1}
     with opened(anchor_of(where)) as trace:

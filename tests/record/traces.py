@@ -15,7 +15,7 @@ import pytest
 from otf2 import events as kinds
 
 from mlsim.record import Records
-from mlsim.record.otf2 import Level, Selection, Service, TraceInfo, write_otf2
+from mlsim.record.otf2 import Level, Selection, Service, TraceInfo, TraceOptions, write_otf2
 from mlsim.traces import anchor_of, opened
 
 EVERYTHING = Selection()
@@ -162,7 +162,7 @@ def written(
 ) -> TraceInfo:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
     more = {"details": details, "selection": selection, "service": service, "apart": apart}
-    return write_otf2(directory, records, level, exclusive_nodes=exclusive, **more, **names)
+    return write_otf2(directory, records, TraceOptions(level, exclusive_nodes=exclusive, **more, **names))
 
 
 def traced(records: Records, level: Level, *, exclusive: bool = False) -> Trace:

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
-from mlsim.record.otf2 import Level, TraceInfo, trace_writer, write_otf2
+from mlsim.record.otf2 import Level, TraceInfo, TraceOptions, trace_writer, write_otf2
 
 CORES = 16
 
@@ -120,11 +120,9 @@ def measure(name: str, directory: Path, records: Records, level: Level, *, exclu
     info: TraceInfo = write_otf2(
         directory,
         records,
-        level,
-        scenario_name="bench",
-        technique="GSS",
-        workload_name="bench",
-        exclusive_nodes=exclusive,
+        TraceOptions(
+            level, scenario_name="bench", technique="GSS", workload_name="bench", exclusive_nodes=exclusive
+        ),
     )
     total = time.process_time() - began
     trace_writer.write_rows = compiled
@@ -144,7 +142,7 @@ def main() -> None:
         levels: tuple[Level, ...] = ("jobs", "nodes", "chunks", "messages")
         for level in levels:  # compiles the kernels, or loads them
             names = {"scenario_name": "s", "technique": "GSS", "workload_name": "w"}
-            write_otf2(root / f"small-{level}", small, level, exclusive_nodes=False, **names)
+            write_otf2(root / f"small-{level}", small, TraceOptions(level, exclusive_nodes=False, **names))
         print(
             f"{'trace':<28}{'locations':>10}{'events':>11}{'writer':>9}{'all':>7}{'B/event':>9}{'seconds':>9}{'memory':>8}"
         )

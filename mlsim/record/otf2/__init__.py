@@ -11,11 +11,13 @@ from mlsim._runtime.late import late
 from mlsim.record.otf2.trace_layout import LATEST
 
 if TYPE_CHECKING:
-    from mlsim.record.otf2.trace_content import Selection
-    from mlsim.record.otf2.trace_references import Level, Rows
-    from mlsim.record.otf2.trace_requests import Service
+    from mlsim.record.otf2.trace_content import Selection, Service, TraceOptions
+    from mlsim.record.otf2.trace_references import Level
     from mlsim.record.otf2.trace_writer import TraceInfo, write_otf2
 
-__all__ = ["LATEST", "Level", "Rows", "Selection", "Service", "TraceInfo", "write_otf2"]
+__all__ = ["LATEST", "Level", "Selection", "Service", "TraceInfo", "TraceOptions", "write_otf2"]
 
-__getattr__ = late(__name__, {"trace_writer": "Level Rows Selection Service TraceInfo write_otf2"})
+_CONTENT = "Selection Service TraceOptions"
+__getattr__ = late(
+    __name__, {"trace_content": _CONTENT, "trace_references": "Level", "trace_writer": "TraceInfo write_otf2"}
+)

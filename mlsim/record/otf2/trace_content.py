@@ -15,7 +15,8 @@ from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record.growing_arrays import column, let_go
 from mlsim.record.otf2.trace_layout import LATEST, PePlaces, nanoseconds
 from mlsim.record.otf2.trace_messages import MessageEvents, Samples
-from mlsim.record.record_tables import Chunks, Jobs, Records
+from mlsim.record.otf2.trace_references import Level, Rows
+from mlsim.record.record_tables import Chunks, Jobs, Ranks, Records
 from mlsim.record.table_blocks import chunk_blocks, rows_of
 
 
@@ -28,8 +29,53 @@ class Selection:
     jobs: Collection[int] = ()
 
 
+class Service(NamedTuple):
+    """Servers of chunk requests, time per chunk [s], and message length."""
+
+    by_messages: bool = True  # PEs ask a master
+    by_atomics: bool = False  # PEs take chunks from a window; if neither, requests are unknown
+    on_node: bool = False  # the master, or the window, is on the PE's own node, rather than PE 0
+    calculates: bool = False  # PEs calculate the sizes of their chunks themselves
+    waits: bool = False  # the time until a chunk begins is one of waiting for others
+    calculation: float = 0.0  # of a size at speed 1
+    delay: float = 0.0  # added to it at any speed
+    assignment: float = 0.0  # of a chunk
+    access: float = 0.0  # time that a window is busy with an atomic
+    message_bytes: int = 0  # of a request, and of a reply
+
+
+_AT_ONCE = Service()
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """The content of a run's trace; names appear in it, the workload's as the jobs' source file."""
+
+    level: Level
+    """``jobs``: jobs on their cores, and the batch system's metrics. ``nodes``: also the idle time of cores
+    whose job has no more work for them, and coordination messages. ``chunks``: also every chunk.
+    ``messages``: also requests to masters and replies, or atomics on windows, and the calculation of sizes.
+    """
+    exclusive_nodes: bool  # jobs do not share nodes: levels jobs and nodes have a row per node, not per core
+    scenario_name: str
+    technique: str
+    workload_name: str
+    pes_per_node: int | None = None  # cores per node on which a job executes PEs; None: all that it holds
+    details: bool = False  # chunks have their first iteration and step, which follow from the sizes before
+    ranks: Ranks | None = (
+        None  # of a real run, with a row per rank and no batch system; None: a simulated run
+    )
+    selection: Selection = Selection()  # regions open at the ends of its span are entered and left there
+    service: Service = _AT_ONCE
+    apart: bool = False  # events of a location at the same time are moved apart, by 1 ns each
+    rows: Rows = "auto"
+    """``cores``: as the level has them; ``nodes``: one per node; ``auto``: as the level has them up to
+    :data:`~mlsim.record.otf2.trace_layout.MOST_ROWS` rows, else one per node, or per several nodes.
+    """
+
+
 class Part(NamedTuple):
-    """The same, as compiled code reads it."""
+    """A selection, as compiled code reads it."""
 
     first: int  # ns
     last: int

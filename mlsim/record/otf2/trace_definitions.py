@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import _otf2
@@ -13,10 +12,11 @@ import numpy as np
 from mlsim._runtime.arrays import Ints
 from mlsim.record.otf2 import trace_references as refs
 from mlsim.record.otf2.otf2_library import address, function
+from mlsim.record.otf2.trace_content import Content, TraceOptions
 from mlsim.record.otf2.trace_layout import Layout, Processes
 from mlsim.record.otf2.trace_messages import Metric, metrics_of
-from mlsim.record.otf2.trace_references import Level, fixed_strings, nested_regions, write_job_regions
-from mlsim.record.record_tables import Ranks, Records
+from mlsim.record.otf2.trace_references import fixed_strings, nested_regions, write_job_regions
+from mlsim.record.record_tables import Records
 
 TICKS_PER_SECOND = 1_000_000_000
 SIZE_TYPES = {8: _otf2.TYPE_UINT8, 16: _otf2.TYPE_UINT16, 32: _otf2.TYPE_UINT32, 64: _otf2.TYPE_UINT64}
@@ -49,18 +49,6 @@ _OF_MERGED = (
     (refs.CHUNKS, "chunks", "chunks that begin in it", _otf2.TYPE_UINT64),
     (refs.PE_TIME, "PE time", "seconds of chunks in it, summed over PEs", _otf2.TYPE_DOUBLE),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names of the scenario, of the technique of its loops, and of the workload in a trace.
-
-    The workload appears as the source file of the jobs' regions.
-    """
-
-    scenario: str
-    technique: str
-    workload: str
 
 
 class _Writer:
@@ -113,24 +101,20 @@ class _Writer:
 
 def write_definitions(
     archive: Any,
-    names: Names,
+    options: TraceOptions,
     records: Records,
-    *,
     layout: Layout,
-    job_region: Ints,
+    content: Content,
     events: Ints,
     span: tuple[int, int],
-    level: Level,
-    size_bits: int = 64,
-    ranks: Ranks | None = None,
 ) -> None:
     """Write all definitions, of a trace whose event files are closed.
 
-    ``job_region`` is the number of each job's region (negative: none), ``events`` the number of events of
-    each location, ``span`` the first time of the clock and that of the last event in ns, ``size_bits`` those
-    of the iterations of a chunk, a key of :data:`SIZE_TYPES`.
+    ``events`` is the number of events of each location, ``span`` the first time of the clock and that of the
+    last event in ns.
     """
-    writer = _Writer(archive, names.technique)
+    level, ranks, technique, job_region = options.level, options.ranks, options.technique, content.jobs.region
+    writer = _Writer(archive, technique)
     undefined = _otf2.UNDEFINED_TIMESTAMP.value
     _otf2.GlobalDefWriter_WriteClockProperties(
         writer.handle, TICKS_PER_SECOND, span[0], span[1] - span[0], undefined
@@ -140,21 +124,21 @@ def write_definitions(
         _write_locations(writer, layout, events)
     else:
         _write_ranks(writer, layout, ranks.numbers, events)
-    _write_nested_regions(writer, names.technique, nested_regions(level, merged=layout.merged))
-    source = writer.text(names.workload)
+    _write_nested_regions(writer, technique, nested_regions(level, merged=layout.merged))
+    source = writer.text(options.workload_name)
     write_job_regions(address(writer.handle), records.jobs, job_region, source, writer.texts)
-    if ranks is None:
-        _write_metrics(writer, metrics_of(records))
     if ranks is not None:
         members = (refs.FIRST_ROW + np.argsort(ranks.numbers)).tolist()
         _write_communicator(writer, "MPI_COMM_WORLD", "ranks", members)
-    elif level != "jobs":
-        _write_communicator(writer, "coordination", "batch system and nodes", _coordination(layout))
+    else:
+        _write_metrics(writer, metrics_of(records))
+        if level != "jobs":
+            _write_communicator(writer, "coordination", "batch system and nodes", _coordination(layout))
     if level == "messages":
         _write_window(writer)
     if level != "jobs":
-        _write_attributes(writer, size_bits, layout.merged)
-    _write_job_groups(writer, records, job_region, names.technique)
+        _write_attributes(writer, content.size_bits, layout.merged)
+    _write_job_groups(writer, records, job_region, technique)
     _otf2.Archive_CloseGlobalDefWriter(archive, writer.handle)
 
 

@@ -10,27 +10,12 @@ from numpy.typing import NDArray
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.record.growing_arrays import column
-from mlsim.record.otf2.trace_content import NO_REQUESTS, ChunkColumns, Part, Requests
+from mlsim.record.otf2.trace_content import NO_REQUESTS, ChunkColumns, Part, Requests, Service
 from mlsim.record.otf2.trace_layout import Layout, PePlaces, group, nanoseconds
 from mlsim.record.otf2.trace_messages import MessageEvents
 from mlsim.record.otf2.trace_references import CHUNK_REPLY, CHUNK_REQUEST, FIRST_ROW
 from mlsim.record.record_tables import PEs, RankRequests, Ranks, Records
 from mlsim.record.table_blocks import chunk_blocks
-
-
-class Service(NamedTuple):
-    """Servers of chunk requests, time per chunk [s], and message length."""
-
-    by_messages: bool = True  # PEs ask a master
-    by_atomics: bool = False  # PEs take chunks from a window; if neither, requests are unknown
-    on_node: bool = False  # the master, or the window, is on the PE's own node, rather than PE 0
-    calculates: bool = False  # PEs calculate the sizes of their chunks themselves
-    waits: bool = False  # the time until a chunk begins is one of waiting for others
-    calculation: float = 0.0  # of a size at speed 1
-    delay: float = 0.0  # added to it at any speed
-    assignment: float = 0.0  # of a chunk
-    access: float = 0.0  # time that a window is busy with an atomic
-    message_bytes: int = 0  # of a request, and of a reply
 
 
 class _Workers(NamedTuple):

@@ -18,17 +18,14 @@ from mlsim.record.otf2 import otf2_library, row_events, trace_content, trace_lay
 from mlsim.record.otf2 import trace_references as refs
 from mlsim.record.otf2.event_pass import write_batch, write_metrics, write_rows
 from mlsim.record.otf2.merged_rows import Work, work_space, write_merged_rows
-from mlsim.record.otf2.trace_content import Content, Part, Selection
-from mlsim.record.otf2.trace_definitions import SIZE_TYPES, Names, metric_type, write_definitions
+from mlsim.record.otf2.trace_content import Content, Part, TraceOptions
+from mlsim.record.otf2.trace_definitions import SIZE_TYPES, metric_type, write_definitions
 from mlsim.record.otf2.trace_layout import MOST_ROWS, Layout, PePlaces, nanoseconds
-from mlsim.record.otf2.trace_messages import MessageEvents, Samples
-from mlsim.record.otf2.trace_references import Level, Rows
-from mlsim.record.otf2.trace_requests import Service, rank_messages, requests_of
-from mlsim.record.record_tables import Chunks, Jobs, Messages, PEs, Ranks, Records
+from mlsim.record.otf2.trace_messages import Samples
+from mlsim.record.otf2.trace_references import Level
+from mlsim.record.otf2.trace_requests import rank_messages, requests_of
+from mlsim.record.record_tables import Chunks, Jobs, Messages, PEs, Records
 from mlsim.record.table_blocks import n_rows, size_range
-
-_EVERYTHING = Selection()
-_AT_ONCE = Service()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,134 +38,68 @@ class TraceInfo:
     nodes_per_row: int = 0  # most nodes that a row shows; 0 where rows are as the level has them
 
 
-def write_otf2(
-    directory: Path | str,
-    records: Records,
-    level: Level,
-    *,
-    scenario_name: str,
-    technique: str,
-    workload_name: str,
-    exclusive_nodes: bool,
-    pes_per_node: int | None = None,
-    details: bool = False,
-    ranks: Ranks | None = None,
-    selection: Selection = _EVERYTHING,
-    service: Service = _AT_ONCE,
-    apart: bool = False,
-    rows: Rows = "auto",
-) -> TraceInfo:
+def write_otf2(directory: Path | str, records: Records, options: TraceOptions) -> TraceInfo:
     """Write ``directory/traces.otf2`` and the files that belong to it; the same records give the same bytes.
 
-    Parameters
-    ----------
-    directory, records
-        The directory is created if it is missing, and must not contain a trace.
-    level
-        ``jobs``: jobs on their cores, and the batch system's metrics. ``nodes``: also the idle time of
-        cores whose job has no more work for them, and coordination messages. ``chunks``: also every
-        chunk. ``messages``: also requests to masters and replies, or atomics on windows, and the
-        calculation of sizes.
-    scenario_name, technique, workload_name
-        Names in the trace; the workload appears as the jobs' source file.
-    exclusive_nodes
-        Whether a job does not share its nodes. Levels ``jobs`` and ``nodes`` then show a row per node, not
-        per core.
-    pes_per_node
-        Cores per node on which a job executes PEs; None: all that it holds.
-    details
-        Whether chunks have their first iteration and their step, which follow from the sizes before.
-    ranks
-        Of a real run, with a row per rank and no batch system; None: a simulated run.
-    selection
-        The part of the run to show: regions open at the ends of its span are entered and left there.
-    service
-        Masters or windows that PEs ask, their times, and lengths of messages; for ``messages``.
-    apart
-        Whether events of a location at the same time are moved apart, by 1 ns each.
-    rows
-        ``cores``: as the level has them; ``nodes``: one per node; ``auto``: as the level has them up to
-        :data:`~mlsim.record.otf2.trace_layout.MOST_ROWS` rows, else one per node, or per several nodes.
-
-    Raises
-    ------
-    MlsimError
-        If files cannot be written, the part has no events, or the records contradict each other.
+    The directory is created if it is missing, and must not contain a trace. Raises MlsimError if files cannot
+    be written, the part has no events, or the records contradict each other.
     """
     directory = Path(directory)
     if (directory / f"{otf2_library.TRACE_NAME}.otf2").exists():
         raise OutputError(f"{directory} has a trace in it already; remove it or name another directory")
-    part = trace_content.part_of(selection, records.jobs)
-    per_node = exclusive_nodes and level not in ("chunks", "messages")
+    part = trace_content.part_of(options.selection, records.jobs)
+    per_node = options.exclusive_nodes and options.level not in ("chunks", "messages")
     layout = trace_layout.lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
-    if ranks is None:
-        layout = _fitted(layout, records, level, part, rows)
-    if layout.merged and level == "messages":
-        level = "chunks"
-    shown = _at_level(records, level)
-    has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
-    places = trace_layout.place_pes(shown, layout, pes_per_node) if has_pes else None
-    if ranks is None:
-        messages, samples = trace_messages.deliver(shown, layout), trace_messages.sample_metrics(records)
-        numbers: Ints = trace_messages.BATCH_RANK + 1 + layout.row_process
-    else:
-        messages, samples, numbers = rank_messages(shown, layout, ranks), None, ranks.numbers
-    content = _content(shown, layout, level, places, messages, details, part, service, numbers)
+    if options.ranks is None:
+        layout = _fitted(layout, records, options, part)
+    if layout.merged and options.level == "messages":
+        options = replace(options, level="chunks")
+    records = _at_level(records, options.level)
+    samples = trace_messages.sample_metrics(records) if options.ranks is None else None
+    content, places = _content(records, layout, options, part)
     end = _end(content, samples)
     if end < part.first:
         raise OutputError(
-            f"{directory}: the trace would be empty: its part begins at {selection.begin:.9g} s, and all has "
-            f"happened by {end / 1e9:.9g} s"
+            f"{directory}: the trace would be empty: its part begins at {options.selection.begin:.9g} s, and "
+            f"all has happened by {end / 1e9:.9g} s"
         )
-    content = content._replace(messages=trace_content.select_messages(messages, part, records.jobs))
+    content = content._replace(messages=trace_content.select_messages(content.messages, part, records.jobs))
     samples = None if samples is None else trace_content.select_samples(samples, part)
-    names, last = Names(scenario_name, technique, workload_name), min(part.last, end)
     # The largest definition lists a location for every node.
     largest = 10 * len(records.nodes.name) + 100
-    opened = otf2_library.open_archive(directory, names.scenario, largest_definition=largest)
+    opened = otf2_library.open_archive(directory, options.scenario_name, largest_definition=largest)
     with otf2_library.failures(directory), opened as archive:
-        # As a part of some jobs has it, which `mlsim trace cut` takes from the whole: theirs alone.
-        shows_dispatcher = level == "messages" and part.shown.all()
-        state, work = row_events.new_state(apart), None
+        state, work, last = row_events.new_state(options.apart), None, min(part.last, end)
         if layout.merged:
-            several = len(refs.nested_regions(level, merged=True)) - 1
+            several = len(refs.nested_regions(options.level, merged=True)) - 1
             work = work_space(layout, records.nodes, len(records.jobs.job_id), several)
         with otf2_library.new_attributes() as attributes:
-            writing = _Writing(directory, state, attributes, shown, content, places, work)
+            writing = _Writing(directory, state, attributes, records, content, places, work)
+            # As a part of some jobs has it, which `mlsim trace cut` takes from the whole: theirs alone.
+            shows_dispatcher = options.level == "messages" and part.shown.all()
             events = _write_events(archive, writing, samples, last if shows_dispatcher else -1)
         span = part.first, max(last, int(state[row_events.LATEST]))
-        write_definitions(
-            archive,
-            names,
-            records,
-            layout=layout,
-            job_region=content.jobs.region,
-            events=events,
-            span=span,
-            level=level,
-            size_bits=content.size_bits,
-            ranks=ranks,
-        )
+        write_definitions(archive, options, records, layout, content, events, span)
     with otf2_library.failures(directory):
         otf2_library.fix_trace_id(directory)
-    locations = int(layout.shown.sum()) + (refs.FIRST_ROW if ranks is None else 0)
+    locations = int(layout.shown.sum()) + (refs.FIRST_ROW if options.ranks is None else 0)
     nodes_per_row = layout.processes.nodes if layout.merged else 0
     return TraceInfo(int(events.sum()), locations, _size(directory), nodes_per_row)
 
 
-def _fitted(layout: Layout, records: Records, level: Level, part: Part, rows: Rows) -> Layout:
+def _fitted(layout: Layout, records: Records, options: TraceOptions, part: Part) -> Layout:
     """Leave out rows on which nothing happens, of wide traces and of some jobs; merge them if asked to."""
     is_wide = len(layout.row_node) > MOST_ROWS
     every = np.ones(len(layout.row_node), np.bool_)
-    if rows == "nodes":
+    if options.rows == "nodes":
         return trace_layout.merge_rows(layout, every, len(records.nodes.name))
     if not is_wide and part.shown.all():
         return layout
-    occurring = _occurring(layout, records, level, part)
-    if level != "jobs":  # messages of a node are on its first row, and all ranks have one
+    occurring = _occurring(layout, records, options.level, part)
+    if options.level != "jobs":  # messages of a node are on its first row, and all ranks have one
         of_nodes = layout.node_row if not is_wide else layout.node_row[layout.row_node[occurring]]
         occurring[of_nodes] = True
-    if rows == "cores" or int(occurring.sum()) <= MOST_ROWS:
+    if options.rows == "cores" or int(occurring.sum()) <= MOST_ROWS:
         return trace_layout.without_rows(layout, occurring)
     return trace_layout.merge_rows(layout, occurring, MOST_ROWS)
 
@@ -198,39 +129,38 @@ def _at_level(records: Records, level: Level) -> Records:
 
 
 def _content(
-    records: Records,
-    layout: Layout,
-    level: Level,
-    places: PePlaces | None,
-    messages: MessageEvents,
-    details: bool,
-    part: Part,
-    service: Service,
-    ranks: Ints,
-) -> Content:
-    """Arrange the records by location and time; ``ranks`` are those of rows."""
+    records: Records, layout: Layout, options: TraceOptions, part: Part
+) -> tuple[Content, PePlaces | None]:
+    """Arrange the records by location and time; return also the places of PEs, if there are PEs."""
+    level, held = options.level, records.occupancy
+    if options.ranks is None:
+        messages = trace_messages.deliver(records, layout)
+        numbers: Ints = trace_messages.BATCH_RANK + 1 + layout.row_process
+    else:
+        messages, numbers = rank_messages(records, layout, options.ranks), options.ranks.numbers
     told: Floats = np.empty(0, np.float64)
-    chunks, requests = trace_content.NO_CHUNKS, trace_content.NO_REQUESTS
-    asked = level == "messages"
-    if places is not None:
+    chunks, requests, places = trace_content.NO_CHUNKS, trace_content.NO_REQUESTS, None
+    if n_rows(records.pes) or n_rows(records.chunks):
+        places = trace_layout.place_pes(records, layout, options.pes_per_node)
+        asked = level == "messages"
         if n_rows(records.chunks):
             chunks = trace_content.chunks_by_interval(records, places, part, len(layout.entry), asked=asked)
         if asked:
-            requests = requests_of(records, layout, places, part, chunks, service, ranks)
+            requests = requests_of(records, layout, places, part, chunks, options.service, numbers)
         told = trace_layout.told_times(records, layout, places)
     largest = (size_range(records.chunks) or (0, 0))[1]
-    held, nested = records.occupancy, refs.nested_regions(level, merged=layout.merged)
+    nested = refs.nested_regions(level, merged=layout.merged)
     started = np.isfinite(records.jobs.start_time)
     has_loop = np.zeros(len(started), np.bool_)
     has_loop[records.loops.job] = True
     region = np.where(started, len(nested) - 1 + np.cumsum(started), -1)
-    return Content(
+    content = Content(
         trace_content.Intervals(
             layout.shown, layout.first, layout.occupancy_row, told, held.job, held.start, held.end
         ),
         trace_content.JobColumns(region, records.jobs.job_id, has_loop),
         level in ("chunks", "messages"),
-        details,
+        options.details,
         max(SIZE_TYPES) if layout.merged else min(bits for bits in SIZE_TYPES if largest < 1 << bits),
         part,
         nested.index("idle") if "idle" in nested else -1,
@@ -238,6 +168,7 @@ def _content(
         messages,
         requests,
     )
+    return content, places
 
 
 def _end(content: Content, samples: Samples | None) -> int:
