@@ -20,7 +20,7 @@ from mlsim.experiment.report_pages import read_for_plot
 from mlsim.record import JobState, MessageKind, Records
 from mlsim.record.derived_times import restarts
 from mlsim.record.otf2 import Selection, TraceOptions, write_otf2
-from mlsim.record.table_reader import read_tables
+from mlsim.record.parquet_tables import read_tables
 from mlsim.scenario import from_mapping
 from mlsim.verify.laws import judge
 from tests.effort import examples

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats
+from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.job_metrics import Aggregate, aggregate, aggregate_values, streamed_aggregate, total
 from mlsim.record import (
     Attempts,
@@ -32,9 +32,16 @@ from mlsim.record.derived_times import (
     run_time,
     running_spans,
 )
-from mlsim.record.run_energy import job_energy, max_power, run_energy, run_span
 from mlsim.record.table_blocks import blocks_of, is_long, rows_of, value_blocks
-from mlsim.record.timelines import Spans, out_of_use_spans, step_function
+from mlsim.record.timelines import (
+    Spans,
+    job_energy,
+    max_power,
+    out_of_use_spans,
+    run_energy,
+    run_span,
+    step_function,
+)
 
 
 def job_counts(jobs: Jobs) -> dict[str, int]:
@@ -175,7 +182,7 @@ def energy_metrics(records: Records) -> dict[str, Any] | None:
     """Return energy [J] by use, and power [W]; None if the power of nodes is unknown.
 
     The mean and maximum power are from the first submission to the last end; ``measured_jobs`` have a
-    recorded power over time. See :class:`~mlsim.record.run_energy.Energy`.
+    recorded power over time. See :class:`~mlsim.record.timelines.Energy`.
     """
     energy, of_jobs = run_energy(records), job_energy(records)
     if energy is None or of_jobs is None:
@@ -247,6 +254,68 @@ def released_seconds(
     early = (away_until(occupancy, jobs, attempts) - occupancy.end)[row]
     nodes = early * occupancy.count[row]
     return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """One row per node that one job released and another got before the first had ended.
+
+    Jobs are rows of the run's jobs, nodes rows of its nodes.
+    """
+
+    giver: Ints
+    taker: Ints
+    node: Ints
+    start: Floats  # when the other job received it [s]
+    seconds: Floats  # node-seconds until the taker left it or the giver ended; parts of nodes count in part
+
+
+def transfers(records: Records) -> Transfers:
+    """Find, for each node that was released early, the jobs that started on it while its giver ran."""
+    held = records.occupancy
+    until = away_until(held, records.jobs, records.attempts)
+    given = _spread(held.node, held.count, np.flatnonzero(held.released))
+    lent = np.unique(given[1])
+    row, node = _spread(held.node, held.count, np.flatnonzero(np.isin(held.node, lent) | (held.count > 1)))
+    is_lent = np.isin(node, lent)
+    row, node = row[is_lent], node[is_lent]
+    order = np.lexsort((held.start[row], node))
+    row, node = row[order], node[order]
+    first, last = np.searchsorted(node, lent, "left"), np.searchsorted(node, lent, "right")
+    pairs: list[tuple[Ints, Ints]] = []
+    for place, node_number in enumerate(lent.tolist()):
+        here, there = given[0][given[1] == node_number], row[first[place] : last[place]]
+        low = np.searchsorted(held.start[there], held.end[here], "left")
+        high = np.searchsorted(held.start[there], until[here], "left")
+        many = np.maximum(high - low, 0)
+        inside = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+        pairs.append((np.repeat(here, many), there[np.repeat(low, many) + inside]))
+    giver, taker = (
+        np.concatenate([pair[side] for pair in pairs]) if pairs else np.empty(0, np.int64) for side in (0, 1)
+    )
+    nodes = np.concatenate(
+        [np.full(len(pair[0]), node_number) for pair, node_number in zip(pairs, lent.tolist(), strict=True)]
+        or [np.empty(0, np.int64)]
+    )
+    other = held.job[giver] != held.job[taker]
+    giver, taker, nodes = giver[other], taker[other], nodes[other]
+    length = np.minimum(held.end[taker], until[giver]) - held.start[taker]
+    part = held.cores[taker] / records.nodes.cores[nodes]
+    order = np.lexsort((held.job[taker], nodes, held.start[taker]))
+    return Transfers(
+        held.job[giver][order],
+        held.job[taker][order],
+        nodes[order],
+        held.start[taker][order],
+        (length * part)[order],
+    )
+
+
+def _spread(node: Ints, count: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return a row and a node for each node of each row."""
+    row = np.repeat(rows, count[rows])
+    inside = np.arange(len(row)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
+    return row, node[row] + inside
 
 
 def coordination_metrics(records: Records) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Comparison of runs: metrics side by side, pairs of jobs, and tables of them."""
+"""Comparison of runs: metrics side by side, pairs of jobs, gains by RCA, and tables of them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mlsim.analysis.formatting import brief, clock, number, share
-from mlsim.record import Jobs
-from mlsim.record.derived_times import queued_since
+from mlsim.analysis.formatting import brief, clock, count, number, share
+from mlsim.analysis.machine_metrics import makespan, released_seconds, transfers, utilization
+from mlsim.record import Jobs, Records
+from mlsim.record.derived_times import queued_since, response_time, wait_time
 
 Summary = Mapping[str, Any]
 
@@ -307,3 +309,97 @@ def differences_table(labels: Sequence[str], differences: Mapping[str, Sequence[
             table.add_row(key, *("-" if value is None else str(value) for value in values[shown]))
         tables.append(table)
     return Group(*tables)
+
+
+def gain_frame(off: Records, on: Records) -> pl.DataFrame:
+    """Join every job's times without and with RCA.
+
+    ``wait_gain`` and ``response_gain`` are in s, without minus with: positive is better with RCA.
+    ``on_released_nodes``: the job started on a node that another running job had released.
+    """
+    fed = np.zeros(len(on.jobs.job_id), np.bool_)
+    fed[transfers(on).taker] = True
+    return pl.DataFrame(
+        {
+            "job_id": on.jobs.job_id,
+            "processors": on.jobs.processors,
+            "start_off": off.jobs.start_time,
+            "start_on": on.jobs.start_time,
+            "end_off": off.jobs.end_time,
+            "end_on": on.jobs.end_time,
+            "wait_gain": wait_time(off.jobs) - wait_time(on.jobs),
+            "response_gain": response_time(off.jobs) - response_time(on.jobs),
+            "on_released_nodes": fed,
+        },
+        nan_to_null=True,
+    )
+
+
+def explain_gains(off: Records, on: Records, most: int = 5) -> dict[str, Any]:
+    """Summarize the changes by RCA, and their causes; ``most`` jobs that gained and lost most are listed."""
+    frame = gain_frame(off, on)
+    gain = frame["wait_gain"].fill_null(0.0).to_numpy()
+    fed = frame["on_released_nodes"].to_numpy()
+    node_seconds, _ = released_seconds(on.occupancy, on.jobs, on.attempts)
+    return {
+        "makespan": {"off": makespan(off.jobs), "on": makespan(on.jobs)},
+        "busy": {"off": utilization(off)["busy"], "on": utilization(on)["busy"]},
+        "mean_wait": {"off": _mean(wait_time(off.jobs)), "on": _mean(wait_time(on.jobs))},
+        "released_node_hours": node_seconds / 3600.0,
+        "jobs": {
+            "earlier": int((gain > _SAME).sum()),
+            "later": int((gain < -_SAME).sum()),
+            "same": int((np.abs(gain) <= _SAME).sum()),
+            "on_released_nodes": int(fed.sum()),
+            "earlier_on_released_nodes": int((fed & (gain > _SAME)).sum()),
+        },
+        "gained": _extremes(frame, most, best=True),
+        "lost": _extremes(frame, most, best=False),
+    }
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _extremes(frame: pl.DataFrame, most: int, best: bool) -> list[dict[str, Any]]:
+    side = pl.col("response_gain") > _SAME if best else pl.col("response_gain") < -_SAME
+    rows = frame.filter(side).sort(["response_gain", "job_id"], descending=[best, False]).head(most)
+    return rows.select("job_id", "response_gain", "on_released_nodes").to_dicts()
+
+
+def gains_table(scenario: str, gains: dict[str, Any]) -> RenderableType:
+    """Lay out what :func:`explain_gains` found for the terminal."""
+    table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="bold")
+    for title in ("", "RCA off", "RCA on", "difference"):
+        table.add_column(title, justify="right" if title else "left", no_wrap=True)
+    for name in ("makespan", "mean_wait"):
+        off, on = gains[name]["off"], gains[name]["on"]
+        table.add_row(name.replace("_", " "), clock(off), clock(on), _growth(off, on))
+    off, on = gains["busy"]["off"], gains["busy"]["on"]
+    table.add_row("busy", share(off), share(on), _points(off, on))
+    jobs = gains["jobs"]
+    why = (
+        f"{number(gains['released_node_hours'])} node-hours were given back early; "
+        f"{count(jobs['on_released_nodes'], 'job')} started on nodes that another running job had released.\n"
+        f"{count(jobs['earlier'], 'job')} started earlier ({jobs['earlier_on_released_nodes']} of them on "
+        f"such nodes), {jobs['later']} later, {jobs['same']} at the same time."
+    )
+    lines = [Text(f"{side}: {_named(gains[side])}") for side in ("gained", "lost") if gains[side]]
+    blocks: list[RenderableType] = [Text(scenario, "bold"), table, Text(why), *lines]
+    return Padding(
+        Group(*(Padding(block, (0, 0, 1, 0), expand=False) for block in blocks)), (0, 1), expand=False
+    )
+
+
+def _growth(off: float | None, on: float | None) -> str:
+    return "-" if not off or on is None else f"{(on / off - 1.0) * 100:+.1f} %"
+
+
+def _points(off: float | None, on: float | None) -> str:
+    return "-" if off is None or on is None else f"{(on - off) * 100:+.1f} points"
+
+
+def _named(extremes: list[dict[str, Any]]) -> str:
+    return ", ".join(f"job {job['job_id']} ({clock(abs(job['response_gain']))})" for job in extremes)

@@ -152,7 +152,7 @@ def _check_laws(path: Path, directories: list[Path], promise: str | None) -> Non
 
 def _judge(directory: Path, promise: str | None) -> int:
     """Judge one run and print its verdicts; return how many laws it breaks."""
-    from mlsim.record.table_reader import read_tables
+    from mlsim.record.parquet_tables import read_tables
     from mlsim.scenario import load
     from mlsim.verify import judge
 

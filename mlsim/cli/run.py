@@ -70,7 +70,7 @@ def run(options: _RunOptions) -> None:
         if options.json_:
             terminal.print_json(comparison.gains)
         elif not quiet:
-            from mlsim.analysis.rca_gains import gains_table
+            from mlsim.analysis.run_comparison import gains_table
 
             terminal.show(gains_table(scenario.name, comparison.gains))
             _print_results(comparison.directory)

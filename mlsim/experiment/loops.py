@@ -85,7 +85,7 @@ class LoopResult:
         return self._frame("pes")
 
     def _frame(self, table: str) -> pl.DataFrame:
-        from mlsim.record.table_writer import frame
+        from mlsim.record.parquet_tables import frame
 
         return frame(table, self.records, None)
 
@@ -286,7 +286,7 @@ def write_loop(place: Place, directory: Path, result: LoopResult, chunks: bool) 
     load_matplotlib()
     with importing():
         from mlsim.analysis.plots import chunk_curve, draw_chunk_sizes, draw_pes
-        from mlsim.record.table_writer import write_tables
+        from mlsim.record.parquet_tables import write_tables
 
     directory.mkdir(exist_ok=True)
     scenario = result.scenario

@@ -21,7 +21,7 @@ from mlsim.experiment.manifest import check_read
 from mlsim.experiment.stored_runs import read_scenario, read_summary
 from mlsim.record import Chunks, JobState, Records
 from mlsim.record.derived_times import attempt_of_rows
-from mlsim.record.table_reader import read_rows_of_loops, read_tables
+from mlsim.record.parquet_tables import read_rows_of_loops, read_tables
 from mlsim.scenario import Scenario
 from mlsim.scenario.simulation_demand import Share, check_memory
 

@@ -107,8 +107,8 @@ def read_loops(
 
     from mlsim.analysis.page import PageLoops, wanted_jobs
     from mlsim.record import Chunks, PEs, empty
+    from mlsim.record.parquet_tables import read_rows_of_loops
     from mlsim.record.table_files import FILES
-    from mlsim.record.table_reader import read_rows_of_loops
 
     directory, records = stored.directory, stored.records
     assert directory is not None, "read from one"
@@ -129,7 +129,7 @@ def read_loop_or_run(directory: Path, label: str) -> stored_runs.StoredRun:
     if "jobs" in summary or not is_file(directory / _JOBS):
         return stored_runs.read_run(directory, label)
     from mlsim.analysis import summarize
-    from mlsim.record.table_reader import read_tables
+    from mlsim.record.parquet_tables import read_tables
 
     note = check_read(directory, ("chunks", "pes"), _scenario_file(directory).name)
     records = read_tables(directory, without=("chunks", "pes"))

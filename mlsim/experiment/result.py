@@ -112,7 +112,7 @@ class Result:
         return self._frame(name)
 
     def _frame(self, table: str) -> pl.DataFrame:
-        from mlsim.record.table_writer import frame
+        from mlsim.record.parquet_tables import frame
 
         return frame(table, self.records, technique_of(self.scenario))
 

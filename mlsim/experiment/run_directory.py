@@ -188,7 +188,7 @@ def write_files(
     ``before_summary`` is called before the summary is written, so that it can contain the time of the output.
     """
     with importing():
-        from mlsim.record.table_writer import write_tables
+        from mlsim.record.parquet_tables import write_tables
 
     if not (directory / "versions.json").exists():
         write_start(directory, result.scenario)

@@ -236,7 +236,7 @@ def _peak_memory_mb() -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The same scenario without and with RCA; gains are those of ``rca_gains.explain_gains``."""
+    """The same scenario without and with RCA; gains are those of ``run_comparison.explain_gains``."""
 
     off: Result
     on: Result
@@ -271,7 +271,7 @@ def run_both(
 
 
 def _compared(scenario: Scenario, progress: Callable[[Progress], None] | None) -> Comparison:
-    from mlsim.analysis.rca_gains import explain_gains
+    from mlsim.analysis.run_comparison import explain_gains
 
     off, on = (run(_with(scenario, rca), progress=progress) for rca in (False, True))
     return Comparison(off, on, explain_gains(off.records, on.records))
@@ -289,7 +289,7 @@ def _with(scenario: Scenario, rca: bool) -> Scenario:
 
 
 def _write(place: Place, comparison: Comparison) -> None:
-    from mlsim.analysis.rca_gains import gain_frame
+    from mlsim.analysis.run_comparison import gain_frame
 
     for name, result in (("rca-off", comparison.off), ("rca-on", comparison.on)):
         write_files(place, place.partial / name, result)

@@ -177,7 +177,7 @@ def name_runs(directories: Sequence[Path]) -> list[str]:
 def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
     """Read a run of jobs from the directory that ``mlsim run --out`` wrote; ``label`` is its name."""
     from mlsim._files.parquet import check_apart
-    from mlsim.record.table_reader import read_tables
+    from mlsim.record.parquet_tables import read_tables
 
     directory = expanded(directory)
     note = check_read(directory, leaving=_UNREAD)

@@ -349,11 +349,6 @@ class Solves:
     fallback: Annotated[Flags, Column("whether EASY decided")]
     unplaced: Annotated[Ints, Column("jobs that were to start and found no nodes")]
 
-    @staticmethod
-    def none() -> Solves:
-        """Return a table without rows."""
-        return empty(Solves)
-
 
 @dataclass(frozen=True, slots=True)
 class Shared:
@@ -438,7 +433,7 @@ class Records:
     rejections: Rejections = field(default_factory=Rejections.none)
     outages: Outages = field(default_factory=lambda: empty(Outages))
     attempts: Attempts = field(default_factory=lambda: empty(Attempts))
-    solves: Solves = field(default_factory=Solves.none)
+    solves: Solves = field(default_factory=lambda: empty(Solves))
     shared: Shared = field(default_factory=lambda: empty(Shared))
     selections: Selections = field(default_factory=lambda: empty(Selections))
     power_steps: PowerSteps = field(default_factory=lambda: empty(PowerSteps))

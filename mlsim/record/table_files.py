@@ -13,8 +13,9 @@ from mlsim._runtime.arrays import Ints, Mask
 from mlsim.record import derived_times
 from mlsim.record.column_types import Derived, JobState, Stored, stored_columns, words_of
 from mlsim.record.node_sets import job_node_sets
-from mlsim.record.record_tables import Jobs, NodePower, Nodes, Records, Rejections
-from mlsim.record.run_energy import job_energy
+from mlsim.record.record_tables import Jobs, NodePower, Nodes, Records
+from mlsim.record.table_blocks import n_rows
+from mlsim.record.timelines import job_energy
 
 
 class Known(NamedTuple):
@@ -50,8 +51,10 @@ def _n_jobs(records: Records) -> int:
     return len(records.jobs.job_id)
 
 
-def _of_times(values: Callable[[Jobs], NDArray[np.float64]]) -> Callable[[Records, str | None], Any]:
-    return lambda records, _: values(records.jobs)
+def _of_times(name: str, unit: str, meaning: str, after: str) -> Derived:
+    """Declare a column of what the function of its name in ``derived_times`` returns."""
+    function = getattr(derived_times, name)
+    return Derived(name, "float64", unit, meaning, after, lambda records, _: function(records.jobs))
 
 
 def _name_column(coded: str, after: str) -> Derived:
@@ -65,72 +68,61 @@ def _name_column(coded: str, after: str) -> Derived:
     return Derived(f"{coded}_name", "text", "", meaning, after, names)
 
 
+def _node_sets(records: Records, _: str | None) -> list[str]:
+    return job_node_sets(records.occupancy, _n_jobs(records))
+
+
+def _reasons(records: Records, _: str | None) -> Words:
+    """Return the reason for which each job was rejected, none for the others."""
+    codes = np.full(_n_jobs(records), -1, np.int64)
+    codes[records.rejections.job] = records.rejections.reason
+    return Words(codes, records.rejections.reasons, closed=False)
+
+
+def _technique(table: str) -> Callable[[Records, str | None], Words]:
+    """Return the function that gives the technique of the run for every row of a table, or none."""
+
+    def words(records: Records, technique: str | None) -> Words:
+        rows = n_rows(getattr(records, table))
+        if technique is None:
+            return Words(np.full(rows, -1, np.int8), (), closed=False)
+        return Words(np.zeros(rows, np.int8), (technique,))
+
+    return words
+
+
 _CODED = ("user", "group", "executable", "queue", "partition", "qos")
+_NODES = "nodes it ever held, as intervals: `0-3 7`; empty if rejected"
+_REASON = "why it was rejected; null if it was not"
+_RESTARTS = "how often it started again, after a failure or the safeguard of the classifier"
+_LOST = "held without lasting progress because of failures or the safeguard: all, if it failed"
+_ENERGY = (
+    "Σ busy power, or its own where that was measured, / cores of the node · cores held · time; only where "
+    "the power of nodes is known"
+)
 
 _DERIVED: dict[str, tuple[Derived, ...]] = {
     "jobs": (
-        Derived("run_time", "float64", "s", "end - start", "end_time", _of_times(derived_times.run_time)),
-        Derived(
-            "nodes",
-            "text",
-            "",
-            "nodes it ever held, as intervals: `0-3 7`; empty if rejected",
-            "working",
-            lambda records, _: job_node_sets(records.occupancy, _n_jobs(records)),
-        ),
-        Derived(
-            "reason",
-            "text",
-            "",
-            "why it was rejected; null if it was not",
-            "state",
-            lambda records, _: _reasons(records.rejections, _n_jobs(records)),
-        ),
+        _of_times("run_time", "s", "end - start", "end_time"),
+        Derived("nodes", "text", "", _NODES, "working", _node_sets),
+        Derived("reason", "text", "", _REASON, "state", _reasons),
         Derived(
             "technique",
             "text",
             "",
             "technique of its loop; null where jobs ran none",
             "partition",
-            lambda records, technique: _constant(technique, _n_jobs(records)),
+            _technique("jobs"),
         ),
-        Derived(
-            "wait_time",
-            "float64",
-            "s",
-            "start - submit (or `eligible_time`)",
-            "technique",
-            _of_times(derived_times.wait_time),
-        ),
-        Derived(
-            "response_time",
-            "float64",
-            "s",
-            "end - submit (or `eligible_time`)",
-            "wait_time",
-            _of_times(derived_times.response_time),
-        ),
-        Derived(
-            "slowdown",
-            "float64",
-            "1",
-            "(wait + run) / run; null where run is 0",
-            "response_time",
-            _of_times(derived_times.slowdown),
-        ),
-        Derived(
-            "bounded_slowdown",
-            "float64",
-            "1",
-            "max((wait + run) / max(run, 10 s), 1)",
-            "slowdown",
-            _of_times(derived_times.bounded_slowdown),
-        ),
+        _of_times("wait_time", "s", "start - submit (or `eligible_time`)", "technique"),
+        _of_times("response_time", "s", "end - submit (or `eligible_time`)", "wait_time"),
+        _of_times("slowdown", "1", "(wait + run) / run; null where run is 0", "response_time"),
+        _of_times("bounded_slowdown", "1", "max((wait + run) / max(run, 10 s), 1)", "slowdown"),
         Derived(
             "restarts",
             "int64",
             "",
-            "how often it started again, after a failure or the safeguard of the classifier",
+            _RESTARTS,
             "bounded_slowdown",
             lambda records, _: derived_times.restarts(records.attempts, _n_jobs(records)),
         ),
@@ -138,18 +130,12 @@ _DERIVED: dict[str, tuple[Derived, ...]] = {
             "lost_core_seconds",
             "float64",
             "core s",
-            "held without lasting progress because of failures or the safeguard: all, if it failed",
+            _LOST,
             "restarts",
             lambda records, _: derived_times.lost_core_seconds(records),
         ),
         Derived(
-            "energy",
-            "float64",
-            "J",
-            "Σ busy power, or its own where that was measured, / cores of the node · cores held · time; only "
-            "where the power of nodes is known",
-            "lost_core_seconds",
-            lambda records, _: job_energy(records),
+            "energy", "float64", "J", _ENERGY, "lost_core_seconds", lambda records, _: job_energy(records)
         ),
         _name_column("job_id", "job_id"),
         *(
@@ -170,16 +156,7 @@ _DERIVED: dict[str, tuple[Derived, ...]] = {
     "nodes": (
         Derived("node", "int64", "", "its number", "", lambda records, _: np.arange(len(records.nodes.name))),
     ),
-    "loops": (
-        Derived(
-            "technique",
-            "text",
-            "",
-            "technique of the loop",
-            "job_id",
-            lambda records, technique: _constant(technique, len(records.loops.job)),
-        ),
-    ),
+    "loops": (Derived("technique", "text", "", "technique of the loop", "job_id", _technique("loops")),),
 }
 
 
@@ -238,13 +215,6 @@ def _stored(stored: Stored, table: Any, jobs: Jobs) -> Values | None:
     return Known(values, values >= 0) if column.unknown else values
 
 
-def _reasons(rejections: Rejections, jobs: int) -> Words:
-    """Return the reason for which each job was rejected, none for the others."""
-    codes = np.full(jobs, -1, np.int64)
-    codes[rejections.job] = rejections.reason
-    return Words(codes, rejections.reasons, closed=False)
-
-
 def _names(codes: Ints, names: Mapping[int, str]) -> Words:
     """Names of codes, none for those without; several codes may have one name."""
     known = np.array(sorted(names), np.int64)
@@ -252,10 +222,3 @@ def _names(codes: Ints, names: Mapping[int, str]) -> Words:
     places = np.array([words[names[code]] for code in known.tolist()], np.int64)
     nearest = np.minimum(np.searchsorted(known, codes), len(known) - 1)
     return Words(np.where(known[nearest] == codes, places[nearest], -1), tuple(words))
-
-
-def _constant(word: str | None, rows: int) -> Words:
-    """Return a column with one word in every row, or none."""
-    if word is None:
-        return Words(np.full(rows, -1, np.int8), (), closed=False)
-    return Words(np.zeros(rows, np.int8), (word,))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlsim.analysis.machine_metrics import released_seconds
-from mlsim.analysis.rca_gains import explain_gains, gain_frame, started_on_released_nodes
+from mlsim.analysis.run_comparison import explain_gains, gain_frame
 from mlsim.record.derived_times import away_until
 from tests.reference.runs import Job, Stay, records_of
 
@@ -47,7 +47,7 @@ def runs():
 def test_a_job_is_fed_by_a_release_while_the_owner_still_runs():
     _, on = runs()
     # Job 3 starts on the same node, but after the owner's end, when the node would have been free anyway.
-    assert started_on_released_nodes(on.occupancy, on.jobs).tolist() == [False, True, False]
+    assert gain_frame(on, on)["on_released_nodes"].to_list() == [False, True, False]
 
 
 def test_gains_are_without_minus_with():

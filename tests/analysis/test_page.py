@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlsim
+from mlsim.analysis.machine_metrics import transfers
 from mlsim.analysis.page import PageRun, page_text, wanted_jobs
 from mlsim.analysis.page.page_data import packed
-from mlsim.analysis.page.page_parts import transfers
 from mlsim.record import Loops, Records, empty
 
 QUICKSTART = "scenarios/quickstart.yaml"

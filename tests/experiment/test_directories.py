@@ -263,7 +263,7 @@ def test_a_run_whose_tables_cannot_be_written_is_kept_elsewhere(scenario, tmp_pa
 
 
 def test_nothing_half_written_is_left_where_nothing_can_be_written(scenario, tmp_path, monkeypatch):
-    monkeypatch.setattr("mlsim.record.table_writer.write_tables", _no_space)
+    monkeypatch.setattr("mlsim.record.parquet_tables.write_tables", _no_space)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(result_directories, "gettempdir", lambda: str(tmp_path / "tmp"))
     with pytest.raises(OutputError, match=r"No space left on device\. Nothing was kept"):

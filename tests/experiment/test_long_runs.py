@@ -11,7 +11,7 @@ import pytest
 
 import mlsim
 from mlsim.batch.events.submissions import REJECTS_ALL
-from mlsim.record import growing_arrays, table_blocks, table_writer
+from mlsim.record import growing_arrays, parquet_tables, table_blocks
 from mlsim.scenario import from_mapping
 from mlsim.workload import Field, log_source, write_swf
 
@@ -48,7 +48,7 @@ def long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing_arrays, "_COPIED_AT_ONCE", 33)
     monkeypatch.setattr(table_blocks, "LONG_ROWS", 100)
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 91)
-    monkeypatch.setattr(table_writer, "_ROW_GROUP", 57)
+    monkeypatch.setattr(parquet_tables, "_ROW_GROUP", 57)
     monkeypatch.setattr(log_source, "HELD_JOBS", 0)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mlsim._files.parquet import ROW_GROUP, read_metadata, write_frames
 from mlsim.errors import OutputError
-from mlsim.record import table_writer
+from mlsim.record import parquet_tables
 from mlsim.record.table_files import Known, Words
 
 LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -35,7 +35,7 @@ def file_of(*groups: dict[str, Any]) -> bytes:
 
 def frame_of_columns(group: dict[str, Any]) -> pl.DataFrame:
     numbers = {name: np.array(group[name], dtype) for name, dtype in TYPES.items() if name in group}
-    return table_writer.frame_of({**group, **numbers})
+    return parquet_tables.frame_of({**group, **numbers})
 
 
 def frame_of(*groups: dict[str, Any]) -> pl.DataFrame:

@@ -8,8 +8,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.record import Attempts, Chunks, Passes
-from mlsim.record.table_reader import read_tables
-from mlsim.record.table_writer import write_tables
+from mlsim.record.parquet_tables import read_tables, write_tables
 from tests.record.builders import random_records
 from tests.record.test_writing import whole_run
 from tests.reference.runs import Job, Stay, records_of

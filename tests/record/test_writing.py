@@ -7,7 +7,7 @@ import pytest
 
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, JobState, Messages, PEs, Records
-from mlsim.record.table_writer import frame, write_tables
+from mlsim.record.parquet_tables import frame, write_tables
 from tests.reference.runs import Job, Stay, loops_of, records_of, rejected
 
 JOBS = [

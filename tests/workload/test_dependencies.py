@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import mlsim
 from mlsim.errors import InputError
-from mlsim.record.table_reader import read_tables
+from mlsim.record.parquet_tables import read_tables
 from mlsim.scenario import WorkloadConfig
 from mlsim.workload.derived_logs import convert
 from mlsim.workload.log_formats import format_of_name

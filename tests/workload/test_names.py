@@ -14,7 +14,7 @@ from mlsim.batch.columns.job_table import JobTable
 from mlsim.batch.job_recorder import JobRecorder
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.errors import InputError
-from mlsim.record.table_reader import read_tables
+from mlsim.record.parquet_tables import read_tables
 from mlsim.scenario import WorkloadConfig
 from mlsim.scenario.words import Mapping, WorkloadFormat
 from mlsim.workload import names_of

@@ -40,7 +40,7 @@ STEPS = {
     ("mlsim.cosim.simulation", "simulate"): "simulating",
     ("mlsim.analysis.run_summary", "summarize"): "summing up",
     ("mlsim.experiment.run_directory", "write_start"): "scenario and versions",
-    ("mlsim.record.table_writer", "write_tables"): "tables",
+    ("mlsim.record.parquet_tables", "write_tables"): "tables",
     ("mlsim.experiment.run_directory", "_draw"): "pictures",
     ("mlsim.experiment.run_directory", "write_trace"): "trace",
     ("mlsim.experiment.manifest", "write_manifest"): "checksums",

@@ -1,7 +1,7 @@
 """One self-contained page on runs, which ``mlsim report`` writes.
 
-``page_data.py`` packs the data of runs, loops and transfers of nodes; ``page_parts.py`` are the parts that
-need no script; ``page.html``, ``page.css`` and ``page.js`` are the page; ``report_page.py`` assembles them.
+``page_data.py`` packs the data of runs and loops; ``page.html``, ``page.css`` and ``page.js`` are the page;
+``report_page.py`` writes the parts that need no script, and assembles all.
 
 The Gantt chart is drawn by the page's own code: no plotting library is as fluid. With 10^5 rectangles in
 headless Chromium without a GPU, three frames of a zoom took 50 to 99 ms, and 500 to 960 ms with Bokeh 3.9

@@ -21,9 +21,8 @@ from mlsim.analysis.plots.gantt_plot import Boxes, Raster, boxes, job_colours
 from mlsim.analysis.plots.paper_style import Runs, line_of, paper_figure, put_legend, size_of
 from mlsim.errors import InputError
 from mlsim.record import Records
-from mlsim.record.run_energy import power_over_time, run_energy
 from mlsim.record.table_blocks import n_rows
-from mlsim.record.timelines import time_average
+from mlsim.record.timelines import power_over_time, run_energy, time_average
 
 _AS_LINES = 4000
 """Limit of rectangles drawn as such; more are an image of this many pixels per millimetre."""

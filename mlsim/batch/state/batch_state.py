@@ -26,7 +26,7 @@ from mlsim.batch.room.room import RoomAddress, room_of
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.coordination import Answer, Disturbance, Forecast, ReleaseRequest
-from mlsim.record import JobState, Solves
+from mlsim.record import JobState, Solves, empty
 from mlsim.scenario import BatchConfig
 from mlsim.workload.workload_jobs import JobBlock
 
@@ -200,7 +200,7 @@ class Passes(Protocol):
 
     def solves(self) -> Solves:
         """Return the statistics of the passes of a planning dispatcher."""
-        return Solves.none()
+        return empty(Solves)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from mlsim.batch.user_dispatch import make_plugin
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.plugins import shielded
-from mlsim.record import Solves
+from mlsim.record import Solves, empty
 from mlsim.scenario import BatchConfig, Policy
 from mlsim.scenario.words import Allocator, Backfill, Dispatcher
 from mlsim.workload import JobBlock
@@ -237,7 +237,7 @@ class NodePasses(Passes):
 
     def solves(self) -> Solves:
         """Return how the passes of a dispatcher that plans went."""
-        return Solves.none() if self._planning is None else self._planning.solves()
+        return empty(Solves) if self._planning is None else self._planning.solves()
 
     def _remember_slots(self) -> None:
         """Grow the keys to one per slot."""

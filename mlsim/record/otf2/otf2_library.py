@@ -257,7 +257,7 @@ def _replaced(content: bytes, drawn: int, digest: bytes) -> bytes:
 
 
 class Api(NamedTuple):
-    """Addresses of the C functions that the kernels call, named after them."""
+    """Addresses of the C functions that the kernels call, named after them, in the order of ``find_api``."""
 
     get_evt_writer: int
     close_evt_writer: int
@@ -279,24 +279,13 @@ class Api(NamedTuple):
 
 def find_api() -> Api:
     """Return the addresses in this process."""
-    return Api(
-        address("Archive_GetEvtWriter"),
-        address("Archive_CloseEvtWriter"),
-        address("EvtWriter_Enter"),
-        address("EvtWriter_Leave"),
-        address("EvtWriter_Metric"),
-        address("EvtWriter_MpiSend"),
-        address("EvtWriter_MpiRecv"),
-        address("EvtWriter_RmaAtomic"),
-        address("EvtWriter_RmaOpCompleteBlocking"),
-        address("AttributeList_AddUint8"),
-        address("AttributeList_AddUint16"),
-        address("AttributeList_AddUint32"),
-        address("AttributeList_AddUint64"),
-        address("AttributeList_AddInt64"),
-        address("AttributeList_AddDouble"),
-        address("AttributeList_AddStringRef"),
+    names = (
+        "Archive_GetEvtWriter Archive_CloseEvtWriter EvtWriter_Enter EvtWriter_Leave EvtWriter_Metric "
+        "EvtWriter_MpiSend EvtWriter_MpiRecv EvtWriter_RmaAtomic EvtWriter_RmaOpCompleteBlocking "
+        "AttributeList_AddUint8 AttributeList_AddUint16 AttributeList_AddUint32 AttributeList_AddUint64 "
+        "AttributeList_AddInt64 AttributeList_AddDouble AttributeList_AddStringRef"
     )
+    return Api(*map(address, names.split()))
 
 
 # Handles and pointers are whole numbers.

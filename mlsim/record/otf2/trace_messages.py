@@ -15,8 +15,7 @@ from mlsim.record.derived_times import running_spans, waiting_spans
 from mlsim.record.otf2.trace_layout import Layout, group, nanoseconds
 from mlsim.record.otf2.trace_references import BATCH_LOCATION, FIRST_ROW
 from mlsim.record.record_tables import Messages, Occupancy, Records
-from mlsim.record.run_energy import power_over_time
-from mlsim.record.timelines import step_function
+from mlsim.record.timelines import power_over_time, step_function
 
 # Ranks in the communicator: the dispatcher, then the nodes in order.
 BATCH_RANK = 0
