@@ -87,8 +87,7 @@ def _every_week(table: pl.DataFrame, jobs: Jobs, tau: float) -> pl.DataFrame:
 def pass_time_by_queue_length(passes: Passes, per_doubling: int = 1) -> pl.DataFrame:
     """Aggregate the wall time of passes by queue length (Galleguillos et al. 2020, Fig. 13).
 
-    One row per range of lengths, ``low`` to ``high``, that a pass met: 0, 1, 2, 3-4, 5-8 … or, with
-    ``per_doubling``, equal parts of them.
+    One row per range, ``low`` to ``high``, that a pass met: 0, 1, 2, 3-4, 5-8 …, or equal parts of them.
     """
     length = passes.queue_length
     edges = _edges(int(length.max(initial=0)), per_doubling)

@@ -13,8 +13,6 @@ _MISSING = "-"
 def duration(seconds: float | None) -> str:
     """Format a duration in its two largest units.
 
-    Examples
-    --------
     >>> duration(12965.0), duration(0.25), duration(59.96), duration(86400.0), duration(None)
     ('3 h 36 min', '0.25 s', '1 min 0 s', '1 d 0 h', '-')
     """
@@ -35,8 +33,6 @@ def duration(seconds: float | None) -> str:
 def clock(seconds: float | None) -> str:
     """Write a duration narrowly: seconds, hours:minutes:seconds, or days and hours:minutes.
 
-    Examples
-    --------
     >>> clock(12.3), clock(12965.0), clock(93784.0), clock(3387232.0), clock(None)
     ('12.3 s', '3:36:05', '1 d 02:03', '39.2 d', '-')
     """
@@ -54,8 +50,6 @@ def clock(seconds: float | None) -> str:
 def brief(seconds: float | None) -> str:
     """Write a time that may be far below a second.
 
-    Examples
-    --------
     >>> brief(2.5e-6), brief(0.0314), brief(2.0), brief(0.0), brief(None)
     ('2.5 µs', '31.4 ms', '2 s', '0 s', '-')
     """
@@ -69,8 +63,6 @@ def brief(seconds: float | None) -> str:
 def number(value: float | None) -> str:
     """Write a number with three digits or, from 100 up, all digits of its whole part if these are few.
 
-    Examples
-    --------
     >>> number(0.25), number(3.14159), number(12965.4), number(0.0), number(2.5e-7), number(None)
     ('0.25', '3.14', '12,965', '0', '2.5e-07', '-')
     >>> number(1246459432.0)
@@ -84,8 +76,6 @@ def number(value: float | None) -> str:
 def count(amount: int, noun: str) -> str:
     """Write how many there are of something.
 
-    Examples
-    --------
     >>> count(1, "node"), count(1200, "node")
     ('1 node', '1,200 nodes')
     """
@@ -95,8 +85,6 @@ def count(amount: int, noun: str) -> str:
 def share(value: float | None) -> str:
     """Write a share of 1 in percent.
 
-    Examples
-    --------
     >>> share(0.838), share(None)
     ('83.8 %', '-')
     """

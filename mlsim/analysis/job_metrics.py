@@ -74,10 +74,7 @@ PERCENTILES = (50.0, 90.0, 99.0)
 
 
 def aggregate(values: ArrayLike) -> Aggregate:
-    """Return mean, population standard deviation, median, 90th and 99th percentile and maximum.
-
-    Percentiles interpolate linearly between the two nearest values; NaN is left out.
-    """
+    """Aggregate values, NaN left out; percentiles interpolate linearly between the two nearest."""
     numbers = np.asarray(values, np.float64)
     defined = numbers[~np.isnan(numbers)]
     if not len(defined):
@@ -132,10 +129,7 @@ def _accuracy(blocks: Iterable[tuple[Floats, Floats]]) -> dict[str, Any]:
 
 
 def estimate_metrics(jobs: Jobs) -> dict[str, Any]:
-    """Compare predictions, and walltimes, with the run times of a run.
-
-    Over jobs that completed or were killed; how long a failed job would have run is not known.
-    """
+    """Compare predictions, and walltimes, with the run times of jobs that completed or were killed."""
 
     def errors(estimate: str) -> Iterator[tuple[Floats, Floats]]:
         for block in blocks_of(jobs):
@@ -169,10 +163,7 @@ def total(values: Floats) -> float:
 
 
 def streamed_aggregate(blocks: Iterable[Floats], most: int) -> Aggregate:
-    """Aggregate blocks of values as :func:`aggregate` does; ``most`` bounds their number.
-
-    The values are in a file while they are many: memory does not grow with them.
-    """
+    """Aggregate at most so many values in blocks; they are in a file while they are many."""
     kept, count, parts = column((most,), np.float64), 0, []
     for values in blocks:
         defined = values[~np.isnan(values)]
@@ -192,13 +183,11 @@ def streamed_aggregate(blocks: Iterable[Floats], most: int) -> Aggregate:
 
 
 def queue_length(jobs: Jobs, attempts: Attempts | None = None) -> Aggregate:
-    """Aggregate the number of waiting jobs over time: time-weighted, in jobs.
+    """Aggregate the number of waiting jobs, weighted by time from first submission to last start.
 
-    A job waits from its submission to its start, and from a failure that makes it start again to its next
-    start; one that starts at its submission, or is rejected, never waits. All is over the time from the
-    first submission to the last start, in which there can be a queue: the mean is Σ wait / (last start -
-    first submission). The median and p90, p99 are the least lengths that are not exceeded for half, 90 %
-    and 99 % of that time. All 0 where that time has no length; None where no job started.
+    A job waits from its submission, or a failure, to its next start. The mean is Σ wait / (last start - first
+    submission), percentiles the least lengths not exceeded for that share of the time. All 0 where that time
+    has no length; None where no job started.
     """
     shares = queue_shares(jobs, attempts)
     if shares is None:

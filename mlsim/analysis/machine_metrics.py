@@ -12,39 +12,12 @@ from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.analysis.job_metrics import Aggregate, aggregate, aggregate_values, streamed_aggregate, total
-from mlsim.record import (
-    Attempts,
-    Jobs,
-    JobState,
-    Loops,
-    Nodes,
-    Occupancy,
-    OutageKind,
-    Outages,
-    Records,
-    Rejections,
-    Selections,
-)
-from mlsim.record.derived_times import (
-    allocated_seconds,
-    away_until,
-    lost_core_seconds,
-    run_time,
-    running_spans,
-)
+from mlsim.record import JobState, OutageKind, derived_times, timelines
+from mlsim.record import record_tables as tables
 from mlsim.record.table_blocks import blocks_of, is_long, rows_of, value_blocks
-from mlsim.record.timelines import (
-    Spans,
-    job_energy,
-    max_power,
-    out_of_use_spans,
-    run_energy,
-    run_span,
-    step_function,
-)
 
 
-def job_counts(jobs: Jobs) -> dict[str, int]:
+def job_counts(jobs: tables.Jobs) -> dict[str, int]:
     """Count the jobs that were submitted, that ended in each state, and that were backfilled."""
     ends = np.zeros(len(JobState), np.int64)
     backfilled = 0
@@ -63,7 +36,7 @@ def job_counts(jobs: Jobs) -> dict[str, int]:
     }
 
 
-def rejected_because(rejections: Rejections) -> dict[str, int]:
+def rejected_because(rejections: tables.Rejections) -> dict[str, int]:
     """Count the rejected jobs by reason."""
     counts = np.zeros(len(rejections.reasons), np.int64)
     for reasons in value_blocks(rejections.reason):
@@ -71,44 +44,43 @@ def rejected_because(rejections: Rejections) -> dict[str, int]:
     return dict(zip(rejections.reasons, counts.tolist(), strict=True))
 
 
-def makespan(jobs: Jobs) -> float | None:
+def makespan(jobs: tables.Jobs) -> float | None:
     """Return T_batch = last end - first start, in seconds (Eleliemy 2021, Eq. 2.17)."""
     return _span(jobs, "start_time", "end_time")
 
 
-def makespan_from_submit(jobs: Jobs) -> float | None:
+def makespan_from_submit(jobs: tables.Jobs) -> float | None:
     """Return last end - first submission, in seconds."""
     return _span(jobs, "submit_time", "end_time")
 
 
-def throughput(jobs: Jobs) -> float | None:
+def throughput(jobs: tables.Jobs) -> float | None:
     """Return the completed jobs per hour of makespan (Eleliemy 2021, §2.2.5)."""
     span = makespan(jobs)
     completed = sum(int(np.count_nonzero(block.state == JobState.COMPLETED)) for block in blocks_of(jobs))
     return completed / span * 3600.0 if span else None
 
 
-def machine_cores(nodes: Nodes) -> int:
+def machine_cores(nodes: tables.Nodes) -> int:
     """Return P: the PEs of the machine, which are its cores."""
     return int(np.sum(nodes.cores))
 
 
-def busy_seconds(records: Records) -> Floats:
-    """Return T of Eq. 6.1 for each job: the PE-seconds it computed.
+def busy_seconds(records: tables.Records) -> Floats:
+    """Return T of Eq. 6.1 for each job: the PE-seconds it computed; 0 if rejected.
 
-    For a job that executed a loop, the time its PEs executed chunks. For any other, its run time on the
-    cores that its processors fill: working · run time. 0 if rejected. Attempts that a failure ended count as
-    well: their PEs computed, even if for nothing.
+    For a job with a loop, the time its PEs executed chunks, else working · run time. Attempts that a failure
+    ended count as well: their PEs computed, even if for nothing.
     """
     jobs, attempts = records.jobs, records.attempts
-    seconds = np.nan_to_num(jobs.working * run_time(jobs))
+    seconds = np.nan_to_num(jobs.working * derived_times.run_time(jobs))
     seconds[records.loops.job] = records.loops.busy
     if len(attempts.job):
         seconds += np.bincount(attempts.job, weights=attempts.busy, minlength=len(seconds))
     return seconds
 
 
-def utilization(records: Records) -> dict[str, float | None]:
+def utilization(records: tables.Records) -> dict[str, float | None]:
     """Return shares of the machine's core-seconds in the makespan, in [0, 1]: Σ_k T_k / (P · T_batch).
 
     ``busy``: T_k is the time PE k computed (Eleliemy 2021, Eq. 6.1; see :func:`busy_seconds`).
@@ -121,23 +93,25 @@ def utilization(records: Records) -> dict[str, float | None]:
     return {"busy": _busy_sum(records) / capacity, "allocated": _allocated_sum(records) / capacity}
 
 
-def _busy_sum(records: Records) -> float:
+def _busy_sum(records: tables.Records) -> float:
     if not is_long(records.jobs) or len(records.loops.job):
         return float(np.sum(busy_seconds(records)))
-    of_jobs = sum(float(np.nansum(block.working * run_time(block))) for block in blocks_of(records.jobs))
+    of_jobs = sum(
+        float(np.nansum(block.working * derived_times.run_time(block))) for block in blocks_of(records.jobs)
+    )
     return of_jobs + float(np.sum(records.attempts.busy))
 
 
-def _allocated_sum(records: Records) -> float:
+def _allocated_sum(records: tables.Records) -> float:
     if not is_long(records.occupancy):
-        return float(np.sum(allocated_seconds(records.occupancy, len(records.jobs.job_id))))
+        return float(np.sum(derived_times.allocated_seconds(records.occupancy, len(records.jobs.job_id))))
     return sum(
         float(np.sum(block.count * block.cores * (block.end - block.start)))
         for block in blocks_of(records.occupancy)
     )
 
 
-def _span(jobs: Jobs, begin: str, end: str) -> float | None:
+def _span(jobs: tables.Jobs, begin: str, end: str) -> float | None:
     """Return last end - first begin [s]; None where no job has both."""
     first, last, found = np.inf, -np.inf, False
     for block in blocks_of(jobs):
@@ -148,13 +122,13 @@ def _span(jobs: Jobs, begin: str, end: str) -> float | None:
     return last - first if found else None
 
 
-def out_of_use_seconds(outages: Outages, begin: float, end: float) -> float:
+def out_of_use_seconds(outages: tables.Outages, begin: float, end: float) -> float:
     """Return the node-seconds between two times in which nodes were out of use; overlaps count once."""
-    _, start, stop = out_of_use_spans(outages, begin, end)
+    _, start, stop = timelines.out_of_use_spans(outages, begin, end)
     return float(np.sum(stop - start))
 
 
-def failure_metrics(records: Records) -> dict[str, Any]:
+def failure_metrics(records: tables.Records) -> dict[str, Any]:
     """Count failures, drains and restarts, and sum lost work and downtime; without those of the safeguard.
 
     Outages count if they began before the last job ended; announced drains are drains. The downtime
@@ -163,7 +137,7 @@ def failure_metrics(records: Records) -> dict[str, Any]:
     """
     records = replace(records, attempts=rows_of(records.attempts, np.flatnonzero(records.attempts.node >= 0)))
     outages, attempts = records.outages, records.attempts
-    begin, end = run_span(records)
+    begin, end = timelines.run_span(records)
     within = outages.start <= end
     downtime = out_of_use_seconds(outages, begin, end)
     capacity = len(records.nodes.name) * (end - begin)
@@ -172,35 +146,35 @@ def failure_metrics(records: Records) -> dict[str, Any]:
         "node_drains": int(np.count_nonzero(within & (outages.kind != OutageKind.FAILED))),
         "restarts": len(attempts.job),
         "jobs_restarted": len(np.unique(attempts.job)),
-        "lost_core_seconds": total(lost_core_seconds(records)),
+        "lost_core_seconds": total(derived_times.lost_core_seconds(records)),
         "node_downtime": downtime,
         "availability": 1.0 - downtime / capacity if capacity > 0 else None,
     }
 
 
-def energy_metrics(records: Records) -> dict[str, Any] | None:
+def energy_metrics(records: tables.Records) -> dict[str, Any] | None:
     """Return energy [J] by use, and power [W]; None if the power of nodes is unknown.
 
     The mean and maximum power are from the first submission to the last end; ``measured_jobs`` have a
     recorded power over time. See :class:`~mlsim.record.timelines.Energy`.
     """
-    energy, of_jobs = run_energy(records), job_energy(records)
+    energy, of_jobs = timelines.run_energy(records), timelines.job_energy(records)
     if energy is None or of_jobs is None:
         return None
-    begin, end = run_span(records)
+    begin, end = timelines.run_span(records)
     return {
         "total": energy.total,
         "jobs": energy.jobs,
         "idle": energy.idle,
         "off": energy.off,
         "mean_power": energy.total / (end - begin) if end > begin else None,
-        "max_power": max_power(records),
+        "max_power": timelines.max_power(records),
         "per_job": _per_job(of_jobs, records),
         "measured_jobs": len(np.unique(records.power_steps.job)),
     }
 
 
-def _per_job(energy: NDArray[np.float64], records: Records) -> Aggregate:
+def _per_job(energy: NDArray[np.float64], records: tables.Records) -> Aggregate:
     """Aggregate the energy of the jobs that started."""
 
     def started() -> Iterator[NDArray[np.float64]]:
@@ -213,22 +187,19 @@ def _per_job(energy: NDArray[np.float64], records: Records) -> Aggregate:
     return aggregate(next(started()))
 
 
-def shared_spans(records: Records, name: str) -> Spans:
+def shared_spans(records: tables.Records, name: str) -> timelines.Spans:
     """Return from when to when jobs held how much of it, each attempt by itself [s]; NaN where none ran."""
     asked: NDArray[np.float64] = records.own.of[f"request_{name}"].astype(np.float64)
-    begin, end = running_spans(records.jobs, records.attempts)
+    begin, end = derived_times.running_spans(records.jobs, records.attempts)
     return begin, end, np.concatenate([asked, asked[records.attempts.job]])
 
 
-def shared_metrics(records: Records) -> dict[str, Any]:
-    """Return how much of each there is, and how it was used, by name.
-
-    ``utilization``: ∫ held dt / (capacity · T_batch), in [0, 1]. ``max``: the most that was held at a time.
-    """
+def shared_metrics(records: tables.Records) -> dict[str, Any]:
+    """Return capacity, unit, utilization ∫ held dt / (capacity · T_batch) and the most held, by name."""
     shared, span = records.shared, makespan(records.jobs)
     metrics = {}
     for name, unit, capacity in zip(shared.name, shared.unit, shared.capacity.tolist(), strict=True):
-        times, held = step_function(*shared_spans(records, name))
+        times, held = timelines.step_function(*shared_spans(records, name))
         used = float(np.sum(held[:-1] * np.diff(times)))
         metrics[name] = {
             "capacity": capacity,
@@ -239,29 +210,26 @@ def shared_metrics(records: Records) -> dict[str, Any]:
     return metrics
 
 
-def released_nodes(occupancy: Occupancy) -> int:
+def released_nodes(occupancy: tables.Occupancy) -> int:
     """Return the number of nodes released before their job's end; one that two jobs released counts twice."""
     return int(occupancy.count[occupancy.released].sum())
 
 
 def released_seconds(
-    occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None
+    occupancy: tables.Occupancy, jobs: tables.Jobs, attempts: tables.Attempts | None = None
 ) -> tuple[float, float]:
     """Return released node-seconds and core-seconds: Σ (return or end of the job - release)."""
     row = occupancy.released
     if not row.any():
         return 0.0, 0.0
-    early = (away_until(occupancy, jobs, attempts) - occupancy.end)[row]
+    early = (derived_times.away_until(occupancy, jobs, attempts) - occupancy.end)[row]
     nodes = early * occupancy.count[row]
     return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))
 
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """One row per node that one job released and another got before the first had ended.
-
-    Jobs are rows of the run's jobs, nodes rows of its nodes.
-    """
+    """One row per node that a job released and another got before the first had ended; jobs are rows."""
 
     giver: Ints
     taker: Ints
@@ -270,10 +238,10 @@ class Transfers:
     seconds: Floats  # node-seconds until the taker left it or the giver ended; parts of nodes count in part
 
 
-def transfers(records: Records) -> Transfers:
+def transfers(records: tables.Records) -> Transfers:
     """Find, for each node that was released early, the jobs that started on it while its giver ran."""
     held = records.occupancy
-    until = away_until(held, records.jobs, records.attempts)
+    until = derived_times.away_until(held, records.jobs, records.attempts)
     given = _spread(held.node, held.count, np.flatnonzero(held.released))
     lent = np.unique(given[1])
     row, node = _spread(held.node, held.count, np.flatnonzero(np.isin(held.node, lent) | (held.count > 1)))
@@ -318,7 +286,7 @@ def _spread(node: Ints, count: Ints, rows: Ints) -> tuple[Ints, Ints]:
     return row, node[row] + inside
 
 
-def coordination_metrics(records: Records) -> dict[str, Any]:
+def coordination_metrics(records: tables.Records) -> dict[str, Any]:
     """Return the metrics of coordination: messages, releases, released node-seconds and core-seconds."""
     occupancy = records.occupancy
     node_seconds, core_seconds = released_seconds(occupancy, records.jobs, records.attempts)
@@ -331,22 +299,22 @@ def coordination_metrics(records: Records) -> dict[str, Any]:
     }
 
 
-def coefficient_of_variation(loops: Loops) -> Floats:
+def coefficient_of_variation(loops: tables.Loops) -> Floats:
     """Return c.o.v. = σ / μ, without unit; 0 is balanced (Eleliemy 2021, Eq. 2.15)."""
     return _ratio(loops.std_finish, loops.mean_finish)
 
 
-def percent_imbalance(loops: Loops) -> Floats:
+def percent_imbalance(loops: tables.Loops) -> Floats:
     """Return (1 - μ / max) · 100, in percent; 0 is balanced (Eleliemy 2021, Eq. 2.16)."""
     return (1.0 - _ratio(loops.mean_finish, loops.max_finish)) * 100.0
 
 
-def max_over_mean(loops: Loops) -> Floats:
+def max_over_mean(loops: tables.Loops) -> Floats:
     """Return max / μ, without unit; 1 is balanced (Eleliemy 2021, §2.1.3)."""
     return _ratio(loops.max_finish, loops.mean_finish)
 
 
-def loop_metrics(loops: Loops) -> dict[str, Any]:
+def loop_metrics(loops: tables.Loops) -> dict[str, Any]:
     """Sum counts and PE-seconds over all loops, and aggregate the metrics that each loop has."""
     return {
         "count": len(loops.job),
@@ -362,11 +330,8 @@ def loop_metrics(loops: Loops) -> dict[str, Any]:
     }
 
 
-def selection_metrics(selections: Selections) -> dict[str, Any]:
-    """Count selected techniques, the most frequent first, and sum the selection time [s].
-
-    Empty without any.
-    """
+def selection_metrics(selections: tables.Selections) -> dict[str, Any]:
+    """Count selected techniques, most frequent first, and sum the selection time [s]; empty without any."""
     counts = Counter(selections.technique)
     if not counts:
         return {}
@@ -379,12 +344,8 @@ def _ratio(above: Floats, below: Floats) -> Floats:
     return above / np.where(below > 0, below, np.nan)
 
 
-def dependency_metrics(jobs: Jobs) -> dict[str, Any]:
-    """Count the jobs that dependencies held, and aggregate for how long.
-
-    ``held_time`` [s] is eligible - submit of jobs for which they differ, below 0 if feedback let a job arrive
-    earlier than in the log; ``never``: jobs that never became eligible.
-    """
+def dependency_metrics(jobs: tables.Jobs) -> dict[str, Any]:
+    """Count the jobs that dependencies held, and aggregate eligible - submit [s] where they differ."""
     assert jobs.eligible_time is not None
     later = jobs.eligible_time - jobs.submit_time
     held = later[(later != 0) & ~np.isnan(later)]

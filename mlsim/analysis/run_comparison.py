@@ -170,9 +170,8 @@ def _job_columns(jobs: Jobs) -> pl.DataFrame:
 def pair_summary(pairs: pl.DataFrame) -> dict[str, Any]:
     """Count the jobs that start earlier and later in the other run, and sum their seconds.
 
-    ``seconds_earlier``, ``seconds_later`` are sums, both positive; ``mean_earlier`` (s) is over all pairs and
-    positive if jobs start earlier in the other run; ``changed`` jobs have another submission, size or
-    run time.
+    Sums are positive; ``mean_earlier`` is above 0 if jobs start earlier in the other run; ``changed`` jobs
+    have another submission, size or run time.
     """
     gain = pairs["earlier"].drop_nulls().to_numpy()
     both = pairs.filter("in_first", "in_other")
@@ -212,10 +211,7 @@ _MOST_KEYS = 12
 def comparison_table(
     labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], tolerance: float = TOLERANCE
 ) -> RenderableType:
-    """Lay out metrics: if there are more than two runs, all side by side, then each against the first.
-
-    Metrics that no run has, or that are 0 in all, are left out.
-    """
+    """Lay out metrics that are not 0 in all runs: all side by side, then each against the first."""
     shown = [metric for metric in metrics if any(metric["values"])]
     blocks: list[RenderableType] = []
     if len(labels) > 2:

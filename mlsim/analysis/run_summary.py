@@ -29,30 +29,11 @@ def summarize(
     tau: float = TAU,
     measured: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Compute every metric of a run.
+    """Compute every metric of a run: JSON-safe, with the keys of ``summary.json``.
 
-    Times are in seconds, throughput in jobs per hour, utilization in shares of 1. Aggregates are over the
-    jobs that started. An undefined metric is None; there is no NaN and no infinity.
-
-    Parameters
-    ----------
-    records
-        The records of the run.
-    scenario, seed
-        The scenario's name and seed.
-    technique
-        The run's technique; None if jobs executed no loop.
-    predictor
-        The predictor of run times; None without one.
-    tau
-        The bound of bounded slowdowns, in seconds.
-    measured
-        Measurements of mlsim itself; becomes the key ``self``.
-
-    Returns
-    -------
-    dict
-        JSON-safe; the page on metrics has each key with formula, unit and source.
+    The page on metrics has each key with formula, unit and source. Aggregates are over the jobs that started;
+    an undefined metric is None. ``technique`` is None if jobs executed no loop, ``predictor`` without one,
+    ``tau`` [s] bounds bounded slowdowns; ``measured``, of mlsim itself, becomes the key ``self``.
     """
     jobs = records.jobs
     summary: dict[str, Any] = json_safe(
@@ -77,38 +58,32 @@ def summarize(
             "coordination": machine_metrics.coordination_metrics(records),
             "failures": machine_metrics.failure_metrics(records),
             "energy": machine_metrics.energy_metrics(records),
-            **(
-                {}
-                if jobs.eligible_time is None
-                else {"dependencies": machine_metrics.dependency_metrics(jobs)}
-            ),
-            **({} if jobs.divider is None else {"classes": class_metrics(records, tau)}),
-            **({"shared": machine_metrics.shared_metrics(records)} if records.shared.name else {}),
-            **({"cp": job_metrics.solve_counts(records.solves)} if len(records.solves.time) else {}),
+            **_of_some_runs(records, tau),
             "self": dict(measured or {}),
         }
     )
     return summary
 
 
+def _of_some_runs(records: Records, tau: float) -> dict[str, Any]:
+    """Return the metrics that only some scenarios ask for."""
+    found: dict[str, Any] = {}
+    if records.jobs.eligible_time is not None:
+        found["dependencies"] = machine_metrics.dependency_metrics(records.jobs)
+    if records.jobs.divider is not None:
+        found["classes"] = class_metrics(records, tau)
+    if records.shared.name:
+        found["shared"] = machine_metrics.shared_metrics(records)
+    if len(records.solves.time):
+        found["cp"] = job_metrics.solve_counts(records.solves)
+    return found
+
+
 def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
-    """Return the metrics of a run that is one loop.
+    """Return the metrics of a run that is one loop, JSON-safe; see ``metric_definitions.LOOP``.
 
-    Parameters
-    ----------
-    records
-        The records of the run.
-    technique, model
-        The loop's technique and execution model, which become facts.
-
-    Returns
-    -------
-    dict
-        JSON-safe: ``technique``, ``model``, ``nodes``, ``pes``, ``iterations``, ``steps``; ``t_loop``,
-        ``mean_finish`` (s); ``cov``, ``imbalance`` (percent), ``max_over_mean`` of the PEs' finish times;
-        ``busy``, ``overhead``, ``idle`` (PE-seconds); ``efficiency``, the share of the PEs' time up to
-        ``t_loop`` in which they executed iterations. If techniques were selected also ``selected``, how
-        often each, and ``selection_time`` (s).
+    ``efficiency`` is the share of the PEs' time up to ``t_loop`` in which they executed iterations. If
+    techniques were selected also ``selected``, how often each, and ``selection_time`` (s).
     """
     loops = records.loops
     capacity = float(loops.pes[0] * loops.t_loop[0])
@@ -144,10 +119,7 @@ def best_loop(loops: Sequence[Mapping[str, Any]]) -> int:
 
 
 def summary_without_jobs() -> dict[str, Any]:
-    """Return what a summary holds, from a run without jobs: its keys, and of what type values are.
-
-    What runs have only where a scenario asks for it is None or empty.
-    """
+    """Return the summary of a run without jobs: its keys; what only some scenarios have is empty."""
     nodes = Nodes(["n"], ["n"], np.ones(1, np.int64), np.ones(1))
     tables = [empty(table) for table in (Jobs, Occupancy, Loops, Chunks, PEs, Messages)]
     records = Records(nodes, *tables)  # type: ignore[arg-type]  # mypy joins the tables' types

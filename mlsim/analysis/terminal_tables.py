@@ -109,11 +109,7 @@ def _job_aggregates(summary: Summary) -> Table:
 
 
 def accuracy_table(rows: Mapping[str, Summary]) -> Table:
-    """Lay out the accuracy of estimates, one row per estimate.
-
-    Estimates that are too short and too long have their shares and mean errors; the last column is the share
-    whose A = run time / estimate is within 25 % of 1.
-    """
+    """Lay out the accuracy of estimates; the last column is the share with A within 25 % of 1."""
     table = _table("estimate", ("MAE min", "short", "by min", "long", "by min", "exact", "A ± 25 %"))
     for name, row in rows.items():
         under, over = ((share(row[end]["share"]), _over(row[end]["mean"], 60.0)) for end in ("under", "over"))
@@ -293,10 +289,9 @@ _LOOP_COLUMNS = ("T_loop", "", "steps", "c.o.v.", "imbalance", "max/mean", "over
 
 
 def loop_table(loops: Sequence[Summary]) -> Table:
-    """Lay out loops for the terminal, one per row, the shortest marked with a star.
+    """Lay out facts of :func:`loop_facts`, the shortest loop starred; a rule separates techniques.
 
-    Overhead is its share of the PEs' time from the loop's start until the last PE learns that there is no
-    more work. Expects facts of :func:`loop_facts`; a rule separates techniques.
+    Overhead is its share of the time from the loop's start until the last PE learns that no work is left.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
     table.add_column("technique", style="cyan", no_wrap=True)

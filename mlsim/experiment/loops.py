@@ -262,10 +262,10 @@ def run_loops(
             write_summary(place.partial / "summary.json", summary(results))
             pl.DataFrame([result.facts for result in results]).write_csv(place.partial / "loops.csv")
         if len(results) > 1 and curves and scenarios[0].output.pictures:
-            from mlsim.analysis.plots import draw_chunk_sizes
+            from mlsim.analysis.plots import chunk_sizes, write_picture
 
             with place.extra(place.partial / "chunk-sizes.png") as path:
-                draw_chunk_sizes(path, curves, scenarios[0].name)
+                write_picture(chunk_sizes(curves, scenarios[0].name), path)
     return results
 
 
@@ -285,7 +285,7 @@ def write_loop(place: Place, directory: Path, result: LoopResult, chunks: bool) 
     """Write the directory of a loop, as ``mlsim loop`` does; return its curve of chunk sizes."""
     load_matplotlib()
     with importing():
-        from mlsim.analysis.plots import chunk_curve, draw_chunk_sizes, draw_pes
+        from mlsim.analysis.plots import chunk_curve, chunk_sizes, pe_timeline, write_picture
         from mlsim.record.parquet_tables import write_tables
 
     directory.mkdir(exist_ok=True)
@@ -298,9 +298,9 @@ def write_loop(place: Place, directory: Path, result: LoopResult, chunks: bool) 
     if scenario.output.pictures and curves:
         title = f"{scenario.name}: {result.label}"
         with place.extra(directory / "pes.png") as path:
-            draw_pes(path, result.records, title)
+            write_picture(pe_timeline(result.records, title), path)
         with place.extra(directory / "chunk-sizes.png") as path:
-            draw_chunk_sizes(path, curves, title)
+            write_picture(chunk_sizes(curves, title), path)
     if scenario.output.trace is not TraceLevel.NONE:
         with place.extra(directory / "trace") as path:
             write_trace(path, result.records, scenario, "", exclusive_nodes=True)

@@ -225,9 +225,9 @@ def _utilization_picture(records: Records, name: str) -> str:
     from mlsim._runtime.late import load_matplotlib
 
     load_matplotlib()
-    from mlsim.analysis.plots import draw_utilization
+    from mlsim.analysis.plots import utilization_over_time, write_picture
 
     with TemporaryDirectory(prefix="mlsim-") as directory:
-        path = draw_utilization(Path(directory, "utilization.png"), records, name)
+        path = write_picture(utilization_over_time(records, name), Path(directory, "utilization.png"))
         data = b64encode(read_bytes(path)).decode()
     return f'<img alt="utilization over time" style="max-width:100%" src="data:image/png;base64,{data}">'

@@ -231,14 +231,14 @@ def _draw(place: Place, directory: Path, result: Result) -> None:
     name = result.scenario.name
     with place.extra(directory / "gantt.png") as path:
         load_matplotlib()
-        from mlsim.analysis.plots import draw_gantt
+        from mlsim.analysis.plots import gantt, write_picture
 
-        draw_gantt(path, result.records, title=name)
+        write_picture(gantt(result.records, name), path)
     _tidy(result.records)
     with place.extra(directory / "utilization.png") as path:
-        from mlsim.analysis.plots import draw_utilization
+        from mlsim.analysis.plots import utilization_over_time, write_picture
 
-        draw_utilization(path, result.records, title=name)
+        write_picture(utilization_over_time(result.records, name), path)
 
 
 def _tidy(records: Records) -> None:

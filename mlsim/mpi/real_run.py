@@ -151,7 +151,7 @@ def write_run(
     what was kept, and where.
     """
     from mlsim.analysis import loop_facts, summarize
-    from mlsim.analysis.plots import chunk_curve, draw_chunk_sizes, draw_pes
+    from mlsim.analysis.plots import chunk_curve, chunk_sizes, pe_timeline, write_picture
 
     scenario = scenario_of(records, options, name)
     summary = summarize(records, scenario=name, seed=options.seed, technique=options.technique)
@@ -171,9 +171,9 @@ def write_run(
         if len(records.chunks.job):
             title = f"{name}: {options.technique} {options.model}"
             with place.extra(place.partial / "pes.png") as path:
-                draw_pes(path, records, title)
+                write_picture(pe_timeline(records, title), path)
             with place.extra(place.partial / "chunk-sizes.png") as path:
-                draw_chunk_sizes(path, [chunk_curve(records.chunks, title)], title)
+                write_picture(chunk_sizes([chunk_curve(records.chunks, title)], title), path)
         write_json(place.partial / "versions.json", {**versions(), "mpi4py": mpi4py.__version__})
 
 

@@ -116,10 +116,7 @@ StartedLoop = tuple[float, int, LoopChunks]
 
 
 class ChunkStore:
-    """Store of the chunks of many loops, read back by loop in order of start.
-
-    About ``held_rows`` rows are kept in memory; an event loop adds at most ``block_rows`` at a time.
-    """
+    """Chunks of many loops, read back by loop in order of start; about ``held_rows`` are kept in memory."""
 
     def __init__(self, held_rows: int = HELD_ROWS, block_rows: int = BLOCK_ROWS) -> None:
         self.block_rows = block_rows
@@ -201,10 +198,7 @@ def _no_room(error: OSError) -> OutputError:
 
 
 class StoredChunks(Chunks):
-    """Chunks in a store, ``n_rows`` of them.
-
-    Access to a column reads it whole; :meth:`blocks` reads some rows at a time.
-    """
+    """Chunks in a store; access to a column reads it whole, :meth:`blocks` reads some rows at a time."""
 
     __slots__ = ("_columns", "_loops", "_store", "n_rows")
 
@@ -265,10 +259,7 @@ _FEW, _MANY = 4, 200
 
 
 def order_of(start: Floats, pe: Int32s) -> Ints:
-    """Return the order of rows by (start, pe).
-
-    Rows are nearly sorted, or consist of long sorted stretches where nodes run ahead of each other.
-    """
+    """Return the order by (start, pe) of rows that are nearly sorted, or sorted in long stretches."""
     order = np.arange(len(start))
     if not _insert(order, start, pe, _FEW):
         order = np.argsort(start, kind="stable")

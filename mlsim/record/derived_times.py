@@ -30,12 +30,9 @@ def queued_since(jobs: Jobs) -> Floats:
 
 
 def wait_time(jobs: Jobs) -> Floats:
-    """Return waiting times [s]: from submission to the start of the last attempt.
+    """Return waiting times [s]: from :func:`queued_since` to the start of the last attempt.
 
-    Of a job that waits for other jobs they count from when these let it: see :func:`queued_since`.
-
-    For a job that failures made start again this counts its earlier attempts as well. With
-    ``batch.count_dispatch_time`` the wall time of the pass that started the job is added: a dispatcher
+    With ``batch.count_dispatch_time`` the wall time of the pass that started the job is added: a dispatcher
     that thinks for long lets the job wait for it. The schedule is the same with and without.
     """
     return _with_dispatch_time(jobs, jobs.start_time - queued_since(jobs))
@@ -64,10 +61,7 @@ def bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
 
 
 def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
-    """Return max((wait + p) / (q max(p, τ)), 1) for each job of q processors (Zotkin and Keleher 1999).
-
-    Parameters are those of :func:`bounded_slowdown`.
-    """
+    """Return max((wait + p) / (q max(p, τ)), 1), for q processors, τ > 0 s (Zotkin and Keleher 1999)."""
     length = run_time(jobs)
     processors = np.maximum(jobs.processors, 1)
     bounded: Floats = np.maximum((wait_time(jobs) + length) / (processors * np.maximum(length, tau)), 1.0)
@@ -75,10 +69,10 @@ def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
 
 
 def away_until(occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None) -> Floats:
-    """Return the time [s] at which each released node returned to its job, or the job's end if it never did.
+    """Return when each released node returned to its job, or the job's attempt ended [s].
 
-    The result has one time per row; for a row without a release it is the row's own end. Rows of nodes that
-    may be released name one node each. A job restarted after a failure ends once per attempt.
+    One time per row; for a row without a release the row's own end. Rows that may be released name one node
+    each.
     """
     attempts = empty(Attempts) if attempts is None else attempts
     attempt = attempt_of_rows(occupancy, attempts)

@@ -20,10 +20,7 @@ _COPIED_AT_ONCE = 1 << 16
 
 
 class GrowingArray:
-    """An array of shape (columns, capacity), or (capacity,) if ``columns`` is None, whose capacity grows.
-
-    ``array`` is undefined where nothing was written, and another object after :meth:`reserve` has grown it.
-    """
+    """An array (columns, capacity), or (capacity,); :meth:`reserve` may make ``array`` another object."""
 
     def __init__(self, dtype: DTypeLike, columns: int | None = None, capacity: int = 1024) -> None:
         self._dtype = np.dtype(dtype)

@@ -23,8 +23,6 @@ _PIECE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 def format_nodes(nodes: ArrayLike) -> str:
     """Return a set of node numbers, in any order, as ascending intervals with one space between them.
 
-    Examples
-    --------
     >>> format_nodes([7, 0, 1, 2, 3])
     '0-3 7'
     """
@@ -36,8 +34,6 @@ def format_nodes(nodes: ArrayLike) -> str:
 def parse_nodes(text: str) -> Ints:
     """Parse intervals into ascending node numbers; InputError if a piece is not ``N`` or ``N-M``.
 
-    Examples
-    --------
     >>> parse_nodes("0-3 7")
     array([0, 1, 2, 3, 7])
     """
@@ -163,8 +159,8 @@ class HeldCores:
 def number_cores(nodes: Nodes, jobs: Jobs, occupancy: Occupancy) -> HeldCores:
     """Assign to every occupancy row the lowest free cores of its nodes, one entry per core.
 
-    Rows are in order of start. A core is free for every row that starts when, or after, the row that held it
-    ended. Raises MlsimError for inconsistent records: rows out of order, or more cores held than a node has.
+    Rows are in order of start; a core is free again for rows that start when its row ended, or later. Raises
+    MlsimError for rows out of order, and where more cores are held than a node has.
     """
     if np.any(np.diff(occupancy.start) < 0):
         raise MlsimError("internal error: occupancy rows are not in order of start")

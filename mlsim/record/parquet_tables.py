@@ -20,22 +20,10 @@ from mlsim._files.parquet import read_columns, read_rows, read_schema, refusing_
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim._runtime.forks import check_fork
 from mlsim.errors import InputError, OutputError
+from mlsim.record import record_tables as tables
 from mlsim.record.column_types import Stored, empty, stored_columns, words_of
 from mlsim.record.derived_times import of_last_attempts, restarts
 from mlsim.record.growing_arrays import let_go
-from mlsim.record.record_tables import (
-    Chunks,
-    Jobs,
-    Loops,
-    Names,
-    NodePower,
-    Nodes,
-    Occupancy,
-    OwnColumns,
-    PEs,
-    Records,
-    Rejections,
-)
 from mlsim.record.table_blocks import chunk_blocks, copies_of, n_rows, record_blocks
 from mlsim.record.table_files import ALWAYS, FILES, JOB_COLUMNS, Columns, Known, Values, Words, file_columns
 
@@ -43,12 +31,13 @@ _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
 
 
-def write_tables(directory: Path, records: Records, technique: str | None, csv: bool = False) -> list[Path]:
-    """Write the tables of a run into a directory, which is made if it does not exist; return the files.
+def write_tables(
+    directory: Path, records: tables.Records, technique: str | None, csv: bool = False
+) -> list[Path]:
+    """Write the tables of a run into a directory, as CSV as well if asked; return the files.
 
-    ``jobs``, ``nodes`` and ``occupancy`` are always written, the others where they have rows; with ``csv``
-    each as CSV as well. The same records give the same bytes. One table is in memory at a time. Raises
-    OutputError, which names the file, if one cannot be written.
+    ``jobs``, ``nodes`` and ``occupancy`` are always written, the others where they have rows. The same
+    records give the same bytes; one table is in memory at a time. Raises OutputError, which names the file.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -63,7 +52,7 @@ def write_tables(directory: Path, records: Records, technique: str | None, csv: 
     return written
 
 
-def _blocks(table: str, records: Records) -> Iterator[Records]:
+def _blocks(table: str, records: tables.Records) -> Iterator[tables.Records]:
     """Yield records with some rows of a table that may be long after the other."""
     rows = getattr(records, table)
     if table == "chunks":
@@ -79,13 +68,13 @@ def _blocks(table: str, records: Records) -> Iterator[Records]:
             let_go(records.jobs.job_id)
 
 
-def _write_parquet(table: str, records: Records, technique: str | None, path: Path) -> Path:
+def _write_parquet(table: str, records: tables.Records, technique: str | None, path: Path) -> Path:
     with _writing(path):
         write_frames(path, (frame(table, block, technique) for block in _blocks(table, records)))
     return path
 
 
-def _write_csv(table: str, records: Records, technique: str | None, path: Path) -> Path:
+def _write_csv(table: str, records: tables.Records, technique: str | None, path: Path) -> Path:
     with _writing(path), path.open("wb") as file:
         for number, block in enumerate(_blocks(table, records)):
             frame(table, block, technique).write_csv(file, include_header=number == 0)
@@ -100,7 +89,7 @@ def _writing(path: Path) -> Iterator[None]:
         raise OutputError(f"cannot write {path}: {err.strerror or err}") from err
 
 
-def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
+def frame(file: str, records: tables.Records, technique: str | None) -> pl.DataFrame:
     """Return the frame of one table; parameters and columns are those of :func:`file_columns`."""
     return frame_of(file_columns(file, records, technique))
 
@@ -132,10 +121,7 @@ _NUMBERS = ("job_id", "user", "group", "executable", "queue", "partition", "qos"
 
 
 def check_values(path: Path, stored: Stored, series: pl.Series, places: Ints | None = None) -> None:
-    """Raise InputError, with row, value and allowed values, if a column holds what no run writes.
-
-    ``places`` are the rows of the file, from 0; None: all.
-    """
+    """Raise InputError if a column holds what no run writes; ``places``: rows of the file, None: all."""
     column = stored.column
     floats = stored.dtype is not None and stored.dtype.kind == "f"
     if column.always or not (floats or column.unknown or stored.optional):
@@ -190,11 +176,8 @@ def check_nodes(path: Path, node: Ints, nodes: int, count: Ints | None = None) -
     check_rows(path, last >= nodes, lambda row: f"node {last[row]} of a machine of {nodes}")
 
 
-def check_loop_rows(path: Path, rows: Chunks | PEs, loops: Loops, places: Ints) -> None:
-    """Raise InputError for PEs that a loop does not have, and for chunks outside of its iterations.
-
-    ``loops`` contains the loop of every row.
-    """
+def check_loop_rows(path: Path, rows: tables.Chunks | tables.PEs, loops: tables.Loops, places: Ints) -> None:
+    """Raise InputError for PEs that a loop does not have, and for chunks outside of its iterations."""
     order = np.argsort(loops.job, kind="stable")
     of = order[np.searchsorted(loops.job[order], rows.job)]
     pes, iterations = loops.pes[of], loops.iterations[of]
@@ -204,7 +187,7 @@ def check_loop_rows(path: Path, rows: Chunks | PEs, loops: Loops, places: Ints) 
         lambda row: f"PE {rows.pe[row]} of a loop on {pes[row]} PEs",
         places,
     )
-    if isinstance(rows, Chunks):
+    if isinstance(rows, tables.Chunks):
         first, size = rows.first, rows.size
         check_times(path, rows.start, rows.end, places)
         check_rows(
@@ -216,23 +199,22 @@ def check_loop_rows(path: Path, rows: Chunks | PEs, loops: Loops, places: Ints) 
 
 
 Table = TypeVar("Table")
-LoopRows = TypeVar("LoopRows", Chunks, PEs)
+LoopRows = TypeVar("LoopRows", tables.Chunks, tables.PEs)
 
 _UNKNOWN = -1
 """Missing-value sentinel of integer columns; that of times is NaN."""
 _MEASURED = 1.0  # s; of real runs, nodes and jobs have clocks of their own
 
 
-def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records:
-    """Read the tables of a run, but those named in ``without``, such as ``chunks``, which is large.
+def read_tables(directory: str | Path, without: Collection[str] = ()) -> tables.Records:
+    """Read the tables of a run, but those named in ``without``, and the columns that they declare.
 
-    Columns that tables have no use for are not read, so that further ones do no harm. Raises InputError,
-    which names file and column, if a table is missing, is no Parquet file, lacks a column or holds what no
-    run writes.
+    Raises InputError, which names file and column, if a table is missing, is no Parquet file, lacks a column
+    or holds what no run writes.
     """
     paths = {name: Path(directory) / f"{name}.parquet" for name in FILES}
     of_jobs, stays = paths["jobs"], paths["occupancy"]
-    jobs = _read(of_jobs, Jobs)
+    jobs = _read(of_jobs, tables.Jobs)
     check_times(of_jobs, jobs.start_time, jobs.end_time)
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     optional: dict[str, Any] = {
@@ -240,7 +222,7 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
         for name, table in FILES.items()
         if name not in (*ALWAYS, *without) and is_there(paths[name])
     }
-    nodes, occupancy = _read_nodes(paths["nodes"]), _read(stays, Occupancy, numbers)
+    nodes, occupancy = _read_nodes(paths["nodes"]), _read(stays, tables.Occupancy, numbers)
     check_times(stays, occupancy.start, occupancy.end)
     check_nodes(stays, occupancy.node, len(nodes.name), occupancy.count)
     ends = jobs.end_time[occupancy.job]
@@ -257,14 +239,11 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
         "names": _read_names(of_jobs),
         "own": _read_own(of_jobs),
     }
-    return Records(nodes=nodes, jobs=jobs, occupancy=occupancy, **rest)
+    return tables.Records(nodes=nodes, jobs=jobs, occupancy=occupancy, **rest)
 
 
-def read_rows_of_loops(path: Path, table: type[LoopRows], records: Records, wanted: Ints) -> LoopRows:
-    """Read the chunks or PEs of the last attempts of ``wanted`` jobs (rows of the table of jobs).
-
-    Raises InputError as :func:`read_tables` does.
-    """
+def read_rows_of_loops(path: Path, table: type[LoopRows], records: tables.Records, wanted: Ints) -> LoopRows:
+    """Read the chunks or PEs of the last attempts of ``wanted`` jobs, as :func:`read_tables` does."""
     here = _schema(path)
     columns = [stored for stored in stored_columns(table) if stored.name in here or not stored.optional]
     missing = [stored.name for stored in columns if stored.name not in here]
@@ -284,39 +263,39 @@ def read_rows_of_loops(path: Path, table: type[LoopRows], records: Records, want
     return rows
 
 
-def _read_nodes(path: Path) -> Nodes:
+def _read_nodes(path: Path) -> tables.Nodes:
     """Read the nodes, and their power if it is known."""
-    nodes = _read(path, Nodes)
+    nodes = _read(path, tables.Nodes)
     check_rows(
         path,
         (nodes.cores < 1) | ~(nodes.speed > 0.0),
         lambda row: f"a node of {nodes.cores[row]} cores of speed {nodes.speed[row]:g}",
     )
-    power = stored_columns(NodePower)
+    power = stored_columns(tables.NodePower)
     if not {stored.name for stored in power} <= set(_schema(path)):
         return nodes
-    return replace(nodes, power=NodePower(*(_column(path, stored) for stored in power)))
+    return replace(nodes, power=tables.NodePower(*(_column(path, stored) for stored in power)))
 
 
-def _read_rejections(path: Path) -> Rejections:
+def _read_rejections(path: Path) -> tables.Rejections:
     """Read why jobs were turned away."""
     if "reason" not in _schema(path):
-        return Rejections.none()
+        return tables.Rejections.none()
     reason = _series(path, "reason")
     with refusing_damage(f"{path}: column 'reason' holds what no run writes"):
         rows = reason.is_not_null().arg_true()
         reasons = reason.gather(rows).cast(pl.String)
         words = reasons.unique(maintain_order=True).to_list()
         if not words:
-            return Rejections.none()
+            return tables.Rejections.none()
         codes = reasons.replace_strict(words, list(range(len(words))), return_dtype=pl.Int32)
-        return Rejections(rows.cast(pl.Int64).to_numpy(), codes.to_numpy(), tuple(words))
+        return tables.Rejections(rows.cast(pl.Int64).to_numpy(), codes.to_numpy(), tuple(words))
 
 
-def _read_names(path: Path) -> Names:
+def _read_names(path: Path) -> tables.Names:
     """Read which codes have which names: those of ``user`` are in ``user_name``, and so on."""
     here = set(_schema(path))
-    coded = {stored.name: stored for stored in stored_columns(Jobs)}
+    coded = {stored.name: stored for stored in stored_columns(tables.Jobs)}
     found: dict[str, dict[int, str]] = {}
     for column in sorted(name for name in coded if {name, f"{name}_name"} <= here):
         codes, names = _column(path, coded[column]), _series(path, f"{column}_name")
@@ -324,14 +303,14 @@ def _read_names(path: Path) -> Names:
         of_codes, first = np.unique(codes[rows], return_index=True)
         words = names.gather(rows[first]).cast(pl.String).to_list()
         found[column] = dict(zip(of_codes.tolist(), words, strict=True))
-    return Names({column: names for column, names in found.items() if names})
+    return tables.Names({column: names for column, names in found.items() if names})
 
 
-def _read_own(path: Path) -> OwnColumns:
+def _read_own(path: Path) -> tables.OwnColumns:
     """Read the user-defined columns, of numbers or texts."""
     kinds = {name: kind for name, kind in _schema(path).items() if name not in JOB_COLUMNS}
     wanted = [name for name, kind in kinds.items() if kind == pl.String or kind.is_numeric()]
-    return OwnColumns({name: _own(path, name) for name in wanted})
+    return tables.OwnColumns({name: _own(path, name) for name in wanted})
 
 
 def _own(path: Path, name: str) -> NDArray[Any]:

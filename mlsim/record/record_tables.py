@@ -391,10 +391,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class OwnColumns:
-    """User-defined columns of jobs: ``of`` maps a name to one value per job.
-
-    Values are int64, float64 (NaN: none) or objects (text or None).
-    """
+    """User-defined columns of jobs, by name: one int64, float64 (NaN: none) or text (None) per job."""
 
     of: Mapping[str, NDArray[Any]]
 
@@ -405,10 +402,7 @@ class OwnColumns:
 
 @dataclass(frozen=True, slots=True)
 class PowerSteps:
-    """One row a step of the power of a job that was measured, in order of (job, time); with `workload.power`.
-
-    The step holds from its time on until that of the next one of the job.
-    """
+    """One row a step of the measured power of a job, until its next, by (job, time); `workload.power`."""
 
     job: Annotated[Ints, _OF_JOB]
     time: Annotated[Floats, Column("from when on, since the job got its nodes; the first of a job at 0", "s")]

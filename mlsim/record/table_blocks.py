@@ -62,10 +62,7 @@ def _columns(table: Any) -> dict[str, NDArray[Any]]:
 
 
 def blocks_of(table: Table) -> Iterator[Table]:
-    """Yield the rows of a table in order: all at once if it is short, else some at a time.
-
-    The memory of a block of a long table is released when the next one is requested.
-    """
+    """Yield the rows of a table: all at once if it is short, else in blocks, released when read."""
     if not is_long(table):
         yield table
         return
@@ -82,8 +79,7 @@ def chunk_blocks(chunks: Chunks) -> Iterator[Chunks]:
         yield chunks
     else:
         for first in range(0, n_rows(chunks), CHUNK_ROWS):
-            rows = slice(first, first + CHUNK_ROWS)
-            yield Chunks(**{name: column[rows] for name, column in _columns(chunks).items()})
+            yield rows_of(chunks, slice(first, first + CHUNK_ROWS))
 
 
 def size_range(chunks: Chunks) -> tuple[int, int] | None:
@@ -109,15 +105,11 @@ def copies_of(table: Table, block_rows: int) -> Iterator[Table]:
     """Yield the rows of a table in order, in blocks of the given size, as copies."""
     for first in range(0, n_rows(table), block_rows):
         rows = slice(first, first + block_rows)
-        columns = {name: _copy(column, rows) for name, column in _columns(table).items()}
+        columns = {}
+        for name, column in _columns(table).items():
+            columns[name] = column[rows].copy()
+            let_go(column)  # the system maps more of a file than is read
         yield type(table)(**columns)
-
-
-def _copy(column: NDArray[Any], rows: slice) -> NDArray[Any]:
-    """Copy rows of a column, and release its pages: the system maps more of a file than is read."""
-    copied: NDArray[Any] = column[rows].copy()
-    let_go(column)
-    return copied
 
 
 def let_go_of_table(table: Long) -> None:
@@ -135,10 +127,7 @@ def sums_by_job(occupancy: Occupancy, n_jobs: int, values: Callable[[Occupancy],
 
 
 def record_blocks(records: Records, block_rows: int) -> Iterator[Records]:
-    """Yield the records of some jobs after the other, jobs counted from the first of these.
-
-    Each has the jobs, their stays, attempts and rejections, and the other tables as they are.
-    """
+    """Yield the records of some jobs after the other; rows of jobs count from the first of these."""
     first = 0
     for jobs in copies_of(records.jobs, block_rows):
         last = first + len(jobs.job_id)
@@ -172,11 +161,7 @@ def _between(job: NDArray[np.int64], first: int, last: int) -> slice:
 
 
 def _stays_of(occupancy: Occupancy, block: Jobs, attempts: Attempts, first: int) -> Occupancy:
-    """Return the stays of some consecutive jobs, with jobs counted from ``first``.
-
-    ``occupancy`` is in order of start; the stays of a job begin between its first start and its end.
-    ``attempts`` are those of these jobs.
-    """
+    """Return the stays of consecutive jobs, counted from ``first``; a job has stays from start to end."""
     last = first + len(block.job_id)
     begins = np.concatenate([block.start_time, attempts.start])
     ends = np.concatenate([block.end_time, attempts.end])

@@ -181,10 +181,7 @@ JOB_COLUMNS = tuple(column.name for column in columns_of("jobs"))
 
 
 def file_columns(file: str, records: Records, technique: str | None) -> dict[str, Values]:
-    """Return the columns of one of :data:`FILES` that the run has, user-defined columns of jobs last.
-
-    ``technique`` is None if jobs ran no loop.
-    """
+    """Return the columns of a file that the run has, user-defined ones of jobs last."""
     columns = {}
     for column in columns_of(file):
         if isinstance(column, Derived):

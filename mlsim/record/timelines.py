@@ -21,9 +21,8 @@ Spans = tuple[Floats, Floats, Floats]
 def step_function(begin: ArrayLike, end: ArrayLike, weight: ArrayLike = 1.0) -> tuple[Floats, Floats]:
     """Sum the weights of the intervals [begin, end) [s] that are open, over time.
 
-    Intervals of no length, or with a NaN bound, do not count. ``weight`` is one number, or one per interval.
-    Returns strictly increasing times and the sum from each of them to the next; the last value is 0. Both are
-    empty without intervals.
+    Intervals of no length, or with a NaN bound, do not count. Returns rising times and the sum from each to
+    the next; the last value is 0.
     """
     begin, end = np.asarray(begin, np.float64), np.asarray(end, np.float64)
     weights = np.broadcast_to(np.asarray(weight, np.float64), begin.shape)
@@ -42,13 +41,9 @@ def step_parts(blocks: Iterable[Spans], others: Spans) -> Iterator[tuple[Floats,
     """
     waiting, value = others, 0.0
     for block in blocks:
-        joined: Spans = (
-            np.concatenate([waiting[0], block[0]]),
-            np.concatenate([waiting[1], block[1]]),
-            np.concatenate([waiting[2], block[2]]),
-        )
+        begin, end, weight = map(np.concatenate, zip(waiting, block, strict=True))
         horizon = float(np.fmax.reduce(block[0], initial=-np.inf))
-        times, deltas, waiting = _changes(joined, horizon)
+        times, deltas, waiting = _changes((begin, end, weight), horizon)
         if len(times):
             values = value + np.cumsum(deltas)
             value = float(values[-1])
@@ -92,10 +87,7 @@ def out_of_use_spans(outages: Outages, begin: float, end: float) -> OutageSpans:
 
 
 def off_spans(outages: Outages, occupancy: Occupancy, begin: float, end: float) -> OutageSpans:
-    """Find when nodes were out of use and held by no job, within [begin, end].
-
-    A job that holds a drained node keeps it to its end, or gives it back; no other job gets it meanwhile.
-    """
+    """Find when nodes were out of use and held by no job: a job keeps its drained nodes to its end."""
     start = outages.start.copy()
     drained = outages.kind != OutageKind.FAILED
     for at in np.unique(start[drained]):
@@ -141,25 +133,15 @@ def _unite(node: Ints, begin: Floats, end: Floats) -> int:
 
 def one_job(job_id: int, end: float, pes: int, cores: int) -> Jobs:
     """Return the row of a job without a user that ran from 0 to ``end`` [s] on the whole machine."""
-    unknown = np.full(1, -1, np.int64)
+    row = {"job_id": job_id, "processors": pes, "cores": cores, "working": pes}
+    row |= dict.fromkeys(("user", "group", "executable", "queue", "partition"), -1)
+    times = {"submit_time": 0.0, "start_time": 0.0}
+    times |= dict.fromkeys(("end_time", "walltime", "prediction", "log_run_time"), float(end))
     return Jobs(
-        job_id=np.array([job_id]),
-        submit_time=np.zeros(1),
-        start_time=np.zeros(1),
-        end_time=np.array([end]),
-        walltime=np.array([end]),
-        prediction=np.array([end]),
-        log_run_time=np.array([end]),
-        processors=np.array([pes]),
-        cores=np.array([cores]),
-        working=np.array([pes]),
+        **{name: np.array([number]) for name, number in row.items()},
+        **{name: np.array([time]) for name, time in times.items()},
         state=np.array([JobState.COMPLETED], np.int8),
         backfilled=np.zeros(1, np.bool_),
-        user=unknown,
-        group=unknown.copy(),
-        executable=unknown.copy(),
-        queue=unknown.copy(),
-        partition=unknown.copy(),
     )
 
 
@@ -243,10 +225,7 @@ def run_span(records: Records) -> tuple[float, float]:
 
 
 def job_energy(records: Records) -> Floats | None:
-    """Return the energy of each job [J], over all its attempts: Σ busy / C · cores · (end - start).
-
-    None without power.
-    """
+    """Return Σ busy / C · cores · (end - start) [J] of each job, over all attempts; None without power."""
     power, occupancy = records.nodes.power, records.occupancy
     if power is None:
         return None
@@ -278,11 +257,7 @@ def run_energy(records: Records) -> Energy | None:
 
 
 def power_over_time(records: Records) -> tuple[Floats, Floats]:
-    """Return the power of the machine [W] over rising times [s], as a step function.
-
-    It starts with the first submission and ends with the last end. Empty without power, or without a started
-    job.
-    """
+    """Return the power of the machine [W] over time [s], a step function; empty without power or jobs."""
     power, occupancy = records.nodes.power, records.occupancy
     begin, end = run_span(records)
     if power is None or end <= begin:

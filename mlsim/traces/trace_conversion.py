@@ -188,33 +188,13 @@ _OF_JOBS = ("Mpi", "Rma")
 def cut(
     trace: Any, directory: Path, *, begin: float | None, end: float | None, jobs: Collection[str] = ()
 ) -> int:
-    """Write a part of a trace as a trace of its own, with all its definitions.
+    """Write a part of a trace, from ``begin`` to ``end`` [s], into a new directory; return its events.
 
     A region that is open when the part begins is entered there, and left where it ends; metrics begin with
-    the values that hold there. A message of which one side is outside of the span keeps the other.
-
-    Parameters
-    ----------
-    trace
-        From :func:`mlsim.traces.opened`.
-    directory
-        Where to; must not exist, or be empty.
-    begin, end
-        Seconds from the start of the trace; None: from its start, to its end.
-    jobs
-        Canonical names of the outermost regions to keep: numbers of jobs. Messages are kept whose attribute
-        ``job id`` is one of them; those without it, and operations on windows, where one of them is open.
-        Empty: all.
-
-    Returns
-    -------
-    int
-        Events written.
-
-    Raises
-    ------
-    InputError
-        If nothing is left.
+    the values that hold there. A message of which one side is outside of the span keeps the other. ``jobs``
+    are canonical names of outermost regions (numbers of jobs); messages are kept whose attribute ``job id``
+    is one of them; those without it, and operations on windows, where one of them is open. Empty: all. Raises
+    InputError if nothing is left.
     """
     clock = trace.definitions.clock_properties
     first = clock.global_offset + (0 if begin is None else round(begin * clock.timer_resolution))
@@ -230,10 +210,9 @@ def cut(
 
 
 def move_apart(trace: Any, directory: Path) -> int:
-    """Write a trace as one for readers that sort events by their times alone, such as Pipit.
+    """Write a trace for readers that sort events by time alone, such as Pipit; return its events.
 
-    Every event of a location is at least one tick of the clock after the one before. ``directory`` must not
-    exist, or be empty. Returns the number of events.
+    Every event of a location is at least one tick of the clock after the one before.
     """
     latest: dict[Any, int] = {}
 

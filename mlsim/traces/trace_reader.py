@@ -38,10 +38,7 @@ except Exception:
 
 
 def anchor_of(path: Path) -> Path:
-    """Return the anchor of a trace, given that anchor, the trace's directory or a run's.
-
-    Raises InputError if there is no trace, or more than one.
-    """
+    """Return the anchor of a trace, given it, or its directory or a run's; InputError unless there is one."""
     if is_file(path):
         if path.suffix == ".otf2":
             return path
@@ -138,11 +135,7 @@ class Trace:
 
 @contextmanager
 def opened(anchor: Path) -> Iterator[Trace]:
-    """Open a trace for the block.
-
-    Raises InputError if the package ``otf2`` is not installed, or the trace cannot be read, also within the
-    block.
-    """
+    """Open a trace; InputError without the package ``otf2``, or if it cannot be read, also in the block."""
     try:
         import otf2
     except ImportError as error:

@@ -10,14 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from mlsim.analysis.plots import (
-    draw_gantt,
-    draw_utilization,
-    gantt,
-    utilization_over_time,
-    utilization_plot,
-    write_picture,
-)
+from mlsim.analysis.plots import gantt, utilization_over_time, utilization_plot, write_picture
 from mlsim.analysis.plots.chart_style import DPI, job_palette, time_axis
 from mlsim.analysis.plots.gantt_plot import FAINTEST, Raster, boxes, job_colours
 from mlsim.analysis.plots.utilization_plot import allocated_share, binned_average, busy_share, waiting_jobs
@@ -102,8 +95,8 @@ def test_the_time_axis_has_a_fitting_unit(end, label):
 
 
 def write_pictures(directory, records):
-    draw_gantt(directory / "gantt.png", records, title="demo")
-    draw_utilization(directory / "utilization.png", records, title="demo")
+    write_picture(gantt(records, "demo"), directory / "gantt.png")
+    write_picture(utilization_over_time(records, "demo"), directory / "utilization.png")
     return [directory / "gantt.png", directory / "utilization.png"]
 
 

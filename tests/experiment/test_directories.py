@@ -232,7 +232,7 @@ def test_a_picture_or_trace_that_fails_loses_nothing_else(
     if part == "trace":
         monkeypatch.setattr(run_directory, "write_trace", lambda path, *_: (path.mkdir(), failure()))
     else:
-        monkeypatch.setattr("mlsim.analysis.plots.draw_gantt", failure)
+        monkeypatch.setattr("mlsim.analysis.plots.gantt", failure)
     with pytest.raises(KeptError, match=rf"run/{missing}: cannot be written: {words}.*All else is in .*/run"):
         mlsim.run(scenario, out=tmp_path / "run")
     assert not (tmp_path / "run" / missing).exists()

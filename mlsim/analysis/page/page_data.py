@@ -132,10 +132,7 @@ class _Drawn(NamedTuple):
 
 
 def run_data(records: Records, loops: PageLoops, most_boxes: int = MOST_BOXES) -> dict[str, Any]:
-    """Return the data of a run for the page's script, as plain values.
-
-    Beyond ``most_boxes`` rectangles only the largest are kept, and the page states how many are left out.
-    """
+    """Return the data of a run for the page's script; of more boxes than that the largest are kept."""
     axis, nodes = time_axis(records.jobs), records.nodes
     drawn = _boxes(records, most_boxes)
     return {

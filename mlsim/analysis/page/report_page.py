@@ -17,20 +17,20 @@ from matplotlib.figure import Figure
 from mlsim.analysis.formatting import ENDS, clock, count, duration, number, share
 from mlsim.analysis.machine_metrics import Transfers, transfers
 from mlsim.analysis.page.page_data import MOST_BOXES, PageLoops, run_data
+from mlsim.analysis.plots.chart_style import job_palette, scale_palette
+from mlsim.analysis.plots.distribution_plots import slowdown_ecdf, wait_by_size, wait_ecdf
 from mlsim.analysis.plots.paper_style import paper_style
 from mlsim.analysis.run_comparison import COMPARED, compare_metrics
 from mlsim.record import JobState, Records
 from mlsim.record.column_types import words_of
+from mlsim.record.derived_times import wait_time
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 def inline_picture(figure: Figure, name: str, words: str, wide: bool = False) -> str:
-    """Return a figure element with a picture; ``words`` are its caption and text alternative.
-
-    ``name`` must be unique on the page: it separates the ids inside the pictures.
-    """
+    """Return a figure element; ``words`` are caption and text alternative, ``name`` prefixes its ids."""
     buffer = io.StringIO()
     with paper_style():
         figure.savefig(buffer, format="svg", metadata={"Date": None})
@@ -135,8 +135,6 @@ def _without_nan(value: Any) -> Any:
 
 
 def _palette(which: str) -> list[list[int]]:
-    from mlsim.analysis.plots.chart_style import job_palette, scale_palette
-
     colours = job_palette() if which == "job" else scale_palette()
     return [[round(part * 255) for part in colour] for colour in colours.tolist()]
 
@@ -167,8 +165,6 @@ def _coordination(runs: Sequence[PageRun]) -> str:
 
 def _distributions(runs: Sequence[PageRun]) -> str:
     """Return pictures of waits and slowdowns, all runs in one where they can be distinguished."""
-    from mlsim.analysis.plots.distribution_plots import slowdown_ecdf, wait_by_size, wait_ecdf
-
     shown = [run for run in runs if np.any(~np.isnan(run.records.jobs.start_time))][:_DRAWN_TOGETHER]
     if not shown:
         return ""
@@ -200,8 +196,6 @@ def _quartiles(runs: Sequence[PageRun], key: str, write: Any) -> str:
 
 
 def _unwaited(runs: Sequence[PageRun]) -> str:
-    from mlsim.record.derived_times import wait_time
-
     waits = ((run.label, wait_time(run.records.jobs)) for run in runs)
     told = (f"{label}: {share(float(np.mean(found[~np.isnan(found)] == 0.0)))}" for label, found in waits)
     return f"Jobs that did not wait: {'; '.join(told)}."

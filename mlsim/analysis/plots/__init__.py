@@ -1,11 +1,11 @@
 """Pictures of a run, for papers and for a quick look."""
 
 from mlsim.analysis.plots.chart_style import write_picture
-from mlsim.analysis.plots.gantt_plot import draw_gantt, gantt
-from mlsim.analysis.plots.loop_plots import Curve, chunk_curve, chunk_sizes, draw_chunk_sizes, iteration_costs
+from mlsim.analysis.plots.gantt_plot import gantt
+from mlsim.analysis.plots.loop_plots import Curve, chunk_curve, chunk_sizes, iteration_costs
 from mlsim.analysis.plots.panel_plots import LinePanel, Look, Panel, bars, lines
-from mlsim.analysis.plots.pe_plot import draw_pes, pe_timeline
-from mlsim.analysis.plots.utilization_plot import draw_utilization, utilization_over_time
+from mlsim.analysis.plots.pe_plot import pe_timeline
+from mlsim.analysis.plots.utilization_plot import utilization_over_time
 
 __all__ = [
     "Curve",
@@ -15,10 +15,6 @@ __all__ = [
     "bars",
     "chunk_curve",
     "chunk_sizes",
-    "draw_chunk_sizes",
-    "draw_gantt",
-    "draw_pes",
-    "draw_utilization",
     "gantt",
     "iteration_costs",
     "lines",

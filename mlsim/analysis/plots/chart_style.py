@@ -167,11 +167,7 @@ def write_picture(
     dpi: float = DPI,
     style: Callable[[], AbstractContextManager[None]] = picture_style,
 ) -> Path:
-    """Write a picture as PDF or SVG by the file's suffix, else PNG; the same picture gives the same bytes.
-
-    ``dpi`` is of rasterized parts, ``style`` the settings under which it was drawn. Raises OutputError if the
-    file cannot be written.
-    """
+    """Write a picture as PDF or SVG by the file's suffix, else PNG; the same gives the same bytes."""
     kind = next((word for word in ("pdf", "svg") if str(path).endswith(f".{word}")), "png")
     dates = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}
     options: dict[str, Any] = {"metadata": {dates[kind]: None}}

@@ -53,9 +53,8 @@ def draw_comparison(directory: Path, runs: Runs, tau: float) -> list[Path]:
 def weekly_bands(runs: Runs, tau: float) -> Figure:
     """Draw the cumulative weekly mean of wait, bounded slowdown and that per processor.
 
-    A line is the mean over all jobs that ended by the end of a week; its band the 10th to the 90th percentile
-    of the means of the single weeks up to it (Zrigui 2021, Fig. 4.1). The axis is logarithmic if runs differ
-    by more than a factor of ten.
+    A band is from the 10th to the 90th percentile of the means of the single weeks up to it (Zrigui 2021,
+    Fig. 4.1). The axis is logarithmic if runs differ by more than a factor of ten.
     """
     names = ("wait_time", "bounded_slowdown", "per_processor_bounded_slowdown")
     height, gap = 330, 90
@@ -99,11 +98,7 @@ def _draw_weeks(axes: Axes, weeks: list[Weekly], scale: float) -> None:
 
 
 def utilization_lines(runs: Runs) -> Figure:
-    """Draw the busy share of each run's cores over time, and the allocated one where it is another.
-
-    Values are exact averages over equal parts of the time. All runs have the same time axis; each is drawn
-    from its first submission to its last end.
-    """
+    """Draw the busy share of each run's cores over time, and the allocated one where it is another."""
     axis = chart_style.common_axis(runs)
     panels = {"busy": busy_share}
     if any(_differs(utilization(records)) for records in runs.values()):
@@ -158,8 +153,7 @@ def _draw_shares(axes: Axes, axis: chart_style.TimeAxis, shares: list[Floats]) -
 def pass_times(runs: Runs) -> Figure:
     """Draw the wall time of passes against queue length (Galleguillos et al. 2020, Fig. 13).
 
-    A line is the median over all passes that met a queue of some range of lengths, its band goes up to the
-    90th percentile. What is above is the machine's other work more than the dispatcher's.
+    A line is the median, its band goes up to the 90th percentile.
     """
     with chart_style.picture_style():
         top = _TOP + chart_style.legend_height(runs) + 10

@@ -40,10 +40,7 @@ def slowdown_ecdf(axes: Axes, runs: Runs, tau: float) -> None:
 
 @paper_figure("wait-ecdf", "share of jobs by wait", 55.0)
 def wait_ecdf(axes: Axes, runs: Runs, _tau: float) -> None:
-    """Draw the share of started jobs that waited at most x; one line per run.
-
-    The axis is linear up to a minute and logarithmic beyond, so that jobs that did not wait have a place.
-    """
+    """Draw the share of jobs that waited at most x, one line per run; linear to a minute, then log."""
     values = {label: wait_time(run.jobs) for label, run in runs.items()}
     _draw_shares(axes, values)
     most = max(_largest(values), 60.0)
@@ -118,11 +115,7 @@ def slowdown_box(axes: Axes, runs: Runs, tau: float) -> None:
 
 @paper_figure("wait-by-size", "waits by processors asked for, as boxes", 55.0)
 def wait_by_size(axes: Axes, runs: Runs, _tau: float) -> None:
-    """Draw the waits of jobs by the processors that they asked for, a box a size and run.
-
-    Sizes are those between powers of two, as of ``mlsim metrics --by size``; boxes are as in
-    :func:`slowdown_box`.
-    """
+    """Draw waits by requested processors, between powers of two; boxes as in :func:`slowdown_box`."""
     started = {label: ~np.isnan(run.jobs.start_time) for label, run in runs.items()}
     sizes = {label: size_exponents(run.jobs)[started[label]] for label, run in runs.items()}
     places = sorted({size for found in sizes.values() for size in found.tolist()})
@@ -216,10 +209,7 @@ _LETTERS, _LETTER = 105, 11
 
 
 def slowdown_boxes(runs: Runs, tau: float) -> Figure:
-    """Draw the distribution of slowdown, bounded slowdown and that per processor, on a logarithmic axis.
-
-    Boxes are as in :func:`slowdown_box`; a dash is the 99th percentile.
-    """
+    """Draw boxes of three slowdowns on a logarithmic axis; a dash is the 99th percentile."""
     panels = {}
     for name in ("slowdown", "bounded_slowdown", "per_processor_bounded_slowdown"):
         metric = JOB_METRICS[name]
@@ -230,9 +220,7 @@ def slowdown_boxes(runs: Runs, tau: float) -> Figure:
 def queue_boxes(runs: Runs) -> Figure:
     """Draw the distribution of the queue length over time, and at passes where all runs recorded them.
 
-    Over time a length counts for as long as it lasts, from the first submission to the last start; at passes
-    each pass counts once. Where means and 99th percentiles differ by more than a factor of ten, the axis is
-    logarithmic from 1 up.
+    The axis is logarithmic from 1 up where means and 99th percentiles differ by more than a factor of ten.
     """
     panels = {"over time": {name: _Box.of_shares(queue_shares(run.jobs)) for name, run in runs.items()}}
     if all(len(run.passes.time) for run in runs.values()):
@@ -247,11 +235,7 @@ def queue_boxes(runs: Runs) -> Figure:
 def value_boxes(
     panels: Mapping[str, Mapping[str, Floats]], title: str, y: str, scale: Literal["linear", "log"]
 ) -> Figure:
-    """Draw distributions of any values, with boxes as in :func:`slowdown_boxes`.
-
-    ``panels`` maps the name of a panel to names and values of its boxes, the same names in all. ``y`` is the
-    label of the common axis, whose scale ``log`` is from 1 up.
-    """
+    """Draw distributions: ``panels`` maps panels to names and values of boxes; scale ``log`` is from 1 up."""
     boxes = {
         panel: {name: _Box.of(values) for name, values in named.items()} for panel, named in panels.items()
     }

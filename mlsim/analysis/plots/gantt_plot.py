@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,11 +33,7 @@ class Boxes:
 
 
 def boxes(records: Records, by_core: bool) -> Boxes:
-    """Lay out the occupancy rows.
-
-    With ``by_core``, jobs that share nodes show each core that they held (lowest free cores first) rather
-    than their share of the node. Memory is proportional to the cores held by all rows.
-    """
+    """Lay out the occupancy rows; ``by_core``: jobs on shared nodes show each core (lowest free first)."""
     held, before = records.occupancy, _first_cores(records.nodes)
     share: Floats = held.count * held.cores / (before[held.node + held.count] - before[held.node])
     if by_core and np.any(share < 1.0):
@@ -96,11 +91,7 @@ class Raster:
     def paint(
         self, left: Floats, right: Floats, top: Floats, bottom: Floats, weight: Floats, colour: Ints
     ) -> None:
-        """Add rectangles: edges in pixels from the upper left corner, clipped to the picture.
-
-        ``weight`` is the share of its area that a rectangle covers, in (0, 1]; ``colour`` is a row of the
-        palette.
-        """
+        """Add rectangles, in pixels from the upper left corner, of a ``colour`` (row of the palette)."""
         _paint(left, right, top, bottom, weight, colour, self._covered, self._most, self._winner)
 
     def image(self, palette: Floats) -> NDArray[np.uint8]:
@@ -215,11 +206,6 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
     return figure
 
 
-def draw_gantt(path: Path, records: Records, title: str) -> Path:
-    """Write the nodes over time, coloured by job, as PNG; see :func:`gantt`."""
-    return chart_style.write_picture(gantt(records, title), path)
-
-
 def job_colours(job_id: Ints) -> Ints:
     """Return the row of the palette for each job; neighbours by identifier differ."""
     return job_id * 8 % len(chart_style.job_palette())
@@ -295,10 +281,7 @@ def _draw_labels(
 def _draw_releases(
     axes: Axes, axis: chart_style.TimeAxis, records: Records, shape: tuple[int, int], handles: list[Any]
 ) -> float:
-    """Mark early releases of nodes by time and node; at most one mark per small square of the picture.
-
-    Adds a legend entry; returns the factor by which marks are larger in the legend.
-    """
+    """Mark early releases, at most one per small square; return the factor of marks in the legend."""
     held = records.occupancy
     shown = np.flatnonzero(held.released & (held.end >= axis.begin) & (held.end <= axis.end))
     rows = np.repeat(shown, held.count[shown])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,10 +37,7 @@ class Curve(NamedTuple):
 
 
 def chunk_curve(chunks: Chunks, label: str) -> Curve:
-    """Thin the chunks of one loop to points that differ in the picture.
-
-    If two chunks have the same step, as with counters per node, they are numbered in order of start instead.
-    """
+    """Thin the chunks of one loop to points that differ in the picture; steps met twice are renumbered."""
     n = n_rows(chunks)
     own, numbered = chart_style.Thinned(n, _FINEST), chart_style.Thinned(n, _FINEST)
     are_distinct, seen = True, np.zeros(n // 8 + 1, np.uint8)
@@ -60,10 +56,7 @@ def chunk_curve(chunks: Chunks, label: str) -> Curve:
 
 
 def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
-    """Draw chunk sizes over scheduling steps (as Eleliemy 2021, Fig. 2.1).
-
-    Every loop has a panel, with its own steps across and a common logarithmic scale of sizes.
-    """
+    """Draw chunk sizes over scheduling steps, one panel per loop (as Eleliemy 2021, Fig. 2.1)."""
     letters = max((len(curve.label) for curve in curves), default=1)
     across = max(min(len(curves), _MOST_ACROSS, (chart_style.WIDTH - _LEFT) // (_LETTER * letters + _GAP)), 1)
     down = max(math.ceil(len(curves) / across), 1)
@@ -86,11 +79,6 @@ def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:
         if len(curves) > 1:
             chart_style.write_title(figure, title, below=22)
     return figure
-
-
-def draw_chunk_sizes(path: Path, curves: Sequence[Curve], title: str) -> Path:
-    """Write chunk sizes over scheduling steps as PNG; see :func:`chunk_sizes`."""
-    return chart_style.write_picture(chunk_sizes(curves, title), path)
 
 
 def _draw(axes: Axes, curve: Curve, top: int) -> None:
@@ -147,8 +135,7 @@ def cost_facts(costs: Floats) -> dict[str, float | int | None]:
 def cost_bins(costs: Floats) -> tuple[Floats, bool]:
     """Return the bin edges of a histogram, and whether the scale is logarithmic.
 
-    They are where the costs are all above 0 and span more than two powers of ten, and most of them lie in
-    the lowest tenth of the span.
+    It is where the costs are above 0, span two powers of ten, and most are in the lowest tenth.
     """
     low, high = float(costs.min()), float(costs.max())
     if not low < high:
@@ -162,10 +149,9 @@ def cost_bins(costs: Floats) -> tuple[Floats, bool]:
 def iteration_costs(
     costs: Floats, title: str, unit: str | None = None, image: Extent | None = None
 ) -> Figure:
-    """Draw costs over the iterations and their histogram, and the image if they are those of pixels.
+    """Draw costs float64[N] over the iterations, their histogram, and the image if they are its pixels.
 
-    ``costs`` is float64[N], N at least 1; ``unit`` None is s. ``image`` are the limits of the real and of the
-    imaginary part of a square image, whose pixels are column by column from the lower left.
+    ``unit`` None is s; ``image``: limits of real and imaginary part, pixels by column from the lower left.
     """
     if unit is None:
         axis = chart_style.span_axis(float(costs.max()))

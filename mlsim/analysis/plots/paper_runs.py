@@ -70,10 +70,7 @@ def draw_rectangles(
     colours: Any,
     palette: Floats,
 ) -> None:
-    """Draw rectangles of time and lanes: as such where they are few, else painted into an image.
-
-    The limits of the axes are set, the upper lane first.
-    """
+    """Draw rectangles of time and lanes: as such where they are few, else painted into an image."""
     start, end = times
     if len(start) <= _AS_LINES:
         x0, x1 = start / axis.seconds, end / axis.seconds
@@ -138,10 +135,7 @@ def _label(axes: Axes, axis: chart_style.TimeAxis, label: str) -> None:
 
 @paper_figure("utilization", "shares of the cores over time", 45.0)
 def utilization_lines(axes: Axes, runs: Runs, _tau: float) -> None:
-    """Draw shares of the cores over time: of one run allocated, busy, out of use; of several busy.
-
-    Values are exact averages over equal parts of the time.
-    """
+    """Draw shares of the cores over time: of one run allocated, busy, out of use; of several busy."""
     axis = chart_style.common_axis(runs)
     if len(runs) == 1:
         (records,) = runs.values()
@@ -211,10 +205,7 @@ def _draw_lines(
 
 @paper_figure("weekly", "mean bounded slowdown by week", 48.0)
 def weekly_lines(axes: Axes, runs: Runs, tau: float) -> None:
-    """Draw the mean bounded slowdown of the jobs that ended in each week, and the mean over all weeks so far.
-
-    The cumulative mean is as Zrigui 2021, Fig. 4.1.
-    """
+    """Draw weekly means of bounded slowdown, and the mean over all weeks so far (Zrigui 2021, Fig. 4.1)."""
     metric, last, handles = JOB_METRICS["bounded_slowdown"], 1, []
     for place, (label, records) in enumerate(runs.items()):
         found, (colour, style) = weekly(records.jobs, metric.values(records.jobs, tau)), line_of(place)

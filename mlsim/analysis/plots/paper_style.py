@@ -92,10 +92,7 @@ def paper_figure(
     is_single: bool = False,
     of_loops: bool = False,
 ) -> Callable[[Callable[[Axes, Runs, float], None]], Callable[..., Figure]]:
-    """Declare the function below as the one that draws a kind of figure, on axes, of runs and τ [s].
-
-    ``height`` in mm is the usual one. The function becomes one of runs, width, and perhaps height and τ.
-    """
+    """Declare the function below as the one that draws a kind of figure, usually ``height`` mm high."""
 
     def declare(draw: Callable[[Axes, Runs, float], None]) -> Callable[..., Figure]:
         @wraps(draw)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,11 +82,6 @@ def pe_timeline(records: Records, title: str) -> Figure:
         axes.set_title(f"{title}  ({_facts(records)})")
         _draw_scale(figure, sizes, height)
     return figure
-
-
-def draw_pes(path: Path, records: Records, title: str) -> Path:
-    """Write the PEs of the one loop of some records over time as PNG; see :func:`pe_timeline`."""
-    return chart_style.write_picture(pe_timeline(records, title), path)
 
 
 def _facts(records: Records) -> str:
@@ -193,10 +187,7 @@ def _timeline_height(runs: Runs) -> float:
 
 @paper_figure("loop-timeline", "PEs of a loop over time", _timeline_height, is_single=True, of_loops=True)
 def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
-    """Draw which PE of a loop executed chunks when, the darker the larger; of one run.
-
-    A dashed line is the mean finish time of the PEs.
-    """
+    """Draw when each PE executed chunks, the darker the larger; dashed: the mean finish time; one run."""
     (records,) = runs.values()
     chunks, job = records.chunks, int(records.chunks.job[0])
     began, ended = float(records.jobs.start_time[job]), float(records.jobs.end_time[job])
@@ -228,10 +219,7 @@ def loop_timeline(axes: Axes, runs: Runs, _tau: float) -> None:
 
 @paper_figure("imbalance-profile", "finish times of PEs, sorted", 50.0, of_loops=True)
 def imbalance_profile(axes: Axes, runs: Runs, _tau: float) -> None:
-    """Draw the finish times of the PEs of a loop in rising order, as shares of the mean; one line per run.
-
-    A horizontal line at 100 % would be perfect balance; the last value is max/mean.
-    """
+    """Draw the finish times of PEs in rising order, as shares of the mean; the last value is max/mean."""
     lowest, highest = 1.0, 1.0
     for place, (label, records) in enumerate(runs.items()):
         finish = np.sort(records.pes.finish - records.jobs.start_time[int(records.pes.job[0])])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,9 @@ from mlsim.record.timelines import out_of_use_spans
 
 
 def draw_area(axes: Axes, values: Floats, edges: Floats, baseline: ArrayLike = 0.0, **style: Any) -> None:
-    """Fill the area between a baseline and a step function.
+    """Fill between a baseline and a step function, which has ``values[k]`` from ``edges[k]`` on.
 
-    ``values[k]`` holds from ``edges[k]`` to ``edges[k + 1]``. Matplotlib's ``stairs`` searches for the limits
-    of its patch as if the steps were curves, which takes longer than the rest of a picture. Here the caller
-    sets the limits.
+    Matplotlib's ``stairs`` searches for limits as if steps were curves, which takes longer than the rest.
     """
     below: Any = np.broadcast_to(np.asarray(baseline, np.float64), values.shape)
     axes.add_artist(StepPatch(values, edges, baseline=below, fill=True, **style))
@@ -49,11 +46,7 @@ _SLICE = 1 << 16
 def binned_average(
     begin: Floats, end: Floats, weight: ArrayLike, span: tuple[float, float], bins: int
 ) -> Floats:
-    """Sum the weights of open intervals, averaged over each of some equal bins of ``span``.
-
-    Exact: an interval counts in a bin by the part of it inside; NaN bounds count nowhere. Takes time
-    proportional to intervals and bins, without sorting.
-    """
+    """Sum the weights of open intervals, averaged over each of some equal bins of ``span``; exact."""
     weights = np.broadcast_to(np.asarray(weight, np.float64), begin.shape)
     width = (span[1] - span[0]) / bins
     inside, later = np.zeros(bins + 1), np.zeros(bins + 1)
@@ -100,11 +93,6 @@ def utilization_over_time(records: Records, title: str) -> Figure:
     return figure
 
 
-def draw_utilization(path: Path, records: Records, title: str) -> Path:
-    """Write utilization and queue length over time as PNG; see :func:`utilization_over_time`."""
-    return chart_style.write_picture(utilization_over_time(records, title), path)
-
-
 def allocated_share(records: Records, axis: chart_style.TimeAxis, bins: int) -> Floats:
     """Return the share of the machine's cores that jobs held, averaged over each bin of the time axis."""
 
@@ -118,8 +106,7 @@ def allocated_share(records: Records, axis: chart_style.TimeAxis, bins: int) -> 
 def busy_share(records: Records, axis: chart_style.TimeAxis, bins: int) -> Floats:
     """Return the share of the machine's cores that computed, averaged over each bin of the time axis.
 
-    Where a job's chunks were recorded, a PE is busy while it executes one. Any other job's busy seconds
-    (:func:`mlsim.analysis.machine_metrics.busy_seconds`) are spread evenly over the core-seconds it held.
+    PEs are busy in recorded chunks; the busy seconds of other jobs are spread over their core-seconds.
     """
 
     def busy_cores(part: Records) -> Floats:
@@ -231,10 +218,7 @@ _HATCHED = 3000
 
 
 def draw_outages(axes: Axes, axis: chart_style.TimeAxis, outages: Outages) -> list[Patch]:
-    """Draw outages by time and node, with one hatch per kind; return their legend entries.
-
-    Nodes are drawn from their number to the next; what jobs still held there shows through.
-    """
+    """Draw outages by time and node, one hatch per kind; return their legend entries."""
     handles = []
     for kind, (label, hatch, colour) in _LOOKS.items():
         some = rows_of(outages, outages.kind == kind)
@@ -254,10 +238,7 @@ def draw_outages(axes: Axes, axis: chart_style.TimeAxis, outages: Outages) -> li
 
 
 def out_of_use_boxes(outages: Outages, begin: float, end: float) -> Floats:
-    """Return the outages within [begin, end] as rectangles: begin, end, first node, last node + 1.
-
-    Neighbouring nodes that are out of use for the same time are one.
-    """
+    """Return outages as rectangles: begin, end, first, last node + 1; equal neighbours are one."""
     node, start, stop = out_of_use_spans(outages, begin, end)
     order = np.lexsort((node, stop, start))
     node, start, stop = node[order], start[order], stop[order]

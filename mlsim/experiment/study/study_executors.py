@@ -167,14 +167,15 @@ def _image(picture: OwnPicture, simulated: Simulated, suffix: str) -> bytes:
     from mlsim._runtime.late import load_matplotlib
 
     load_matplotlib()
-    from mlsim.analysis.plots import draw_pes, gantt, write_picture
+    from mlsim.analysis.plots import gantt, pe_timeline, write_picture
 
     with tempfile.TemporaryDirectory(prefix="mlsim-") as directory:
         path = Path(directory) / f"picture{suffix}"
         if picture.kind == "timeline":
-            draw_pes(path, simulated.records, picture.title)
+            figure = pe_timeline(simulated.records, picture.title)
         else:
-            write_picture(gantt(simulated.records, picture.title, picture.span), path)
+            figure = gantt(simulated.records, picture.title, picture.span)
+        write_picture(figure, path)
         return read_bytes(path)
 
 

@@ -63,10 +63,9 @@ def address(of: Any) -> int:
 
 @contextmanager
 def failures(directory: Path) -> Iterator[None]:
-    """Raise OutputError, with ``directory``, for the first failure that the library reports within the block.
+    """Raise OutputError for the first failure that the library reports within the block.
 
-    The library reports some failed writes only to its error callback, not in the status of the call. The
-    callback also keeps the library from printing.
+    It reports some failed writes only to its error callback, which also keeps it from printing.
     """
     codes: list[int] = []
     cause: Exception | None = None
@@ -154,10 +153,7 @@ def new_attributes() -> Iterator[Any]:
 
 @contextmanager
 def open_archive(directory: Path, scenario: str, *, largest_definition: int) -> Iterator[Any]:
-    """Open a new archive for writing; close it in the end, also where the block failed.
-
-    ``largest_definition`` bounds the bytes of a definition.
-    """
+    """Open a new archive of definitions of at most so many bytes; close it also where the block fails."""
     definition_chunk = min(max(_DEFINITION_CHUNK, 2 * largest_definition), _LARGEST_CHUNK)
     archive = _otf2.Archive_Open(
         _utf8_path(directory),
@@ -203,10 +199,7 @@ def apart(directory: Path) -> Iterator[Any]:
 
 
 def write_local_definitions(archive: Any, directory: Path, locations: Sequence[int]) -> None:
-    """Write the files of local definitions of locations, which readers look for, and which have nothing.
-
-    All are the same, so that those after the first are links to it where the file system has links.
-    """
+    """Write the empty files of local definitions that readers look for: links to one where links work."""
     writer = _otf2.Archive_GetDefWriter(archive, locations[0])
     _otf2.Archive_CloseDefWriter(archive, writer)
     inner = directory / TRACE_NAME
@@ -228,10 +221,9 @@ def _utf8_path(path: Path) -> str:
 
 
 def fix_trace_id(directory: Path) -> None:
-    """Replace the trace's random identifier, which is in its anchor file, by a digest of its definitions.
+    """Replace the trace's random identifier, in its anchor file, by a digest of its definitions.
 
-    The library offers no way to choose the identifier. It draws one when the archive is closed, so
-    this is the one place where two traces of the same records would differ.
+    The library draws it when it closes the archive, and offers no way to choose it.
     """
     anchor = directory / f"{TRACE_NAME}.otf2"
     reader = _otf2.Reader_Open(_utf8_path(anchor))

@@ -136,10 +136,7 @@ CHUNK_FIELDS = ("start", "end", "first iteration", "iterations", "step")
 
 
 class ChunkColumns(NamedTuple):
-    """Chunks; those of interval i are ``rows[first[i]:first[i + 1]]``, in order of time.
-
-    A row has :data:`CHUNK_FIELDS`. Where none are shown there are no rows, and ``first`` means nothing.
-    """
+    """Chunks in order of time: of interval i ``rows[first[i]:first[i + 1]]``, with :data:`CHUNK_FIELDS`."""
 
     first: Ints
     rows: Ints
@@ -202,10 +199,7 @@ _ROWS_AT_ONCE = 1 << 18
 def chunks_by_interval(
     records: Records, places: PePlaces, part: Part, intervals: int, *, asked: bool = False
 ) -> ChunkColumns:
-    """Arrange the chunks by interval, and inside of one in order of the records, which is that of time.
-
-    Of jobs of which nothing is shown they are left out. ``asked``: with when they were asked for.
-    """
+    """Arrange the chunks of shown jobs by interval, then time; ``asked``: with when they were asked for."""
     first = np.zeros(intervals + 1, np.int64)
     for _, stay in _found(records, places, part):
         _count(stay, first)
@@ -257,11 +251,7 @@ def _put_asked(stay: Ints, place: Ints, requested: Floats, rows: Ints) -> None:
 
 
 def row_ranges(row_first: Ints, chunks: ChunkColumns) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows of the trace with a bounded number of chunks, or of one row.
-
-    Row r has the intervals ``row_first[r]`` to ``row_first[r + 1] - 1``; ``chunks`` is their number of
-    chunks.
-    """
+    """Yield ranges of rows with a bounded number of chunks; row r begins at interval ``row_first[r]``."""
     rows = len(row_first) - 1
     if not len(chunks.rows):
         yield 0, rows

@@ -108,11 +108,7 @@ def write_definitions(
     events: Ints,
     span: tuple[int, int],
 ) -> None:
-    """Write all definitions, of a trace whose event files are closed.
-
-    ``events`` is the number of events of each location, ``span`` the first time of the clock and that of the
-    last event in ns.
-    """
+    """Write all definitions, after the events; ``span``: first time of the clock and last event [ns]."""
     level, ranks, technique, job_region = options.level, options.ranks, options.technique, content.jobs.region
     writer = _Writer(archive, technique)
     undefined = _otf2.UNDEFINED_TIMESTAMP.value

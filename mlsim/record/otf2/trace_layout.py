@@ -115,10 +115,7 @@ def without_rows(layout: Layout, shown: Mask) -> Layout:
 
 
 def merge_rows(layout: Layout, shown: Mask, most: int) -> Layout:
-    """Show each node in one row, or neighbours of a group together, so that there are at most ``most`` rows.
-
-    Nodes without a ``shown`` row are left out.
-    """
+    """Show each node in one row, or neighbours of a group together, in at most ``most`` rows, if shown."""
     nodes = np.unique(layout.row_node[shown]).tolist()
     kinds = [list(members) for _, members in groupby(nodes, layout.processes.group.__getitem__)]
     if len(kinds) > most:
@@ -214,10 +211,7 @@ class PePlaces:
 
 
 def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PePlaces:
-    """Find where PEs execute: PE j of an attempt is on the j-th of the cores that its PEs use.
-
-    Cores are counted in the first rows of each node; a later row continues the node's PEs.
-    """
+    """Find where PEs execute: PE j of an attempt is on the j-th of its cores, by first rows of nodes."""
     held, entries, n_jobs = layout.held, len(layout.held.row), len(records.jobs.job_id)
     again = restarts(records.attempts, n_jobs)
     earlier_one = attempt_of_rows(records.occupancy, records.attempts)
@@ -304,10 +298,9 @@ def _locate(
 def told_times(records: Records, layout: Layout, places: PePlaces) -> Floats:
     """Find from when on the PEs of each interval have no work; infinite without PEs.
 
-    In the last stay of PEs that is when the last of them learned that no work is left. In an earlier one
-    they had none after their last chunk there: where chunks are shown, the time is the stay's start, since
-    idle time never begins before the end of a chunk. Where they are not, it is when the application sent
-    that the node is idle.
+    In the last stay of PEs that is when the last of them learned that no work is left. In an earlier one it
+    is the start of the stay where chunks are shown (idle time never begins before the end of a chunk), else
+    when the application sent that the node is idle.
     """
     pes, held = records.pes, records.occupancy
     told = np.full(len(layout.entry), -np.inf)

@@ -30,10 +30,7 @@ _FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
 
 
 class MessageEvents(NamedTuple):
-    """Both sides of all messages, in the order in which they are written.
-
-    Those of location r are ``first[r]`` to ``first[r + 1] - 1``.
-    """
+    """Both sides of all messages in order; those of location r are ``first[r]`` to ``first[r + 1] - 1``."""
 
     first: Ints
     time: Ints
@@ -50,10 +47,7 @@ class MessageEvents(NamedTuple):
 
 
 def application_nodes(records: Records) -> Ints:
-    """Find the node that sends or receives each message: the one it is about, else one of its job.
-
-    That is the node that the job held last: where it held several until its end, the first of them.
-    """
+    """Find the node of each message: the one it is about, else the one that its job held last."""
     own = records.messages.node
     return np.where(
         own >= 0, own, _last_nodes(records.occupancy, len(records.jobs.job_id))[records.messages.job]
@@ -141,10 +135,7 @@ METRICS = (
 
 
 class Samples(NamedTuple):
-    """Values that hold from a time to the next: ``times`` in ns, ``values`` one column a metric.
-
-    Values that are no whole numbers are there as the bits of a float64.
-    """
+    """Values from a time [ns] on, one column per metric; floats are there as the bits of a float64."""
 
     times: Ints
     values: NDArray[np.uint64]
@@ -156,10 +147,7 @@ def metrics_of(records: Records) -> tuple[Metric, ...]:
 
 
 def sample_metrics(records: Records) -> Samples:
-    """Sample all metrics whenever one of them changes, and at time 0.
-
-    Jobs that were rejected never count; a job that waits for no time never counts as queued.
-    """
+    """Sample all metrics at time 0 and whenever one changes; a job that does not wait is never queued."""
     jobs, held = records.jobs, records.occupancy
     metrics = metrics_of(records)
     functions = (

@@ -140,12 +140,11 @@ _ENDS = {state.value: state.name.lower() for state in JobState}
 def write_job_regions(
     writer: int, jobs: Jobs, numbers: Ints, source: int, strings: Callable[[list[str], int], tuple[Ints, int]]
 ) -> None:
-    """Define the region of every started job, with its name and its canonical name.
+    """Define the region of every started job; raise CallFailed if the library fails.
 
     ``writer`` is the address of the writer of global definitions, ``numbers`` the region of each job
     (negative: none), ``source`` the string of their source file. ``strings`` defines new texts and reserves
-    numbers for further strings; it returns the numbers of the texts and the first reserved one. Raises
-    CallFailed if the library fails.
+    numbers for further ones: it returns the numbers of the texts and the first reserved one.
     """
     started = np.flatnonzero(numbers >= 0)
     if not len(started):

@@ -49,9 +49,8 @@ def requests_of(
 ) -> Requests:
     """Return the chunk requests of PEs, with the requests that masters served in order of the replies.
 
-    Where rows of PEs lack their latency and last request, as in real runs, only the time to get a chunk is
-    known; messages are recorded elsewhere. ``chunks`` have the times at which they were asked for. ``ranks``
-    are those of rows; where several share one, tags identify the PE.
+    Where PEs lack latency and last request, as in real runs, only the time to get a chunk is known; messages
+    are recorded elsewhere. ``ranks`` are those of rows; where several share one, tags identify the PE.
     """
     pes, intervals = records.pes, len(layout.entry)
     if not len(pes.pe):
@@ -133,10 +132,7 @@ def _serve(
     refused: Ints,
     spent: Ints,
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Order served requests by their replies; ``spent`` (ns) is the time of each PE to serve a chunk.
-
-    Return the last columns of :class:`~mlsim.record.otf2.trace_content.Requests`.
-    """
+    """Order served requests by replies, as the last columns of Requests; ``spent`` [ns] per chunk and PE."""
     held, intervals = records.occupancy, len(asked)
     asks = np.flatnonzero(asked >= 0)
     masters = np.flatnonzero(is_master)
@@ -290,10 +286,7 @@ _NO_REQUESTS = RankRequests(np.empty(0, np.int64), np.empty(0), np.empty(0), np.
 
 
 def answered_at(records: Records, requests: RankRequests) -> Floats | None:
-    """Return when each reply had arrived: when its chunk began, or the PE learned that there is none.
-
-    None where requests and chunks do not go together, as where a first chunk was not asked for.
-    """
+    """Return when each reply had arrived; None where requests and chunks do not go together."""
     blocks = [(block.pe, block.start) for block in chunk_blocks(records.chunks)]
     who = np.concatenate([records.pes.pe, *(pe for pe, _ in blocks)]).astype(np.int64)
     when = np.concatenate([records.pes.told, *(start for _, start in blocks)])
@@ -308,10 +301,7 @@ def answered_at(records: Records, requests: RankRequests) -> Floats | None:
 
 
 def rank_messages(records: Records, layout: Layout, ranks: Ranks) -> MessageEvents:
-    """Arrange both sides of requests and replies by row, then time.
-
-    The clocks of ranks agree to some µs; what would be received before it was sent is received then.
-    """
+    """Arrange requests and replies by row, then time; nothing is received before it was sent."""
     requests = ranks.requests or _NO_REQUESTS
     rows = len(layout.row_node)
     arrived = answered_at(records, requests) if ranks.requests is not None else np.empty(0)

@@ -196,10 +196,7 @@ class _Writing(NamedTuple):
 
 
 def _write_events(archive: Any, writing: _Writing, samples: Samples | None, end: int) -> Ints:
-    """Write all event files; return the number of events of each location.
-
-    The dispatcher has a region until ``end`` [ns], unless that is -1.
-    """
+    """Write all event files, the dispatcher busy until ``end`` [ns] (-1: never); count by location."""
     shown = writing.content.intervals.shown
     events = np.zeros(refs.FIRST_ROW + len(shown), np.int64)
     _otf2.Archive_OpenDefFiles(archive)
