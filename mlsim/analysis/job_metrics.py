@@ -95,8 +95,7 @@ def slowdown_histogram(values: NDArray[np.float64]) -> dict[str, int]:
     return dict(zip(SLOWDOWN_BINS, np.bincount(places, minlength=4).tolist(), strict=True))
 
 
-WITHIN = 0.25
-"""Largest distance of the accuracy A from 1 that counts as near (Galleguillos 2020, §4.1.2)."""
+WITHIN = 0.25  # largest distance of the accuracy A from 1 that counts as near (Galleguillos 2020, §4.1.2)
 
 
 def accuracy(predicted: Floats, actual: Floats) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from mlsim.record.derived_times import queued_since, response_time, wait_time
 
 Summary = Mapping[str, Any]
 
-_SAME = 1e-6
-"""Differences of less than this many seconds are rounding."""
+_SAME = 1e-6  # differences of less than this many seconds are rounding
 TOLERANCE = 0.01
 """A single run cannot distinguish a smaller relative difference from chance: it is shown, not judged."""
 
@@ -202,10 +201,8 @@ _VERDICTS = {
     "same": ("= same", "dim"),
 }
 _METRICS = {metric.key: metric for metric in COMPARED}
-_BESIDE = 4
-"""Most runs whose values are side by side."""
-_MOST_KEYS = 12
-"""Scenarios that differ in more keys are not comparable."""
+_BESIDE = 4  # most runs whose values are side by side
+_MOST_KEYS = 12  # scenarios that differ in more keys are not comparable
 
 
 def comparison_table(

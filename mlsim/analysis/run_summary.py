@@ -92,17 +92,14 @@ def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
             "technique": technique,
             "model": model,
             "nodes": len(records.nodes.name),
-            "pes": loops.pes[0],
-            "iterations": loops.iterations[0],
-            "steps": loops.steps[0],
-            "t_loop": loops.t_loop[0],
-            "mean_finish": loops.mean_finish[0],
+            **{
+                name: getattr(loops, name)[0]
+                for name in ("pes", "iterations", "steps", "t_loop", "mean_finish")
+            },
             "cov": machine_metrics.coefficient_of_variation(loops)[0],
             "imbalance": machine_metrics.percent_imbalance(loops)[0],
             "max_over_mean": machine_metrics.max_over_mean(loops)[0],
-            "busy": loops.busy[0],
-            "overhead": loops.overhead[0],
-            "idle": loops.idle[0],
+            **{name: getattr(loops, name)[0] for name in ("busy", "overhead", "idle")},
             "efficiency": float(loops.busy[0]) / capacity if capacity else None,
         }
     )

@@ -177,8 +177,7 @@ def _exact(seconds: float | None) -> str:
 
 
 _PASS_TIMES = ("mean", "median", "p90", "p99", "max")
-_MOST_ROWS = 25
-"""Limit of users, queues ... in a table: those with most jobs."""
+_MOST_ROWS = 25  # limit of users, queues ... in a table: those with most jobs
 _LONGEST_LABEL = 24
 
 

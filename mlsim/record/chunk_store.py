@@ -23,12 +23,9 @@ from mlsim.record.column_types import empty, stored_columns
 from mlsim.record.growing_arrays import let_go
 from mlsim.record.record_tables import Chunks, Int32s
 
-HELD_ROWS = 1 << 16
-"""Number of rows kept in memory."""
-BLOCK_ROWS = 1 << 16
-"""Number of rows simulated, and read, at a time."""
-_ROW_WORDS = 7
-"""Approximate number of words of 8 bytes per row in memory."""
+HELD_ROWS = 1 << 16  # number of rows kept in memory
+BLOCK_ROWS = 1 << 16  # number of rows simulated, and read, at a time
+_ROW_WORDS = 7  # approximate number of words of 8 bytes per row in memory
 _WIDTHS = (np.uint8, np.uint16, np.uint32)
 """Types of differences from the least of a block's whole numbers; larger ones take 8 bytes."""
 
@@ -111,8 +108,7 @@ def _words_of(column: NDArray[Any]) -> Ints:
     return words
 
 
-StartedLoop = tuple[float, int, LoopChunks]
-"""When a job's loop started (s), the job, and the chunks."""
+StartedLoop = tuple[float, int, LoopChunks]  # when a job's loop started (s), the job, and the chunks
 
 
 class ChunkStore:

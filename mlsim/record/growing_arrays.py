@@ -13,8 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from mlsim.errors import OutputError
 
-HELD_ROWS = 100_000
-"""Maximum number of rows kept in memory."""
+HELD_ROWS = 100_000  # maximum number of rows kept in memory
 
 _COPIED_AT_ONCE = 1 << 16
 

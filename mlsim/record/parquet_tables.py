@@ -27,8 +27,7 @@ from mlsim.record.growing_arrays import let_go
 from mlsim.record.table_blocks import chunk_blocks, copies_of, n_rows, record_blocks
 from mlsim.record.table_files import ALWAYS, FILES, JOB_COLUMNS, Columns, Known, Values, Words, file_columns
 
-_ROW_GROUP = 1 << 16
-"""Rows encoded at a time: bounds the memory that writing takes."""
+_ROW_GROUP = 1 << 16  # rows encoded at a time: bounds the memory that writing takes
 
 
 def write_tables(
@@ -114,8 +113,7 @@ def _polars(values: Values) -> pl.Series | Values:
     return pl.Series(list(values), dtype=pl.String)
 
 
-_LARGEST, _MOST = 1e18, 10**15
-"""Of numbers with a unit, in its amount; and of counts."""
+_LARGEST, _MOST = 1e18, 10**15  # of numbers with a unit, in its amount; and of counts
 _NUMBERS = ("job_id", "user", "group", "executable", "queue", "partition", "qos")
 """Columns of names that are numbers: any will do."""
 
@@ -201,8 +199,7 @@ def check_loop_rows(path: Path, rows: tables.Chunks | tables.PEs, loops: tables.
 Table = TypeVar("Table")
 LoopRows = TypeVar("LoopRows", tables.Chunks, tables.PEs)
 
-_UNKNOWN = -1
-"""Missing-value sentinel of integer columns; that of times is NaN."""
+_UNKNOWN = -1  # missing-value sentinel of integer columns; that of times is NaN
 _MEASURED = 1.0  # s; of real runs, nodes and jobs have clocks of their own
 
 

@@ -16,10 +16,8 @@ from mlsim.record.growing_arrays import let_go, zeros
 from mlsim.record.record_tables import Attempts, Chunks, Jobs, Occupancy, Passes, Records, Rejections
 
 BLOCK_ROWS = 1 << 16
-LONG_ROWS = 250_000
-"""Longer tables are summed up and written piece by piece."""
-LARGE_ROWS = 50_000
-"""Up to here a run takes little more memory than the libraries it uses."""
+LONG_ROWS = 250_000  # longer tables are summed up and written piece by piece
+LARGE_ROWS = 50_000  # up to here a run takes little more memory than the libraries it uses
 
 AnyTable = TypeVar("AnyTable")
 Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts)

@@ -35,11 +35,9 @@ class Words(NamedTuple):
 
 Values: TypeAlias = "NDArray[Any] | Known | Words | Sequence[str | None]"
 """Numbers, NaN where there is none, or flags; numbers and words of which some are missing; or texts."""
-Columns: TypeAlias = "Mapping[str, Values]"
-"""Names of columns to their values."""
+Columns: TypeAlias = "Mapping[str, Values]"  # names of columns to their values
 
-ALWAYS = ("jobs", "nodes", "occupancy")
-"""Files that every run has; the others are there where they have rows."""
+ALWAYS = ("jobs", "nodes", "occupancy")  # files that every run has; the others are there where they have rows
 
 
 _TABLES = {name: table for name, table in get_type_hints(Records).items() if stored_columns(table)}

@@ -14,8 +14,7 @@ from mlsim.record.column_types import JobState, OutageKind
 from mlsim.record.record_tables import Jobs, NodePower, Occupancy, Outages, PowerSteps, Records
 from mlsim.record.table_blocks import blocks_of, is_long, sums_by_job
 
-Spans = tuple[Floats, Floats, Floats]
-"""Begin and end of intervals in s, and what each adds while it is open."""
+Spans = tuple[Floats, Floats, Floats]  # begin and end of intervals in s, and what each adds while it is open
 
 
 def step_function(begin: ArrayLike, end: ArrayLike, weight: ArrayLike = 1.0) -> tuple[Floats, Floats]:

@@ -14,8 +14,7 @@ from typing import IO, Any
 from mlsim.errors import InputError, OutputError
 from mlsim.traces.trace_reader import RankTable, seconds_of, word_of
 
-_AT_ONCE = 200_000
-"""Events of a frame."""
+_AT_ONCE = 200_000  # events of a frame
 
 
 def convert(trace: Any, file: Path) -> None:
@@ -181,8 +180,7 @@ FORMATS: Mapping[str, tuple[str, Callable[[Any, Path], None]]] = {
 """By the end of a file's name: what it is, and who writes it."""
 
 
-_OF_JOBS = ("Mpi", "Rma")
-"""Prefixes of the kinds of events that belong to a job."""
+_OF_JOBS = ("Mpi", "Rma")  # prefixes of the kinds of events that belong to a job
 
 
 def cut(

@@ -313,10 +313,8 @@ _RECEIVES = ("MpiRecv", "MpiIrecv")
 _OPERATIONS = ("RmaAtomic", "RmaGet", "RmaPut")
 _COMPLETIONS = ("RmaOpCompleteBlocking", "RmaOpCompleteNonBlocking", "RmaOpCompleteRemote")
 
-_Key = tuple[str, int, int, int]
-"""Communicator, ranks of sender and receiver, tag."""
-_Sides = dict[_Key, deque[int]]
-"""Times of sides of messages, in order."""
+_Key = tuple[str, int, int, int]  # communicator, ranks of sender and receiver, tag
+_Sides = dict[_Key, deque[int]]  # times of sides of messages, in order
 
 
 @dataclass
@@ -325,8 +323,7 @@ class _Row:
 
     latest: int
     events: int = 0
-    stack: list[tuple[str, int]] = field(default_factory=list)
-    """Names of open regions, and since when."""
+    stack: list[tuple[str, int]] = field(default_factory=list)  # names of open regions, and since when
     operations: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     """Times of operations on windows that are not complete, by name of the window and number."""
 

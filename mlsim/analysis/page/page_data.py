@@ -113,12 +113,9 @@ def _ranges(wanted: Ints, job: Ints) -> tuple[Ints, Ints]:
     return first, count
 
 
-MOST_BOXES = 1_000_000
-"""Limit of rectangles, beyond which browsers are slow to open the page."""
-_BY_CORE_ROWS = 250_000
-"""Limit of stays, up to which rectangles show the cores that a job held."""
-_MOST_STEPS = 200_000
-"""Step functions with more changes are averaged over ``_BINS`` equal parts of the time."""
+MOST_BOXES = 1_000_000  # limit of rectangles, beyond which browsers are slow to open the page
+_BY_CORE_ROWS = 250_000  # limit of stays, up to which rectangles show the cores that a job held
+_MOST_STEPS = 200_000  # step functions with more changes are averaged over ``_BINS`` equal parts of the time
 _BINS = 16_384
 _MOST_NAMES = 20_000
 

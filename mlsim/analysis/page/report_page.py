@@ -43,10 +43,8 @@ def inline_picture(figure: Figure, name: str, words: str, wide: bool = False) ->
     return f"<figure{' class=wide' if wide else ''}>{svg}<figcaption>{escape(words)}</figcaption></figure>"
 
 
-_COLUMN = 110.0
-"""Width of the still pictures, in mm; two are side by side."""
-_DRAWN_TOGETHER = 7
-"""Most runs whose lines are distinguishable."""
+_COLUMN = 110.0  # width of the still pictures, in mm; two are side by side
+_DRAWN_TOGETHER = 7  # most runs whose lines are distinguishable
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,7 @@ class PageStudy:
     """The results of a study."""
 
     label: str
-    table: pl.DataFrame
-    """One row per run or loop: labels and metrics."""
+    table: pl.DataFrame  # one row per run or loop: labels and metrics
 
 
 def page_text(

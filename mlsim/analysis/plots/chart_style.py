@@ -26,11 +26,9 @@ from mlsim.record import Jobs, Records
 from mlsim.record.table_blocks import value_blocks
 
 DPI = 150
-WIDTH = 1500
-"""Width of a picture, in pixels."""
+WIDTH = 1500  # width of a picture, in pixels
 
-_COMPRESSION = 3
-"""Of PNG, from 0 to 9; the usual 6 takes half as long again and saves a sixth of the bytes."""
+_COMPRESSION = 3  # of PNG, from 0 to 9; the usual 6 takes half as long again and saves a sixth of the bytes
 
 INK = "#222222"
 BLUE, SKY, VERMILION = "#0072B2", "#56B4E9", "#D55E00"
@@ -182,10 +180,8 @@ def write_picture(
 
 
 _LEFT = 110
-_LINE = 26
-"""Height of a line of a legend, in pixels."""
-_LETTERS = 130
-"""Letters that fit in a line of a legend."""
+_LINE = 26  # height of a line of a legend, in pixels
+_LETTERS = 130  # letters that fit in a line of a legend
 
 
 def colour_of(place: int) -> Any:
@@ -246,8 +242,7 @@ def plain_log(axes: Axes, which: str) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-_PER_DECADE = 400
-"""Distinguishable sizes between 1 and 10."""
+_PER_DECADE = 400  # distinguishable sizes between 1 and 10
 
 
 class Thinned:

@@ -24,8 +24,7 @@ from mlsim.record import Records
 Runs = Mapping[str, Records]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 30, 60, 80
-_BINS = 160
-"""Bins of utilization: fewer than pixels, so that the eye can follow lines."""
+_BINS = 160  # bins of utilization: fewer than pixels, so that the eye can follow lines
 
 
 def draw_comparison(directory: Path, runs: Runs, tau: float) -> list[Path]:

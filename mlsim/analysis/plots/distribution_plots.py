@@ -21,8 +21,7 @@ from mlsim.analysis.plots import chart_style
 from mlsim.analysis.plots.paper_style import Runs, light_grid, line_of, paper_figure, put_legend, size_of
 from mlsim.record.derived_times import wait_time
 
-_POINTS = 512
-"""Points of a curve: more are indistinguishable at a column's width."""
+_POINTS = 512  # points of a curve: more are indistinguishable at a column's width
 
 
 @paper_figure("slowdown-ecdf", "share of jobs by bounded slowdown", 55.0)
@@ -145,8 +144,7 @@ def wait_by_size(axes: Axes, runs: Runs, _tau: float) -> None:
         put_legend(axes, [Patch(facecolor=colour, label=label, **look) for colour, label in colours])
 
 
-_LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
-"""Whiskers, edges and middle of a box."""
+_LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]  # whiskers, edges and middle of a box
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,10 +69,8 @@ def _first_cores(nodes: Nodes) -> Ints:
 FAINTEST = 0.25
 """A pixel that any rectangle touches has at least this share of its colour, so that nothing vanishes."""
 
-GAP = 0.5
-"""Pixels that are kept clear at the right and below."""
-SEPARATED = 4.0
-"""Smallest width and height, in pixels, of rectangles that are separated by it."""
+GAP = 0.5  # pixels that are kept clear at the right and below
+SEPARATED = 4.0  # smallest width and height, in pixels, of rectangles that are separated by it
 
 
 class Raster:
@@ -155,22 +153,14 @@ def _blend(
 
 _RIGHT, _TOP, _BOTTOM = 30, 60, 80
 _MAX_HEIGHT, _MAX_BAND = 900, 48
-_NAMED = 40
-"""Limit of nodes that are named; more are numbered."""
-_CORE_BAND = 4
-"""Smallest height of bands, in pixels, that show the cores of a job."""
-_BY_CORE_ROWS = 1_000_000
-"""Limit of stays up to which cores are numbered."""
-_AT_ONCE = 1 << 16
-"""Rectangles painted at a time: bounds the memory."""
-_LABELLED = 400
-"""Limit of jobs that are labelled."""
-_DIGIT, _LINE = 10, 18
-"""Size of a digit, and of a line of text, in a label, in pixels."""
-_CROWD, _CROWD_SIZE = 1500, 1.2
-"""Number of marks beyond which they are drawn this small (points)."""
-_MARK = 6
-"""Side of a square of pixels in which one release is marked."""
+_NAMED = 40  # limit of nodes that are named; more are numbered
+_CORE_BAND = 4  # smallest height of bands, in pixels, that show the cores of a job
+_BY_CORE_ROWS = 1_000_000  # limit of stays up to which cores are numbered
+_AT_ONCE = 1 << 16  # rectangles painted at a time: bounds the memory
+_LABELLED = 400  # limit of jobs that are labelled
+_DIGIT, _LINE = 10, 18  # size of a digit, and of a line of text, in a label, in pixels
+_CROWD, _CROWD_SIZE = 1500, 1.2  # number of marks beyond which they are drawn this small (points)
+_MARK = 6  # side of a square of pixels in which one release is marked
 
 
 def gantt(records: Records, title: str, span: tuple[float, float] | None = None) -> Figure:

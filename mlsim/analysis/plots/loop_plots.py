@@ -19,12 +19,10 @@ from mlsim.record import Chunks
 from mlsim.record.table_blocks import chunk_blocks, n_rows
 
 _MOST_ACROSS = 4
-_LETTER = 13
-"""Width of a letter of a panel's title, in pixels."""
+_LETTER = 13  # width of a letter of a panel's title, in pixels
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 70, 40, 95, 80
 _SINGLE_HEIGHT, _HEIGHT = 560, 260
-_FINEST = 1500
-"""Number of distinguishable steps along the axis."""
+_FINEST = 1500  # number of distinguishable steps along the axis
 
 
 class Curve(NamedTuple):
@@ -100,12 +98,10 @@ Extent = tuple[float, float, float, float]
 
 _COSTS_LEFT, _COSTS_RIGHT, _COSTS_TOP, _COSTS_GAP, _COSTS_BOTTOM = 128, 56, 122, 96, 76
 _UPPER, _LOWER = 340, 260
-_BESIDE, _IMAGE, _SCALE = 130, 560, 22
-"""Left of the image, its side, and the width of its scale of colours."""
+_BESIDE, _IMAGE, _SCALE = 130, 560, 22  # left of the image, its side, and the width of its scale of colours
 _MOST_PIXELS = 2 * _IMAGE
 _BARS = 60
-_FLAT = 20.0
-"""Ratio of largest cost to largest mean from which the scale is logarithmic."""
+_FLAT = 20.0  # ratio of largest cost to largest mean from which the scale is logarithmic
 
 
 class Band(NamedTuple):

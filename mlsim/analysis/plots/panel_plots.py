@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 from mlsim.analysis.plots import chart_style
 
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
-_WIDE_GAP = 100
-"""With space for the numbers of each panel."""
+_WIDE_GAP = 100  # with space for the numbers of each panel
 _HEIGHT = 330
 _LEGEND_COLUMNS = 7
 
@@ -128,8 +127,7 @@ _BARS_LEFT, _BARS_RIGHT, _BARS_TOP, _BARS_GAP = 100, 30, 100, 80
 _BARS_HEIGHT, _ACROSS = 300, 2
 _BELOW, _LETTER = 110, 11
 """Room below a panel for its groups' names, and for each letter of them where they stand upright (pixels)."""
-_MOST_LETTERS = 66
-"""Letters in a row beyond which names are upright."""
+_MOST_LETTERS = 66  # letters in a row beyond which names are upright
 _NAN = float("nan")
 
 

@@ -24,11 +24,9 @@ from mlsim.record import Records
 from mlsim.record.table_blocks import n_rows
 from mlsim.record.timelines import power_over_time, run_energy, time_average
 
-_AS_LINES = 4000
-"""Limit of rectangles drawn as such; more are an image of this many pixels per millimetre."""
-_PIXELS = 24
-_BINS = 240
-"""Bins of lines: the resolution of a column's width."""
+_AS_LINES = 4000  # limit of rectangles drawn as such; more are painted into an image
+_PIXELS = 24  # of such an image, per millimetre
+_BINS = 240  # bins of lines: the resolution of a column's width
 _NAMED = 24
 _LABELLED = 150
 

@@ -52,10 +52,8 @@ class Bands:
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 190, 60, 80
 _MAX_HEIGHT, _MAX_BAND, _MIN_HEIGHT = 900, 24, 120
 _SCALE_LEFT, _SCALE_WIDTH = 40, 22
-_LISTED = 1 << 16
-"""Limit of sizes whose colours are looked up in a list."""
-_NODE_BAND = 12
-"""Smallest height of nodes, in pixels, that lines separate."""
+_LISTED = 1 << 16  # limit of sizes whose colours are looked up in a list
+_NODE_BAND = 12  # smallest height of nodes, in pixels, that lines separate
 
 
 def pe_timeline(records: Records, title: str) -> Figure:

@@ -39,8 +39,7 @@ def draw_line(axes: Axes, values: Floats, edges: Floats, **style: Any) -> None:
     axes.add_artist(StepPatch(values, edges, baseline=unbounded, fill=False, **style))
 
 
-_SLICE = 1 << 16
-"""Intervals handled at a time: bounds the memory."""
+_SLICE = 1 << 16  # intervals handled at a time: bounds the memory
 
 
 def binned_average(
@@ -213,8 +212,7 @@ _LOOKS = {
     OutageKind.DRAINED: ("drained", "////", chart_style.INK),
     OutageKind.ANNOUNCED_DRAIN: ("drained, announced", "\\\\\\\\", chart_style.INK),
 }
-_HATCHED = 3000
-"""Limit of hatched rectangles per kind; more are tinted, which takes a tenth of the time."""
+_HATCHED = 3000  # limit of hatched rectangles per kind; more are tinted, which takes a tenth of the time
 
 
 def draw_outages(axes: Axes, axis: chart_style.TimeAxis, outages: Outages) -> list[Patch]:

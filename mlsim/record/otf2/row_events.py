@@ -129,8 +129,7 @@ def write_message(to: Target, messages: MessageEvents, item: int) -> int:
     return failed | otf2.message(side, to.writer, listed, time, peer, refs.COMMUNICATOR, tag, length)
 
 
-_ROUNDING = 2
-"""So many ns four rounded times may make a wait of."""
+_ROUNDING = 2  # so many ns four rounded times may make a wait of
 
 
 @kernel(_nrt=False)

@@ -192,8 +192,7 @@ class Content(NamedTuple):
     requests: Requests
 
 
-_ROWS_AT_ONCE = 1 << 18
-"""Number of chunks written before their memory is released."""
+_ROWS_AT_ONCE = 1 << 18  # number of chunks written before their memory is released
 
 
 def chunks_by_interval(

@@ -36,8 +36,7 @@ def group(keys: Ints, groups: int) -> tuple[Ints, Ints]:
     return first, order
 
 
-LATEST = 9.2e9
-"""Latest time of a trace's clock [s]: it counts nanoseconds in 63 bits."""
+LATEST = 9.2e9  # latest time of a trace's clock [s]: it counts nanoseconds in 63 bits
 
 
 MOST_ROWS = 997

@@ -19,10 +19,8 @@ from mlsim.record.timelines import power_over_time, step_function
 
 # Ranks in the communicator: the dispatcher, then the nodes in order.
 BATCH_RANK = 0
-NUMBER_BYTES = 8
-"""Bytes of a number in a message."""
-MESSAGE_BYTES = 3 * NUMBER_BYTES
-"""Length of a message with its kind, its job and its node only."""
+NUMBER_BYTES = 8  # bytes of a number in a message
+MESSAGE_BYTES = 3 * NUMBER_BYTES  # length of a message with its kind, its job and its node only
 _WITH_MORE = [
     kind.value for kind in (MessageKind.NODE_IDLE, MessageKind.JOB_COMPLETED, MessageKind.RELEASE_REQUEST)
 ]

@@ -45,8 +45,7 @@ def nested_regions(level: Level, *, merged: bool) -> tuple[str, ...]:
     return (*("chunks" if name == "chunk" else name for name in NESTED_REGIONS[level]), SEVERAL_JOBS)
 
 
-SEVERAL_JOBS = "several jobs"
-"""The last of them where a row shows several cores."""
+SEVERAL_JOBS = "several jobs"  # the last of them where a row shows several cores
 
 METRIC_CLASS = 0
 COMMUNICATOR = 0
