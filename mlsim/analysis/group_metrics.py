@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
+from mlsim.analysis.job_metrics import mean_of
 from mlsim.record import Jobs, Records
 from mlsim.record.derived_times import bounded_slowdown, run_time
 from mlsim.record.table_blocks import rows_of
@@ -133,15 +134,11 @@ def class_metrics(records: Records, tau: float) -> dict[str, Any]:
         "jobs": len(truth),
         "small": int(truth.sum()),
         **class_quality(truth, jobs.taken_for_small[judged].astype(bool)),
-        "bounded_slowdown_small": _mean(slowdown[truth]),
-        "bounded_slowdown_large": _mean(slowdown[~truth]),
+        "bounded_slowdown_small": mean_of(slowdown[truth]),
+        "bounded_slowdown_large": mean_of(slowdown[~truth]),
         "killed": len(recalled.job),
         "lost_core_seconds": float(recalled.lost.sum()),
     }
-
-
-def _mean(values: Floats) -> float | None:
-    return float(values.mean()) if len(values) else None
 
 
 @dataclass(frozen=True, slots=True)

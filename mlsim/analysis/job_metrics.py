@@ -293,13 +293,15 @@ def solve_counts(solves: Solves) -> dict[str, Any]:
         "fallbacks": int(solves.fallback.sum()),
         "unplaced": int(solves.unplaced.sum()),
         "solved": int(modelled.sum()),
-        "variables": _mean_of(solves.variables[modelled]),
-        "constraints": _mean_of(solves.constraints[modelled]),
-        "branches": _mean_of(solves.branches[modelled]),
-        "build_ms": _mean_of(solves.build_seconds * 1e3),
-        "solve_ms": _mean_of(solves.solve_seconds * 1e3),
+        "variables": mean_of(solves.variables[modelled]),
+        "constraints": mean_of(solves.constraints[modelled]),
+        "branches": mean_of(solves.branches[modelled]),
+        "build_ms": mean_of(solves.build_seconds * 1e3),
+        "solve_ms": mean_of(solves.solve_seconds * 1e3),
     }
 
 
-def _mean_of(values: NDArray[Any]) -> float | None:
-    return float(np.mean(values)) if len(values) else None
+def mean_of(values: NDArray[Any]) -> float | None:
+    """Return the mean of the values that are defined; None without any."""
+    known = values[~np.isnan(values)]
+    return float(np.mean(known)) if len(known) else None

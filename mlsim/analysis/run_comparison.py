@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -17,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.formatting import brief, clock, count, number, share
+from mlsim.analysis.job_metrics import mean_of
 from mlsim.analysis.machine_metrics import makespan, released_seconds, transfers, utilization
 from mlsim.record import Jobs, Records
 from mlsim.record.derived_times import queued_since, response_time, wait_time
@@ -337,7 +337,7 @@ def explain_gains(off: Records, on: Records, most: int = 5) -> dict[str, Any]:
     return {
         "makespan": {"off": makespan(off.jobs), "on": makespan(on.jobs)},
         "busy": {"off": utilization(off)["busy"], "on": utilization(on)["busy"]},
-        "mean_wait": {"off": _mean(wait_time(off.jobs)), "on": _mean(wait_time(on.jobs))},
+        "mean_wait": {"off": mean_of(wait_time(off.jobs)), "on": mean_of(wait_time(on.jobs))},
         "released_node_hours": node_seconds / 3600.0,
         "jobs": {
             "earlier": int((gain > _SAME).sum()),
@@ -349,11 +349,6 @@ def explain_gains(off: Records, on: Records, most: int = 5) -> dict[str, Any]:
         "gained": _extremes(frame, most, best=True),
         "lost": _extremes(frame, most, best=False),
     }
-
-
-def _mean(values: NDArray[np.float64]) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
 
 
 def _extremes(frame: pl.DataFrame, most: int, best: bool) -> list[dict[str, Any]]:
