@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.application.iteration_costs import CostSums, LoopCosts, cost_sums
-from mlsim.application.selection.selector import Selected
+from mlsim.application.selection.selector import ExecutedChunks, Selected
 from mlsim.execution_models.loop_state import Perturbation, Rows, work_done
 from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty
 from mlsim.record.column_types import stored_columns
@@ -33,6 +33,11 @@ class ChunkRows:
     requested: Floats
     start: Floats
     end: Floats
+
+    @property
+    def executed(self) -> ExecutedChunks:
+        """The chunks as a selector learns from them."""
+        return ExecutedChunks(self.pe.astype(np.int64), self.first, self.size, self.end - self.start)
 
     def ending_after(self, time: float) -> ChunkRows:
         """Return the rows of chunks that end after a time."""

@@ -14,7 +14,6 @@ from mlsim._runtime.work_progress import followed, stage
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome
 from mlsim.application.selection.selector import (
     ByTrial,
-    ExecutedChunks,
     Expert,
     Learner,
     Progress,
@@ -82,7 +81,7 @@ class Plan:
         imbalance, chunks, rows = percent_imbalance(outcome.finish), None, outcome.rows
         if self.needs_rows:
             assert rows is not None, "the selector needs the chunks of a time step"
-            chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
+            chunks = rows.executed
         self.selected += tuple(rows_of_step(self._made, begin, outcome.t_loop, imbalance))
         self._selector.note(StepFacts(self._made[-1].technique, outcome.t_loop, imbalance, chunks))
 
@@ -270,16 +269,8 @@ def _joined_rows(done: Sequence[LoopOutcome], begins: Sequence[float]) -> ChunkR
     for outcome, began in zip(done, begins, strict=True):
         rows = outcome.rows
         assert rows is not None, "all time steps keep chunks, or none"
-        blocks.append(
-            replace(
-                rows,
-                step=rows.step + steps,
-                first=rows.first + iterations,
-                requested=rows.requested + began,
-                start=rows.start + began,
-                end=rows.end + began,
-            )
-        )
+        times = (column + began for column in (rows.requested, rows.start, rows.end))
+        blocks.append(ChunkRows(rows.pe, rows.step + steps, rows.first + iterations, rows.size, *times))
         steps += outcome.steps
         iterations += outcome.iterations
     columns = (column.name for column in fields(ChunkRows))

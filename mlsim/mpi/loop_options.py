@@ -42,6 +42,8 @@ MODELS = {
     "hmw": ExecutionModel.HMW,
     "hierarchical-master-worker": ExecutionModel.HMW,
 }
+EXECUTION_KEYS = ("model", "injected_delay", "master", "service_order", "request_ahead", "global_p", "lock")
+"""Options that are keys of ``application.execution``, with the same words."""
 _MOST_ITERATIONS = 1 << 62
 _LEAST = {"n": 0, "min_chunk": 1, "pieces": 0, "request_ahead": 0, "break_after": 1, "ranks_per_node": 1}
 _WORDS: dict[str, type[words.Choice]] = {

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
+from mlsim.application.selection.selector import percent_imbalance
 from mlsim.mpi.loop_context import Clock, Context, allgather
 from mlsim.mpi.loop_options import LoopOptions
 from mlsim.mpi.rank_waiting import Patience
@@ -239,19 +240,16 @@ def gather(
 
 def _totals(columns: dict[str, Floats], options: LoopOptions) -> LoopTotals:
     finish = columns["finish"]
-    longest, mean = float(finish.max()), float(finish.mean())
+    mean = float(finish.mean())
     return LoopTotals(
         technique=options.technique,
         model=options.model,
         n=options.n,
         steps=int(columns["chunks"].sum()),
         executed=int(columns["executed"].sum()),
-        t_loop=longest,
+        t_loop=float(finish.max()),
         cov=float(finish.std()) / mean if mean else 0.0,
-        imbalance=(1.0 - mean / longest) * 100.0 if longest else 0.0,
+        imbalance=percent_imbalance(finish),
         chunks=columns["chunks"].astype(np.int64),
-        busy=columns["busy"],
-        overhead=columns["overhead"],
-        finish=finish,
-        told=columns["told"],
+        **{name: columns[name] for name in ("busy", "overhead", "finish", "told")},
     )

@@ -162,8 +162,8 @@ class Selecting:
         assert self._selector is not None, "a technique was chosen"
         chunks = None
         if rows is not None and len(rows.pe):
-            chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
-            self._waits = waits_of(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
+            chunks = rows.executed
+            self._waits = waits_of(chunks.pe, rows.requested, rows.start, rows.end)
         begin = time.perf_counter() - self._begin - t_loop
         self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
         self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))

@@ -17,7 +17,7 @@ from mlsim.experiment.result import Result
 from mlsim.experiment.result_directories import complete_or_gone
 from mlsim.experiment.run_directory import versions, write_files, write_json
 from mlsim.mpi.loop_context import Clock, Layout, node_name
-from mlsim.mpi.loop_options import LoopOptions, typical_break_after
+from mlsim.mpi.loop_options import EXECUTION_KEYS, LoopOptions, typical_break_after
 from mlsim.mpi.loop_report import Gathered, LoopTotals, RankTimes, RequestLog, Requests, iterations_begun
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.record_tables import Ranks
@@ -180,32 +180,18 @@ def write_run(
 def _write_requests(path: Path, requests: Requests) -> None:
     import polars as pl
 
-    pl.DataFrame(
-        {
-            "pe": requests.pe,
-            "sent_time": requests.sent,
-            "received_time": requests.received,
-            "answered_time": requests.answered,
-            "master_iterations": requests.master_iterations,
-        }
-    ).write_parquet(path, compression="zstd")
+    times = {f"{name}_time": getattr(requests, name) for name in ("sent", "received", "answered")}
+    columns = {"pe": requests.pe, **times, "master_iterations": requests.master_iterations}
+    pl.DataFrame(columns).write_parquet(path, compression="zstd")
 
 
 def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
     """Describe a real loop as a scenario, its iterations costing their measured mean each."""
     mean = float(records.loops.busy[0]) / max(options.n, 1)
-    execution: dict[str, Any] = {
-        "model": options.model,
-        "injected_delay": options.injected_delay,
-        "global_p": options.global_p,
-    }
+    unread = {"lock"} if options.has_master else {"lock", "master", "service_order", "request_ahead"}
+    execution = {key: getattr(options, key) for key in EXECUTION_KEYS if key not in unread}
     if options.has_master:
-        execution |= {
-            "master": options.master,
-            "break_after": options.break_after or typical_break_after(mean),
-            "service_order": options.service_order,
-            "request_ahead": options.request_ahead,
-        }
+        execution["break_after"] = options.break_after or typical_break_after(mean)
     parameters = {key: value for key, value in options.parameters.items() if value is not None}
     if options.weights is not None:
         parameters["weights"] = list(map(float, options.weights))

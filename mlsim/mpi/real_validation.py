@@ -15,11 +15,19 @@ import numpy as np
 from mlsim._files import read_json
 from mlsim._runtime.arrays import Floats
 from mlsim.application.selection.measured_costs import has_masters
+from mlsim.application.selection.selector import percent_imbalance
 from mlsim.errors import InputError
 from mlsim.experiment.run_directory import write_json
 from mlsim.mpi.chunk_rules import is_ordered
 from mlsim.mpi.launch import Launcher, launch
-from mlsim.mpi.loop_options import BREAK_EVERY, LoopOptions, chosen, parameters_of, typical_break_after
+from mlsim.mpi.loop_options import (
+    BREAK_EVERY,
+    EXECUTION_KEYS,
+    LoopOptions,
+    chosen,
+    parameters_of,
+    typical_break_after,
+)
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.words import ExecutionModel
 
@@ -186,7 +194,7 @@ def validate(
                 int(np.median([run["steps"] for run in runs])),
                 int(np.median([outcome.steps for outcome in outcomes])),
                 float(np.median([run["imbalance"] for run in runs])),
-                float(np.median([_imbalance(outcome) for outcome in outcomes])),
+                float(np.median([percent_imbalance(outcome.finish) for outcome in outcomes])),
             )
         )
     return rows, native["machine"]
@@ -204,25 +212,14 @@ def _disturbed(costs: Floats, machine: dict[str, Any], seed: int) -> tuple[Float
     return prefix, machine | measured
 
 
-def _imbalance(outcome: LoopOutcome) -> float:
-    mean, longest = float(outcome.finish.mean()), float(outcome.finish.max())
-    return (1.0 - mean / longest) * 100.0 if longest else 0.0
-
-
 def _execute(
     launcher: Launcher, loops: list[dict[str, Any]], costs: Floats, repetitions: int, spins: bool | None
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="mlsim-") as directory:
         place, most = Path(directory), repetitions * _MOST_TIMES
         np.save(place / "costs.npy", costs)
-        plan = {
-            "costs": str(place / "costs.npy"),
-            "spins": spins,
-            "repetitions": repetitions,
-            "most": most,
-            "loops": loops,
-            "out": str(place / "out.json"),
-        }
+        files = {"costs": str(place / "costs.npy"), "out": str(place / "out.json")}
+        plan = {**files, "spins": spins, "repetitions": repetitions, "most": most, "loops": loops}
         (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         limit = 120.0 + most * len(loops) * (_SECONDS_A_LOOP + float(costs.sum()))
         launch(launcher, ["-m", "mlsim.mpi.calibrate", str(place / "plan.json")], timeout=limit)
@@ -251,15 +248,9 @@ def simulated(
     ordered = is_ordered(chosen(options, ranks)[0])
     charges = charges_of({"message": 0.0, "noticed": 0.0, **machine}, options.model, ordered)
     execution = ExecutionConfig(
-        model=options.model,
+        **{key: getattr(options, key) for key in EXECUTION_KEYS},
         chunk_calculation=charges.chunk_calculation,
         atomic_service=charges.atomic_service,
-        injected_delay=options.injected_delay,
-        master=options.master,
-        service_order=options.service_order,
-        request_ahead=options.request_ahead,
-        global_p=options.global_p,
-        lock=options.lock,
         piece_time=machine["piece"] if machine["spins"] else 0.0,
         **_breaks(prefix, options, machine),
     )

@@ -71,7 +71,8 @@ class Policy(Described, aliases={"SJF": "SPF", "LJF": "LPF"}):
         cls, word: str, formula: str = "", meaning: str = "", key: Key = _arrival, live: bool = False
     ) -> Self:
         """Make the word of a policy with its record."""
-        member = cls._with_meaning(word, meaning)
+        member = str.__new__(cls, word)
+        member._value_, member.meaning = word, meaning
         member.formula, member.key, member.is_live = formula, key, live
         return member
 

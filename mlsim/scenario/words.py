@@ -52,17 +52,14 @@ def words_of_modules(folder: str, suffix: str) -> list[str]:
 class Described(Choice):
     """Base of word sets whose words carry their meaning, as ``mlsim list`` shows it."""
 
-    meaning: str
-    """The word explained in a phrase."""
+    meaning: str  # the word explained in a phrase
 
-    def __new__(cls, word: str, meaning: str = "") -> Self:
-        """Make a word; type checkers take a call without meaning for a look-up by word."""
-        return cls._with_meaning(word, meaning)
-
-    @classmethod
-    def _with_meaning(cls, word: str, meaning: str) -> Self:
+    def __new__(cls, word: str, meaning: str = "", *facts: object) -> Self:
+        """Make a word with the facts that its set declares; type checkers see a look-up by word alone."""
         member = str.__new__(cls, word)
         member._value_, member.meaning = word, meaning
+        for name, fact in zip(cls.__annotations__, facts, strict=False):
+            setattr(member, name, fact)
         return member
 
 
@@ -245,18 +242,11 @@ class Contiguity(Choice):
 class Dispatcher(Described):
     """Dispatcher, which decides which jobs start, and on which nodes."""
 
-    solves: bool
-    """Whether it plans by constraint programming."""
+    solves: bool  # it plans by constraint programming
 
-    def __new__(cls, word: str, meaning: str = "", solves: bool = False) -> Self:
-        """Make a word with its meaning and whether this dispatcher plans."""
-        member = cls._with_meaning(word, meaning)
-        member.solves = solves
-        return member
-
-    QUEUE = "queue", "policy, backfill and allocator decide"
-    REJECT = "reject", "turns every job away: what the simulator itself costs"
-    PRB = "prb", "the largest (w + p) / p first, best-fit, on past jobs that do not fit"
+    QUEUE = "queue", "policy, backfill and allocator decide", False
+    REJECT = "reject", "turns every job away: what the simulator itself costs", False
+    PRB = "prb", "the largest (w + p) / p first, best-fit, on past jobs that do not fit", False
     CP = "cp", "list schedules on classes of nodes, made better by CP-SAT; ours", True
     LISTS = "lists", "the list schedules of cp alone; ours", True
     HCP19 = "hcp19", "times on pooled resources by CP, then best-fit (HCP'19, HCP3)", True
@@ -291,17 +281,10 @@ class OverrunRule(Choice, aliases={"terminate": "kill", "continue": "extend"}):
 class Predictor(Described, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
     """Predictor of the run times that the dispatcher uses."""
 
-    source: str
-    """Publication."""
+    source: str  # publication
 
-    def __new__(cls, word: str, meaning: str = "", source: str = "") -> Self:
-        """Make a word with its meaning and source."""
-        member = cls._with_meaning(word, meaning)
-        member.source = source
-        return member
-
-    WALLTIME = "walltime", "what the user asked for (alias W)"
-    ACTUAL = "actual", "the run time itself, which nobody can know (alias R)"
+    WALLTIME = "walltime", "what the user asked for (alias W)", ""
+    ACTUAL = "actual", "the run time itself, which nobody can know (alias R)", ""
     DATA_DRIVEN = (
         "D",
         "last run time of a similar job of the user: by name, queue, walltime and request, then by less",
