@@ -174,8 +174,7 @@ def _calculations() -> dict[str, float]:
 
 
 _PIECE = 100e-6
-_SURE = 0.02
-"""Required precision of the mean of a loop's times, as a share."""
+_SURE = 0.02  # required precision of the mean of a loop's times, as a share
 _PARTS, _BATCHES, _LOOPS = 2000, 25, 101
 
 

@@ -24,8 +24,7 @@ from mlsim.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.techniques.pe_statistics import ROWS
 from mlsim.techniques.technique_entry import RULE_NUMBERS, RULE_REALS
 
-Chunk = tuple[int, int, int]
-"""First iteration, size, scheduling step."""
+Chunk = tuple[int, int, int]  # first iteration, size, scheduling step
 
 DONE = len(NOTHING)
 

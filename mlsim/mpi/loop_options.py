@@ -308,8 +308,7 @@ RUN_KEYS = (
 )
 """Keys and sections of a scenario that ``mlsim mpi run`` reads."""
 
-VALIDATE_KEYS = _LOOP
-"""Scenario keys that ``mlsim mpi validate`` reads."""
+VALIDATE_KEYS = _LOOP  # scenario keys that `mlsim mpi validate` reads
 
 _INSTEAD = {
     "application.technique": "give --technique",

@@ -73,10 +73,8 @@ def _is_stopped(process: int) -> bool:
 
 WaitStyle = Literal["auto", "spin", "sleep"]
 
-_LOOK_EVERY = 512
-"""Polls between two checks for the reason of a wait: about 0.1 s, where ranks sleep."""
-SPINS = 50
-"""Polls before the first pause in which a rank yields its core."""
+_LOOK_EVERY = 512  # polls between two checks for the reason of a wait: about 0.1 s, where ranks sleep
+SPINS = 50  # polls before the first pause in which a rank yields its core
 _YIELDS = 200
 _FIRST_SLEEP = 10e-6
 _LONGEST_SLEEP = 200e-6

@@ -93,8 +93,7 @@ def read_machine(path: Path) -> dict[str, Any]:
     return machine
 
 
-_QUANTILE = 2.0
-"""Of a standard error, for an interval of 95 %."""
+_QUANTILE = 2.0  # of a standard error, for an interval of 95 %
 
 
 def mean_of_middle(values: Sequence[float]) -> float:
@@ -114,8 +113,7 @@ def unsureness(values: Sequence[float]) -> float:
 
 
 _SECONDS_A_LOOP = 120.0
-_MOST_TIMES = 16
-"""So many times as many repetitions as are asked for, at most, where a loop's times differ."""
+_MOST_TIMES = 16  # repetitions at most, per repetition asked for, where a loop's times differ
 _SIMULATIONS = 101
 _NOISE_OF_COSTS, _NOISE_OF_MACHINE = 0.02, 0.2
 """By how much simulations differ: a standard deviation of costs, and the most of what was measured."""

@@ -112,8 +112,7 @@ class PollingLock:
         self._window.fetch_replace(self._place, 0)
 
 
-RELAY_WORDS = 3
-"""Ticket, turn and seal."""
+RELAY_WORDS = 3  # ticket, turn and seal
 
 _SHORT = 128
 _OVERTAKEN = 500

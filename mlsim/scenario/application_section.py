@@ -22,8 +22,7 @@ from mlsim.scenario.technique_section import (
     wrong_levels,
 )
 
-MOST_ITERATIONS = 1 << 62
-"""Of a loop, and of all its time steps together; as in real runs."""
+MOST_ITERATIONS = 1 << 62  # of a loop, and of all its time steps together; as in real runs
 LoopLength = Annotated[int, whole(0, MOST_ITERATIONS)]
 
 

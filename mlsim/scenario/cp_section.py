@@ -18,11 +18,9 @@ _OURS = (Dispatcher.CP, Dispatcher.LISTS)
 _EARLY = (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2)
 _ASKING = tuple(word for word in Dispatcher if word.solves and word is not Dispatcher.LISTS)
 """Dispatchers that use CP-SAT, and so have limits."""
-_LIMIT, _LAST_LIMIT = 1.0, 16.0
-"""Seconds, as in the sources."""
+_LIMIT, _LAST_LIMIT = 1.0, 16.0  # seconds, as in the sources
 _OUR_LIMIT = 0.05
-_MOST_WORKERS = 10_000
-"""CP-SAT takes no more."""
+_MOST_WORKERS = 10_000  # CP-SAT takes no more
 
 
 QueueWaits = Pairs[int, float]

@@ -12,8 +12,7 @@ from mlsim.scenario.field_types import FieldType, word_of
 from mlsim.scenario.unit_types import AdviceError, nearest, shown
 from mlsim.scenario.words import Choice
 
-PARAMETERS = "parameters"
-"""Key of the values that the user's code gets from the scenario."""
+PARAMETERS = "parameters"  # key of the values that the user's code gets from the scenario
 
 _FUNCTION = re.compile(r"(?P<file>.*\.py):(?P<function>[^\W\d]\w*)", re.DOTALL)
 

@@ -28,11 +28,9 @@ from mlsim.scenario.unit_types import shown
 
 _KEY = "read_in"
 _BESIDE = "versions.json"
-_SCENARIOS = ("scenario.yaml", "loop.yaml")
-"""Names under which a run keeps its scenario."""
+_SCENARIOS = ("scenario.yaml", "loop.yaml")  # names under which a run keeps its scenario
 _MOST_BYTES = 100_000
-_MOST = 10
-"""Runs of runs of which directories are kept."""
+_MOST = 10  # runs of runs of which directories are kept
 
 
 def read_in(scenario: Scenario, directory: Path) -> dict[str, Any]:
@@ -279,10 +277,8 @@ def _known_section(name: str, plain_bytes: bytes) -> Section:
     return _SECTIONS[name].model_validate(marshal.loads(plain_bytes))
 
 
-_WITHOUT_REFERENCES = 2
-"""The version of marshal that writes the same values as the same bytes."""
-_MOST_KEPT = 20_000
-"""Bytes of a section that is kept."""
+_WITHOUT_REFERENCES = 2  # the version of marshal that writes the same values as the same bytes
+_MOST_KEPT = 20_000  # bytes of a section that is kept
 
 
 def _report(problems: list[Problem], document: Document, source: str, given: dict[Key, str]) -> str:

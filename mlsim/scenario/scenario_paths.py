@@ -18,8 +18,7 @@ from mlsim.scenario.technique_section import split_technique
 from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import ApplicationModel
 
-Sort = Literal["class", "function", "class or function"]
-"""Kinds of code that a scenario may name in a file."""
+Sort = Literal["class", "function", "class or function"]  # kinds of code that a scenario may name in a file
 _MOST_BYTES = 1_000_000
 _EXECUTE = "mlsim check --plugins executes the file to see"
 

@@ -97,8 +97,7 @@ def advice_for(word: str) -> Advice | None:
 _ROUNDS = 5
 _VERY_LIKE = 0.9
 """Similarity from which a key is suggested for an unknown one, whatever the latter means elsewhere."""
-_MANY = 100
-"""Number of problems from which most are abbreviated, as long lists are not read."""
+_MANY = 100  # number of problems from which most are abbreviated, as long lists are not read
 
 
 def find_problems(value: dict[str, Any]) -> list[Problem]:

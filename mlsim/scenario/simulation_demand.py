@@ -15,8 +15,7 @@ from mlsim.scenario.words import ApplicationModel, ExecutionModel, SelectionMeth
 
 _NODE, _RESOURCES, _GRAPH, _FAILING, _CORE, _PE, _ITERATION = 100, 150, 700, 1400, 8, 350, 16
 _PE_HELD = 36
-MOST_PES = 4_000_000
-"""Of one loop."""
+MOST_PES = 4_000_000  # of one loop
 _MOST_NODES = 100_000_000
 _MOST_FAILURES = 1_000_000_000
 _SECONDS_A_FAILURE = 30e-6

@@ -213,8 +213,7 @@ class ParametersConfig(Parameters):
 NEEDS = {word: word.entry.rule.needs for word in Technique if word.entry.rule.needs}
 """The parameters without which a technique cannot size chunks."""
 
-LB4MPI = tuple(word for word in Technique if word.entry.lb4mpi)
-"""Techniques that LB4MPI has."""
+LB4MPI = tuple(word for word in Technique if word.entry.lb4mpi)  # techniques that LB4MPI has
 
 READERS = {
     key: tuple(word for word in Technique if f"application.parameters.{key}" in word.entry.options)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mlsim.mpi.loop_context import Context
     from mlsim.mpi.real_model import Model
 
-_TIMEOUT = 2.0
-"""Seconds within which a message is taken, or given up, however often it is tried."""
+_TIMEOUT = 2.0  # seconds within which a message is taken, or given up, however often it is tried
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.3
 _CONNECT_SECONDS = 1.0
 _TAKEN = b"ok"

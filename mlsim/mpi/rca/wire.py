@@ -26,8 +26,7 @@ from mlsim.errors import InputError
 
 ADDRESS, SECRET, SECRET_FILE = "MLSIM_RCA_ADDRESS", "MLSIM_RCA_SECRET", "MLSIM_RCA_SECRET_FILE"
 AUTH, ANSWER, MUNGE_SOCKET = "MLSIM_RCA_AUTH", "MLSIM_RCA_ANSWER", "MLSIM_RCA_MUNGE_SOCKET"
-LONGEST = 4096
-"""Bytes of the longest line that is read."""
+LONGEST = 4096  # bytes of the longest line that is read
 
 BUSY, SENT_BEFORE = "busy", "sent a second time"
 """First words of refusals on which a sender acts: try again soon; the first sending was accepted."""
@@ -135,8 +134,7 @@ class JobCompleted(Message):
 _KINDS = {made.kind: made for made in Message.__subclasses__()}
 _CHECKS = {"nodes": _NAMES, "reason": _TEXT}
 
-Proof = Callable[[bytes], tuple[str, str]]
-"""Returns scheme and proof of a body."""
+Proof = Callable[[bytes], tuple[str, str]]  # returns scheme and proof of a body
 
 
 def signed_by(secret: bytes) -> Proof:
