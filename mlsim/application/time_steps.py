@@ -115,8 +115,7 @@ def make_selector(
         case SelectionMethod.RANDOM:
             return RandomSelector(portfolio, goal, seed)
         case SelectionMethod.RL:
-            rates = options.learning_rate, options.discount, options.exploration
-            return Learner(portfolio, goal, seed, options.learner, *rates)
+            return Learner(portfolio, goal, seed, options)
     effort = Effort(options.samples, options.share, None if measured else options.chunk_time)
     known = profile if options.costs is KnownCosts.PROFILE else None
     return BySimulation(portfolio, goal, SelectedLoop(n, p, known, speed), simulate, seed, effort)

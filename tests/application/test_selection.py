@@ -31,7 +31,7 @@ from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Perturbation
 from mlsim.scenario.application_section import ExecutionConfig
-from mlsim.scenario.costs_section import SelectionConfig
+from mlsim.scenario.costs_section import SelectionConfig, SelectionParameters
 from mlsim.scenario.technique_section import ParametersConfig
 from mlsim.scenario.words import SelectionGoal, TemporalDifference
 
@@ -118,9 +118,13 @@ def test_expert_goes_to_smaller_chunks_and_not_where_it_was_worse() -> None:
     assert chosen[-3:] == ["C", "C", "C"]
 
 
+def _options(rule: TemporalDifference, discount: float, exploration: float) -> SelectionParameters:
+    return SelectionParameters(learner=rule, learning_rate=0.5, discount=discount, exploration=exploration)
+
+
 @pytest.mark.parametrize("rule", TemporalDifference)
 def test_learner_finds_the_best(rule: TemporalDifference) -> None:
-    learner = Learner(("A", "B", "C"), T_LOOP, 1, rule, 0.5, 0.6, 0.1)
+    learner = Learner(("A", "B", "C"), T_LOOP, 1, _options(rule, 0.6, 0.1))
     times = {"A": 3.0, "B": 1.0, "C": 2.0}
     chosen = fed(learner, 400, lambda name, _: (times[name], 1.0))
     assert chosen[:3] == ["A", "B", "C"]
@@ -130,7 +134,7 @@ def test_learner_finds_the_best(rule: TemporalDifference) -> None:
 def test_q_learning_and_sarsa_update_by_their_formulas() -> None:
     """By hand: rewards 0 (of the first), 1 - 1/1.5 = 1/3, 1 - 2/(5/3) = -0.2; rate 0.5, discount 0.5."""
     for rule, last in ((TemporalDifference.Q_LEARNING, 1 / 6), (TemporalDifference.SARSA, 0.0)):
-        learner = Learner(("A", "B"), T_LOOP, 0, rule, 0.5, 0.5, 0.0)
+        learner = Learner(("A", "B"), T_LOOP, 0, _options(rule, 0.5, 0.0))
         learner.values[:] = [[0.0, 0.0], [0.0, 0.0]]
         assert fed(learner, 2, lambda name, _: (2.0 if name == "A" else 1.0, 0.0)) == ["A", "B"]
         learner.values[1] = [0.0, 1 / 3]
@@ -138,7 +142,7 @@ def test_q_learning_and_sarsa_update_by_their_formulas() -> None:
         assert following == "B"
         # Q(A, B) = 0.5 (1/3 + 0.5 · 1/3): the best is what is taken, so both rules agree
         assert learner.values[0, 1] == pytest.approx(0.25)
-        learner = Learner(("A", "B"), T_LOOP, 0, rule, 0.5, 0.5, 0.0)
+        learner = Learner(("A", "B"), T_LOOP, 0, _options(rule, 0.5, 0.0))
         learner._reward, learner._state, learner._action = 0.0, 0, 1
         learner.values[1] = [2 / 3, 0.0]
         learner._learn(1)  # takes B, though A is worth more

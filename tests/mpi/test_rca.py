@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.mpi.rca.agent import Agent
-from mlsim.mpi.rca.wire import LONGEST, IdleNode, RefusedError, _mac, address_of, find_secret, pack, unpack
+from mlsim.mpi.rca.wire import LONGEST, NodeIdle, RefusedError, _mac, address_of, find_secret, pack, unpack
 
 SECRET = b"a secret that is long enough"
 
 
-def message(**changes: object) -> IdleNode:
+def message(**changes: object) -> NodeIdle:
     values = {"job": "17", "node": "n1", "node_number": 1, "ranks": 4, "loop": "loop", "time": time.time()}
-    return IdleNode(**{**values, **changes})  # type: ignore[arg-type]
+    return NodeIdle(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def signed(body: bytes) -> bytes:
@@ -80,7 +80,7 @@ _JSON = st.recursive(
 )
 
 
-@given(st.sampled_from(["type", "nonce", *IdleNode.__dataclass_fields__, "other"]), _JSON)
+@given(st.sampled_from(["type", "nonce", *NodeIdle.__dataclass_fields__, "other"]), _JSON)
 def test_any_signed_value_is_taken_or_refused(key: str, value: object) -> None:
     good = json.loads(pack(message(time=1.5), SECRET).split(b" ", 3)[3])
     body = good | {key: value}

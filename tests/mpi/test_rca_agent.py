@@ -19,7 +19,7 @@ from mlsim.errors import InputError
 from mlsim.mpi.rca import rank_reports
 from mlsim.mpi.rca.agent import Connection, Connections, most_connections
 from mlsim.mpi.rca.agent_hooks import LimitedLog
-from mlsim.mpi.rca.wire import LONGEST, IdleNode, RefusedError, _json, _mac, pack
+from mlsim.mpi.rca.wire import LONGEST, NodeIdle, RefusedError, _json, _mac, pack
 
 SECRET = "a secret that is long enough"
 MANY = most_connections() // 2 + 50
@@ -89,7 +89,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 def line_of(**changes: object) -> bytes:
     values = {"job": "17", "node": "n1", "node_number": 1, "ranks": 4, "loop": "loop", "time": time.time()}
-    return pack(IdleNode(**{**values, **changes}), SECRET.encode())  # type: ignore[arg-type]
+    return pack(NodeIdle(**{**values, **changes}), SECRET.encode())  # type: ignore[arg-type]
 
 
 class Load:

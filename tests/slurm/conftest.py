@@ -18,7 +18,7 @@ import pytest
 
 from mlsim.errors import MlsimError
 from mlsim.mpi.launch import find_launchers
-from mlsim.mpi.rca.wire import IdleNode, Message, pack
+from mlsim.mpi.rca.wire import Message, NodeIdle, pack
 from mlsim.slurm.slurm_programs import build_plugin, find_program
 from mlsim.slurm.trial_cluster import Cluster
 from mlsim.slurm.trial_cluster import start as start_cluster
@@ -106,7 +106,7 @@ class Trial:
 
     def idle(self, job: str, node: str, secret: str = SECRET, **changes: object) -> bytes:
         """Return the line that tells of an idle node."""
-        message: Message = IdleNode(job, node, 0, 1, "loop", time.time())
+        message: Message = NodeIdle(job, node, 0, 1, "loop", time.time())
         return pack(replace(message, **changes), secret.encode())  # type: ignore[arg-type]
 
     def records(self, event: str, job: str) -> list[dict[str, object]]:

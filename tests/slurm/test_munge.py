@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.mpi.rca.wire import IdleNode, pack, signed_by_munge
+from mlsim.mpi.rca.wire import NodeIdle, pack, signed_by_munge
 from tests.slurm.conftest import REPOSITORY, Trial, new_trial, until
 
 pytestmark = pytest.mark.slurm
@@ -51,17 +51,17 @@ def munge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-def idle(job: str, node: str) -> IdleNode:
-    return IdleNode(job, node, 0, 1, "loop", time.time())
+def idle(job: str, node: str) -> NodeIdle:
+    return NodeIdle(job, node, 0, 1, "loop", time.time())
 
 
 def by_another_user(job: str, node: str) -> bytes:
     """Let another user sign."""
     program = (
         "import sys, time; sys.path.insert(0, sys.argv[1]); import os; "
-        "from mlsim.mpi.rca.wire import IdleNode, pack, signed_by_munge; "
+        "from mlsim.mpi.rca.wire import NodeIdle, pack, signed_by_munge; "
         f"os.setuid({_NOBODY}); "
-        "line = pack(IdleNode(sys.argv[2], sys.argv[3], 0, 1, 'loop', time.time()), signed_by_munge); "
+        "line = pack(NodeIdle(sys.argv[2], sys.argv[3], 0, 1, 'loop', time.time()), signed_by_munge); "
         "sys.stdout.buffer.write(line)"
     )
     command = [sys.executable, "-c", program, str(REPOSITORY), job, node]

@@ -87,7 +87,7 @@ def test_digests_are_those_of_the_library(code: Any, key: bytes, data: bytes) ->
 
 
 MESSAGES = [
-    wire.IdleNode("17", "node2", 1, 4, "loop", 5.25),
+    wire.NodeIdle("17", "node2", 1, 4, "loop", 5.25),
     wire.Listening("17", time.time()),
     wire.ReleaseAccepted("17", 3, "node2,node3", 5.25),
     wire.ReleaseRejected("17", 4, "the loop would take too long without it", 5.25),

@@ -222,10 +222,10 @@ class _RcaLines(Room):
     _secret = b"s" * 32
 
     def prepare(self, directory: Path) -> None:
-        from mlsim.mpi.rca.wire import IdleNode, pack
+        from mlsim.mpi.rca.wire import NodeIdle, pack
 
         super().prepare(directory)
-        self._line = pack(IdleNode("17", "node3", 3, 16, "loop", 1.7e9), self._secret)
+        self._line = pack(NodeIdle("17", "node3", 3, 16, "loop", 1.7e9), self._secret)
 
     def controls(self, directory: Path) -> Iterator[Arguments]:
         for line in (self._line, self._signed(json.loads(self._line.split(b" ", 3)[3]))):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints
+from mlsim.scenario.costs_section import SelectionParameters
 from mlsim.scenario.words import SelectionGoal, TemporalDifference
 
 
@@ -221,19 +222,10 @@ class Learner(Selector):
     """Learns the value of each technique after each other one, by Q-learning or SARSA."""
 
     def __init__(
-        self,
-        portfolio: Sequence[str],
-        goal: SelectionGoal,
-        seed: int,
-        rule: TemporalDifference,
-        rate: float,
-        discount: float,
-        exploration: float,
+        self, portfolio: Sequence[str], goal: SelectionGoal, seed: int, options: SelectionParameters
     ) -> None:
         super().__init__(portfolio, goal)
-        self._random = generator(seed)
-        self._on_policy = rule is TemporalDifference.SARSA
-        self._rate, self._discount, self._exploration = rate, discount, exploration
+        self._random, self._options = generator(seed), options
         count = len(self.portfolio)
         self.values = np.zeros((count, count))
         self._state = self._action = 0
@@ -246,7 +238,7 @@ class Learner(Selector):
         count = len(self.portfolio)
         if self._steps < count:
             action = self._steps
-        elif self._random.random() < self._exploration:
+        elif self._random.random() < self._options.exploration:
             action = int(self._random.integers(count))
         else:
             action = int(np.argmax(self.values[state]))
@@ -258,10 +250,11 @@ class Learner(Selector):
     def _learn(self, following: int) -> None:
         """Update the value of the last action, where ``following`` is the next one."""
         ahead = self.values[self._action]
-        worth = ahead[following] if self._on_policy else ahead.max()
-        target = self._reward + self._discount * worth
+        on_policy = self._options.learner is TemporalDifference.SARSA
+        worth = ahead[following] if on_policy else ahead.max()
+        target = self._reward + self._options.discount * worth
         place = self._state, self._action
-        self.values[place] += self._rate * (target - self.values[place])
+        self.values[place] += self._options.learning_rate * (target - self.values[place])
         self._reward = None
 
     def note(self, step: StepFacts) -> None:

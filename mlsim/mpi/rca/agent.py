@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mlsim.errors import InputError
 from mlsim.mpi.rca.agent_hooks import Hooks, LimitedLog
-from mlsim.mpi.rca.wire import BUSY, LONGEST, SENT_BEFORE, IdleNode, Listening, Message, RefusedError, unpack
+from mlsim.mpi.rca.wire import BUSY, LONGEST, SENT_BEFORE, Listening, Message, NodeIdle, RefusedError, unpack
 
 _MOST = 1024
 _SPARE_FILES = 64
@@ -215,7 +215,7 @@ class Agent:
         self.taken += 1
         self._more.set()
         self._record(message)
-        if not isinstance(message, IdleNode):
+        if not isinstance(message, NodeIdle):
             self._log.add(logging.INFO, "taken", f"job {message.job}: {message.kind}")
             return b"ok: noted\n"
         text = f"job {message.job}: node {message.node} is idle ({message.ranks} ranks)"
@@ -245,7 +245,7 @@ class Agent:
             raise RefusedError(SENT_BEFORE)
         if len(self._nonces) >= _MOST_NONCES:
             raise RefusedError("too many messages")
-        if self._hooks.full and isinstance(message, IdleNode):
+        if self._hooks.full and isinstance(message, NodeIdle):
             raise RefusedError(f"{BUSY}: too many hooks wait")
         self._nonces[nonce] = now
         return message

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mlsim.mpi.rca.wire import SECRET, SECRET_FILE, IdleNode
+from mlsim.mpi.rca.wire import SECRET, SECRET_FILE, NodeIdle
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Hooks:
         """Whether so many wait that no more can be called."""
         return len(self._calls) >= _MOST_WAITING
 
-    def call(self, message: IdleNode) -> bool:
+    def call(self, message: NodeIdle) -> bool:
         """Schedule a call of the command; return whether there is one."""
         if self._command:
             task = asyncio.create_task(self._call(message))
@@ -116,7 +116,7 @@ class Hooks:
             await asyncio.wait(calls, timeout=3 * _SECONDS_TO_END)
             self._log.add(logging.WARNING, "hooks", f"{len(calls)} were ended or not begun")
 
-    async def _call(self, message: IdleNode) -> None:
+    async def _call(self, message: NodeIdle) -> None:
         async with self._turn:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -144,7 +144,7 @@ class Hooks:
         self._log.add(level, "hook", f"for node {message.node}: exit {code}")
 
 
-def _environment(message: IdleNode) -> dict[str, str]:
+def _environment(message: NodeIdle) -> dict[str, str]:
     """Return the variables of a hook; the secret is not among them."""
     inherited = {name: value for name, value in os.environ.items() if name not in (SECRET, SECRET_FILE)}
     return {

@@ -44,7 +44,7 @@ def send_idle(node: str, node_number: int, ranks: int, loop: str) -> bool:
 
     Warns with a RuntimeWarning, and returns False, if it cannot be reached or refuses.
     """
-    message = wire.IdleNode(job_identifier(), node, node_number, ranks, loop, time.time())
+    message = wire.NodeIdle(job_identifier(), node, node_number, ranks, loop, time.time())
     return _send(message, f"node {node} is idle, but could not be reported to the RCA agent")
 
 

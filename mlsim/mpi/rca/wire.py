@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from mlsim.errors import InputError
 
@@ -48,18 +48,19 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """Base of all messages, in the order in which their keys are sent; ``kind`` is the type."""
-
-    kind: ClassVar[str] = ""
+    """Base of all messages, with their keys in the order in which they are sent."""
 
     job: str  # identifier of the job at its batch system, such as Slurm's
 
+    @property
+    def kind(self) -> str:
+        """The type of the message as it is sent."""
+        return type(self).__name__
+
 
 @dataclass(frozen=True)
-class IdleNode(Message):
-    """``NodeIdle`` of a real run: all ranks of a node are notified that no chunk is left."""
-
-    kind: ClassVar[str] = "NodeIdle"
+class NodeIdle(Message):
+    """Of a real run: all ranks of a node are notified that no chunk is left."""
 
     node: str  # name at the batch system, or host name; of a part of a node, ``host/part``
     node_number: int  # within the run, in order of lowest ranks
@@ -72,16 +73,12 @@ class IdleNode(Message):
 class Listening(Message):
     """The application reads requests on this connection from now on."""
 
-    kind: ClassVar[str] = "Listening"
-
     time: float
 
 
 @dataclass(frozen=True)
 class ReleaseRequest(Message):
     """The batch level requests nodes."""
-
-    kind: ClassVar[str] = "ReleaseRequest"
 
     request: int  # number of the request, which its answer has too
     nodes: int  # number of nodes
@@ -94,8 +91,6 @@ class ReleaseRequest(Message):
 class ReleaseAccepted(Message):
     """The application will release nodes: each is reported by ``NodeIdle`` when it is idle."""
 
-    kind: ClassVar[str] = "ReleaseAccepted"
-
     request: int
     nodes: str  # names with commas between
     time: float
@@ -104,8 +99,6 @@ class ReleaseAccepted(Message):
 @dataclass(frozen=True)
 class ReleaseRejected(Message):
     """The application keeps its nodes."""
-
-    kind: ClassVar[str] = "ReleaseRejected"
 
     request: int
     reason: str
@@ -116,8 +109,6 @@ class ReleaseRejected(Message):
 class NodeReturned(Message):
     """The batch level gives a node back to its owner; Slurm cannot do so, and its plugin never sends this."""
 
-    kind: ClassVar[str] = "NodeReturned"
-
     node: str
     time: float
 
@@ -126,12 +117,10 @@ class NodeReturned(Message):
 class JobCompleted(Message):
     """The application's last loop has ended on all ranks."""
 
-    kind: ClassVar[str] = "JobCompleted"
-
     time: float
 
 
-_KINDS = {made.kind: made for made in Message.__subclasses__()}
+_KINDS = {made.__name__: made for made in Message.__subclasses__()}
 _CHECKS = {"nodes": _NAMES, "reason": _TEXT}
 
 Proof = Callable[[bytes], tuple[str, str]]  # returns scheme and proof of a body
