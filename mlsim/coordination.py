@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,22 +105,6 @@ class NodeFailed:
 
 
 Disturbance = Kill | NodeFailed | NodeReturned
-
-
-class ApplicationSimulator(Protocol):
-    """One running application, seen from the batch level."""
-
-    def start(self, at: float, nodes: NodeSet) -> Forecast:
-        """Simulate the application from its start on these nodes."""
-        ...
-
-    def request_release(self, at: float, request: ReleaseRequest) -> Answer:
-        """Answer a request for nodes; acceptance replaces the future from ``at`` on."""
-        ...
-
-    def apply_change(self, at: float, change: Disturbance) -> Forecast:
-        """Change the application's future from ``at`` on; its past stands."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

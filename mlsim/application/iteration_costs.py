@@ -189,10 +189,9 @@ class CostSums(NamedTuple):
 
     n: int  # iterations
     block: int  # iterations per block (the last may have fewer); 1: single iterations; 0: costs are linear
+    # float64[ceil(n / block) + 1]: cost of the iterations before each block, and of all, in s at speed 1;
+    # linear costs as in mlsim.techniques.pe_statistics.
     sums: Floats
-    """float64[ceil(n / block) + 1]: cost of the iterations before each block, and of all, in s at speed 1;
-    linear costs as in :mod:`mlsim.techniques.pe_statistics`.
-    """
 
     @staticmethod
     def of_each(prefix: Floats) -> CostSums:

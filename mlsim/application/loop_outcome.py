@@ -58,14 +58,10 @@ class LoopOutcome:
     finish: Floats  # end of the PE's last chunk; 0 if it had none
     notified_at: Floats  # when the PE was notified that no work is left
     busy: Floats  # executing iterations, slow-downs included
+    # From requests of chunks to their starts, or to the notification; a master's time serving others.
     overhead: Floats
-    """Total time from the request of a chunk to its start, and from the last request to the notification; for
-    a master also the time in which it served others.
-    """
+    # Waiting for others by the model: at the barriers of MPI+OpenMP, or a dedicated master between requests.
     idle: Floats
-    """Time in which the model makes the PE wait for others although it could request: at the barriers of
-    MPI+OpenMP, and a dedicated master's time between requests.
-    """
     last_start: Floats  # begin of the PE's last chunk; 0 if it had none
     chunks: Ints  # begun
     last_first: Ints  # first iteration and size of the PE's last chunk; 0 if it had none

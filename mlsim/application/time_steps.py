@@ -243,6 +243,8 @@ def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], waited: float,
         finish[had], start[had] = began + outcome.finish[had], began + outcome.last_start[had]
         first[had], size[had] = outcome.last_first[had], outcome.last_size[had]
     at_barriers = [outcome.notified_at.max() - outcome.notified_at for outcome in done[:-1]]
+    columns = ("busy", "overhead", "chunks")
+    sums = {name: np.sum([getattr(outcome, name) for outcome in done], axis=0) for name in columns}
     return replace(
         last,
         iterations=sum(outcome.iterations for outcome in done),
@@ -250,11 +252,9 @@ def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], waited: float,
         t_loop=float(finish.max()),
         finish=finish,
         notified_at=begins[-1] + last.notified_at,
-        busy=np.sum([outcome.busy for outcome in done], axis=0),
-        overhead=np.sum([outcome.overhead for outcome in done], axis=0),
+        **sums,
         idle=np.sum([*(outcome.idle for outcome in done), *at_barriers], axis=0) + waited,
         last_start=start,
-        chunks=np.sum([outcome.chunks for outcome in done], axis=0),
         last_first=first,
         last_size=size,
         rows=_joined_rows(done, begins) if record else None,

@@ -58,10 +58,7 @@ class CompiledTechnique(NamedTuple):
     """A user-defined technique as machine code."""
 
     address: int  # of a C function from five int64 to one; for a class see ``technique_rules``
-    code: int
-    """``USER`` for a function that reads ``remaining``, ``USER_BY_STEP`` for one that does not and so has a
-    straightforward form, ``USER_OBJECT`` for a class.
-    """
+    code: int  # USER for a function that reads ``remaining``, else USER_BY_STEP; USER_OBJECT for a class
     times_pieces: bool  # whether real runs time its chunks in pieces
     keep: Any  # keeps the machine code alive
 

@@ -116,24 +116,21 @@ class Effort(NamedTuple):
 class BySimulation(Selector):
     """Simulates each technique of the portfolio and selects the best; of equal ones the first.
 
-    Before the first time step it simulates with known costs and the platform's speeds. Without known costs it
-    selects FAC2, whose many chunk sizes are most informative, or the first technique except STATIC, whose
-    chunks do not separate expensive iterations from slow PEs.
+    Before the first time step it needs known costs and the platform's speeds. Without, it selects FAC2, whose
+    many chunk sizes are most informative, or the first technique except STATIC, whose chunks do not separate
+    expensive iterations from slow PEs. Within a time step each technique is simulated with the remaining
+    iterations, on PEs that become free at the expected ends of their chunks; in the first one STATIC only if
+    costs are known, as it leaves no iterations for later selections.
 
-    Within a time step it simulates the remaining iterations: each technique starts anew with them, on PEs
-    that become free at the expected ends of their chunks. In the first time step it considers STATIC there
-    only if costs are known: STATIC would leave no iterations for later selections.
+    Simulations of whole time steps are corrected by measured times (:class:`Correction`), if the goal is
+    time, except by the first time step, in which caches are cold. The technique changes if another one is
+    better by more than the recent error of predictions; if that one then takes longer, the previous one
+    returns.
 
-    Simulations of a technique are corrected by the ratio of the last time step's time to its simulation
-    (:class:`Correction`), for whole time steps, if the goal is time, and not by the first time step, in which
-    caches and memory are cold. The technique changes if another one is better by more than the recent error
-    of predictions. If the new one then takes longer than the previous one did, the previous one returns.
-
-    All simulations together may take ``share`` of the time of all time steps so far and of the next one,
-    which is expected to take as long as the shortest. So the selector starts with the last technique and
-    those with the shortest simulations, skips those for which time is too short, and stops simulations that
-    exceed the best one. If time is measured, it starts once there is time for the preparation and for
-    simulations that are no longer.
+    All simulations together may take ``share`` of the time so far and of the next time step, expected to be
+    as short as the shortest. So the last technique and those with short simulations are first, others are
+    skipped if time is short, and simulations that exceed the best one are stopped. Where simulations are
+    timed, they start once there is time for the preparation.
     """
 
     needs_chunks = True
