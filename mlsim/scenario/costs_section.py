@@ -187,9 +187,11 @@ class ProfileKeys(NamedTuple):
     possible: tuple[str, ...]
 
 
-def _keys(needed: str = "", optional: str = "", calibrate: bool = True) -> ProfileKeys:
-    must = tuple(needed.split())
-    return ProfileKeys(must, (*must, *optional.split(), *(("calibrate",) if calibrate else ())))
+def _keys(names: str, calibrate: bool = True) -> ProfileKeys:
+    """Return the keys of a profile; ``!`` marks those that it needs."""
+    keys = names.split()
+    needed = tuple(key.removesuffix("!") for key in keys if key.endswith("!"))
+    return ProfileKeys(needed, (*(key.removesuffix("!") for key in keys), *["calibrate"] * calibrate))
 
 
 def _of(names: str) -> str:
@@ -198,20 +200,20 @@ def _of(names: str) -> str:
 
 
 PROFILE_KEYS: dict[words.CostProfile, ProfileKeys] = {
-    words.CostProfile.JOB: _keys("", "variation", calibrate=False),
-    words.CostProfile.CONSTANT: _keys("mean"),
-    words.CostProfile.UNIFORM: _keys("high", "low mean"),
-    words.CostProfile.NORMAL: _keys("mean std"),
-    words.CostProfile.EXPONENTIAL: _keys("mean"),
-    words.CostProfile.GAMMA: _keys("mean std"),
-    words.CostProfile.LOGNORMAL: _keys("mean std"),
-    words.CostProfile.BIMODAL: _keys("low high", "share std mean"),
-    words.CostProfile.INCREASING: _keys("high", "low mean"),
-    words.CostProfile.DECREASING: _keys("high", "low mean"),
-    words.CostProfile.FILE: _keys("path", "mean"),
-    words.CostProfile.MANDELBROT: _keys("", f"{_of('size limit exponent window')} mean unit_cost"),
+    words.CostProfile.JOB: _keys("variation", calibrate=False),
+    words.CostProfile.CONSTANT: _keys("mean!"),
+    words.CostProfile.UNIFORM: _keys("low high! mean"),
+    words.CostProfile.NORMAL: _keys("mean! std!"),
+    words.CostProfile.EXPONENTIAL: _keys("mean!"),
+    words.CostProfile.GAMMA: _keys("mean! std!"),
+    words.CostProfile.LOGNORMAL: _keys("mean! std!"),
+    words.CostProfile.BIMODAL: _keys("low! high! share std mean"),
+    words.CostProfile.INCREASING: _keys("low high! mean"),
+    words.CostProfile.DECREASING: _keys("low high! mean"),
+    words.CostProfile.FILE: _keys("path! mean"),
+    words.CostProfile.MANDELBROT: _keys(f"{_of('size limit exponent window')} mean unit_cost"),
     words.CostProfile.PSIA: _keys(
-        "", f"{_of('points image_width bin_size support_angle cloud_seed scan_cost')} mean unit_cost"
+        f"{_of('points image_width bin_size support_angle cloud_seed scan_cost')} mean unit_cost"
     ),
 }
 

@@ -16,7 +16,7 @@ from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario.amount_types import Quantity
 from mlsim.scenario.application_section import IterationsConfig
-from mlsim.scenario.costs_section import CostsConfig
+from mlsim.scenario.costs_section import PROFILE_KEYS, CostsConfig
 from mlsim.scenario.words import CostProfile
 
 
@@ -73,47 +73,38 @@ class ProfileEntry:
 
     name: str
     formula: str  # of the cost of iteration k = 0 … N−1
-    parameters: tuple[str, ...]  # keys of ``application.costs``, besides ``calibrate``
     reference: str = ""  # empty for a plain formula
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Keys of ``application.costs``, besides ``calibrate``."""
+        return tuple(key for key in PROFILE_KEYS[CostProfile(self.name)].possible if key != "calibrate")
 
 
 PROFILES = (
     ProfileEntry(
         "job",
         "normal, cut at 0, with the job's own mean, run time·P/N, and σ = variation·mean; drawn for each job",
-        ("variation",),
         "Eleliemy 2021, §3.4",
     ),
-    ProfileEntry("constant", "mean", ("mean",)),
-    ProfileEntry("uniform", "uniform from low to high", ("low", "high", "mean")),
-    ProfileEntry("normal", "normal, with values not above 0 drawn again", ("mean", "std")),
-    ProfileEntry("exponential", "exponential", ("mean",)),
-    ProfileEntry("gamma", "gamma with shape (mean/std)² and scale std²/mean", ("mean", "std")),
-    ProfileEntry(
-        "lognormal", "exp of a normal with σ² = ln(1 + (std/mean)²) and μ = ln(mean) − σ²/2", ("mean", "std")
-    ),
-    ProfileEntry(
-        "bimodal",
-        "high with probability share, else low; around either normal with std, cut at 0",
-        ("low", "high", "share", "std", "mean"),
-    ),
-    ProfileEntry("increasing", "low + (high − low)·k/(N−1)", ("low", "high", "mean")),
-    ProfileEntry("decreasing", "high − (high − low)·k/(N−1)", ("low", "high", "mean")),
-    ProfileEntry("file", "the k-th number of a .npy or .csv file, in s", ("path", "mean")),
+    ProfileEntry("constant", "mean"),
+    ProfileEntry("uniform", "uniform from low to high"),
+    ProfileEntry("normal", "normal, with values not above 0 drawn again"),
+    ProfileEntry("exponential", "exponential"),
+    ProfileEntry("gamma", "gamma with shape (mean/std)² and scale std²/mean"),
+    ProfileEntry("lognormal", "exp of a normal with σ² = ln(1 + (std/mean)²) and μ = ln(mean) − σ²/2"),
+    ProfileEntry("bimodal", "high with probability share, else low; around either normal with std, cut at 0"),
+    ProfileEntry("increasing", "low + (high − low)·k/(N−1)"),
+    ProfileEntry("decreasing", "high − (high − low)·k/(N−1)"),
+    ProfileEntry("file", "the k-th number of a .npy or .csv file, in s"),
     ProfileEntry(
         "mandelbrot",
         "steps of z ← z^exponent + c while fewer than limit and |z| < 2, for the c of pixel k; N = size²",
-        (*(f"parameters.{name}" for name in ("size", "limit", "exponent", "window")), *("mean", "unit_cost")),
         "Mandelbrot 1980; Eleliemy 2021, Alg. 4.2",
     ),
     ProfileEntry(
         "psia",
         "points that fall into the spin image of point k, + scan_cost·points",
-        (
-            *(f"parameters.{name}" for name in ("points", "image_width", "bin_size", "support_angle")),
-            *("parameters.cloud_seed", "parameters.scan_cost"),
-            *("mean", "unit_cost"),
-        ),
         "Johnson 1997; Eleliemy 2021, Alg. 4.1",
     ),
 )
