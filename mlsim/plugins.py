@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -24,8 +24,6 @@ from mlsim.scenario.scenario_paths import read_code
 from mlsim.scenario.unit_types import nearest
 
 _MODULE = "mlsim_plugin"
-
-Find = Callable[..., Iterable[EntryPoint]]  # Lookup function of the entry points of a group
 
 
 class Family(NamedTuple):
@@ -45,16 +43,16 @@ class Family(NamedTuple):
         return "class or function" if self.arguments else "class"
 
 
-def load_plugin(family: Family, name: str, find: Find = entry_points) -> Any:
+def load_plugin(family: Family, name: str) -> Any:
     """Make the object that a scenario names (``path/file.py:Class``, an entry point) with its parameters."""
     title = f"{family.name} {name}"
-    return _made(family, title, name, _found(family, title, name, find))
+    return _made(family, title, name, _found(family, title, name))
 
 
-def make_callable(family: Family, name: str, find: Find = entry_points) -> Callable[..., Any]:
+def make_callable(family: Family, name: str) -> Callable[..., Any]:
     """Make the function that a scenario names, or the method of an object of the class that it names."""
     title = f"{family.name} {name}"
-    code = _found(family, title, name, find)
+    code = _found(family, title, name)
     if isinstance(code, type):
         method: Callable[..., Any] = getattr(_made(family, title, name, code), family.methods[0])
         return method
@@ -70,11 +68,11 @@ def any_loaded() -> bool:
 _loaded: set[str] = set()
 
 
-def _found(family: Family, title: str, name: str, find: Find) -> Any:
+def _found(family: Family, title: str, name: str) -> Any:
     _loaded.add(name)
     if file := user_function(name):
         return _from_file(family, title, *file)
-    point = _point(family, title, name, find)
+    point = _point(family, title, name)
     try:
         return point.load()
     except BaseException as error:  # whatever the package raises
@@ -100,9 +98,8 @@ def resolve_parameters(
 ) -> dict[str, Any]:
     """Check parameters against a signature, and return them with the types that it declares.
 
-    The words on and off (yes and no, true and false) are booleans, as everywhere in a scenario, also in lists
-    and mappings; but not where the signature declares a text: its annotation names str and not bool or,
-    without one, its default is a text. ``arguments``: positional arguments that come before them.
+    The words on and off (yes and no, true and false) are booleans, also in lists and mappings, but not where
+    the signature declares a text. ``arguments``: positional arguments that come before them.
     """
     try:
         signature = inspect.signature(code)
@@ -166,22 +163,19 @@ def _shown(parameter: inspect.Parameter) -> str:
     return parameter.name if default is parameter.empty else f"{parameter.name} = {default!r:.40}"
 
 
-def check_plugin(family: Family, name: str, execute: bool, find: Find = entry_points) -> None:
-    """Check a plugin that a scenario names; without ``execute``, none of its code is executed.
-
-    Of an installed one, its name is checked then; for files see :func:`mlsim.scenario.check_code`.
-    """
+def check_plugin(family: Family, name: str, execute: bool) -> None:
+    """Check a plugin that a scenario names; without ``execute``, only the names of installed ones."""
     if execute and family.arguments:
-        make_callable(family, name, find)
+        make_callable(family, name)
     elif execute:
-        load_plugin(family, name, find)
+        load_plugin(family, name)
     elif user_function(name) is None:
-        _point(family, f"{family.name} {name}", name, find)
+        _point(family, f"{family.name} {name}", name)
 
 
-def _point(family: Family, title: str, name: str, find: Find) -> EntryPoint:
+def _point(family: Family, title: str, name: str) -> EntryPoint:
     """Return the entry point of a plugin that exactly one installed package offers, without importing it."""
-    points = sorted(find(group=family.group), key=lambda point: point.value)
+    points = sorted(entry_points(group=family.group), key=lambda point: point.value)
     for point in points:
         if point.name == name:
             if clash := _clash(point, points, family.words):
@@ -190,9 +184,9 @@ def _point(family: Family, title: str, name: str, find: Find) -> EntryPoint:
     raise InputError(f"{title}: no installed package offers it in the group {family.group}")
 
 
-def installed_plugins(family: Family, find: Find = entry_points) -> Iterator[tuple[str, str, str]]:
+def installed_plugins(family: Family) -> Iterator[tuple[str, str, str]]:
     """Yield name, where it is defined, and why it cannot be used ('' if it can), of every entry point."""
-    points = sorted(find(group=family.group), key=lambda point: (point.name, point.value))
+    points = sorted(entry_points(group=family.group), key=lambda point: (point.name, point.value))
     for point in points:
         trouble = _clash(point, points, family.words)
         if not trouble:

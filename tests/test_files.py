@@ -23,9 +23,10 @@ from mlsim._files import (
     open_file,
     parquet,
     read_bytes,
+    read_npy,
+    read_npz,
     read_text,
 )
-from mlsim._files.input_files import read_npy, read_npz
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.experiment.stored_runs import find_runs
@@ -207,7 +208,7 @@ def test_npz_files_that_would_fill_memory_are_refused(
 ) -> None:
     path = tmp_path / "x.npz"
     np.savez_compressed(path, a=np.zeros(100_000))
-    monkeypatch.setattr("mlsim._files.input_files.most_held", lambda: 10_000)
+    monkeypatch.setattr("mlsim._files.most_held", lambda: 10_000)
     with pytest.raises(InputError, match=r"1 MB of values; allowed here: 0 MB"):
         read_npz(path)
 

@@ -217,12 +217,10 @@ def test_installed_readers_and_writers_are_listed_with_what_keeps_them(monkeypat
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr("mlsim.plugins.entry_points", points)
     monkeypatch.setattr("importlib.metadata.entry_points", points)
-    monkeypatch.setattr(user_workloads, "entry_points", points)
-    monkeypatch.setattr(run_directory, "entry_points", points)
     for family in (user_workloads.READERS, run_directory.WRITERS):
         from mlsim.plugins import installed_plugins
 
-        trouble = {name: why for name, _, why in installed_plugins(family, points)}
+        trouble = {name: why for name, _, why in installed_plugins(family)}
         assert trouble["good"] == ""
         assert trouble["bad"].startswith("cannot be imported: ModuleNotFoundError")
         assert trouble["twice"].startswith("its name is there 2 times")

@@ -22,14 +22,13 @@ from typing import IO, Any, TypeVar
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from mlsim._files.input_files import named, open_file
+from mlsim._files import first_line, named, open_file
 from mlsim._runtime.forks import check_fork
 from mlsim._runtime.processes import call, python
 from mlsim.errors import InputError
 
 T = TypeVar("T")
 Source = Path | bytes
-_LONGEST_REASON = 200
 _CODE = re.compile(r"\(os error (\d+)\)")
 _PAGE = 1 << 16
 _LEVEL = 1  # Of Zstandard; higher ones take several times as long for a tenth of the bytes
@@ -108,11 +107,7 @@ ROW_GROUP = 1 << 16  # Rows that are in memory at a time while a long table is w
 def write_frames(
     file: Path | IO[bytes], frames: Iterable[pl.DataFrame], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write one or more frames of the same schema as one table, with texts by name in the footer.
-
-    Each frame is requested when those before it are written. Raises OSError if the file cannot be written;
-    errors of ``frames`` are raised as they are.
-    """
+    """Write frames of one schema, each requested when it is due, as one table; OSError if that fails."""
     check_fork()
     frames = iter(frames)
     first = next(frames)
@@ -139,7 +134,7 @@ def _system_error(error: Exception, file: Path | IO[bytes]) -> OSError:
                 rest.write(bytes(_PAGE))
         except OSError as reason:
             return reason
-    return OSError(_first_line(error))
+    return OSError(first_line(error))
 
 
 def _read(source: Source, place: Path, reader: Callable[[Any], T]) -> T:
@@ -162,14 +157,9 @@ def refusing_damage(message: str) -> Iterator[None]:
                     held.truncate(0)  # the panic's own text
                 raise
     except pl.exceptions.PanicException as error:
-        raise InputError(f"{message}: the file is damaged ({_first_line(error)})") from error
+        raise InputError(f"{message}: the file is damaged ({first_line(error)})") from error
     except (pl.exceptions.PolarsError, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise InputError(f"{message}: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:_LONGEST_REASON]
+        raise InputError(f"{message}: {first_line(error)}") from error
 
 
 @contextmanager

@@ -11,10 +11,7 @@ from typing import Any
 
 
 def late(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
-    """Make the ``__getattr__`` of a package: its names, separated by spaces, per module that has them.
-
-    A name must not be that of a module of the package: importing the module would replace it.
-    """
+    """Make the ``__getattr__`` of a package: its names, none of them a module's, per module that has them."""
     home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
 
     def get(name: str) -> Any:
@@ -51,10 +48,9 @@ def importing() -> Iterator[None]:
 
 
 def load_for_good(*modules: str) -> None:
-    """Import modules, and exclude all objects that exist then from garbage collection.
+    """Import modules, and exclude all objects that exist then (140,000) from garbage collection.
 
-    For commands: what modules leave (140,000 objects with a simulation's) stays to the end of the process,
-    and each collection would spend 0.1 s on it, a handful of times per run.
+    For commands: each collection would spend 0.1 s on them, a handful of times per run.
     """
     with importing():
         for module in modules:

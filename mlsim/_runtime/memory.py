@@ -12,10 +12,7 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def keep_little() -> None:
-    """Make Polars return freed memory at once, unless it is already loaded or configured otherwise.
-
-    Its allocator (jemalloc) keeps about 20 MB of a run's otherwise, some for as long as the process lasts.
-    """
+    """Make Polars' allocator (jemalloc) return freed memory (20 MB per run), unless it is configured."""
     if "polars" not in sys.modules:
         os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
 
@@ -23,18 +20,16 @@ def keep_little() -> None:
 def start_no_threads() -> None:
     """Keep NumPy from starting threads for linear algebra, unless it is loaded or configured otherwise.
 
-    For commands: mlsim has no use for them, and to start them takes 40 ms of CPU time on two cores. Processes
-    that a command starts inherit it.
+    For commands and their processes: mlsim has no use for threads, and starting them takes 40 ms of CPU time.
     """
     if "numpy" not in sys.modules and not any(name in os.environ for name in _THREADS):
         os.environ[_THREADS[0]] = "1"
 
 
 def without_colours() -> None:
-    """Keep Numba from writing colour codes, unless it is loaded or configured otherwise.
+    """Keep Numba from writing colour codes, unless it is configured otherwise.
 
-    For commands and ranks: where colorama is installed, Numba has it write such codes to a terminal when the
-    process ends, also where a launcher gives each rank a terminal and forwards its output.
+    For commands and ranks: colorama writes such codes when the process ends, also to a launcher's terminal.
     """
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 

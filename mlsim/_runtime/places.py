@@ -34,10 +34,7 @@ def unfinished(*paths: Path) -> Iterator[None]:
 
 
 def remove_unfinished() -> None:
-    """Remove all that is not finished, and temporary files, for the process ends now.
-
-    A writer may have given a file one more hidden name, which begins with its own.
-    """
+    """Remove files that are not finished, also under a further hidden name, and temporary files."""
     for path in list(_unfinished.values()):
         with suppress(OSError):
             for left in (path, *path.parent.glob(f".{path.name}.*")):

@@ -70,8 +70,7 @@ def start(
 ) -> Process[bytes]:
     """Start a process, with ``environment`` added to this one's variables.
 
-    ``keep``: descriptors that it inherits. ``session``: a session of its own, which the keys of a terminal do
-    not reach.
+    ``keep``: descriptors that it inherits. ``session``: a session that the keys of a terminal do not reach.
     """
     return subprocess.Popen(
         command,
@@ -145,10 +144,7 @@ def last_resort(kind: type[BaseException], error: BaseException, _: TracebackTyp
 
 
 class Helper:
-    """A Python process that calls a function (``module:name``) for each object it is sent.
-
-    It ends with this process, however that ends, and leaves signals of a terminal to it.
-    """
+    """A Python process, ended with this one, that calls ``module:name`` for each object it is sent."""
 
     def __init__(self, function: str) -> None:
         from multiprocessing import Pipe  # here: few commands start helpers

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -57,7 +56,7 @@ def model_entry(model: str) -> ModelEntry:
 @cache
 def _loaded(name: str, _parameters: str, _changed: int) -> ModelEntry:
     title = f"{USER_MODELS.name} {name}"
-    model = make_callable(USER_MODELS, name, entry_points)
+    model = make_callable(USER_MODELS, name)
     # The declaration is on the object of a bound method, or below a partial.
     declared = getattr(model, "__self__", None) or getattr(model, "func", model)
     properties = getattr(declared, PROPERTIES, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,7 +66,7 @@ def make_plugin(family: str, name: str) -> Any:
         If there is no such class, its name is taken, it does not take its parameters, it cannot be made, or
         it lacks a method.
     """
-    return load_plugin(FAMILIES[family], name, entry_points)
+    return load_plugin(FAMILIES[family], name)
 
 
 def check_plugins(config: BatchConfig, execute: bool) -> None:
@@ -89,9 +88,9 @@ def check_plugins(config: BatchConfig, execute: bool) -> None:
     for name, family in FAMILIES.items():
         plugin = getattr(config, name)
         if not isinstance(plugin, Choice):
-            check_plugin(family, plugin, execute, entry_points)
+            check_plugin(family, plugin, execute)
 
 
 def installed(family: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, where it is defined, and why it cannot be used ('' if it can), of every entry point."""
-    return installed_plugins(FAMILIES[family], entry_points)
+    return installed_plugins(FAMILIES[family])

@@ -67,7 +67,7 @@ def published_results(path: Path | None, shown: Mapping[str, Collection[str]]) -
 
     ``shown``: the names of the two columns, and the rows beside which results are printed.
     """
-    from mlsim._files.input_files import read_lines
+    from mlsim._files import read_lines
 
     if path is None:
         return {}

@@ -8,7 +8,7 @@ import platform
 import shutil
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -123,7 +123,7 @@ def _located_writers(scenario: Scenario) -> list[str]:
 def check_writers(scenario: Scenario, execute: bool = True) -> None:
     """Check the user-defined writers of a scenario; without ``execute`` none of their code is executed."""
     for name in _located_writers(scenario):
-        check_plugin(WRITERS, name, execute, entry_points)
+        check_plugin(WRITERS, name, execute)
 
 
 def write_by_user(place: Place, directory: Path, result: Result) -> None:
@@ -134,7 +134,7 @@ def write_by_user(place: Place, directory: Path, result: Result) -> None:
         own = file[1] if file else str(name)
         taken[own] = taken.get(own, 0) + 1
         number = f"-{taken[own]}" if taken[own] > 1 else ""
-        write = make_callable(WRITERS, name, entry_points)
+        write = make_callable(WRITERS, name)
         with place.extra(directory / f"{own}{number}") as path:
             path.mkdir()
             try:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._files.input_files import HeldFile
+from mlsim._files import HeldFile
 from mlsim._runtime.forks import check_fork
 from mlsim._runtime.memory import give_back
 from mlsim.errors import InputError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlsim._files.input_files import read_npz
+from mlsim._files import read_npz
 from mlsim.errors import InputError
 from mlsim.record import Chunks, Loops, PEs, Records
 

@@ -37,10 +37,9 @@ class Steps(NamedTuple):
 
 
 class Perturbations:
-    """The slow-downs of a machine's nodes.
+    """The slow-downs of a machine's nodes; random ones are drawn on demand.
 
-    Random ones are drawn on demand. Their random numbers are keyed by the seed, the entry and the node, and
-    drawn in order of time: which times are asked for, and in which order, changes nothing.
+    Random numbers are keyed by seed, entry and node, and drawn in order of time, whatever is asked for.
     """
 
     def __init__(
@@ -65,11 +64,7 @@ class Perturbations:
         return any(entry.is_random for entry in self._entries)
 
     def steps(self, node: int, start: float, end: float) -> Steps:
-        """Return the steps of a node's speed factor from ``start`` until before ``end`` [s].
-
-        They rise strictly in time; the first is at ``start``, unless the factor there is 1. An InputError if
-        a random process has too many slow-downs to be simulated.
-        """
+        """Return the steps of a node's speed factor from ``start`` until before ``end`` [s]."""
         parts = [
             self._part(number, entry, node, start, end)
             for number, entry in enumerate(self._entries)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import ValidationError
@@ -30,10 +30,8 @@ _COLUMNS = ("from", "to", "latency", "bandwidth")
 class Routes:
     """The routes between the nodes of a connected graph, searched on demand.
 
-    A route has the fewest links possible; among those, the least latency; among those, the most bandwidth.
-    Its latency is the sum of its links', its bandwidth that of its narrowest link. Links are free: no message
-    waits for another. Vertices 0 to ``nodes`` - 1 of the graph are the nodes, before all others; its edges
-    have ``latency`` and ``bandwidth``.
+    A route has the fewest links possible; among those, the least latency; among those, the most bandwidth. No
+    message waits for another. Vertices 0 to ``nodes`` - 1 of the graph are the nodes, before all others.
     """
 
     def __init__(self, graph: nx.Graph[Vertex], nodes: int) -> None:
@@ -57,10 +55,7 @@ class Routes:
         self._most_known = max(_MOST_BYTES // (16 * max(nodes, 1)), 1)
 
     def from_node(self, node: int) -> tuple[Floats, Floats]:
-        """Return latency (s) and bandwidth (bit/s) of the routes from a node to every node.
-
-        The node reaches itself in 0 s, with infinite bandwidth. Do not write into the arrays.
-        """
+        """Return latency (s) and bandwidth (bit/s) of the routes from a node to all nodes; read only."""
         if node in self._known:
             self._known.move_to_end(node)
             return self._known[node]
@@ -138,11 +133,7 @@ class Network:
         return self.routes.links_from(node)
 
     def message_time(self, node: int, others: Ints, size: float) -> Floats:
-        """Return the one-way time [s] of a message of ``size`` bytes between a node and several others.
-
-        Between nodes it is the latency of the route plus ``8 size`` over its bandwidth, within one node
-        ``intra_node_latency``.
-        """
+        """Return the one-way time [s] of a message of ``size`` bytes between a node and several others."""
         if self.routes is None:
             remote = self.latency + 8.0 * size / self.bandwidth
             return np.where(others == node, self.intra_node_latency, remote)
@@ -208,31 +199,16 @@ TOPOLOGIES = (
 )
 
 
-class Edge(NamedTuple):
-    """One link as it was written; latency and bandwidth are None where they are those of the network."""
-
-    place: str  # its position, for messages
-    a: str
-    b: str
-    latency: float | None  # s
-    bandwidth: float | None  # bit/s
+Edge = tuple[str, EdgeConfig]  # Position of a link, for messages, and the link as it was written
 
 
 def edges_of(configs: Iterable[EdgeConfig]) -> list[Edge]:
     """Return the links of a scenario."""
-    return [
-        Edge(f"platform.network.edges.{row}", config.a, config.b, config.latency, config.bandwidth)
-        for row, config in enumerate(configs)
-    ]
+    return [(f"platform.network.edges.{row}", config) for row, config in enumerate(configs)]
 
 
 def read_edges(path: str | Path) -> list[Edge]:
-    """Read a file of links, one per line: ``from,to`` or ``from,to,latency,bandwidth``.
-
-    Latencies and bandwidths are written as in a scenario: ``500 ns``, or a number in s or bit/s; an empty
-    one is the network's. Empty lines, lines that begin with ``#`` and a first line of the columns' names
-    are skipped.
-    """
+    """Read a file of links, per line ``from,to`` or ``from,to,latency,bandwidth``; ``#`` begins comments."""
     path = Path(path)
     edges = []
     for number, line in enumerate(read_lines(path, "edge list"), 1):
@@ -250,37 +226,35 @@ def _edge(cells: list[str], place: str) -> Edge:
             "e.g. n0,switch or n0,switch,1 us,10 Gbit/s"
         )
     try:
-        config = EdgeConfig.model_validate(
+        return place, EdgeConfig.model_validate(
             {key: cell for key, cell in zip(_COLUMNS, cells, strict=False) if cell or key in ("from", "to")}
         )
     except ValidationError as error:
         problem = error.errors()[0]
         raise InputError(f"{place}: {problem['loc'][0]}: {problem['msg']}") from error
-    return Edge(place, config.a, config.b, config.latency, config.bandwidth)
 
 
-def named_links(
-    edges: Iterable[Edge], names: list[str]
-) -> Iterator[tuple[int | str, int | str, float | None, float | None]]:
-    """Yield each link with the numbers of nodes in place of their names; refuse loops and second links."""
+def _add_edges(
+    graph: nx.Graph[Vertex], config: NetworkConfig, names: list[str], edges: Iterable[Edge]
+) -> None:
+    """Add links with the numbers of nodes in place of their names; refuse loops and second links."""
     numbers = {name: number for number, name in enumerate(names)}
     first: dict[frozenset[str], str] = {}
-    for place, a, b, latency, bandwidth in edges:
+    for place, edge in edges:
+        a, b = edge.a, edge.b
         ends = frozenset((a, b))
         if a == b:
             raise InputError(f"{place}: a link from {a} to itself; allowed: links between two ends")
         if ends in first:
             raise InputError(f"{place}: {a} and {b} are linked already by {first[ends]}; keep one of them")
         first[ends] = place
-        yield numbers.get(a, a), numbers.get(b, b), latency, bandwidth
+        latency = config.latency if edge.latency is None else edge.latency
+        bandwidth = config.bandwidth if edge.bandwidth is None else edge.bandwidth
+        graph.add_edge(numbers.get(a, a), numbers.get(b, b), latency=latency, bandwidth=bandwidth)
 
 
 def build_graph(config: NetworkConfig, names: list[str], edges: Iterable[Edge] = ()) -> nx.Graph[Vertex]:
-    """Build the graph of a network; an InputError if it does not hold or connect all nodes.
-
-    Vertices are the numbers of the nodes, in the order of ``names``, then the names of the switches. Edges
-    have ``latency`` [s] and ``bandwidth`` [bit/s]; ``edges`` are the links of an edge list.
-    """
+    """Build the graph: numbers of nodes, then names of switches; an InputError if it does not connect all."""
     import networkx as nx
 
     if len(names) > config.capacity:
@@ -291,13 +265,7 @@ def build_graph(config: NetworkConfig, names: list[str], edges: Iterable[Edge] =
     graph: nx.Graph[Vertex] = nx.Graph()
     graph.add_nodes_from(range(len(names)))
     if config.topology is Topology.EDGE_LIST:
-        for a, b, latency, bandwidth in named_links(edges, names):
-            graph.add_edge(
-                a,
-                b,
-                latency=config.latency if latency is None else latency,
-                bandwidth=config.bandwidth if bandwidth is None else bandwidth,
-            )
+        _add_edges(graph, config, names, edges)
         _check_connected(graph, names)
     else:
         graph.add_edges_from(_links(config, len(names)), latency=config.latency, bandwidth=config.bandwidth)
@@ -332,11 +300,7 @@ def _fat_tree(k: int, nodes: int) -> Iterator[tuple[Vertex, Vertex]]:
 
 
 def _dragonfly(groups: int, routers: int, per_router: int, nodes: int) -> Iterator[tuple[Vertex, Vertex]]:
-    """Kim, Dally, Scott and Abts 2008, §3.1, with one link between any two groups.
-
-    A group's links to the others, in the order of the others' numbers, go to its routers in turn, as many
-    to each as are needed: ⌈(groups − 1) / routers⌉.
-    """
+    """Kim, Dally, Scott and Abts 2008, §3.1, with one link between any two groups, to each router in turn."""
     for node in range(nodes):
         group, place = divmod(node, routers * per_router)
         yield node, f"router{group}.{place // per_router}"

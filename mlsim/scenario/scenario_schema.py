@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr
 
-from mlsim._files.input_files import HeldFile
+from mlsim._files import HeldFile
 from mlsim.scenario.amount_types import JobNumbers, TimeWindow
 from mlsim.scenario.application_section import ApplicationConfig
 from mlsim.scenario.batch_section import BatchConfig, CoordinationConfig, replay_obstacle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mlsim._files.input_files import VARIABLE, memory_limit
+from mlsim._files import VARIABLE, memory_limit
 from mlsim.errors import InputError
 from mlsim.scenario.amount_types import node_ranges
 from mlsim.scenario.application_section import MOST_ITERATIONS, ApplicationConfig

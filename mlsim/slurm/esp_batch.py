@@ -15,26 +15,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from mlsim import record
 from mlsim._files import is_file, read_text
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import MlsimError
 from mlsim.mpi.loop_columns import RealLoop, read_loop
 from mlsim.mpi.rca.wire import ADDRESS
-from mlsim.record import (
-    Chunks,
-    Jobs,
-    JobState,
-    Loops,
-    MessageKind,
-    Messages,
-    Names,
-    Nodes,
-    Occupancy,
-    PEs,
-    Records,
-)
 from mlsim.scenario.words import Technique
-from mlsim.slurm.esp_plan import Job, Plan, Work
+from mlsim.slurm.esp_plan import Job, Plan, Run, Work
 from mlsim.slurm.trial_cluster import Cluster
 
 _LOOK_EVERY = 0.3
@@ -57,24 +45,14 @@ class Seen:
 
 
 def execute(
-    cluster: Cluster,
-    plan: Plan,
-    jobs: list[Job],
-    technique: Technique,
-    rca: bool,
-    limits: dict[str, int],
-    place: Path,
+    cluster: Cluster, plan: Plan, jobs: list[Job], run: Run, limits: dict[str, int], place: Path
 ) -> list[Seen]:
-    """Submit jobs as they arrive, and wait until all have ended.
-
-    ``limits`` has the limit of steps per category; ``place`` holds the costs in ``costs``, and receives
-    scripts and their output. If a job fails, the others are cancelled, and MlsimError is raised.
-    """
+    """Submit jobs as they arrive, and wait until all have ended; if one fails, cancel the others."""
     work = place / "jobs"
     work.mkdir(parents=True)
     environment = {
-        ADDRESS: cluster.address if rca else "",
-        _SECRET: secrets.token_hex(32) if rca else "",
+        ADDRESS: cluster.address if run.rca else "",
+        _SECRET: secrets.token_hex(32) if run.rca else "",
         "PYTHONPATH": os.pathsep.join([str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     numbers: dict[int, tuple[str, float]] = {}
@@ -84,7 +62,7 @@ def execute(
             time.sleep(max(began + job.submit - time.time(), 0.0))
             submitted = time.time()
             script = work / f"{job.number}.sh"
-            script.write_text(_script(plan, job, technique, limits[job.category], place))
+            script.write_text(_script(plan, job, run.technique, limits[job.category], place))
             numbers[job.number] = _submit(cluster, job, script, environment), submitted
             _refuse_failures(jobs, work)
         while waiting := cluster.call("squeue", "--noheader", "--format", "%j: %r").splitlines():
@@ -129,10 +107,9 @@ def _script(plan: Plan, job: Job, technique: Technique, limit: int, place: Path)
 
 
 def _pieces(plan: Plan, job: Job) -> int:
-    """Return the iterations between two looks of rank 0 at what others want of it.
+    """Return the iterations after which rank 0 looks for messages.
 
-    Ranks of different nodes of Slurm have no memory in common, even on one machine: a rank's atomics on
-    memory of rank 0 wait until rank 0 calls MPI.
+    Ranks on different nodes of Slurm share no memory: atomics wait until rank 0 calls MPI.
     """
     return max(round(_LOOK_FOR_OTHERS * plan.size**2 / (job.run_time * job.nodes)), 1)
 
@@ -176,7 +153,7 @@ def _seen(
 
 
 _ONE_PASS = 0.5
-Table = TypeVar("Table", Chunks, Loops, PEs)
+Table = TypeVar("Table", record.Chunks, record.Loops, record.PEs)
 
 
 class Launch(NamedTuple):
@@ -192,21 +169,21 @@ class Launch(NamedTuple):
         return self.before + self.after + self.between
 
 
-def records_of(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], nodes: int) -> Records:
+def records_of(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], nodes: int) -> record.Records:
     """Return the records of a run with jobs in order of arrival; ``said``: the plugin's since the first."""
     origin = seen[0].submitted
     loops = [read_loop(one.columns) for one in seen]
     by_start = sorted(range(len(seen)), key=lambda row: (loops[row].began, row))
-    return Records(
-        nodes=Nodes(
+    return record.Records(
+        nodes=record.Nodes(
             [f"node{k + 1}" for k in range(nodes)], ["node"] * nodes, np.ones(nodes, np.int64), np.ones(nodes)
         ),
         jobs=_jobs(seen, origin),
-        names=Names({"executable": dict(enumerate(_categories(seen), 1))}),
+        names=record.Names({"executable": dict(enumerate(_categories(seen), 1))}),
         occupancy=_occupancy(seen, said, origin),
-        loops=_joined(Loops, loops, range(len(seen)), origin),
-        chunks=_joined(Chunks, loops, by_start, origin),
-        pes=_joined(PEs, loops, by_start, origin),
+        loops=_joined(record.Loops, loops, range(len(seen)), origin),
+        chunks=_joined(record.Chunks, loops, by_start, origin),
+        pes=_joined(record.PEs, loops, by_start, origin),
         messages=_messages(seen, said, origin),
     )
 
@@ -236,7 +213,7 @@ def _gaps(seen: Sequence[Seen], nodes: int) -> Floats:
     return np.array(gaps)
 
 
-def _occupancy(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> Occupancy:
+def _occupancy(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> record.Occupancy:
     """Return the stays of jobs on nodes, each until the node was released."""
     released = {
         (str(row["job"]), row["node"]): float(row["time"]) for row in said if row["event"] == "released"
@@ -250,7 +227,7 @@ def _occupancy(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: 
             stays.append((one.started - origin, row, _node(name), end - origin, early))
     start, job, node, ends, is_released = map(np.array, zip(*sorted(stays), strict=True))
     ones = np.ones(len(stays), np.int64)
-    return Occupancy(
+    return record.Occupancy(
         job=job, node=node, count=ones, cores=ones.copy(), start=start, end=ends, released=is_released
     )
 
@@ -259,14 +236,14 @@ def _node(name: str) -> int:
     return int(name.removeprefix("node")) - 1
 
 
-def _jobs(seen: Sequence[Seen], origin: float) -> Jobs:
+def _jobs(seen: Sequence[Seen], origin: float) -> record.Jobs:
     jobs = [one.job for one in seen]
     unknown = np.full(len(jobs), -1, np.int64)
     nodes = np.array([len(one.nodes) for one in seen], np.int64)
     start = np.array([one.started - origin for one in seen])
     latest_before = np.maximum.accumulate(np.concatenate([[-np.inf], start[:-1]]))
     estimate = np.array([job.estimate for job in jobs])
-    return Jobs(
+    return record.Jobs(
         job_id=np.array([job.number for job in jobs]),
         submit_time=np.array([one.submitted - origin for one in seen]),
         start_time=start,
@@ -277,7 +254,7 @@ def _jobs(seen: Sequence[Seen], origin: float) -> Jobs:
         processors=np.array([job.nodes for job in jobs]),
         cores=nodes,
         working=nodes.copy(),
-        state=np.full(len(jobs), JobState.COMPLETED, np.int8),
+        state=np.full(len(jobs), record.JobState.COMPLETED, np.int8),
         # Jobs that started while one before them waited; scripts of one pass do not begin in its order.
         backfilled=latest_before > start + _ONE_PASS,
         user=unknown,
@@ -292,7 +269,7 @@ def _categories(seen: Sequence[Seen]) -> list[str]:
     return list(dict.fromkeys(one.job.category for one in seen))
 
 
-_TIMES = {Chunks: ("requested", "start", "end"), PEs: ("finish", "told"), Loops: ()}
+_TIMES = {record.Chunks: ("requested", "start", "end"), record.PEs: ("finish", "told"), record.Loops: ()}
 """Columns that are times of day; the others are numbers, or lengths of time."""
 
 
@@ -312,7 +289,7 @@ def _joined(table: type[Table], loops: Sequence[RealLoop], order: Sequence[int],
     return table(**columns)
 
 
-def _messages(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> Messages:
+def _messages(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> record.Messages:
     """Return the messages about idle nodes that the controller took, in order of sending."""
     row_of = {one.number: row for row, one in enumerate(seen)}
     rows = sorted(
@@ -322,8 +299,8 @@ def _messages(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: f
     )
     sent, received, job, node = np.array(rows, np.float64).reshape(-1, 4).T
     count = len(rows)
-    return Messages(
-        kind=np.full(count, MessageKind.NODE_IDLE, np.int8),
+    return record.Messages(
+        kind=np.full(count, record.MessageKind.NODE_IDLE, np.int8),
         job=job.astype(np.int64),
         node=node.astype(np.int64),
         sent=sent,

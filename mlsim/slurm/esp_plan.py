@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,6 +76,19 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """Return the plan as values of JSON."""
         return {**asdict(self), "techniques": [str(technique) for technique in self.techniques]}
+
+
+class Run(NamedTuple):
+    """A run of the batch."""
+
+    technique: Technique
+    rca: bool
+    number: int = 0  # repetition, from 1; 0 where it is simulated
+
+    @property
+    def name(self) -> str:
+        """Name of its directory."""
+        return f"{self.technique}-{'on' if self.rca else 'off'}" + (f"-{self.number}" if self.number else "")
 
 
 @dataclass(frozen=True)
@@ -160,8 +173,7 @@ def write_loop(plan: Plan, path: Path) -> None:
 def job_table(plan: Plan, limits: dict[str, int], launch: float = 0.0) -> tuple[JobBlock, Header]:
     """Return the batch as jobs of a workload, and the names of their categories.
 
-    ``limits`` has the limit of steps per category; ``launch`` is the time in which a job holds its nodes and
-    executes no iteration [s], and is added to its run time.
+    ``limits``: limit of steps per category; ``launch``: time that a job takes besides its iterations [s].
     """
     jobs = jobs_of(plan)
     names = list(dict.fromkeys(job.category for job in jobs))
@@ -190,20 +202,20 @@ def write_costs(plan: Plan, directory: Path) -> dict[str, int]:
 _WORKLOAD = "workload.csv"
 
 
-def scenario_of(plan: Plan, technique: Technique, rca: bool, name: str) -> dict[str, Any]:
+def scenario_of(plan: Plan, run: Run) -> dict[str, Any]:
     """Return the scenario of a run: FCFS, jobs behind the head backfilled every second, as on the cluster."""
     return {
-        "name": name,
+        "name": run.name,
         "platform": {"nodes": [{"name": "node", "count": plan.nodes, "cores": 1}]},
         "workload": {"path": _WORKLOAD, "mapping": "node"},
         "batch": {"policy": "FCFS", "backfill": "easy", "backfill_interval": "1 s", "on_overrun": "extend"},
         "application": {
             "model": "loop",
-            "technique": str(technique),
+            "technique": str(run.technique),
             "costs": {**loop_costs(plan), "calibrate": "run-time"},
             "execution": {"model": str(plan.model)},
         },
-        "coordination": {"rca": rca},
+        "coordination": {"rca": run.rca},
         "output": {"trace": "chunks"},
     }
 
@@ -216,13 +228,10 @@ def write_workload(plan: Plan, limits: dict[str, int], launch: float, directory:
     return workload
 
 
-def simulate(
-    plan: Plan, technique: Technique, rca: bool, limits: dict[str, int], launch: float, out: Path
-) -> Result:
+def simulate(plan: Plan, run: Run, limits: dict[str, int], launch: float, out: Path) -> Result:
     """Simulate the batch with a fixed overhead of ``launch`` seconds per job; write the run."""
     out.mkdir(parents=True, exist_ok=True)
     workload = write_workload(plan, limits, launch, out)
-    name = f"{technique}-{'on' if rca else 'off'}"
-    content = scenario_of(plan, technique, rca, name)
+    content = scenario_of(plan, run)
     content["workload"]["path"] = str(workload)
-    return mlsim.run(content, out=out / name)
+    return mlsim.run(content, out=out / run.name)

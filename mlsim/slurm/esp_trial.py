@@ -8,13 +8,13 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from tempfile import mkdtemp
-from typing import Any
 
 import numpy as np
 
@@ -26,19 +26,10 @@ from mlsim.experiment.run_directory import write_files
 from mlsim.experiment.stored_runs import read_summary
 from mlsim.mpi.loop_options import LoopOptions
 from mlsim.scenario import from_mapping
-from mlsim.scenario.words import Technique
+from mlsim.slurm import esp_plan
 from mlsim.slurm.esp_batch import Launch, execute, launch_of, records_of
-from mlsim.slurm.esp_plan import (
-    Job,
-    Plan,
-    Work,
-    jobs_of,
-    scenario_of,
-    simulate,
-    write_costs,
-    write_loop,
-    write_workload,
-)
+from mlsim.slurm.esp_plan import Job, Plan, Run, Work
+from mlsim.slurm.slurm_programs import Say
 from mlsim.slurm.trial_cluster import Cluster, start
 
 COLUMNS = (
@@ -93,7 +84,6 @@ def as_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-Say = Callable[[str], None]
 _IDLE_SECONDS = 60.0
 _SIMULATED = ("simulated", "simulated-with-launches")
 
@@ -109,10 +99,7 @@ class Trial:
 def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
     """Execute the batch on a trial cluster, and simulate it; existing runs of the same plan are kept.
 
-    ``out`` receives a run directory per run, ``TECHNIQUE-off-1`` and so on, those of the simulated ones in
-    ``simulated`` and ``simulated-with-launches``, and ``comparison.csv``. ``say`` receives each step. Raises
-    InputError if the plan is wrong, Slurm or MPI is missing, or the directory holds another trial; MlsimError
-    if a job fails, or the cluster does not start.
+    ``out`` receives a directory per run (``TECHNIQUE-off-1``), simulated ones, and ``comparison.csv``.
     """
     plan = plan.checked()
     for technique in plan.techniques:
@@ -120,40 +107,42 @@ def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
     if plan.work is Work.COMPUTE:
         plan = replace(plan, step=_step_seconds())
     plan = _kept_plan(plan, out)
-    limits = write_costs(plan, out / "costs")
-    write_loop(plan, out / "loop.yaml")
+    limits = esp_plan.write_costs(plan, out / "costs")
+    esp_plan.write_loop(plan, out / "loop.yaml")
     runs = [
-        (technique, rca, number)
+        Run(technique, rca, number)
         for number in range(1, plan.repetitions + 1)
         for technique in plan.techniques
         for rca in (False, True)
     ]
-    missing = [run for run in runs if not is_file(_directory(out, *run) / "summary.json")]
+    missing = [run for run in runs if not is_file(out / run.name / "summary.json")]
     if missing:
         with _cluster(plan.nodes, say) as cluster:
             say("one job on all nodes, by which kernels are compiled")
             _warm_up(cluster, plan, out)
             for done, run in enumerate(missing, 1):
-                say(f"run {done} of {len(missing)}: {_directory(out, *run).name}")
-                _execute(cluster, plan, limits, out, *run)
+                say(f"run {done} of {len(missing)}: {run.name}")
+                _execute(cluster, plan, limits, out, run)
     launch_keys = tuple(f"slurm.launch.{name}" for name in Launch._fields)
     found = {
-        (technique, rca, number): read_summary(
-            _directory(out, technique, rca, number) / "summary.json",
-            ("makespan", *(() if rca else launch_keys)),
-        )
-        for technique, rca, number in runs
+        run: read_summary(out / run.name / "summary.json", ("makespan", *(() if run.rca else launch_keys)))
+        for run in runs
     }
-    launches = [Launch(**one["slurm"]["launch"]) for (_, rca, _), one in found.items() if not rca]
+    launches = [Launch(**one["slurm"]["launch"]) for run, one in found.items() if not run.rca]
     launch = Launch(*map(statistics.median, zip(*launches, strict=True)))
     for name in _SIMULATED:  # of earlier calls, which may have seen fewer runs
         shutil.rmtree(out / name, ignore_errors=True)
     rows = []
-    for technique in plan.techniques:
-        for rca in (False, True):
-            say(f"simulating {technique}, RCA {'on' if rca else 'off'}")
-            real = [summary for run, summary in found.items() if run[:2] == (technique, rca)]
-            rows.append(_row(plan, technique, rca, limits, launch, out, real))
+    for technique, rca in product(plan.techniques, (False, True)):
+        say(f"simulating {technique}, RCA {'on' if rca else 'off'}")
+        bare, launched = (
+            float(esp_plan.simulate(plan, Run(technique, rca), limits, after, out / name).summary["makespan"])
+            for after, name in zip((0.0, launch.seconds), _SIMULATED, strict=True)
+        )
+        real = [summary for run, summary in found.items() if run[:2] == (technique, rca)]
+        makespans = tuple(float(summary["makespan"]) for summary in real)
+        released = mean(float((summary.get("coordination") or {}).get("releases") or 0) for summary in real)
+        rows.append(Row(str(technique), rca, makespans, bare, launched, released))
     (out / "comparison.csv").write_text(as_csv(rows))
     return Trial(rows, launch)
 
@@ -174,10 +163,6 @@ def _kept_plan(plan: Plan, out: Path) -> Plan:
     out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plan.facts(), indent=2) + "\n")
     return plan
-
-
-def _directory(out: Path, technique: Technique, rca: bool, number: int) -> Path:
-    return out / f"{technique}-{'on' if rca else 'off'}-{number}"
 
 
 @contextmanager
@@ -201,63 +186,31 @@ def _warm_up(cluster: Cluster, plan: Plan, out: Path) -> None:
     np.save(out / "costs" / "warm-up.npy", np.full(plan.size**2, 1e-6))
     job = Job(0, "warm-up", 0.0, 1e-6 * plan.size**2 / plan.nodes, 600.0, plan.nodes)
     shutil.rmtree(out / "jobs", ignore_errors=True)
-    execute(cluster, plan, [job], plan.techniques[0], False, {"warm-up": 10}, out)
+    execute(cluster, plan, [job], Run(plan.techniques[0], False), {"warm-up": 10}, out)
     shutil.rmtree(out / "jobs")
 
 
-def _execute(
-    cluster: Cluster,
-    plan: Plan,
-    limits: dict[str, int],
-    out: Path,
-    technique: Technique,
-    rca: bool,
-    number: int,
-) -> None:
+def _execute(cluster: Cluster, plan: Plan, limits: dict[str, int], out: Path, run: Run) -> None:
     """Execute the batch once, and write a run directory."""
     until = time.monotonic() + _IDLE_SECONDS
     while cluster.idle_nodes() < cluster.nodes:
         if time.monotonic() > until:
             raise MlsimError(f"the nodes of the trial cluster are not idle after {_IDLE_SECONDS:g} s")
         time.sleep(0.1)
-    directory = _directory(out, technique, rca, number)
-    scenario = from_mapping(scenario_of(plan, technique, rca, directory.name), directory.name)
+    scenario = from_mapping(esp_plan.scenario_of(plan, run), run.name)
     shutil.rmtree(out / "jobs", ignore_errors=True)
-    seen = execute(cluster, plan, jobs_of(plan), technique, rca, limits, out)
+    seen = execute(cluster, plan, esp_plan.jobs_of(plan), run, limits, out)
     records = records_of(seen, cluster.said(), plan.nodes)
     from mlsim.analysis import summarize
 
-    summary = summarize(records, scenario=directory.name, seed=plan.seed, technique=str(technique))
+    summary = summarize(records, scenario=run.name, seed=plan.seed, technique=str(run.technique))
     version = cluster.call("scontrol", "--version").strip()
     launch = launch_of(seen, plan.nodes)
     summary["slurm"] = {"real": True, "version": version, "launch": launch._asdict()}
-    with complete_or_gone(directory, done=True) as place:
+    with complete_or_gone(out / run.name, done=True) as place:
         write_files(place, place.partial, Result(scenario, summary, records))
-        write_workload(plan, limits, 0.0, place.partial)  # that which scenario.yaml names
+        esp_plan.write_workload(plan, limits, 0.0, place.partial)  # that which scenario.yaml names
     shutil.rmtree(out / "jobs")
-
-
-def _row(
-    plan: Plan,
-    technique: Technique,
-    rca: bool,
-    limits: dict[str, int],
-    launch: Launch,
-    out: Path,
-    real: list[dict[str, Any]],
-) -> Row:
-    bare, launched = (
-        float(simulate(plan, technique, rca, limits, seconds, out / name).summary["makespan"])
-        for seconds, name in zip((0.0, launch.seconds), _SIMULATED, strict=True)
-    )
-    return Row(
-        str(technique),
-        rca,
-        tuple(float(summary["makespan"]) for summary in real),
-        bare,
-        launched,
-        mean(float((summary.get("coordination") or {}).get("releases") or 0) for summary in real),
-    )
 
 
 def _step_seconds() -> float:

@@ -159,12 +159,9 @@ def give_back(job: str, node: str) -> str:
 
 
 def build_plugin(target: Path | None = None, source: Path | None = None, say: Say = lambda _: None) -> Path:
-    """Build ``slurmctld_rca.so`` in ``target``; return the file.
+    """Build ``slurmctld_rca.so`` in ``target``, by default in the user's cache by version and code.
 
-    By default it is in the user's cache, by version and code, and an existing one is reused. ``source`` is
-    Slurm's source tree of the installed version, by default of the distribution's source package. ``say``
-    receives each long step. Raises InputError, with what to do, if Slurm, a compiler or the matching source
-    is missing.
+    ``source``: Slurm's source tree of the installed version, by default of the distribution's source package.
     """
     import fcntl  # Windows has none, and no Slurm
 

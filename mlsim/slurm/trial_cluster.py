@@ -19,15 +19,8 @@ from typing import Any, NamedTuple
 from mlsim._files import is_file, read_bytes, read_json, read_text
 from mlsim._runtime.processes import start as start_process
 from mlsim.errors import InputError, MlsimError
-from mlsim.slurm.slurm_programs import (
-    NAME,
-    Say,
-    build_plugin,
-    called,
-    find_program,
-    installed_version,
-    plugin_directory,
-)
+from mlsim.slurm import slurm_programs
+from mlsim.slurm.slurm_programs import Say
 
 _STATE = "cluster.json"
 _STEP = "slurmstepd"
@@ -125,7 +118,9 @@ class Cluster:
 
     def call(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         """Call one of Slurm's commands; return what it printed."""
-        return called([find_program(program), *arguments], {**self.environment, **(environment or {})})
+        return slurm_programs.called(
+            [slurm_programs.find_program(program), *arguments], {**self.environment, **(environment or {})}
+        )
 
     @property
     def running(self) -> list[int]:
@@ -155,10 +150,7 @@ class Cluster:
         return dict(Counter(str(row["job"]) for row in self.said() if row["event"] == "released"))
 
     def down(self) -> None:
-        """Cancel all jobs, and end the daemons and what they have started; nothing else is touched.
-
-        The user's own processes stay, also those with ``SLURM_CONF`` in their environment.
-        """
+        """Cancel all jobs, and end the daemons and their descendants, but no other process of the user."""
         ours = self._of_jobs()
         if self.running:
             try:
@@ -219,11 +211,10 @@ def start(
 ) -> Cluster:
     """Start a cluster of ``nodes`` nodes with one CPU each, and wait until all are idle.
 
-    ``place``: directory for configuration, state and logs, which is created, and must hold no running
-    cluster. ``plugin``, ``ask``: whether the controller has the RCA plugin, and whether it requests nodes of
-    running applications. ``munge``: socket of a munge daemon by which the plugin identifies senders; None: by
-    the jobs' secrets. ``say`` receives each long step. Raises InputError if Slurm is not installed or the
-    directory is in use; MlsimError, with the end of their logs, if the daemons do not start.
+    ``place``: new directory for configuration, state and logs. ``plugin``, ``ask``: whether the controller
+    has the RCA plugin, and whether it requests nodes of running applications. ``munge``: socket of a munge
+    daemon by which the plugin identifies senders; None: by the jobs' secrets. ``say`` receives each long
+    step.
     """
     if not 1 <= nodes <= _MOST_NODES:
         raise InputError(f"--nodes {nodes}; allowed: 1 to {_MOST_NODES}")
@@ -232,15 +223,18 @@ def start(
         if Cluster.at(place).running:
             raise InputError(f"{place}: a cluster runs there; mlsim slurm cluster down --dir {place}")
         (place / _STATE).unlink()
-    programs = {name: find_program(name) for name in ("slurmctld", "slurmd", "srun", "sbatch", "scontrol")}
-    installed_version()
+    programs = {
+        name: slurm_programs.find_program(name)
+        for name in ("slurmctld", "slurmd", "srun", "sbatch", "scontrol")
+    }
+    slurm_programs.installed_version()
     longest = len(str(place / _LONGEST_SOCKET.format(node=f"node{nodes}")))
     if longest > _MOST_LETTERS:
         raise InputError(
             f"--dir {place}: {longest - _MOST_LETTERS} letters too long: slurmd makes sockets in it, whose "
             f"names may have {_MOST_LETTERS} letters in all; choose a directory nearer to the root"
         )
-    library = build_plugin(say=say) if plugin else None
+    library = slurm_programs.build_plugin(say=say) if plugin else None
     port = _free_ports(nodes + 2)
     _write_files(place, nodes, port, library, ask, munge)
     cluster = Cluster(place, nodes, f"127.0.0.1:{port + nodes + 1}" if plugin else "", {})
@@ -258,9 +252,10 @@ def _write_files(
 ) -> None:
     for name in ("run", "state", "log", "plugins", *(f"spool/node{i + 1}" for i in range(nodes))):
         (place / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    plugins = f"{plugin_directory()}:{place}/plugins" if library else str(plugin_directory())
+    own = slurm_programs.plugin_directory()
+    plugins = f"{own}:{place}/plugins" if library else str(own)
     if library:
-        shutil.copyfile(library, place / "plugins" / NAME)
+        shutil.copyfile(library, place / "plugins" / slurm_programs.NAME)
     values = {
         "place": place,
         "user": _user(),
@@ -299,14 +294,12 @@ def _start_daemons(cluster: Cluster, programs: Mapping[str, str]) -> None:
     (cluster.place / _STATE).write_text(json.dumps(kept))
     _wait(lambda: cluster.idle_nodes() == cluster.nodes or len(cluster.running) < len(commands), _UP_SECONDS)
     if cluster.idle_nodes() != cluster.nodes:
-        logs = sorted((cluster.place / "log").glob("*"))
-        said = [f"{file.name}: {line}" for file in logs for line in _end_of(file)]
+        said = []
+        for file in sorted((cluster.place / "log").glob("*")):
+            lines = read_bytes(file, "log").decode(errors="replace").splitlines()
+            faults = [line for line in lines if "error" in line or "fatal" in line]
+            said += [f"{file.name}: {line}" for line in faults[-3:]]
         raise MlsimError("the trial cluster did not come up\n" + "\n".join(said))
-
-
-def _end_of(file: Path) -> list[str]:
-    lines = read_bytes(file, "log").decode(errors="replace").splitlines()
-    return [line for line in lines if "error" in line or "fatal" in line][-3:]
 
 
 def _wait(done: Callable[[], bool], seconds: float) -> None:

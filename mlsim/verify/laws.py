@@ -154,8 +154,7 @@ def judge_nodes(run: Schedule) -> Verdict:
 def _resources(run: Schedule) -> tuple[list[str], Ints, Ints]:
     """Return the names of nodes' resources, the amount of each node, and what each stay holds per node.
 
-    Whole nodes are held by one job at once. A job's totals are spread evenly over its nodes, or its cores
-    where nodes are shared.
+    A job's totals are spread evenly over its nodes, or its cores where nodes are shared.
     """
     stays, jobs, own = run.records.occupancy, run.records.jobs, run.records.own.of
     names, capacity, asked = ["cores"], [run.records.nodes.cores], [stays.cores]
@@ -291,11 +290,7 @@ PROMISES: Final = ("easy", "conservative")  # that can be asked for whatever dis
 
 
 def judge(records: Records, scenario: Scenario, promise: str | None = None) -> tuple[Verdict, ...]:
-    """Judge the schedule of a run by every law; it keeps them all if no verdict has a breach.
-
-    ``promise`` (one of :data:`PROMISES`) is judged whatever dispatcher the scenario names. Default: that of
-    its backfilling.
-    """
+    """Judge a run by every law; ``promise`` (of :data:`PROMISES`) is judged whatever the dispatcher."""
     run = Schedule(records, scenario)
     laws = [judge_arrivals, judge_walltimes, judge_stays, judge_nodes, judge_shared]
     laws += [judge_drains, judge_failures] + ([judge_cap] if run.is_on_machine else [])

@@ -10,17 +10,7 @@ import numpy as np
 from mlsim._jit import kernel
 from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.record import JobState
-from mlsim.scenario import Policy
-from mlsim.scenario.words import (
-    Allocator,
-    Backfill,
-    Contiguity,
-    Dispatcher,
-    EasyRule,
-    Mapping,
-    OverrunRule,
-    TieOrder,
-)
+from mlsim.scenario import Policy, words
 from mlsim.verify.schedule import MOST_NAMED, Breach, Schedule, Verdict, not_judged
 
 _REVERSED = {"LCFS": "FCFS", "LPF": "SPF", "LQF": "SQF", "LAF": "SAF", "LRF": "SRF"}
@@ -43,8 +33,7 @@ def ranks_of(run: Schedule) -> Ints:
 def heads_of(run: Schedule, ranks: Ints) -> tuple[Ints, Floats]:
     """Return the jobs that waited as the head of the queue until they started, and since when (s).
 
-    That is the later of the job's arrival and of the last start of a job that precedes it, before its own
-    start.
+    A job is the head from its arrival, or the last start of a job that precedes it, whichever is later.
     """
     start, arrival = run.records.jobs.start_time, run.arrival
     ran = np.flatnonzero(run.ran)
@@ -95,7 +84,7 @@ def judge_walltimes(run: Schedule) -> Verdict:
     jobs = run.records.jobs
     backwards = run.ran & ~(jobs.end_time >= jobs.start_time)
     limit = jobs.start_time + jobs.walltime
-    kills = run.scenario.batch.on_overrun is OverrunRule.KILL
+    kills = run.scenario.batch.on_overrun is words.OverrunRule.KILL
     late = run.ran & (jobs.end_time > limit) & kills
     found = [
         Breach(
@@ -127,7 +116,7 @@ def judge_stays(run: Schedule) -> Verdict:
     ]
     at_start = run.is_last & (stays.start == run.row_starts)
     held = np.bincount(stays.job[at_start], (stays.count * stays.cores)[at_start], run.n_jobs)
-    asked = np.where(run.scenario.workload.mapping is Mapping.NODE, run.units, held) >= jobs.processors
+    asked = np.where(run.scenario.workload.mapping is words.Mapping.NODE, run.units, held) >= jobs.processors
     wrong = run.ran & ~((held == jobs.cores) & asked)
     found += [
         Breach(
@@ -154,13 +143,13 @@ _ROUNDING = 1e-6  # Units by which a cap may be exceeded through rounding
 def judge_easy(run: Schedule, asked: bool) -> Verdict:
     """Judge that no head of the queue starts after the reservation that it had when it became the head."""
     law, batch = "EASY's promise", run.scenario.batch
-    if not asked and not _is_by(run, Backfill.EASY):
+    if not asked and not _is_by(run, words.Backfill.EASY):
         return not_judged(law, "backfill is not easy")
-    if batch.easy is EasyRule.ACCASIM:
+    if batch.easy is words.EasyRule.ACCASIM:
         return not_judged(law, "easy: accasim makes no promise")
     ends = run.records.jobs.start_time + run.records.jobs.prediction
     exact = run.ran & (ends == run.records.jobs.end_time)
-    if batch.easy is EasyRule.CQSIM and not exact[run.ran].all():
+    if batch.easy is words.EasyRule.CQSIM and not exact[run.ran].all():
         return not_judged(law, "easy: cqsim promises nothing where estimates are not exact")
     if reason := next(_obstacles(run, ends), ""):
         return not_judged(law, reason)
@@ -176,7 +165,7 @@ def judge_easy(run: Schedule, asked: bool) -> Verdict:
         heads, since, before = heads[judged], since[judged], before[judged]
     # Where there were several passes at one time, a job may have started in one before this was the head.
     instant = start[run.ran & (run.records.jobs.end_time <= start)]
-    unsure = np.isin(since, instant) | (batch.ties is not TieOrder.DRAINED)
+    unsure = np.isin(since, instant) | (batch.ties is not words.TieOrder.DRAINED)
     order = np.argsort(since, kind="stable")
     heads, since, before, unsure = heads[order], since[order], before[order], unsure[order]
     by_start = np.flatnonzero(run.ran)[np.argsort(start[run.ran], kind="stable")]
@@ -197,7 +186,7 @@ def judge_easy(run: Schedule, asked: bool) -> Verdict:
 def judge_conservative(run: Schedule, asked: bool) -> Verdict:
     """Judge that no job starts later than it could beside those that arrived before it."""
     law, jobs, batch = "conservative's promise", run.records.jobs, run.scenario.batch
-    if not asked and not _is_by(run, Backfill.CONSERVATIVE):
+    if not asked and not _is_by(run, words.Backfill.CONSERVATIVE):
         return not_judged(law, "backfill is not conservative")
     ends = jobs.start_time + jobs.prediction
     if reason := next(_obstacles(run, ends), ""):
@@ -211,7 +200,7 @@ def judge_conservative(run: Schedule, asked: bool) -> Verdict:
     if jobs.eligible_time is not None and instant.any():
         return not_judged(law, "jobs of no length have others wait for them: several passes are at one time")
     rows = np.flatnonzero(run.ran)
-    ranks = ranks_of(run) if batch.ties is TieOrder.DRAINED else np.arange(run.n_jobs)
+    ranks = ranks_of(run) if batch.ties is words.TieOrder.DRAINED else np.arange(run.n_jobs)
     rows = rows[np.lexsort((ranks[rows], run.arrival[rows]))]
     amounts, capacity = _amounts(run)
     start = jobs.start_time[rows]
@@ -230,9 +219,9 @@ def judge_conservative(run: Schedule, asked: bool) -> Verdict:
     return Verdict.of(law, f"{len(rows)} jobs", breaches, int(late.sum()))
 
 
-def _is_by(run: Schedule, backfill: Backfill) -> bool:
+def _is_by(run: Schedule, backfill: words.Backfill) -> bool:
     batch = run.scenario.batch
-    return batch.dispatcher == Dispatcher.QUEUE and batch.backfill is backfill
+    return batch.dispatcher == words.Dispatcher.QUEUE and batch.backfill is backfill
 
 
 def _obstacles(run: Schedule, ends: Floats) -> Iterator[str]:
@@ -257,7 +246,7 @@ def _obstacles(run: Schedule, ends: Floats) -> Iterator[str]:
     needs = any(group.memory is not None or group.resources for group in groups)
     if needs or "units" in run.records.own.of or (run.scenario.workload.request.cores > 1):
         yield "jobs ask for more than any units of the machine"
-    if batch.contiguity is Contiguity.STRICT or batch.allocator == Allocator.DEMAND_AWARE:
+    if batch.contiguity is words.Contiguity.STRICT or batch.allocator == words.Allocator.DEMAND_AWARE:
         yield f"not any units will do (allocator {batch.allocator})"
     if batch.power_cap is not None and _units_under_cap(run) is None:
         yield "the power cap changes, or units add unequal power"

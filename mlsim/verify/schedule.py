@@ -13,45 +13,32 @@ from mlsim.scenario import Scenario
 from mlsim.scenario.words import Mapping
 
 
-@dataclass(frozen=True)
 class Schedule:
-    """The tables of a run and its scenario."""
+    """The tables of a run and its scenario, with the columns that laws need."""
 
-    records: Records
-    scenario: Scenario
-
-    @property
-    def n_jobs(self) -> int:
-        """Number of submitted jobs."""
-        return len(self.records.jobs.job_id)
-
-    @property
-    def n_nodes(self) -> int:
-        """Nodes of the machine."""
-        return len(self.records.nodes.cores)
-
-    @property
-    def is_on_machine(self) -> bool:
-        """Whether every node of a stay exists."""
-        stays = self.records.occupancy
-        ends = stays.node + stays.count
-        return bool(((stays.node >= 0) & (stays.count >= 1) & (ends <= self.n_nodes)).all())
-
-    @property
-    def is_exclusive(self) -> bool:
-        """Whether jobs get whole nodes."""
-        return self.scenario.workload.mapping is not Mapping.CORE
+    def __init__(self, records: Records, scenario: Scenario) -> None:
+        self.records, self.scenario = records, scenario
+        jobs, stays = records.jobs, records.occupancy
+        self.n_jobs, self.n_nodes = len(jobs.job_id), len(records.nodes.cores)
+        there = (stays.node >= 0) & (stays.count >= 1) & (stays.node + stays.count <= self.n_nodes)
+        self.is_on_machine = bool(there.all())  # whether every node of a stay exists
+        self.is_exclusive = scenario.workload.mapping is not Mapping.CORE  # whether jobs get whole nodes
+        self.ran: Mask = (jobs.state != JobState.REJECTED) & np.isfinite(jobs.start_time)
+        self.arrival = self._arrivals()  # in the queue [s]; NaN where a job never arrived
+        self.is_last, self.row_starts, self.row_ends = self._attempts_of_rows()
+        # Nodes, or cores where nodes are shared, that each job held at its (last) start.
+        first = self.is_last & (stays.start == self.row_starts)
+        amount = stays.count if self.is_exclusive else stays.count * stays.cores
+        self.units: Ints = np.bincount(stays.job[first], amount[first], self.n_jobs).astype(np.int64)
 
     @cached_property
-    def ran(self) -> Mask:
-        """Whether each job got nodes."""
-        jobs = self.records.jobs
-        ran: Mask = (jobs.state != JobState.REJECTED) & np.isfinite(jobs.start_time)
-        return ran
+    def shares(self) -> Ints:
+        """Machine-wide amounts held by each job; shape (jobs, amounts)."""
+        names = self.records.shared.name
+        columns = [np.asarray(self.records.own.of[f"request_{name}"], np.int64) for name in names]
+        return np.stack(columns, axis=1) if columns else np.zeros((self.n_jobs, 0), np.int64)
 
-    @cached_property
-    def arrival(self) -> Floats:
-        """Arrival of each job in the queue (s); NaN where it never arrived."""
+    def _arrivals(self) -> Floats:
         jobs = self.records.jobs
         if jobs.eligible_time is None:
             return jobs.submit_time
@@ -59,24 +46,8 @@ class Schedule:
             return jobs.eligible_time
         return np.maximum(jobs.eligible_time, jobs.submit_time)
 
-    @property
-    def row_starts(self) -> Floats:
-        """Start of the attempt to which each stay belongs [s]; NaN where there is none."""
-        return self._attempts_of_rows[1]
-
-    @property
-    def row_ends(self) -> Floats:
-        """End of that attempt [s]."""
-        return self._attempts_of_rows[2]
-
-    @property
-    def is_last(self) -> Mask:
-        """Whether that attempt is the job's last one."""
-        return self._attempts_of_rows[0]
-
-    @cached_property
     def _attempts_of_rows(self) -> tuple[Mask, Floats, Floats]:
-        """Return, for each stay, whether its attempt is the job's last, and the attempt's start and end."""
+        """Return whether each stay's attempt is its job's last, and the attempt's start and end [s]."""
         jobs, stays, attempts = self.records.jobs, self.records.occupancy, self.records.attempts
         start, end = jobs.start_time[stays.job], jobs.end_time[stays.job]
         earlier: dict[int, list[tuple[float, float]]] = {}
@@ -90,21 +61,6 @@ class Schedule:
                     last[row], start[row], end[row] = False, begin, stop
                     break
         return last, start, end
-
-    @cached_property
-    def units(self) -> Ints:
-        """Nodes, or cores where nodes are shared, that each job held at its (last) start."""
-        stays = self.records.occupancy
-        first = self.is_last & (stays.start == self.row_starts)
-        amount = stays.count if self.is_exclusive else stays.count * stays.cores
-        return np.bincount(stays.job[first], amount[first], self.n_jobs).astype(np.int64)
-
-    @cached_property
-    def shares(self) -> Ints:
-        """Machine-wide amounts held by each job; shape (jobs, amounts)."""
-        names = self.records.shared.name
-        columns = [np.asarray(self.records.own.of[f"request_{name}"], np.int64) for name in names]
-        return np.stack(columns, axis=1) if columns else np.zeros((self.n_jobs, 0), np.int64)
 
 
 MOST_NAMED = 5  # Breaches of a law that are described; all are counted

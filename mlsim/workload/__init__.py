@@ -7,31 +7,21 @@ from typing import TYPE_CHECKING
 from mlsim._runtime.late import late
 
 if TYPE_CHECKING:
-    from mlsim.workload.csv_log import write_csv
-    from mlsim.workload.derived_logs import Resampled, Scaled, resample, scale
-    from mlsim.workload.esp_workload import EspApplication, EspCalibration, EspWorkload
-    from mlsim.workload.generated_jobs import Generated, generate
+    from mlsim.workload.derived_logs import resample, scale
+    from mlsim.workload.generated_jobs import generate
     from mlsim.workload.log_cleaning import count_marks
-    from mlsim.workload.log_facts import Description, describe
+    from mlsim.workload.log_facts import describe
     from mlsim.workload.log_source import Workload, open_workload
     from mlsim.workload.log_times import Rates
     from mlsim.workload.models.model_fit import fit
     from mlsim.workload.swf_fields import Field, names_of
-    from mlsim.workload.swf_log import SwfBlock, SwfReader, read_swf, write_swf
+    from mlsim.workload.swf_log import SwfReader, read_swf, write_swf
     from mlsim.workload.workload_jobs import JobBlock
 
 __all__ = [
-    "Description",
-    "EspApplication",
-    "EspCalibration",
-    "EspWorkload",
     "Field",
-    "Generated",
     "JobBlock",
     "Rates",
-    "Resampled",
-    "Scaled",
-    "SwfBlock",
     "SwfReader",
     "Workload",
     "count_marks",
@@ -43,24 +33,21 @@ __all__ = [
     "read_swf",
     "resample",
     "scale",
-    "write_csv",
     "write_swf",
 ]
 
 __getattr__ = late(
     __name__,
     {
-        "csv_log": "write_csv",
-        "esp_workload": "EspApplication EspCalibration EspWorkload",
-        "generated_jobs": "generate Generated",
+        "generated_jobs": "generate",
         "log_cleaning": "count_marks",
-        "log_facts": "describe Description",
+        "log_facts": "describe",
         "log_source": "open_workload Workload",
         "log_times": "Rates",
         "models.model_fit": "fit",
-        "derived_logs": "resample Resampled scale Scaled",
+        "derived_logs": "resample scale",
         "swf_fields": "Field names_of",
-        "swf_log": "read_swf write_swf SwfBlock SwfReader",
+        "swf_log": "read_swf write_swf SwfReader",
         "workload_jobs": "JobBlock",
     },
 )

@@ -4,29 +4,10 @@ A job has an ``id`` (a whole number, or a text; if one is no number, all ids bec
 the file, and the header keeps the texts as ``job_names``), a ``subtime`` [s], ``res`` (processors), a
 ``profile`` and a ``walltime`` [s]. Keys with the names of CSV columns mean the same; all others are skipped.
 
-Profiles become run times. Batsim has renamed them over the years; all names are understood.
-
-===================================================  ====================================================
-type                                                 run time [s]
-===================================================  ====================================================
-``delay``, ``DelayProfile``                          ``delay``
-``parallel_homogeneous``, ``msg_par_hg``,            max(``cpu`` / speed, 8 (res - 1) ``com`` / bandwidth)
-``ptask_homogeneous``,                               with ``cpu`` FLOP on each resource and ``com`` bytes
-``ParallelTaskHomogeneousProfile``                   from each to each other one
-``parallel_homogeneous_total``, ``msg_par_hg_tot``,  the same with ``cpu`` / res and
-or the above with a ``generation_strategy`` that     ``com`` / (res (res - 1))
-spreads uniformly
-``parallel``, ``msg_par``, ``ptask``,                the same with the largest of ``cpu``, one number a
-``ParallelTaskProfile``                              resource, and the most bytes that one of them sends
-                                                     or gets, by ``com``, a number for each pair
-``composed``, ``SequentialCompositionProfile``       ``repeat`` (1 if missing) times the sum of the run
-                                                     times of the profiles in ``seq``
-===================================================  ====================================================
-
-The speed [FLOP/s] is that of a processor and the bandwidth [bit/s] that of a link of the scenario's
-platform. The formula is Batsim's (SimGrid's parallel tasks: computation and communication go on
-together, the slower one decides) where every resource has a full-duplex link of its own and no other job
-is in the way; latencies are left out. A job with a profile of any other type is an error.
+Profiles become run times; Batsim has renamed their types over the years, and all names are understood
+(docs/reference/workloads.md has a table). The formula is Batsim's (SimGrid's parallel tasks: computation and
+communication go on together, the slower one decides) where every resource has a full-duplex link of its own
+and no other job is in the way; latencies are left out. A job with a profile of any other type is an error.
 
 Source: the documentation of Batsim, "Workload". A file is held in memory as a whole.
 """
@@ -44,18 +25,12 @@ import numpy as np
 from mlsim._files import decode, json_of, named
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
+from mlsim.workload import swf_fields
 from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
 from mlsim.workload.log_times import SURE_DIGITS, Rates, check_distinct
 from mlsim.workload.resource_requests import is_request
-from mlsim.workload.swf_fields import (
-    LARGEST_WHOLE,
-    Field,
-    Header,
-    is_header,
-    machine_processors,
-    number_words,
-)
+from mlsim.workload.swf_fields import LARGEST_WHOLE, Field, Header
 from mlsim.workload.workload_dependencies import DEPENDENCIES
 from mlsim.workload.workload_jobs import LogBlock, NamedColumns, other_directives
 
@@ -73,6 +48,7 @@ _DEEPEST = 100  # Sequences in sequences; Batsim's own have two
 _LONG_TIME = re.compile(r'"subtime"\s*:\s*[-+.\deE]{' + str(SURE_DIGITS + 1) + "}")
 _FIELDS = {"subtime": "submit_time", "res": "processors", "walltime": "walltime"}
 """Keys of a job, and the columns of CSV that mean the same."""
+_LINES = ",\n"  # Between the lines of a list or an object
 
 
 def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
@@ -89,7 +65,7 @@ def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
     if not jobs:
         raise InputError(f"{path}: holds no job")
     names = [_job_name(path, row, job) for row, job in enumerate(jobs)]
-    header: Header = dict(content["header"]) if is_header(content.get("header")) else {}
+    header: Header = dict(content["header"]) if swf_fields.is_header(content.get("header")) else {}
     if "nb_res" in content:
         header["nb_res"] = str(content["nb_res"])
     columns = {"job_id": pl.Series(names, dtype=pl.String)}
@@ -98,9 +74,12 @@ def read_batsim(path: str | Path, options: Reading = STRICT) -> WholeLog:
     apart = ("job_id", "estimate", "run_time", *_FIELDS.values())
     for key in dict.fromkeys(key for job in jobs for key in job):
         if key not in apart and (key in KNOWN or key == DEPENDENCIES or is_request(key)):
-            values = (job.get(key) for job in jobs)
-            texts = key in ("preceding_job", DEPENDENCIES)
-            columns[key] = pl.Series(map(_text, values), dtype=pl.String) if texts else _series(values)
+            values = [job.get(key) for job in jobs]
+            if key in ("preceding_job", DEPENDENCIES):
+                texts = [json.dumps(v) if isinstance(v, int | float | list | dict) else v for v in values]
+                columns[key] = pl.Series(texts, dtype=pl.String)
+            else:
+                columns[key] = _series(values)
 
     def locate(name: str, row: int) -> str:
         key = {name: key for key, name in _FIELDS.items()}.get(name, "id" if name == "job_id" else name)
@@ -144,11 +123,6 @@ def _job_name(path: Path, row: int, job: object) -> str:
     if not isinstance(job, dict) or not isinstance(job.get("id"), str | int):
         raise InputError(f"{path}: job {row + 1} of the list has no id that is a text or a whole number")
     return str(job["id"])
-
-
-def _text(value: object) -> str | None:
-    """Return a text as it is, any other value as JSON."""
-    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def _is_number(value: object) -> bool:
@@ -259,16 +233,13 @@ def _amounts(place: str, profile: Mapping[str, Any], key: str, length: int) -> F
 
 
 def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedColumns]) -> None:
-    """Write one block of jobs; every run time is a ``delay`` profile.
-
-    ``nb_res`` is the header's MaxProcs or MaxNodes, else the processors of the largest job.
-    """
+    """Write one block of jobs; every run time is a ``delay`` profile."""
     (columns,) = blocks
     texts = {
-        name: [json.dumps(word or None) for word in column]
-        if isinstance(column, list)
-        else number_words(column)
-        for name, column in columns.items()
+        name: [json.dumps(word or None) for word in cells]
+        if isinstance(cells, list)
+        else swf_fields.number_words(cells)
+        for name, cells in columns.items()
     }
     jobs = columns["job_id"]
     words = {
@@ -280,7 +251,7 @@ def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedC
     run_times = texts.pop("run_time")
     words |= {"profile": [f'"delay_{run_time}"' for run_time in run_times]}
     words |= {name: column for name, column in texts.items() if name != "job_id"}
-    nb_res = machine_processors(header, ("nb_res", "MaxProcs", "MaxNodes"))
+    nb_res = swf_fields.machine_processors(header, ("nb_res", "MaxProcs", "MaxNodes"))
     nb_res = nb_res or max(map(int, words["res"]), default=1)
     file.write(f'{{\n"nb_res": {nb_res},\n'.encode())
     if others := other_directives(header):
@@ -290,13 +261,9 @@ def write_batsim_blocks(file: IO[bytes], header: Header, blocks: Iterable[NamedC
         "{" + ", ".join(key + word for key, word in zip(keys, row, strict=True)) + "}"
         for row in zip(*words.values(), strict=True)
     )
-    file.write(f'"jobs": [\n{_joined(lines)}\n],\n'.encode())
+    file.write(f'"jobs": [\n{_LINES.join(lines)}\n],\n'.encode())
     profiles = (f'"delay_{time}": {{"type": "delay", "delay": {time}}}' for time in dict.fromkeys(run_times))
-    file.write(f'"profiles": {{\n{_joined(profiles)}\n}}\n}}\n'.encode())
-
-
-def _joined(lines: Iterable[str]) -> str:
-    return ",\n".join(lines)
+    file.write(f'"profiles": {{\n{_LINES.join(profiles)}\n}}\n}}\n'.encode())
 
 
 def check_jobs(log: LogBlock, source: Path) -> None:

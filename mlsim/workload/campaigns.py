@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
@@ -34,24 +33,17 @@ from mlsim.workload.job_mix import Arrivals, Length, Mix, Scripts, Series
 from mlsim.workload.log_times import HOUR
 from mlsim.workload.resource_requests import ResourceRequests
 from mlsim.workload.swf_fields import Header
-from mlsim.workload.workload_jobs import JobBlock, numbered_by_appearance
+from mlsim.workload.workload_jobs import JobBlock, NamedJobs, numbered_by_appearance
 
 _NUMBERED = 0.5
 _PAUSE = 120.0
 _DAY, _NIGHT, _WEEKEND = 3.0, 1.0, 0.4  # relative intensities of arrivals
 
 
-class SyntheticWorkload(NamedTuple):
-    """The jobs in arrival order, and the names behind the codes of executables and queues."""
-
-    jobs: JobBlock
-    header: Header
-
-
-def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> SyntheticWorkload:
+def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> NamedJobs:
     """Make the jobs of a mix; the same arguments give the same jobs.
 
-    ``jobs``: as many as published if None; fewer arrive in as much less time, from fewer users (as the square
+    ``jobs``: None: as many as published; fewer arrive in as much less time, from fewer users (as the square
     root). ``load``: factor of the arrival rate.
     """
     n_jobs = mix.jobs if jobs is None else jobs
@@ -79,20 +71,15 @@ def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> Synth
     ids = np.arange(1, n_jobs + 1)
     header: Header = {
         "executable_names": [names[code] for code in named.tolist()],
-        "queue_names": [mix.queues[code].name for code in queued.tolist()],
+        "queue_names": [list(mix.queues)[code] for code in queued.tolist()],
     }
-    return SyntheticWorkload(
-        replace(block, job_id=ids, user=user, executable=executable, queue=queue), header
-    )
+    return NamedJobs(replace(block, job_id=ids, user=user, executable=executable, queue=queue), header)
 
 
 def machine_jobs(
     machine: str, jobs: int | None = None, *, seed: int = 0, load: float = 1.0, calm: bool = False
-) -> SyntheticWorkload:
-    """Make jobs like those of a machine (:data:`mlsim.workload.job_mix.MACHINES`); see :func:`campaigns`.
-
-    ``calm``: in arrivals that hardly ever queue, not in the bursts fitted to the thesis.
-    """
+) -> NamedJobs:
+    """Make jobs like those of one of the ``MACHINES``; ``calm``: in arrivals that hardly ever queue."""
     mix = job_mix.read_mix(machine)
     return campaigns(mix.calm() if calm else mix, jobs, seed, load)
 
@@ -213,14 +200,12 @@ def _quantiles(length: Length, median: float, parts: Floats) -> Floats:
 def _median(length: Length) -> float:
     """Find the median with which the mean is the length's."""
     parts = (np.arange(500) + 0.5) / 500
-
-    def too_low(log_median: float) -> bool:
-        return bool(_quantiles(length, float(np.exp(log_median)), parts).mean() < length.mean)
-
-    return float(np.exp(_edge(too_low, float(np.log(length.low)) - 2.0, float(np.log(length.high)) + 2.0)))
+    low, high = float(np.log(length.low)) - 2.0, float(np.log(length.high)) + 2.0
+    log = _edge(lambda log: _quantiles(length, float(np.exp(log)), parts).mean() < length.mean, low, high)
+    return float(np.exp(log))
 
 
-def _edge(is_low: Callable[[float], bool], low: float, high: float) -> float:
+def _edge(is_low: Callable[[float], object], low: float, high: float) -> float:
     """Find where a condition that holds for small values ends."""
     for _ in range(40):
         middle = (low + high) / 2.0
@@ -232,10 +217,17 @@ def job_times(
     mix: Mix, series: Series, scripts: Scripts, levels: Floats, row: Ints, rng: np.random.Generator
 ) -> Times:
     """Draw run time, walltime and queue of each job; ``row``: its campaign."""
-    run_time = _run_times(mix, series, levels, row, rng)
+    # Run times are drawn around each campaign's level: whole seconds inside the length's limits.
+    spread = np.where(rng.random(len(series)) < _SAME_RUN_TIME, 0.0, _SPREAD)
+    drawn = levels[row] * np.exp(spread[row] * rng.standard_normal(row.size))
+    low, high = (
+        np.array([getattr(length, name) for length in mix.lengths])[series.length[row]]
+        for name in ("low", "high")
+    )
+    run_time = np.clip(np.round(drawn), np.ceil(low), np.ceil(high) - 1.0)
     longest = np.zeros(len(series))
     np.maximum.at(longest, row, run_time)
-    limits = np.array([queue.limit for queue in mix.queues])
+    limits = np.array(list(mix.queues.values()))
     queue = np.maximum(np.searchsorted(limits, longest), rng.random(len(series)) < _LONGER_QUEUE)
     limit = limits[queue]
     slack = rng.uniform(*_SLACK, len(series))
@@ -254,18 +246,7 @@ def job_times(
         walltime = np.where(rank < share, limit, needed)
         return np.where(late, minutes, walltime)[row]
 
-    def too_right(share: float) -> bool:
-        return bool(np.abs(asked(share) - run_time).mean() < (mix.walltime_error or 0.0))
-
-    share = _LIMIT_SHARE if mix.walltime_error is None else _edge(too_right, 0.0, 1.0)
+    share, error = _LIMIT_SHARE, mix.walltime_error
+    if error is not None:
+        share = _edge(lambda share: np.abs(asked(share) - run_time).mean() < error, 0.0, 1.0)
     return run_time, asked(share), queue[row]
-
-
-def _run_times(mix: Mix, series: Series, levels: Floats, row: Ints, rng: np.random.Generator) -> Floats:
-    """Draw run times around each campaign's level: whole seconds inside the length's limits."""
-    spread = np.where(rng.random(len(series)) < _SAME_RUN_TIME, 0.0, _SPREAD)
-    times = levels[row] * np.exp(spread[row] * rng.standard_normal(row.size))
-    low = np.array([length.low for length in mix.lengths])[series.length[row]]
-    high = np.array([length.high for length in mix.lengths])[series.length[row]]
-    rounded: Floats = np.clip(np.round(times), np.ceil(low), np.ceil(high) - 1.0)
-    return rounded

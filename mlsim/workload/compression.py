@@ -19,8 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from mlsim._files import expanded, most_held, named, open_file, reason_of
-from mlsim._files.input_files import bounded_lines
+from mlsim._files import bounded_lines, expanded, most_held, named, open_file, reason_of
 from mlsim.errors import InputError, OutputError
 
 if sys.version_info >= (3, 14):
@@ -66,23 +65,12 @@ _FOREIGN = {b"\x1f\x9d": "compress (.Z)", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "
 _ERRORS = (zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, EOFError, ValueError)
 
 
-def _format_of(head: bytes) -> _Format | None:
-    return next((known for known in _FORMATS if head.startswith(known.magic)), None)
-
-
-def compression_of(path: str | Path) -> str:
-    """Name the compression of a file by its first bytes: gzip, bzip2, xz, Zstandard or plain."""
-    path = expanded(path)
-    with open_file(path, "workload") as file:
-        known = _format_of(_head(path, file))
-    return known.name if known else "plain"
-
-
 def read_chunks(path: str | Path, what: str = "workload") -> Iterator[bytes]:
     """Yield the decompressed bytes of a file piece by piece, in constant memory; ``what``: its kind."""
     path = expanded(path)
     with open_file(path, what) as file:
-        known = _format_of(_head(path, file))
+        head = _head(path, file)
+        known = next((known for known in _FORMATS if head.startswith(known.magic)), None)
         if known is None:
             yield from _pieces(path, file, _PLAIN_BYTES)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -19,11 +19,7 @@ from mlsim.workload.workload_jobs import JobBlock, LogBlock, NamedColumns, named
 
 
 def read_csv(path: str | Path, options: Reading = STRICT) -> WholeLog:
-    """Read a CSV workload, compressed or not.
-
-    A line is broken if it has another number of cells than there are columns, or a cell that makes no sense
-    in its column.
-    """
+    """Read a CSV workload, compressed or not."""
     import polars as pl
 
     from mlsim._files.parquet import refusing_damage
@@ -70,51 +66,31 @@ def _records(path: Path, text: str, lenient: bool) -> tuple[list[str], str, list
     lines: list[int] = []
     kept, broken = io.StringIO(), 0
     write = csv.writer(kept, lineterminator="\n", quoting=csv.QUOTE_ALL).writerow
-    for line, cells in _numbered(path, text):
-        if not names:
-            names = [cell.strip() for cell in cells]
-            check_names(f"{path}:{line}", names)
-        elif len(cells) == len(names):
-            write(cells)
-            lines.append(line)
-        elif lenient:
-            broken += 1
-        else:
-            raise InputError(f"{path}:{line}: broken line: {len(cells)} cells; expected {len(names)}")
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for cells in reader:
+            line = reader.line_num  # on which the record ends
+            if not any(cell.strip() for cell in cells):
+                continue
+            if not names:
+                names = [cell.strip() for cell in cells]
+                check_names(f"{path}:{line}", names)
+            elif len(cells) == len(names):
+                write(cells)
+                lines.append(line)
+            elif lenient:
+                broken += 1
+            else:
+                raise InputError(f"{path}:{line}: broken line: {len(cells)} cells; expected {len(names)}")
+    except csv.Error as err:
+        raise InputError(f"{path}:{reader.line_num}: cannot be read as CSV: {err}") from err
     if not lines:
         raise InputError(f"{path}: holds no job")
     return names, kept.getvalue(), lines, broken
 
 
-def _numbered(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records that are not blank, with the number of the line each ends on."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield reader.line_num, cells
-    except csv.Error as err:
-        raise InputError(f"{path}:{reader.line_num}: cannot be read as CSV: {err}") from err
-
-
 def write_csv(path: str | Path, jobs: JobBlock | LogBlock, header: Header | None = None) -> None:
-    """Write jobs to a temporary name first, then rename it.
-
-    Parameters
-    ----------
-    path
-        Target; the suffix .gz, .bz2, .xz or .zst compresses.
-    jobs
-        The jobs; columns of which nothing is known are left out.
-    header
-        Its ``<column>_names`` are written in place of a column's codes. Names in the order in which the
-        codes first appear, 1 first, read back as the same codes.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
-    """
+    """Write jobs, compressed by the suffix; the header's ``<column>_names`` replace a column's codes."""
     with new_file(Path(path)) as file:
         file.write(csv_text(jobs, header).encode())
 

@@ -18,27 +18,23 @@ from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
 from mlsim.scenario.words import ResampledBy, WorkloadFormat
 from mlsim.scenario.workload_section import MOST_WEEKS as MOST_RESAMPLED_WEEKS
+from mlsim.workload import swf_fields
 from mlsim.workload.format_record import Format, Reading
 from mlsim.workload.generated_jobs import Made
 from mlsim.workload.log_formats import FORMATS, LogReader, format_of, write_columns
 from mlsim.workload.log_source import AS_LOGGED, open_workload
 from mlsim.workload.log_times import DAY, Rates
 from mlsim.workload.models.model_base import stretched
-from mlsim.workload.swf_fields import (
-    CODED,
-    Header,
-    directives_of,
-    is_directive,
-    listed_names,
-    machine_processors,
-    names_of,
-)
+from mlsim.workload.swf_fields import Header
 from mlsim.workload.swf_log import read_swf, write_swf
 from mlsim.workload.workload_dependencies import DEPENDENCIES
 from mlsim.workload.workload_jobs import APART, JobBlock, LogBlock, log_of, named_columns
 
-_NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")
 _LOOP = ("loop_iterations", "loop_limit")
+_HELD_BY_NAME = {
+    *("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors", "requested_time"),
+    *("status", "node_count", "withdraw_time", *swf_fields.CODED, *_LOOP, *APART),
+}
 _MADE_BY_READING = ("ignored_columns", "request_columns")
 _OF_THE_WHOLE = ("MaxJobs", "MaxRecords", "StartTime", "EndTime")
 ANY_SIZE = 1 << 62
@@ -64,12 +60,7 @@ def convert(
     as_simulated: bool,
     rates: Rates | None = None,
 ) -> Conversion:
-    """Write a log in another format.
-
-    ``config`` has the options of reading it (`format`, `lenient`). If ``as_simulated``, jobs are cleaned,
-    sorted, selected and shifted as for a simulation. ``rates``: for Batsim workloads that count operations
-    and bytes.
-    """
+    """Write a log in another format; ``as_simulated``: cleaned, sorted, selected and shifted."""
     source, target = Path(source), Path(target)
     if not FORMATS[to].can_be_written:
         raise InputError(f"{target}: logs of format {to} are read, and not written")
@@ -92,7 +83,7 @@ def convert(
     form = FORMATS[to]
     left_out = _left_out(log, header, form)
     if form.numbered:
-        directives = _directives(header) | directives_of(listed_names(header))
+        directives = _directives(header) | swf_fields.directives_of(swf_fields.listed_names(header))
         write_swf(target, directives, log.numbered(), extras)
     else:
         # Where the header stays, so do the codes to which it has the names.
@@ -121,13 +112,13 @@ def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
         lost = [name for name in named if np.any(getattr(log, name) != -1)]
         lost += [] if log.after is None or not len(log.after.row) else [DEPENDENCIES]
         lost += [] if log.asked is None else list(log.asked.columns())
-        lines, names = directives_of(listed_names(header)), listed_names(header)
+        names = swf_fields.listed_names(header)
+        read_back = swf_fields.names_of(swf_fields.directives_of(names))
         kept = {*_directives(header), "request_columns"}
-        kept |= {f"{column}_names" for column in names if names_of(lines).get(column) == names[column]}
+        kept |= {f"{column}_names" for column in names if read_back.get(column) == names[column]}
         return lost + [key for key in header if key not in kept]
-    held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP, "node_count", "withdraw_time", *APART}
-    held |= {"preceding_job", "think_time"} if np.any(log.preceding_job > 0) else set()
-    others = [field.name for field in fields(LogBlock) if field.name not in held]
+    held = {"preceding_job", "think_time"} if np.any(log.preceding_job > 0) else set()
+    others = [field.name for field in fields(LogBlock) if field.name not in held | _HELD_BY_NAME]
     lost = [name for name in others if np.any(getattr(log, name) != -1)]
     return lost + (["header"] if not to.keeps_header and _directives(header) else [])
 
@@ -137,7 +128,7 @@ def _directives(header: Header) -> Header:
     return {
         key: value
         for key, value in header.items()
-        if not key.endswith("_names") and key not in _MADE_BY_READING and is_directive(key, value)
+        if not key.endswith("_names") and key not in _MADE_BY_READING and swf_fields.is_directive(key, value)
     }
 
 
@@ -173,7 +164,7 @@ class SourceLog:
 
     def processors(self) -> int:
         """Return the number of processors from its header; raise InputError if the header lacks it."""
-        found = machine_processors(self._workload.header)
+        found = swf_fields.machine_processors(self._workload.header)
         if found is not None:
             return found
         raise InputError(f"{self.path}: its header does not say how many processors there are; say it")
@@ -199,10 +190,12 @@ def whole_weeks(jobs: JobBlock) -> int:
 class Resampled(Made):
     """A workload resampled from a log; see :func:`resample`."""
 
-    def __init__(self, log: SourceLog, weeks: int, by: ResampledBy, seed: int) -> None:
+    def __init__(self, log: SourceLog, weeks: int, by: str, seed: int) -> None:
+        if by not in list(ResampledBy):
+            raise InputError(f"by: {by!r}; allowed: {', '.join(ResampledBy)}")
         if not 1 <= weeks <= MOST_RESAMPLED_WEEKS:
             raise InputError(f"weeks: {weeks}; allowed: 1 to {MOST_RESAMPLED_WEEKS:,}")
-        self.log, self.weeks, self.by, self.seed = log, weeks, by, seed
+        self.log, self.weeks, self.by, self.seed = log, weeks, ResampledBy(by), seed
 
     @property
     def place(self) -> Path:
@@ -298,11 +291,7 @@ def resample(
     InputError
         If the log cannot be read, is shorter than a week, or has no users where these are asked for.
     """
-    try:
-        chosen = ResampledBy(by)
-    except ValueError:
-        raise InputError(f"by: {by!r}; allowed: {', '.join(ResampledBy)}") from None
-    return Resampled(SourceLog(log, lenient), weeks, chosen, seed)
+    return Resampled(SourceLog(log, lenient), weeks, by, seed)
 
 
 def resampled(config: WorkloadConfig, log: Path, seed: int) -> Resampled:
@@ -336,22 +325,24 @@ class Scaled(Made):
     def __init__(
         self,
         log: SourceLog,
-        by: ScaledBy,
+        by: str,
         factor: float | None,
         load: float | None,
         processors: int | None,
         seed: int,
     ) -> None:
+        if by not in list(ScaledBy):
+            raise InputError(f"by: {by!r}; allowed: {', '.join(ScaledBy)}")
         if (factor is None) == (load is None):
             raise InputError("factor and load: give one of them")
         for name, value in (("factor", factor), ("load", load)):
             if value is not None and not 1 / MOST <= value <= MOST:
                 raise InputError(f"{name}: {value:g}; allowed: {1 / MOST:g} to {MOST:g}")
-        if load is not None and by is ScaledBy.MACHINE:
+        if load is not None and by == ScaledBy.MACHINE:
             raise InputError("load: stays as it is by machine; give a factor")
         if processors is not None and processors < 1:
             raise InputError(f"processors: {processors}; allowed: 1 or more")
-        self.log, self.by, self.seed = log, by, seed
+        self.log, self.by, self.seed = log, ScaledBy(by), seed
         self._factor, self._load, self._processors = factor, load, processors
 
     @cached_property
@@ -427,11 +418,7 @@ def scale(
     InputError
         If an argument makes no sense, or the log cannot be read.
     """
-    try:
-        chosen = ScaledBy(by)
-    except ValueError:
-        raise InputError(f"by: {by!r}; allowed: {', '.join(ScaledBy)}") from None
-    return Scaled(SourceLog(log, lenient), chosen, factor, load, processors, seed)
+    return Scaled(SourceLog(log, lenient), by, factor, load, processors, seed)
 
 
 def _whole(seconds: Floats, factor: float) -> Floats:

@@ -11,8 +11,7 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.models.model_base import read_rows
-from mlsim.workload.swf_fields import Header
-from mlsim.workload.workload_jobs import JobBlock, numbered_by_appearance
+from mlsim.workload.workload_jobs import JobBlock, NamedJobs, numbered_by_appearance
 
 TABLE_NODES = 256
 PIXELS = 512 * 512
@@ -55,13 +54,6 @@ CATEGORIES = tuple(
 )
 
 
-class EspWorkload(NamedTuple):
-    """The jobs in arrival order, and ``executable_names``: the categories behind the executables' codes."""
-
-    jobs: JobBlock
-    header: Header
-
-
 def esp(
     application: EspApplication,
     nodes: int = TABLE_NODES,
@@ -72,15 +64,14 @@ def esp(
     fixed_g: bool = False,
     calibrate: EspCalibration = EspCalibration.TARGET,
     estimate_factor: tuple[float, float] = (1.0, 1.0),
-) -> EspWorkload:
+) -> NamedJobs:
     """Make an ESP workload: jobs 1, 2, ... in arrival order; a processor is a node.
 
     The jobs of all categories but Z arrive in one random order: ``initial`` of them at time 0, then one every
     ``interval`` seconds; the two of category Z at one and two thirds of the last one's time. ``fixed_g``:
     Mandelbrot's limit of category G is 10 M, which fits its neighbours, in place of the printed 1 M.
-    ``calibrate``: run times are ESP's, or (``none``) those of the table's images or limits at one cost for
-    all categories, with the same work of all jobs. ``estimate_factor``: least and largest of
-    walltime / run time, drawn uniformly for each job. The same arguments give the same jobs.
+    ``calibrate``: run times are ESP's, or (``none``) follow from the table's images or limits, with the same
+    work in all. ``estimate_factor``: least and largest of walltime / run time, drawn uniformly for each job.
     """
     _check(nodes, initial, interval, estimate_factor)
     row, submit = _arrivals(seed, initial, interval)
@@ -106,7 +97,7 @@ def esp(
         loop_iterations=iterations[row],
         loop_limit=np.full(row.size, -1) if psia else limits[row],
     )
-    return EspWorkload(jobs, {"executable_names": [CATEGORIES[k].code for k in order.tolist()]})
+    return NamedJobs(jobs, {"executable_names": [CATEGORIES[k].code for k in order.tolist()]})
 
 
 def nodes_of(category: Category, nodes: int) -> int:

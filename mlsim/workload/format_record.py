@@ -52,30 +52,20 @@ STRICT: Final = Reading()
 class Format:
     """A log format: recognition, reader and writer."""
 
-    word: str
-    """Name in scenarios."""
+    word: str  # name in scenarios
     meaning: str
-    begins: Callable[[bytes], bool]
-    """Whether the first bytes of a file, decompressed and without blanks, are of this format."""
-    read: Callable[[Path, Reading], WholeLog] | None = None
-    """Reads a log as a whole; None for SWF, which is read block by block."""
-    suffix: str = ""
-    """Of its files, compression aside; empty where they have none of their own."""
+    begins: Callable[[bytes], bool]  # whether a file has it, by its first bytes, without blanks
+    read: Callable[[Path, Reading], WholeLog] | None = None  # None for SWF, which is read block by block
+    suffix: str = ""  # of its files, compression aside; empty where they have none of their own
     writer: Callable[[IO[bytes], Header, Iterable[NamedColumns]], None] | None = None
     """Writes blocks of jobs, all of the same columns, to an open file; None where logs are not written in
     this format, and for SWF."""
-    in_blocks: bool = False
-    """Whether logs are written block by block, so that not all jobs are in memory."""
-    keeps_header: bool = True
-    """Whether a file holds the header, and codes with it; otherwise columns hold the names of codes."""
-    check: Callable[[LogBlock, Path], None] | None = None
-    """Rejects jobs that the format cannot express (jobs, file they come from)."""
-    further: bool = False
-    """Whether logs may have further columns, for the user's own code."""
-    numbered: bool = False
-    """Whether it has numbered fields and directives, as SWF has, and is written as that."""
-    breadth: int = 0
-    """Formats are tried in this order: 0 has a mark of its own, broader ones take similar files too."""
+    in_blocks: bool = False  # whether logs are written block by block, so that not all jobs are in memory
+    keeps_header: bool = True  # whether a file holds the header with codes; else columns hold their names
+    check: Callable[[LogBlock, Path], None] | None = None  # rejects jobs of a file that it cannot express
+    further: bool = False  # whether logs may have further columns, for the user's own code
+    numbered: bool = False  # whether it has numbered fields and directives, and is written as SWF
+    breadth: int = 0  # order of trial: 0 has a mark of its own, broader ones take similar files too
 
     @property
     def can_be_written(self) -> bool:
@@ -105,8 +95,7 @@ def read_records(
     """Make a log of numbered records of accounting; time 0 is the first submission.
 
     ``job`` turns a record into cells of CSV columns; its ValueError describes a fault, its KeyError names
-    what is missing. ``counts`` is called after the last record. Columns of resources of which no job asks for
-    any are left out, so that the machine need not have them.
+    what is missing. ``counts`` is called after the last record. Resources that no job asks for are left out.
     """
     import polars as pl
 

@@ -19,19 +19,9 @@ from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import EstimateModel, JobKinds, WorkloadModel
 from mlsim.scenario.workload_section import GenerateConfig
 from mlsim.workload.log_times import DAY
+from mlsim.workload.models import model_base
 from mlsim.workload.models.accasim_generator import Learned, is_model_file, read_model
-from mlsim.workload.models.model_base import (
-    MOST_JOBS,
-    Drawing,
-    Extent,
-    Model,
-    check_length,
-    cut,
-    extent_of_load,
-    factor_words,
-    model_record,
-    stretched,
-)
+from mlsim.workload.models.model_base import MOST_JOBS, Extent
 from mlsim.workload.swf_fields import Header
 from mlsim.workload.workload_jobs import JobBlock, LogBlock, log_of
 
@@ -117,7 +107,7 @@ class Generated(Made):
     """A workload that a model draws; ``plan``: its arguments."""
 
     def __init__(self, plan: Plan) -> None:
-        check_length(plan.jobs, plan.end)
+        model_base.check_length(plan.jobs, plan.end)
         if plan.load is not None and not 0 < plan.load < np.inf:
             raise InputError(f"load: {plan.load:g}; allowed: a number above 0")
         self.plan = plan
@@ -151,7 +141,8 @@ class Generated(Made):
         plan = self.plan
         if plan.load is None:
             return Extent(plan.jobs, plan.end)
-        return extent_of_load(self._model.stream(), plan.jobs, plan.end, plan.load, plan.processors)
+        length = (plan.jobs, plan.end)
+        return model_base.extent_of_load(self._model.stream(), *length, plan.load, plan.processors)
 
     @property
     def stretch(self) -> float:
@@ -170,7 +161,8 @@ class Generated(Made):
 
     def _drawn(self) -> Iterator[JobBlock]:
         extent = self._extent
-        return stretched(cut(self._model.stream(), extent.jobs, extent.end), extent.stretch)
+        drawn = model_base.cut(self._model.stream(), extent.jobs, extent.end)
+        return model_base.stretched(drawn, extent.stretch)
 
     def _walltimes(self) -> Walltimes | None:
         """Return popular walltimes, where these are asked for."""
@@ -194,7 +186,7 @@ class Generated(Made):
             note += f", load {plan.load!r} by times between arrivals x {self.stretch!r}"
         if (walltimes := self._walltimes()) is not None:
             largest = walltimes.largest
-            of_model = f", {factor_words((1.0, 1.0))}"
+            of_model = f", {model_base.factor_words((1.0, 1.0))}"
             note = note.replace(of_model, "") + f", walltimes of Tsafrir et al. 2005 up to {largest} s"
         if plan.nodes is not None:
             header["MaxNodes"] = str(plan.nodes)
@@ -306,18 +298,9 @@ def planned(config: GenerateConfig, model: str, processors: int, seed: int) -> G
     """Return the workload of a scenario's section ``workload.generate``; ``processors``: of the platform."""
     processors = processors if config.processors is None else config.processors
     seed = seed if config.seed is None else config.seed
-    plan = Plan(
-        model,
-        config.jobs,
-        config.duration,
-        processors,
-        seed,
-        config.load,
-        config.estimates,
-        config.max_estimate,
-        config.kinds,
-        config.parameters or {},
-    )
+    walltimes = (config.load, config.estimates, config.max_estimate)
+    parameters: Mapping[str, float] = config.parameters or {}
+    plan = Plan(model, config.jobs, config.duration, processors, seed, *walltimes, config.kinds, parameters)
     return Generated(plan)
 
 
@@ -335,16 +318,16 @@ def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | t
     return float(low), float(high)
 
 
-def _model(plan: Plan) -> Model:
+def _model(plan: Plan) -> model_base.Model:
     """Make the model of a plan."""
     factor = plan.estimates if isinstance(plan.estimates, tuple) else None
     if plan.estimates is EstimateModel.PERFECT:
         factor = (1.0, 1.0)
-    options = Drawing(plan.processors, plan.seed, factor, plan.parameters, plan.kinds)
+    options = model_base.Drawing(plan.processors, plan.seed, factor, plan.parameters, plan.kinds)
     if is_model_file(plan.model):
         return Learned(read_model(plan.model), options)
     if isinstance(plan.model, WorkloadModel):
-        return model_record(plan.model).make(options)
+        return model_base.model_record(plan.model).make(options)
     from mlsim.workload.user_workloads import OwnModel  # imports the plug-ins, which takes 40 ms
 
     return OwnModel(plan.model, options)

@@ -51,14 +51,6 @@ class JobClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """A queue and its walltime limit [s], which is also its default."""
-
-    name: str
-    limit: float
-
-
-@dataclass(frozen=True, slots=True)
 class Arrivals:
     """Arrival pattern of the jobs of a campaign, and of the campaigns of a user."""
 
@@ -90,7 +82,8 @@ class Mix:
     classes: tuple[JobClass, ...]
     """Division of the jobs by their requests; ``shares`` of all classes add up to 1."""
     resources: tuple[str, ...]  # Names of the resources of requests, memory first
-    queues: tuple[Queue, ...]  # By limit; a job goes into the first one whose limit it keeps, or a later one
+    # Queues and their walltime limits [s], ascending: a job goes into the first that it keeps, or a later.
+    queues: dict[str, float]
     walltime_error: float | None  # Mean absolute error of walltimes [s]; None where it is not published
     late: float  # Share of jobs that run a little longer than their walltime
     arrivals: Arrivals = BURSTS
@@ -127,7 +120,7 @@ def read_mix(machine: str) -> Mix:
             for row in data["classes"]
         ),
         resources=tuple(data["resources"]),
-        queues=tuple(Queue(row["name"], row["limit"] * HOUR) for row in data["queues"]),
+        queues={row["name"]: row["limit"] * HOUR for row in data["queues"]},
     )
     if abs(sum(sum(each.shares) for each in mix.classes) - 1.0) > 1e-3:
         raise InputError(f"data/{machine}.yaml: the shares of its classes do not add up to 1")
@@ -140,10 +133,7 @@ def read_mix(machine: str) -> Mix:
 def _class_shares(
     row: Mapping[str, Any], jobs: int, shares: Sequence[float], means: Sequence[float]
 ) -> tuple[float, ...]:
-    """Return a class's share of all jobs in each length; without a mean it divides as all jobs do.
-
-    With a mean run time [s], the jobs of more than an hour divide in every class as they do in the whole.
-    """
+    """Return a class's share of all jobs in each length; without a mean run time it divides as all do."""
     if "mean" not in row:
         return tuple(shares)
     _, medium, long = shares

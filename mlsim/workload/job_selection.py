@@ -27,25 +27,8 @@ class TooDisorderedError(Exception):
     """A job arrived earlier than one that had left the look-ahead; the log must be sorted as a whole."""
 
 
-class DisorderCount:
-    """Counts the jobs that the log lists right after one that was submitted later."""
-
-    def __init__(self) -> None:
-        self.jobs = 0
-        self._last = -np.inf
-
-    def add(self, block: LogBlock) -> None:
-        """Count those of the next jobs of the log."""
-        if len(block):
-            self.jobs += int(np.sum(np.diff(block.submit_time, prepend=self._last) < 0))
-            self._last = float(block.submit_time[-1])
-
-
 class DuplicateCount:
-    """Counts the jobs whose job_id an earlier job of the log has.
-
-    Memory: one bit per number up to the largest job_id below 2^28; larger ones take 8 bytes each.
-    """
+    """Counts the jobs whose job_id an earlier job of the log has: one bit per number below 2^28."""
 
     def __init__(self) -> None:
         self.jobs = 0
@@ -58,7 +41,15 @@ class DuplicateCount:
         self.jobs += len(block) - numbers.size
         split = int(np.searchsorted(numbers, _MAPPED_IDS))
         if split:
-            self._map(numbers[:split])
+            mapped = numbers[:split]
+            needed = int(mapped[-1]) // 8 + 1
+            if needed > self._seen.size:
+                grown = np.zeros(max(needed, 2 * self._seen.size), np.uint8)
+                grown[: self._seen.size] = self._seen
+                self._seen = grown
+            place, bit = mapped >> 3, np.left_shift(1, mapped & 7).astype(np.uint8)
+            self.jobs += int(np.count_nonzero(self._seen[place] & bit))
+            np.bitwise_or.at(self._seen, place, bit)
         large = numbers[split:]
         if large.size:
             self.jobs += int(np.count_nonzero(np.isin(large, self._large)))
@@ -71,23 +62,9 @@ class DuplicateCount:
         low: Mask = (ids >> 3 < self._seen.size) & (ids < _MAPPED_IDS) & (mapped != 0)
         return low | np.isin(ids, self._large)
 
-    def _map(self, numbers: Ints) -> None:
-        needed = int(numbers[-1]) // 8 + 1
-        if needed > self._seen.size:
-            grown = np.zeros(max(needed, 2 * self._seen.size), np.uint8)
-            grown[: self._seen.size] = self._seen
-            self._seen = grown
-        place, bit = numbers >> 3, np.left_shift(1, numbers & 7).astype(np.uint8)
-        self.jobs += int(np.count_nonzero(self._seen[place] & bit))
-        np.bitwise_or.at(self._seen, place, bit)
-
 
 def in_order(blocks: Iterable[JobBlock], look_ahead: int) -> Iterator[JobBlock]:
-    """Sort a stream of blocks into arrival order, holding back `look_ahead` jobs.
-
-    The order is that of a stable sort of everything; TooDisorderedError if a job would have to precede one
-    that was yielded.
-    """
+    """Sort a stream of blocks stably into arrival order; ``look_ahead`` jobs are held back."""
     held: deque[JobBlock] = deque()  # each sorted, one after the other
     count = 0
     last = (-np.inf, -1)
@@ -194,8 +171,7 @@ def week_cut(config: WeeksConfig, header: Header, path: Path) -> WeekCut:
 def split_weeks(jobs: JobBlock, cut: WeekCut, zero: float, first: int, last: int) -> dict[int, JobBlock]:
     """Return the jobs of each week from ``first`` to ``last`` that has any, the first submitted at time 0.
 
-    ``jobs`` are in arrival order, with those that ``cut`` leaves out; ``zero``: begin of week 0 on their
-    clock [s].
+    ``jobs`` are in arrival order; ``zero``: begin of week 0 on their clock [s].
     """
     rows = cut.rows(jobs, zero, zero + first * WEEK_SECONDS, zero + (last + 1) * WEEK_SECONDS)
     weeks = cut.weeks(jobs, zero)[rows]
@@ -221,10 +197,9 @@ class Selection(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The extent of a selection in one workload, in log time [s].
+    """The extent of a selection in one workload [s, log time]: ``jobs`` jobs submitted in [start, end).
 
-    Jobs with submit times in [start, end), and ``jobs`` of them from the first on, which is submitted at
-    ``origin`` (NaN if there is none); weeks begin at ``zero``.
+    The first is submitted at ``origin`` (NaN if there is none); weeks begin at ``zero``.
     """
 
     selection: Selection
@@ -236,11 +211,7 @@ class Span(NamedTuple):
 
 
 def find_span(selection: Selection, walk: Callable[[], Iterable[JobBlock]]) -> Span:
-    """Find the start, the end and the number of jobs of a selection.
-
-    ``walk`` starts a walk over all jobs in arrival order; there is one, and two for `most_intensive` together
-    with `whole_weeks` or `users`. Memory: one block, or the submit times of one interval.
-    """
+    """Find the start, the end and the number of jobs of a selection, by one or two walks over all jobs."""
     if selection.most_intensive is None:
         span = _counted(walk(), selection)
     else:

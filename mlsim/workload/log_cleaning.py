@@ -27,18 +27,14 @@ _SHORTEST_TIME = 1.0
 
 
 class Cleaner:
-    """Turns jobs of a log into jobs of a workload.
-
-    ``notes`` counts the jobs that met each rule and fallback. ``machine_processors`` is for the rule
-    `oversize`; ``resources``: names beside cores that a job can ask for, None for any of its log.
-    """
+    """Turns jobs of a log into jobs of a workload; ``notes`` counts the jobs that met each rule."""
 
     def __init__(
         self, config: WorkloadConfig, machine_processors: int, resources: tuple[str, ...] | None = ()
     ) -> None:
         self.notes: Counter[str] = Counter()
         self._rules: dict[str, CleaningRule] = {rule: getattr(config.cleaning, rule) for rule in _RULES}
-        self._machine_processors, self._resources = machine_processors, resources
+        self._machine_processors, self._resources = machine_processors, resources  # None: any of the log
         self._memory, self._never_ran = config.request.memory, config.never_ran
         self._dependencies = config.dependencies
         self._by_nodes = config.mapping is Mapping.NODE  # where the log has the nodes, these are the size

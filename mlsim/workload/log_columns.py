@@ -16,7 +16,6 @@ from mlsim.errors import InputError
 from mlsim.scenario.unit_types import nearest
 from mlsim.workload.log_times import exact_id, unix_time
 from mlsim.workload.swf_fields import CODED, JOB_NAMES, ExtraField, Field, Header
-from mlsim.workload.workload_jobs import OwnColumns
 
 _REQUIRED = ("job_id", "submit_time", "run_time", "processors")
 _WALLTIMES = ("walltime", "estimate")
@@ -40,7 +39,7 @@ TIMES = ("submit_time", "withdraw_time")  # columns that may hold dates
 _SHOWN_NAMES, _SHOWN_LETTERS, _SHOWN_OWN = 40, 60, 20
 _NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-WHOLE = r"^[+-]?[0-9]{1,15}$"
+_WHOLE = r"^[+-]?[0-9]{1,15}$"
 _DIGITS = r"^\+?[0-9]+$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 
@@ -79,25 +78,27 @@ def _is_empty(texts: pl.Series) -> pl.Series:
 
 
 def read_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:
-    """Read a column of numbers or texts; null, NaN and empty texts are unknown.
-
-    Returns the values, -1 where unknown, and which make sense in the column. Names behind codes go into the
-    header as ``<name>_names``.
-    """
+    """Return a column's values, -1 where unknown, and which make sense; the header gets names of codes."""
     field = KNOWN[name]
-    if cells.dtype.is_numeric():
-        values = cells.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
-        empty = np.isnan(values)
-    else:
-        cells = cells.cast(pl.String).str.strip_chars()
-        empty = _is_empty(cells).to_numpy()
-        if name in CODED and not (cells.str.contains(WHOLE).fill_null(True).to_numpy() | empty).all():
-            return _codes(name, cells, header), np.ones(cells.len(), np.bool_)
-        values = cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
-        values[~cells.str.contains(_NUMBER).fill_null(False).to_numpy()] = np.nan
+    if name in CODED and not cells.dtype.is_numeric():
+        texts = cells.cast(pl.String).str.strip_chars()
+        if not (texts.str.contains(_WHOLE).fill_null(True) | _is_empty(texts)).all():
+            return _codes(name, texts, header), np.ones(cells.len(), np.bool_)
+    values, empty = numbers_of(cells)
     if field not in _NEVER_EMPTY:
         values[empty] = -1.0
     return values, field.allows(values)
+
+
+def numbers_of(cells: pl.Series) -> tuple[Floats, Mask]:
+    """Return the numbers of a column, NaN where it has none, and which cells are empty."""
+    if cells.dtype.is_numeric():
+        values = cells.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+        return values, np.isnan(values)
+    cells = cells.cast(pl.String).str.strip_chars()
+    values = cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
+    values[~cells.str.contains(_NUMBER).fill_null(False).to_numpy()] = np.nan
+    return values, _is_empty(cells).to_numpy()
 
 
 def _codes(name: str, cells: pl.Series, header: Header) -> Floats:
@@ -123,13 +124,8 @@ def check_own(place: str, wanted: Sequence[str], further: Sequence[str]) -> None
             )
 
 
-def own_columns(place: str, cells: dict[str, pl.Series]) -> OwnColumns | None:
-    """Read further columns: numbers, booleans or texts; None where none is wanted."""
-    return OwnColumns({name: _values(place, series) for name, series in cells.items()}) if cells else None
-
-
-def _values(place: str, series: pl.Series) -> NDArray[Any]:
-    """Read texts as whole numbers if all are, as numbers if all that are there are; empty is none."""
+def own_column(place: str, series: pl.Series) -> NDArray[Any]:
+    """Read numbers, booleans or texts: as whole numbers if all are, as numbers if all that are there are."""
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
     if series.dtype == pl.String:
@@ -138,7 +134,7 @@ def _values(place: str, series: pl.Series) -> NDArray[Any]:
             texts = np.empty(series.len(), object)
             texts[:] = [text or None for text in series.to_list()]
             return texts
-        whole = not empty.any() and series.str.contains(WHOLE).all()
+        whole = not empty.any() and series.str.contains(_WHOLE).all()
         series = series.cast(pl.Int64) if whole else series.cast(pl.Float64, strict=False)
     if series.dtype == pl.Boolean:
         series = series.cast(pl.Int64)
@@ -155,9 +151,8 @@ def _values(place: str, series: pl.Series) -> NDArray[Any]:
 class Identifiers:
     """The identifiers of the jobs of a log: ``values`` (0 where one makes no sense), and which ``fits``.
 
-    Where one is no number, all are names: the number of a job is the place of its name among the different
-    ones, from 1, and the header keeps them. ``sound``: rows that make sense otherwise; others do not decide
-    whether identifiers are names.
+    Where one of a ``sound`` row is no number, all are names, kept in the header: a job's number is the place
+    of its name among the different ones, from 1.
     """
 
     def __init__(self, cells: pl.Series, sound: Mask, header: Header) -> None:
@@ -194,10 +189,7 @@ class Identifiers:
         return np.where(empty, -1, values), fits | empty
 
     def number(self, text: str) -> int | None:
-        """Return the number of the job that a text names; None if it cannot be one.
-
-        A name that the log does not have gets a number that no job has.
-        """
+        """Return the number of a job by its text, a new one for an unknown name; None if it is none."""
         if self._numbers is None:
             return exact_id(text)
         if text not in self._numbers:
@@ -232,15 +224,13 @@ def _from_floats(cells: pl.Series) -> pl.Series:
 
 
 def in_seconds(table: pl.DataFrame, header: Header) -> pl.DataFrame:
-    """Return a table whose dates are seconds since the first submission, and whose durations are seconds.
+    """Return a table whose dates are seconds since the first submission, and durations seconds.
 
-    Dates without a zone are counted as if they were UTC, as those of sacct are. A cell among dates that is no
-    date becomes a text that no time is. The header gets the start, if it is a whole second.
+    Dates without a zone count as UTC, as those of sacct. A wrong cell becomes a text that no time is.
     """
     found = {name: table[name] for name in table.columns if name in KNOWN}
-    for name, cells in found.items():
-        if cells.dtype == pl.Duration:
-            found[name] = cells.dt.total_microseconds() / 1e6
+    durations = {name: cells for name, cells in found.items() if cells.dtype == pl.Duration}
+    found |= {name: cells.dt.total_microseconds() / 1e6 for name, cells in durations.items()}
     moments = {}
     if "submit_time" in found and _holds_dates(found["submit_time"]):
         moments = {name: _moments(found[name]) for name in TIMES if name in found}

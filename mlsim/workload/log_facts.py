@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats, Ints
+from mlsim._runtime.arrays import Floats
 from mlsim._runtime.late import load_matplotlib
 from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
@@ -56,22 +56,14 @@ class Tally:
         self._merge()
         return self._values, self._counts
 
-    @property
-    def whole(self) -> Ints:
-        """The counts as whole numbers."""
-        return self.counted()[1].astype(np.int64)
-
     def summary(self) -> dict[str, float] | None:
-        """Return least, mean, standard deviation, quantiles and largest; None without values.
-
-        A quantile is the smallest value that this share of the values does not exceed.
-        """
+        """Return least, mean, standard deviation, quantiles and largest; None without values."""
         values, counts = self.counted()
         total = float(counts.sum())
         if not total:
             return None
         mean = float((values * counts).sum() / total)
-        below = np.cumsum(counts)
+        below = np.cumsum(counts)  # a quantile is the smallest value that this share does not exceed
         found = {
             name: float(values[np.searchsorted(below, share * total * (1 - 1e-12))])
             for name, share in QUANTILES.items()
@@ -131,7 +123,7 @@ class _Gathering:
 
     def __init__(self) -> None:
         self._tallies = {name: Tally() for name in DISTRIBUTIONS}
-        self._user_jobs, self._user_work = Tally(), Tally()
+        self._user_jobs, self._user_work = Tally(), Tally()  # the same users in both
         self._week_work, self._quarters, self._status = Tally(), Tally(), Tally()
         self._jobs, self._work, self._last = 0, 0.0, -1.0
         self._begin, self._end = np.inf, -np.inf
@@ -173,10 +165,9 @@ class _Gathering:
         work = np.where(known["run_time"] & known["processors"], block.run_time * size, 0.0)
         self._user_jobs.add(block.user[known["user"]])
         self._user_work.add(block.user[known["user"]], work[known["user"]])
-        if known["submit_time"].any():
-            self._add_arrivals(block.submit_time[known["submit_time"]], work[known["submit_time"]])
-
-    def _add_arrivals(self, submit: Floats, work: Floats) -> None:
+        if not known["submit_time"].any():
+            return
+        submit, work = block.submit_time[known["submit_time"]], work[known["submit_time"]]
         gaps = np.diff(submit if self._last < 0 else np.append(self._last, submit))
         self._tallies["interval"].add(np.rint(gaps[gaps >= 0]))
         self._last = float(submit[-1])
@@ -200,6 +191,11 @@ class _Gathering:
         for value, count in zip(*self._status.counted(), strict=True):
             statuses[_STATUS.get(int(value), "other")] += int(count)
         order = np.argsort(-jobs_of, kind="stable")
+        work_of = self._user_work.counted()[1] / (self._work or np.inf)
+        most_active = [
+            {"user": int(users[row]), "jobs": int(jobs_of[row]), "work_share": float(work_of[row])}
+            for row in order[:_MOST_USERS]
+        ]
         facts: dict[str, Any] = {
             "log": path.name,
             "jobs": self._jobs,
@@ -218,7 +214,7 @@ class _Gathering:
             "weekly_load": (week_work / (max(processors, 1) * _WEEK)).tolist(),
             "arrivals": self._cycles(),
             "time_zone": str(zone) if start is not None else None,
-            "most_active_users": self._most_active(users[order], jobs_of[order]),
+            "most_active_users": most_active,
         }
         return Description(facts, self._tallies, jobs_of[order])
 
@@ -231,17 +227,6 @@ class _Gathering:
             hours[local.hour] += int(count)
             days[local.weekday()] += int(count)
         return {"by_hour": hours, "by_weekday": days}
-
-    def _most_active(self, users: Floats, jobs_of: Floats) -> list[dict[str, float]]:
-        work = dict(zip(*(column.tolist() for column in self._user_work.counted()), strict=True))
-        return [
-            {
-                "user": int(user),
-                "jobs": int(jobs),
-                "work_share": work[user] / self._work if self._work else 0.0,
-            }
-            for user, jobs in zip(users[:_MOST_USERS].tolist(), jobs_of.tolist(), strict=False)
-        ]
 
 
 def _date(start: float | None, zone: datetime.tzinfo, seconds: float) -> str | None:

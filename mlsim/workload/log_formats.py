@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._files.input_files import LONGEST_LINE
+from mlsim._files import LONGEST_LINE
 from mlsim.errors import InputError
 from mlsim.scenario.words import WorkloadFormat
 from mlsim.workload.compression import SUFFIXES, new_file, read_chunks
@@ -67,19 +67,8 @@ def format_of_name(path: Path) -> WorkloadFormat | None:
     return next((word for word, known in FORMATS.items() if suffixes[-1:] == [known.suffix]), None)
 
 
-def _read_by_user(name: str, path: Path, options: Reading) -> WholeLog:
-    from mlsim.workload.user_workloads import read_by_user  # imports the plug-ins, which takes 40 ms
-
-    return read_by_user(name, path, options)
-
-
 class LogReader:
-    """Reads one log from its start to its end, once.
-
-    ``log_format`` as in the scenario's `workload` section; a user-defined reader with its file as it was
-    found. The ``header`` is complete after the first block; ``broken_lines``, ``counts`` (what else was
-    skipped) and ``jobs`` are those read so far.
-    """
+    """Reads one log from its start to its end, once; the first block completes the ``header``."""
 
     def __init__(self, path: str | Path, log_format: str, options: Reading) -> None:
         self.path = Path(path)
@@ -91,7 +80,12 @@ class LogReader:
         name = format_of(path) if log_format == WorkloadFormat.AUTO else log_format
         known = FORMATS[name] if isinstance(name, WorkloadFormat) else None
         self._read: Callable[[Path, Reading], WholeLog] | None
-        self._read = partial(_read_by_user, name) if known is None else known.read
+        if known is None:
+            from mlsim.workload.user_workloads import read_by_user  # imports the plug-ins, which takes 40 ms
+
+            self._read = partial(read_by_user, name)
+        else:
+            self._read = known.read
         self._options = options
         if options.own and known is not None and not known.further:
             raise InputError(
@@ -159,11 +153,7 @@ def check_format(path: Path) -> WorkloadFormat:
 
 
 def write_blocks(path: Path, header: Header, blocks: Iterable[LogBlock]) -> int:
-    """Write a log in the format of its suffix; return the number of jobs.
-
-    CSV keeps of the header only the names behind codes. CSV and Parquet have the columns of which the first
-    65,536 jobs know something; a column that only later jobs know is an InputError.
-    """
+    """Write a log in the format of its suffix; return the number of jobs."""
     known = FORMATS[check_format(path)]
     jobs = 0
 
@@ -189,7 +179,7 @@ def write_columns(path: Path, to: Format, header: Header, blocks: Iterable[Named
 
 
 def _joined(blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
-    """Yield blocks of 65,536 jobs or a little more."""
+    """Yield blocks of 65,536 jobs or a little more; the first one decides which columns are written."""
     waiting: list[LogBlock] = []
     for block in blocks:
         waiting.append(block)

@@ -10,27 +10,18 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._runtime import shared_cache
+from mlsim._runtime.arrays import Ints, Mask
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import WorkloadConfig
 from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import CleaningRule, WorkloadFormat
 from mlsim.scenario.workload_section import SelectConfig
+from mlsim.workload import job_selection
 from mlsim.workload.format_record import Reading
 from mlsim.workload.generated_jobs import Made, MadeReader
-from mlsim.workload.job_selection import (
-    DisorderCount,
-    DuplicateCount,
-    Selection,
-    Span,
-    TooDisorderedError,
-    find_span,
-    in_order,
-    rows_in,
-    week_cut,
-)
+from mlsim.workload.job_selection import Selection, Span
 from mlsim.workload.log_cleaning import Cleaner
 from mlsim.workload.log_formats import LogReader
 from mlsim.workload.log_times import Rates, dates_in_log_time
@@ -49,32 +40,17 @@ BLOCK_JOBS = 65_536
 class Workload:
     """The jobs of a scenario."""
 
-    n_jobs: int
-    """Number of jobs that :meth:`blocks` yields, after cleaning and selection."""
-    jobs_in_log: int
-    """Number of jobs in the log, excluding broken lines."""
+    n_jobs: int  # that `blocks` yields, after cleaning and selection
+    jobs_in_log: int  # without broken lines
     notes: dict[str, int]
-    """Findings in the log, as counts above 0, over the whole log whatever is selected: every cleaning
-    rule and fallback that met a job (:mod:`mlsim.workload.log_cleaning`), `out_of_order` (jobs listed right
-    after one that was submitted later), `duplicate_ids` (jobs whose job_id an earlier one has) and
-    `broken_lines` (skipped).
-    """
+    """Counts above 0 over the whole log, whatever is selected: of every cleaning rule and fallback that met a
+    job, of jobs listed right after one that was submitted later (`out_of_order`), of jobs whose job_id an
+    earlier one has (`duplicate_ids`), and of skipped `broken_lines`."""
     header: Header
-    """Header of the log."""
-    origin: float
-    """Submit time of the first job in the log's own time [s]."""
-    zero: float
-    """Begin of weeks in the log's own time [s]."""
-    _open: Callable[[], Iterator[JobBlock]]
-    _ids: DuplicateCount
-
-    def has(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of the identifiers occur in the log, simulated or not."""
-        return self._ids.has(ids)
-
-    def blocks(self) -> Iterator[JobBlock]:
-        """Yield the jobs in arrival order, the first submitted at time 0; every call starts anew."""
-        return self._open()
+    origin: float  # submit time of the first job [s, log time]
+    zero: float  # begin of weeks [s, log time]
+    blocks: Callable[[], Iterator[JobBlock]]  # the jobs in arrival order, the first at time 0; a new walk
+    has: Callable[[Ints], Mask]  # which of some identifiers occur in the log, simulated or not
 
 
 class _Pass:
@@ -100,13 +76,15 @@ class _Pass:
             self.reader = LogReader(source, config.format, options)
         else:
             self.reader = MadeReader(source)
-        self._disorder, self._duplicates = DisorderCount(), DuplicateCount()
+        self._duplicates = job_selection.DuplicateCount()
+        self._out_of_order, self._last = 0, -np.inf
 
     def blocks(self, survey: bool = False) -> Iterator[JobBlock]:
         """Yield the jobs; a ``survey`` counts duplicates and disorder, which only the whole log shows."""
         for block in self.reader.blocks():
-            if survey:
-                self._disorder.add(block)
+            if survey and len(block):
+                self._out_of_order += int(np.sum(np.diff(block.submit_time, prepend=self._last) < 0))
+                self._last = float(block.submit_time[-1])
                 self._duplicates.add(block)
             yield self._cleaner.clean(self._checked(block))
 
@@ -130,17 +108,15 @@ class _Pass:
         reader = self.reader
         counts = {
             **self._cleaner.notes,
-            "out_of_order": self._disorder.jobs,
+            "out_of_order": self._out_of_order,
             "duplicate_ids": self._duplicates.jobs,
             "broken_lines": reader.broken_lines,
             **reader.counts,
         }
         notes = {name: count for name, count in sorted(counts.items()) if count}
         if span.jobs:
-            return Workload(
-                *(span.jobs, reader.jobs, notes, reader.header, span.origin, span.zero),
-                *(blocks, self._duplicates),
-            )
+            figures = (span.jobs, reader.jobs, notes, reader.header, span.origin, span.zero)
+            return Workload(*figures, blocks, self._duplicates.has)
         met = ", ".join(f"{name} {count}" for name, count in notes.items())
         found = f"  found in the log: {met}\n" if met else ""
         if reader.jobs == 0:
@@ -161,27 +137,11 @@ def open_workload(
     rates: Rates | None = None,
     shared: Collection[str] = (),
 ) -> Workload:
-    """Open the workload of a scenario.
+    """Open the workload of a scenario's ``config``: of a log that was found, or of jobs that are made.
 
-    Parameters
-    ----------
-    config
-        The scenario's `workload` section; its `path`, `generate` and `resample` are ignored.
-    source
-        The file that `config.path` was found to be, or the workload that is made.
-    machine_processors
-        Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
-    resources
-        Names of resources beside cores, or :data:`AS_LOGGED`; None ignores the requests of the log.
-    rates
-        Speed and bandwidth of a processor, for Batsim workloads that count operations and bytes.
-    shared
-        Names of machine-wide resources.
-
-    Raises
-    ------
-    InputError
-        The file is missing, unreadable or broken, or no job is left.
+    ``machine_processors`` is for the cleaning rule `oversize`; ``resources``: names beside cores, or
+    :data:`AS_LOGGED`; None ignores the requests of the log. ``rates``: for Batsim workloads that count
+    operations and bytes; ``shared``: names of machine-wide resources.
     """
     origin = Path(source) if isinstance(source, str) else source
     machine = (machine_processors, resources, rates, shared)
@@ -214,20 +174,20 @@ class _Log:
         if self.jobs is None:
 
             def walk() -> Iterator[JobBlock]:
-                return in_order(new_pass().blocks(), LOOK_AHEAD)
+                return job_selection.in_order(new_pass().blocks(), LOOK_AHEAD)
 
             first = walk() if self.first is None else self.first
             walks = chain([first], (walk() for _ in count()))
             self.first = None
             try:
-                span = find_span(selection, lambda: next(walks))
+                span = job_selection.find_span(selection, lambda: next(walks))
                 path = self.survey.reader.path
                 return self.survey.workload(span, lambda: _cut(span, walk(), factor, path))
-            except TooDisorderedError:
+            except job_selection.TooDisorderedError:
                 self.survey = new_pass()
                 self.jobs = _ordered(list(self.survey.blocks(survey=True)))
         jobs = self.jobs
-        span = find_span(selection, lambda: [jobs])
+        span = job_selection.find_span(selection, lambda: [jobs])
         taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor, self.survey.reader.path)))
 
         def again() -> Iterator[JobBlock]:
@@ -246,7 +206,9 @@ def _read(new_pass: Callable[[], _Pass], limit: int) -> _Log:
         held.append(block)
         jobs += len(block)
         if jobs > limit and survey.reader.streams:
-            return _Log(survey, None, in_order(chain(_drain(held), blocks), LOOK_AHEAD))
+            # Blocks are dropped one by one, so that memory does not hold them twice.
+            first = (held.pop(0) for _ in range(len(held)))
+            return _Log(survey, None, job_selection.in_order(chain(first, blocks), LOOK_AHEAD))
     return _Log(survey, _ordered(held))
 
 
@@ -261,7 +223,7 @@ def _selection(workload: WorkloadConfig, header: Header, path: Path) -> Selectio
         between=None if config.dates is None else dates_in_log_time(config.dates, header, path),
         whole_weeks=config.week_crossers is CleaningRule.DROP,
         users=None if config.user is None else _numbers_of(config.user, header, path),
-        cut=None if workload.weeks is None else week_cut(workload.weeks, header, path),
+        cut=None if workload.weeks is None else job_selection.week_cut(workload.weeks, header, path),
     )
 
 
@@ -275,12 +237,6 @@ def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple
             raise InputError(f"{path}: there is no user {user!r};{meant} look at workload.select.user")
         numbers.append(codes[user] if isinstance(user, str) else user)
     return tuple(numbers)
-
-
-def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
-    """Yield the blocks and drop each, so that memory does not hold them twice."""
-    while blocks:
-        yield blocks.pop(0)
 
 
 def _read_to_share(new_pass: Callable[[], _Pass]) -> tuple[_Log, int]:
@@ -300,7 +256,7 @@ def _cut(span: Span, blocks: Iterator[JobBlock], factor: float, path: Path) -> I
     """Yield the jobs of the span, the first one at time 0, at ``factor`` times the arrival rate."""
     missing = span.jobs
     for block in blocks:
-        rows = rows_in(span, block)[:missing]
+        rows = job_selection.rows_in(span, block)[:missing]
         if rows.size:
             missing -= rows.size
             yield _resolved(block.select(rows).shifted(-span.origin).with_load(factor), path)

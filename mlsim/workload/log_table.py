@@ -14,21 +14,13 @@ from mlsim._files.parquet import refusing_damage
 from mlsim._runtime.arrays import Ints, Mask
 from mlsim.errors import InputError
 from mlsim.scenario.resources_section import MEMORY
+from mlsim.workload import log_columns
 from mlsim.workload.format_record import Reading, WholeLog
-from mlsim.workload.log_columns import (
-    KNOWN,
-    WHOLE,
-    Identifiers,
-    check_names,
-    check_own,
-    in_seconds,
-    own_columns,
-    read_column,
-)
+from mlsim.workload.log_columns import KNOWN
 from mlsim.workload.resource_requests import MB, NODE_COUNT, REQUEST, ResourceRequests, is_request, sized
 from mlsim.workload.swf_fields import CODED, IDENTIFIERS, N_COLUMNS, Field, Header, directives_of, names_of
 from mlsim.workload.workload_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
-from mlsim.workload.workload_jobs import LogBlock
+from mlsim.workload.workload_jobs import LogBlock, OwnColumns
 
 _MEMORY = f"{REQUEST}{MEMORY}"
 _EXPECTED = "a whole number, or nothing if unknown"
@@ -45,21 +37,21 @@ def further_columns(names: Sequence[str]) -> list[str]:
 
 def log_of_table(place: str, table: pl.DataFrame, options: Reading) -> WholeLog:
     """Return the log in a table of CSV's columns, with dates and durations as Polars has them."""
-    check_names(place, table.columns)
+    log_columns.check_names(place, table.columns)
     if not table.height:
         raise InputError(f"{place}: holds no job")
     header: Header = {}
     further = further_columns(table.columns)
-    return LogTable(place, in_seconds(table, header), header, options, further=further).log()
+    table = log_columns.in_seconds(table, header)
+    return LogTable(place, table, header, options, further=further).log()
 
 
 class LogTable:
-    """Reads a table of jobs whose columns have the names of CSV workloads.
+    """Reads a table of jobs whose columns have the names of CSV workloads; a reader may ``require`` more.
 
-    A cell that makes no sense is an InputError; if lenient, its row is left out and counted. A reader may
-    check more with :meth:`require`, or fill in :attr:`columns`, before it takes the log. ``further``: columns
-    of the file that mlsim does not read; ``locate``: beginning of a message about the cell of a column and a
-    row; ``rows``: what messages call rows.
+    A cell that makes no sense is an InputError; if lenient, its row is left out and counted. ``further``:
+    columns that mlsim does not read; ``locate``: beginning of a message about a cell; ``rows``: what messages
+    call rows.
     """
 
     def __init__(
@@ -75,13 +67,13 @@ class LogTable:
     ) -> None:
         self._place, self._table, self._header, self._options = place, table, header, options
         self._further, self._locate, self._rows = further, locate or self._row_of, rows
-        check_own(place, options.own, further)
+        log_columns.check_own(place, options.own, further)
         self.columns = np.full((N_COLUMNS, table.height), -1.0)
         self.sound = np.ones(table.height, np.bool_)  # rows that are valid so far
         names = table.columns
         for name in (name for name in names if name in KNOWN and KNOWN[name] not in IDENTIFIERS):
             with self._typed(name):
-                self.columns[KNOWN[name]], fits = read_column(name, table[name], header)
+                self.columns[KNOWN[name]], fits = log_columns.read_column(name, table[name], header)
             self.require(name, fits, KNOWN[name].expected)
         self._identifiers = self._read_identifiers()
         self._add_names_of_codes()
@@ -108,7 +100,8 @@ class LogTable:
 
     def log(self, broken: int = 0, counts: Mapping[str, int] | None = None) -> WholeLog:
         """Return the log; ``broken`` and ``counts`` add what was skipped before."""
-        own = own_columns(self._place, {name: self._table[name] for name in self._options.own})
+        of = {name: log_columns.own_column(self._place, self._table[name]) for name in self._options.own}
+        own = OwnColumns(of) if of else None
         jobs = LogBlock.from_columns(self.columns, self._asked, self._after, own, self._identifiers)
         broken += int(np.sum(~self.sound))
         return WholeLog(jobs.rows(self.sound), self._header, broken, counts or {})
@@ -122,7 +115,7 @@ class LogTable:
 
     def _read_identifiers(self) -> dict[Field, Ints]:
         with self._typed("job_id"):
-            self._ids = Identifiers(self._table["job_id"], self.sound, self._header)
+            self._ids = log_columns.Identifiers(self._table["job_id"], self.sound, self._header)
         self.require("job_id", self._ids.fits, Field.JOB_ID.expected)
         found = {Field.JOB_ID: self._ids.values}
         if "preceding_job" in self._table.columns:
@@ -205,15 +198,7 @@ def _memory(cells: pl.Series) -> tuple[Ints, Ints | None, Mask]:
 
 def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:
     """Read whole numbers from ``least`` up; -1 for unknown ones and -1 itself."""
-    if cells.dtype.is_numeric():
-        numbers = cells.cast(pl.Float64).fill_null(np.nan).to_numpy()
-        empty = np.isnan(numbers)
-        whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < _LARGEST)
-        values = np.where(whole, numbers, -1.0).astype(np.int64)
-    else:
-        texts = cells.cast(pl.String).str.strip_chars()
-        empty = (texts.is_null() | (texts == "").fill_null(True)).to_numpy()
-        whole = texts.str.contains(WHOLE).fill_null(False).to_numpy()
-        values = texts.cast(pl.Int64, strict=False).fill_null(-1).to_numpy().astype(np.int64)
-    fits: Mask = empty | (whole & ((values >= least) | (values == -1)))
-    return values, fits
+    numbers, empty = log_columns.numbers_of(cells)
+    whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < _LARGEST)
+    fits: Mask = empty | (whole & ((numbers >= least) | (numbers == -1)))
+    return np.where(whole, numbers, -1.0).astype(np.int64), fits

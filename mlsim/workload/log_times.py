@@ -24,11 +24,7 @@ _QUARTER = 900.0  # Seconds between which no clock is changed
 
 
 def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[float, float]:
-    """Convert dates to log time [s]; infinite where there is no bound.
-
-    Dates without a zone are on the clocks of the log's time zone: ``TimeZoneString`` of the header (a name of
-    the time zone database), else ``TimeZone`` (s east of UTC), else UTC.
-    """
+    """Convert dates, without a zone on the log's clocks, to log time [s]; infinite: no bound."""
     zero, zone = start_and_zone(header, path)
     if zero is None:
         raise InputError(
@@ -87,10 +83,7 @@ def _number(header: Header, key: str, path: Path) -> float | None:
 
 
 def local_times(times: Floats, header: Header, path: Path) -> Floats:
-    """Convert times of a log [s] to seconds since 1970 on the clocks of the log's time zone.
-
-    Without ``UnixStartTime`` in the header, time 0 is 1970-01-01 (a Thursday) on these clocks.
-    """
+    """Convert times of a log [s] to seconds since 1970, or since an unknown start, on its clocks."""
     zero = _number(header, "UnixStartTime", path)
     if zero is None:
         return times
@@ -108,11 +101,7 @@ _FINEST = Decimal("1e-9")
 
 
 def check_distinct(place: str, texts: Sequence[str], values: Floats, job: Callable[[int], object]) -> None:
-    """Check that submit times which are written differently stay different as float64.
-
-    ``texts``: as written; an empty one means the shortest text of its float64. ``job``: name of the job of a
-    row, for messages.
-    """
+    """Check that submit times which are written differently (an empty text: as float64) stay different."""
     order = np.argsort(values, kind="stable")
     for row in np.flatnonzero(np.diff(values[order]) == 0).tolist():
         one, other = sorted(order[row : row + 2].tolist())

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from mlsim._files.input_files import place_of
+from mlsim._files import json_of, place_of
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_whole
 from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog
-from mlsim.workload.swf_fields import Header, header_of_json
+from mlsim.workload.swf_fields import Header, is_header
 from mlsim.workload.workload_jobs import NamedColumns, other_directives
 
 _HEADER_KEY = "mlsim.header"  # Key of the header, as JSON, in the metadata of a file
@@ -35,8 +35,9 @@ def read_parquet(path: str | Path, options: Reading = STRICT) -> WholeLog:
     table = read_columns(content, path, wanted)
     if not table.height:
         raise InputError(f"{place}: holds no job")
-    header = header_of_json(read_metadata(content, path).get(_HEADER_KEY, "{}"))
-    if header is None:
+    written = read_metadata(content, path).get(_HEADER_KEY, "{}")
+    header = json_of(written, f"{path}: its metadata {_HEADER_KEY}")
+    if not is_header(header):
         raise InputError(f"{path}: its metadata {_HEADER_KEY} is no JSON object of texts and lists of texts")
     return LogTable(place, in_seconds(table, header), header, options, further=further).log()
 

@@ -1,12 +1,8 @@
 """Accounting of PBS (Torque, OpenPBS, PBS Professional): records of jobs that ended.
 
-A record is ``date;E;job;key=value key=value ...``:
-
-:func:`_job` maps keys to columns of the log. Memory counts in powers of 1024 B, and requests are
-those of the whole job.
-
-Other records are skipped; jobs without a record E are counted (``unfinished_jobs``). A job that ran
-several times has one record E for each run, and is as many jobs.
+A record is ``date;E;job;key=value key=value ...``; :func:`_job` maps keys to columns of the log. Memory
+counts in powers of 1024 B, and requests are those of the whole job. A job that ran several times has one
+record E for each run, and is as many jobs; jobs without one are counted (``unfinished_jobs``).
 
 Source: PBS Professional Reference Guide, "Accounting log".
 """
@@ -22,6 +18,7 @@ from mlsim.workload.format_record import STRICT, Format, Reading, WholeLog, seco
 from mlsim.workload.resource_requests import pbs_size
 
 _LINE = re.compile(rb"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]+;")
+_KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
 
 
 def read_pbs(path: str | Path, options: Reading = STRICT) -> WholeLog:
@@ -39,17 +36,13 @@ def read_pbs(path: str | Path, options: Reading = STRICT) -> WholeLog:
             seen.add(record[2])
             if record[1] == "E":
                 ended.add(record[2])
-                yield number, {"job": record[2], **_pairs(record[3])}
+                # A word without a key belongs to the value before it.
+                found = _KEY.split(record[3].strip())
+                yield number, {"job": record[2], **dict(zip(found[1::2], found[2::2], strict=True))}
 
     return format_record.read_records(
         path, jobs(), _job, options, counts=lambda: {"unfinished_jobs": len(seen - ended)}
     )
-
-
-def _pairs(text: str) -> dict[str, str]:
-    """Return keys and values; a word without a key belongs to the value before it."""
-    found = re.split(r"(?:^|\s+)([A-Za-z_][\w.]*)=", text.strip())
-    return dict(zip(found[1::2], found[2::2], strict=True))
 
 
 def _job(record: Mapping[str, str]) -> dict[str, str]:

@@ -1,13 +1,10 @@
 """Reader of the output of Slurm's accounting: ``sacct --parsable2`` or ``sacct --json``.
 
-The text is one line of names, then one line per job, with a bar or another delimiter between cells.
 :data:`_COLUMNS` lists sacct's columns for each column of the log: the first of them that is not empty in
 the job counts. Steps (``17.batch``) are skipped, and so is the rest of an array that was cancelled
-(``17_[3-9]``). Other columns are skipped, unless ``workload.columns`` names them.
-
-sacct prints times on the clocks of the cluster, without their zone, and the log keeps them: its header counts
-them as if they were UTC, and an hour that clocks are set back by is there twice. ``--json`` is read as the
-same columns, with times that have no such hour.
+(``17_[3-9]``). sacct prints times on the clocks of the cluster, without their zone; the log counts them as if
+they were UTC, so that an hour that clocks are set back by is there twice. Times of ``--json`` have no such
+hour.
 
 Sources: the manual page of sacct, Slurm 24.05; output of ``--json`` by its data parsers 0.0.37 to 0.0.41. A
 file is held in memory as a whole.
@@ -119,10 +116,7 @@ def _gpus(cell: str) -> str:
 
 
 def _node_count(by_name: dict[str, str]) -> str:
-    """Return the nodes that a job is bound to; empty if unknown.
-
-    The requested number is the least one. Where the job got more, Slurm chose, and so does the allocator.
-    """
+    """Return the nodes that a job is bound to; empty if unknown, or if Slurm chose among several numbers."""
     requested = _tres(by_name.get("ReqTRES", "")).get("node", "")
     got = _tres(by_name.get("AllocTRES", "")).get("node", "") or by_name.get("NNodes", "")
     known = {_whole(cell) for cell in (requested, got) if cell} - {"0"}

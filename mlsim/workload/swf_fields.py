@@ -5,20 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._files import json_of
-from mlsim.errors import InputError
-
 
 class Field(IntEnum):
-    """A column of SWF v2.2 by its place from 0; -1: not known; times are s, memory is KB per processor.
-
-    Source: Chapin et al. (1999), "Benchmarks and standards for the evaluation of parallel job
-    schedulers", and the format's definition in the Parallel Workloads Archive.
-    """
+    """A column of SWF v2.2 (Chapin et al. 1999) by its place from 0; s, KB per processor; -1: not known."""
 
     JOB_ID = 0
     SUBMIT_TIME = 1
@@ -128,10 +122,7 @@ _DIRECTIVE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*:(?!//)\s*(.*?)\s*")
 
 
 def add_directive(header: Header, comment: str) -> None:
-    """Add the directive of one comment line, without its semicolon; lines of free text are ignored.
-
-    The values of a key that is repeated become a list, in the order of the lines.
-    """
+    """Add the directive of one comment line, if it is one; values of a repeated key become a list."""
     found = _DIRECTIVE.fullmatch(comment)
     if found is None:
         return
@@ -172,16 +163,7 @@ def machine_processors(header: Header, keys: Sequence[str] = ("MaxProcs", "MaxNo
     return None
 
 
-def header_of_json(text: str) -> Header | None:
-    """Read a header written as JSON; None if it is no object of texts and lists of texts."""
-    try:
-        header = json_of(text, "header")
-    except InputError:
-        return None
-    return header if is_header(header) else None
-
-
-def is_header(value: object) -> bool:
+def is_header(value: object) -> TypeGuard[Header]:
     """Whether a value has the form of a header."""
     return isinstance(value, dict) and all(
         isinstance(item, str) or (isinstance(item, list) and all(isinstance(word, str) for word in item))

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mlsim._files import named
-from mlsim._files.input_files import bounded_lines
+from mlsim._files import bounded_lines, named
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.compression import new_file, read_chunks
@@ -35,10 +34,9 @@ class SwfBlock:
 
     columns: Floats  # shape (18, jobs): the columns of SWF in the order of `Field`
     lines: Ints  # line number of each job in the decompressed file, from 1
-    extras: list[tuple[str, ...]]
-    """Texts per job, of the columns after the 18th, if the reader was asked for them."""
+    extras: list[tuple[str, ...]]  # texts per job, of the columns after the 18th, if they are wanted
+    # Row to job_id and preceding_job, of the rows in which float64 may not hold these.
     exact: dict[int, tuple[int, int]] = dataclass_field(default_factory=dict)
-    """Row to job_id and preceding_job, of the rows in which float64 may not hold these."""
 
     def __len__(self) -> int:
         return self.lines.size
@@ -63,8 +61,7 @@ class SwfReader:
     """Reads one log, compressed or not, from its start to its end, once.
 
     If ``lenient``, broken lines are skipped and counted in ``broken_lines``. ``extras``: keep the columns
-    after the 18th, as text. The ``header`` has the directives of the comment lines before the first job, a
-    list for a repeated key; it is complete once the first block was yielded.
+    after the 18th, as text. The ``header`` is complete after the first block; a repeated key has a list.
     """
 
     def __init__(
@@ -161,13 +158,7 @@ class SwfReader:
 
 
 def read_swf(path: str | Path, *, lenient: bool = False, extras: bool = False) -> tuple[Header, SwfBlock]:
-    """Read a whole log into memory: its header and all its jobs.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or a line is broken and `lenient` is false.
-    """
+    """Read a whole log into memory: its header and all its jobs."""
     reader = SwfReader(path, lenient=lenient, extras=extras)
     blocks = list(reader.blocks())
     if not blocks:
@@ -246,25 +237,9 @@ def write_swf(
     columns: Mapping[Field, ArrayLike],
     extras: Sequence[Sequence[str]] | None = None,
 ) -> None:
-    """Write a log: to a temporary name first, then renamed, so that no half a log is ever seen.
+    """Write a log; the suffix .gz, .bz2, .xz or .zst compresses, and the complete file is renamed.
 
-    Parameters
-    ----------
-    path
-        Where to; the suffix .gz, .bz2, .xz or .zst compresses.
-    header
-        Directives, written as `; Key: value`; a list of values makes a line of each.
-    columns
-        Values by column, all of one length; columns not given are written as -1, unknown.
-    extras
-        Words for the columns after the 18th, one sequence a job, all of one length.
-
-    Raises
-    ------
-    ValueError
-        The columns differ in length, or a value cannot stand in its column.
-    OutputError
-        The file cannot be written.
+    Columns that are not given are -1. ``extras``: words for the columns after the 18th, one sequence per job.
     """
     write_swf_blocks(Path(path), header, [columns], extras)
 

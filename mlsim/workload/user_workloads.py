@@ -7,7 +7,6 @@ random numbers, or a class with a method ``draw``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,13 +50,9 @@ def check_reader(name: str, execute: bool) -> None:
 
 
 def read_by_user(name: str, path: str | Path, options: Reading) -> WholeLog:
-    """Read a log with a user-defined reader, ``path/file.py:reader`` or the name of an entry point.
-
-    The reader gets the path, and returns a table with the columns of CSV workloads: a data frame, or a
-    mapping of names to columns.
-    """
+    """Read a log with a user-defined reader, ``path/file.py:reader`` or the name of an entry point."""
     title = f"{READERS.name} {name}"
-    read = make_callable(READERS, name, entry_points)
+    read = make_callable(READERS, name)
     try:
         table = _table_of(read(Path(path)))
     except BaseException as error:  # whatever the user's code raises
@@ -77,19 +72,16 @@ def _table_of(found: Any) -> pl.DataFrame:
 
 def check_model(name: str, execute: bool) -> None:
     """Check a user-defined model; its code is executed only if ``execute``."""
-    check_plugin(GENERATORS, name, execute, entry_points)
+    check_plugin(GENERATORS, name, execute)
 
 
 class OwnModel:
-    """A workload that user code draws: ``path/file.py:model`` or an entry point, with its parameters.
-
-    Without a factor: walltimes from the code, and run times where it has none.
-    """
+    """A workload that user code draws, with walltimes from the code or, where it has none, the run times."""
 
     def __init__(self, name: str, options: Drawing) -> None:
         options.check_processors()
         self._title = f"{GENERATORS.name} {name}"
-        self._draw = make_callable(GENERATORS, name, entry_points)
+        self._draw = make_callable(GENERATORS, name)
         self._options = options
         values = "".join(f", {key} {value!r}" for key, value in parameters_of(name).items())
         words = f"seed {options.seed}" if options.factor is None else options.words

@@ -9,9 +9,9 @@ a job has completed, ``afterany`` until it has ended in any way. A think time ma
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,10 +63,7 @@ class LogDependencies:
         )
 
     def cells(self, names: Sequence[str] | None = None) -> list[str]:
-        """Return the cell of the column ``dependencies`` for each job, empty without any.
-
-        ``names``: names of the jobs 1, 2, ..., if they have any.
-        """
+        """Return each job's cell of the column ``dependencies``; ``names``: of the jobs 1, 2, ..."""
         cells = [""] * self.n_jobs
         for row, job, completed, think in zip(
             self.row.tolist(), self.job.tolist(), self.completed.tolist(), self.think.tolist(), strict=True
@@ -124,10 +121,7 @@ def with_preceding_jobs(preceding: Ints, think: Floats, more: LogDependencies | 
 def parse_dependencies(
     cells: Sequence[str | None], number: Callable[[str], int | None] = exact_id
 ) -> tuple[LogDependencies, Mask]:
-    """Read the column ``dependencies``; return the dependencies, and which cells make sense.
-
-    Other cells have none. ``number`` returns the identifier in a text, None if it is none.
-    """
+    """Read the column ``dependencies``; return the dependencies, and which cells make sense."""
     rows: list[int] = []
     edges: list[_Edge] = []
     fits = np.ones(len(cells), np.bool_)
@@ -172,17 +166,15 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """One row per dependency, in order of the predecessors.
+    """One row per dependency, in order of the predecessors: ``job`` waits for ``predecessor``.
 
-    ``job`` waits for ``predecessor`` (places in the order of arrival) to end, or to complete if
-    ``completed``, and ``think`` seconds more. ``notes`` counts ``dependencies_outside`` (on jobs that are not
-    simulated) and ``broken_dependencies`` (left out).
+    ``notes`` counts ``dependencies_outside`` (on jobs that are not simulated) and ``broken_dependencies``.
     """
 
-    job: Ints
-    predecessor: Ints
-    completed: Mask
-    think: Floats
+    job: Ints  # place in the order of arrival
+    predecessor: Ints  # likewise
+    completed: Mask  # whether it must have completed, or only ended
+    think: Floats  # s, to pass after that
     notes: dict[str, int]
 
     def rows(self, rows: NDArray[np.intp] | Mask) -> Dependencies:
@@ -193,50 +185,30 @@ class Dependencies:
 
 
 def dependencies_of(workload: Workload, path: Path, *, lenient: bool) -> Dependencies:
-    """Find the dependencies among the jobs of a workload opened with ``workload.dependencies: on``.
+    """Find the dependencies among jobs, with two walks; ones that never hold are left out if ``lenient``."""
+    broken = 0
 
-    Takes two walks over the jobs, and memory that follows the number of dependencies. If ``lenient``, a
-    dependency that can never hold is left out; otherwise it is an InputError.
-    """
-    broken = _Broken(path, lenient)
-    edges = _resolved(workload, *_named(workload), broken)
+    def drop(many: int, words: str) -> None:
+        """Count dependencies that are left out, or raise an error for them."""
+        nonlocal broken
+        if not lenient:
+            raise InputError(
+                f"{path}: {words}\n"
+                "  to leave such dependencies out and count them, set workload.lenient: true"
+            )
+        broken += many
+
+    edges = _resolved(workload, drop)
     n_outside = int(np.sum(edges.predecessor < 0))
     edges = edges.rows(edges.predecessor >= 0)
-    edges = _without_circles(edges, workload, broken)
+    edges = _without_circles(edges, workload, drop)
     edges = edges.rows(np.lexsort((edges.job, edges.predecessor)))
-    counts = {"dependencies_outside": n_outside, "broken_dependencies": broken.count}
+    counts = {"dependencies_outside": n_outside, "broken_dependencies": broken}
     edges.notes.update({name: count for name, count in counts.items() if count})
     return edges
 
 
-class _Broken:
-    """Raises an error for dependencies that can never hold, or counts them."""
-
-    def __init__(self, path: Path, lenient: bool) -> None:
-        self.count = 0
-        self._path, self._lenient = path, lenient
-
-    def meet(self, many: int, words: str) -> None:
-        """Count some, or raise."""
-        if not many:
-            return
-        if not self._lenient:
-            raise InputError(
-                f"{self._path}: {words}\n"
-                "  to leave such dependencies out and count them, set workload.lenient: true"
-            )
-        self.count += many
-
-
-def _named(workload: Workload) -> tuple[Dependencies, Ints]:
-    """Return the dependencies of the jobs with predecessors unresolved (-1), and the identifiers of these."""
-    parts, sizes = [], []
-    for block in workload.blocks():
-        parts.append(block.after)
-        sizes.append(len(block))
-    found = join_dependencies(parts, sizes) or LogDependencies.none(workload.n_jobs)
-    unresolved = np.full(len(found.job), -1, np.int64)
-    return Dependencies(found.row, unresolved, found.completed, found.think, {}), found.job
+_Drop = Callable[[int, str], None]  # Called with a number of dependencies that can never hold, and why
 
 
 def _places(workload: Workload, wanted: Ints) -> tuple[Ints, Ints]:
@@ -253,8 +225,14 @@ def _places(workload: Workload, wanted: Ints) -> tuple[Ints, Ints]:
     return id_[order], place[order]
 
 
-def _resolved(workload: Workload, edges: Dependencies, wanted: Ints, broken: _Broken) -> Dependencies:
+def _resolved(workload: Workload, drop: _Drop) -> Dependencies:
     """Find the predecessors, -1 for those not simulated; dependencies that never hold are left out."""
+    parts, sizes = [], []
+    for block in workload.blocks():
+        parts.append(block.after)
+        sizes.append(len(block))
+    stated = join_dependencies(parts, sizes) or LogDependencies.none(workload.n_jobs)
+    waiting, wanted = stated.row, stated.job
     ids, places = _places(workload, np.unique(wanted))
     # An identifier that no job has, so that every search finds one.
     ids, places = np.append(ids, np.iinfo(np.int64).max), np.append(places, 0)
@@ -262,8 +240,8 @@ def _resolved(workload: Workload, edges: Dependencies, wanted: Ints, broken: _Br
     known = low < high
     # One number for identifier and place, in the order of both.
     group = np.cumsum(ids != np.roll(ids, 1)) * workload.n_jobs
-    later = np.searchsorted(group + places, group[low] + edges.job)  # the first that is not before the job
-    after = later + (places[np.minimum(later, len(ids) - 1)] == edges.job)
+    later = np.searchsorted(group + places, group[low] + waiting)  # the first that is not before the job
+    after = later + (places[np.minimum(later, len(ids) - 1)] == waiting)
     chosen = np.where(later > low, later - 1, after)
     itself = known & (chosen >= high)
     missing = ~known & ~workload.has(wanted)
@@ -271,14 +249,14 @@ def _resolved(workload: Workload, edges: Dependencies, wanted: Ints, broken: _Br
         ids_, what = wanted[itself], "waits" if itself.sum() == 1 else "wait"
         shown = ", ".join(_called(workload, job) for job in ids_[:_SHOWN].tolist())
         shown += ", …" if len(ids_) > _SHOWN else ""
-        broken.meet(len(ids_), f"job {shown} {what} for itself (dependencies, or preceding_job)")
+        drop(len(ids_), f"job {shown} {what} for itself (dependencies, or preceding_job)")
     if missing.any():
-        first, others = _ids(workload, edges.job[missing][:1])[0], int(missing.sum()) - 1
+        first, others = _ids(workload, waiting[missing][:1])[0], int(missing.sum()) - 1
         more = f"; {others} more jobs wait for unknown ones" if others else ""
         one, other = _called(workload, first), _called(workload, int(wanted[missing][0]))
-        broken.meet(others + 1, f"job {one} waits for job {other}, which the log does not have{more}")
+        drop(others + 1, f"job {one} waits for job {other}, which the log does not have{more}")
     predecessor = np.where(known & ~itself, places[np.minimum(chosen, len(ids) - 1)], -1)
-    found = Dependencies(edges.job, predecessor, edges.completed, edges.think, edges.notes)
+    found = Dependencies(waiting, predecessor, stated.completed, stated.think, {})
     return found.rows(~itself & ~missing)
 
 
@@ -299,46 +277,26 @@ def _ids(workload: Workload, places: Ints) -> list[int]:
     return [found[place] for place in places.tolist()]
 
 
-def _without_circles(edges: Dependencies, workload: Workload, broken: _Broken) -> Dependencies:
+def _without_circles(edges: Dependencies, workload: Workload, drop: _Drop) -> Dependencies:
     """Check that no job waits for itself by way of others; every circle has a dependency on a later job."""
     forward = edges.predecessor > edges.job
     if not forward.any():
         return edges
-    stuck = _never_free(edges.job.tolist(), edges.predecessor.tolist())
-    if not stuck:
+    predecessors: dict[int, list[int]] = {}
+    for job, predecessor in zip(edges.job.tolist(), edges.predecessor.tolist(), strict=True):
+        predecessors.setdefault(job, []).append(predecessor)
+    sorter = TopologicalSorter(predecessors)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        circle = error.args[1][::-1]  # each job waits for the next one
+    else:
         return edges
-    inside = np.isin(edges.job, list(stuck)) & np.isin(edges.predecessor, list(stuck))
-    circle = _circle(edges.job[inside].tolist(), edges.predecessor[inside].tolist())
+    free: list[int] = []  # jobs that neither are on a circle nor depend on one
+    while ready := sorter.get_ready():
+        free += ready
+        sorter.done(*ready)
+    inside = forward & ~np.isin(edges.job, free) & ~np.isin(edges.predecessor, free)
     path = " waits for ".join(f"job {_called(workload, id_)}" for id_ in _ids(workload, np.array(circle)))
-    broken.meet(int(np.sum(inside & forward)), f"{path}: a circle, in which no job can ever start")
-    return edges.rows(~(inside & forward))
-
-
-def _never_free(jobs: list[int], predecessors: list[int]) -> set[int]:
-    """Return the jobs that are on a cycle of dependencies or depend on one (Kahn's algorithm)."""
-    missing: dict[int, int] = {}
-    waiting: dict[int, list[int]] = {}
-    for job, predecessor in zip(jobs, predecessors, strict=True):
-        missing[job] = missing.get(job, 0) + 1
-        missing.setdefault(predecessor, 0)
-        waiting.setdefault(predecessor, []).append(job)
-    free = deque(job for job, count in missing.items() if not count)
-    while free:
-        gone = free.popleft()
-        del missing[gone]
-        for job in waiting.get(gone, ()):
-            missing[job] -= 1
-            if not missing[job]:
-                free.append(job)
-    return set(missing)
-
-
-def _circle(jobs: list[int], predecessors: list[int]) -> list[int]:
-    """Return a cycle of dependencies: follow predecessors until a job repeats."""
-    first = dict(zip(reversed(jobs), reversed(predecessors), strict=True))
-    way: list[int] = []
-    at = next(iter(first))
-    while at not in way and at in first:
-        way.append(at)
-        at = first[at]
-    return [*way[way.index(at) :], at] if at in way else way
+    drop(int(np.sum(inside)), f"{path}: a circle, in which no job can ever start")
+    return edges.rows(~inside)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
+from mlsim.workload import swf_fields
 from mlsim.workload.resource_requests import NodeSets, ResourceRequests, join_node_sets, join_requests
-from mlsim.workload.swf_fields import (
-    IDENTIFIERS,
-    JOB_NAMES,
-    ExtraField,
-    Field,
-    Header,
-    job_names,
-    listed_names,
-    names_of,
-)
+from mlsim.workload.swf_fields import ExtraField, Field, Header
 from mlsim.workload.workload_dependencies import DEPENDENCIES, LogDependencies, join_dependencies
 
 
@@ -28,9 +20,8 @@ from mlsim.workload.workload_dependencies import DEPENDENCIES, LogDependencies, 
 class OwnColumns:
     """Further columns of jobs, row by row."""
 
+    # int64 where every job has a whole number; float64 for other numbers or NaN; else texts or None
     of: dict[str, NDArray[Any]]
-    """Values by name: int64 where every job has a whole number; float64 for other numbers, NaN where there is
-    none; else objects, texts or None."""
 
     def select(self, rows: NDArray[Any] | slice) -> OwnColumns:
         """Return the jobs of a mask, an index array or a slice."""
@@ -83,49 +74,32 @@ def _no_times() -> Floats:
 class JobBlock:
     """Some jobs in arrival order, that is by (submit_time, job_id); row i of every column is job i.
 
-    Every column is C-contiguous and of the same length. In a block that a workload yields, run
-    times are at least 0, walltimes above 0 and processors at least 1. Columns after ``processors`` that are
-    not given are not known: -1, and no rule is ``met``.
+    Columns are C-contiguous. In a workload, run times are at least 0, walltimes above 0 and processors at
+    least 1. Columns after ``processors`` that are not given are not known: -1, and no rule is ``met``.
     """
 
     job_id: Ints
-    submit_time: Floats
-    """Arrival [s from the scenario's start]."""
-    run_time: Floats
-    """Run time in the log [s]."""
-    walltime: Floats
-    """Requested run time [s]; its substitute where the log has none (:mod:`mlsim.workload.log_cleaning`)."""
-    processors: Ints
-    """Requested processors."""
+    submit_time: Floats  # arrival [s from the scenario's start]
+    run_time: Floats  # in the log [s]
+    walltime: Floats  # requested run time [s]; its substitute where the log has none (log_cleaning)
+    processors: Ints  # requested
     user: Ints = field(default_factory=_no_codes)
     group: Ints = field(default_factory=_no_codes)
     executable: Ints = field(default_factory=_no_codes)
     queue: Ints = field(default_factory=_no_codes)
     partition: Ints = field(default_factory=_no_codes)
-    status: Ints = field(default_factory=_no_codes)
-    """End in the log: 1 completed, 0 failed, 5 cancelled."""
-    met: Ints = field(default_factory=_no_codes)
-    """Cleaning rules and fallbacks that the job met: bit k is :data:`mlsim.workload.log_cleaning.MARKS`
-    [k]."""
-    loop_iterations: Ints = field(default_factory=_no_codes)
-    """Iterations of the loop that the job executes, -1 if the scenario decides."""
-    loop_limit: Ints = field(default_factory=_no_codes)
-    """Most steps of a pixel in its Mandelbrot image, -1 if the scenario decides."""
-    log_wait: Floats = field(default_factory=_no_times)
-    """Wait in the log [s]."""
+    status: Ints = field(default_factory=_no_codes)  # end in the log: 1 completed, 0 failed, 5 cancelled
+    met: Ints = field(default_factory=_no_codes)  # rules that the job met: bit k is log_cleaning.MARKS[k]
+    loop_iterations: Ints = field(default_factory=_no_codes)  # of its loop, -1 if the scenario decides
+    loop_limit: Ints = field(default_factory=_no_codes)  # most steps of a pixel of its image, likewise
+    log_wait: Floats = field(default_factory=_no_times)  # s
     qos: Ints = field(default_factory=_no_codes)
-    node_count: Ints = field(default_factory=_no_codes)
-    """Requested nodes."""
-    patience: Floats = field(default_factory=_no_times)
-    """Wait in the queue until the job is withdrawn [s], -1 if it waits until it starts."""
-    asked: ResourceRequests | None = None
-    """Units, memory and other resources; None where the scenario alone decides them."""
-    after: LogDependencies | None = None
-    """None where dependencies are off (``workload.dependencies: off``)."""
-    own: OwnColumns | None = None
-    """Further columns of the log; None where the scenario names none (``workload.columns``)."""
-    node_sets: NodeSets | None = None
-    """The nodes that each job may use; None: all."""
+    node_count: Ints = field(default_factory=_no_codes)  # requested nodes
+    patience: Floats = field(default_factory=_no_times)  # wait until it is withdrawn [s], -1 without limit
+    asked: ResourceRequests | None = None  # None where the scenario alone decides units and resources
+    after: LogDependencies | None = None  # None for `workload.dependencies: off`
+    own: OwnColumns | None = None  # further columns of the log (`workload.columns`)
+    node_sets: NodeSets | None = None  # the nodes that each job may use; None: all
 
     def __post_init__(self) -> None:
         for name in _NAMES[_NAMES.index("user") :]:
@@ -187,15 +161,21 @@ class JobBlock:
         return JobBlock(**columns)
 
 
+class NamedJobs(NamedTuple):
+    """Jobs in arrival order, and a header with the names behind their codes."""
+
+    jobs: JobBlock
+    header: Header
+
+
 _NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in (*APART, "node_sets"))
 
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """Some jobs in the order of the log; float64 but for identifiers (int64), -1 for unknown.
+    """Some jobs in the order of the log: the columns of :class:`Field` and :class:`ExtraField`.
 
-    The attributes are the columns of :class:`Field` and :class:`ExtraField`, under the same names. ``after``
-    is the column of dependencies, without those of preceding jobs.
+    All are float64 but for identifiers, -1 for unknown; ``after`` lacks the dependencies on preceding jobs.
     """
 
     job_id: Ints
@@ -236,15 +216,12 @@ class LogBlock:
         own: OwnColumns | None = None,
         identifiers: Mapping[Field, Ints] | None = None,
     ) -> LogBlock:
-        """Make a block from an array of columns of shape (23, jobs), or (18, jobs) with those of SWF alone.
-
-        Identifiers may be given apart, as float64 does not hold all.
-        """
+        """Make a block from columns of shape (23, jobs), or (18, jobs) with those of SWF alone."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _LOG_NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
         named = dict[str, Any](zip(_LOG_NAMES, found, strict=True))
-        for identifier in IDENTIFIERS:
+        for identifier in swf_fields.IDENTIFIERS:
             exact = (identifiers or {}).get(identifier)
             named[identifier.label] = named[identifier.label].astype(np.int64) if exact is None else exact
         return LogBlock(**named, asked=asked, after=after, own=own)
@@ -296,9 +273,8 @@ def named_columns(
 ) -> NamedColumns:
     """Return jobs as columns under the names of CSV; columns of which nothing is known are left out.
 
-    Processors of a log are the requested ones where these are known, else the allocated ones. The header's
-    ``<column>_names`` take the place of codes; if ``all_names``, so do names that it has in lines (``Queue: 3
-    night``), where every code of the column has one of its own.
+    The header's ``<column>_names`` take the place of codes; if ``all_names``, so do names in its lines
+    (``Queue: 3 night``), where every code of the column has one of its own.
     """
     if isinstance(jobs, LogBlock):
         requested = jobs.requested_processors
@@ -306,7 +282,7 @@ def named_columns(
         walltime = jobs.requested_time
     else:
         processors, walltime = jobs.processors, jobs.walltime
-    called = job_names(header or {})
+    called = swf_fields.job_names(header or {})
     columns: NamedColumns = {
         "job_id": jobs.job_id if called is None else [called[k - 1] for k in jobs.job_id.tolist()],
         "submit_time": jobs.submit_time,
@@ -314,7 +290,7 @@ def named_columns(
         "estimate": walltime,
         "processors": processors.astype(np.int64, copy=False),
     }
-    names = (names_of if all_names else listed_names)(header or {})
+    names = (swf_fields.names_of if all_names else swf_fields.listed_names)(header or {})
     for name in IF_KNOWN:
         codes = getattr(jobs, name)
         if np.any(codes != -1):
@@ -368,5 +344,5 @@ def other_directives(header: Header) -> Header:
     return {
         key: value
         for key, value in header.items()
-        if key not in (*_MADE_BY_READING, JOB_NAMES) and key.removesuffix("_names") not in IF_KNOWN
+        if key not in (*_MADE_BY_READING, swf_fields.JOB_NAMES) and key.removesuffix("_names") not in IF_KNOWN
     }

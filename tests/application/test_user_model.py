@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlsim._jit import INTERPRETED
-from mlsim.application import simulate, user_model
+from mlsim.application import simulate
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.execution_models.loop_state import Unavailability
@@ -218,7 +218,7 @@ def test_installed_models_are_found_and_listed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         plugin_names, "installed_names", lambda group: ("ours",) if group == point.group else ()
     )
-    monkeypatch.setattr(user_model, "entry_points", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr("mlsim.plugins.entry_points", lambda group: [point] if group == point.group else [])
     assert run("ours").rows.size.tolist() == [100] * 7
 
 

@@ -307,7 +307,7 @@ def test_entry_points(monkeypatch):
         ("twice", "tests.batch.hardware:Other"),
         ("SAF", "tests.batch.test_plugins:Shortest"),
     )
-    monkeypatch.setattr(user_dispatch, "entry_points", found)
+    monkeypatch.setattr("mlsim.plugins.entry_points", found)
     trouble = {name: why for name, _, why in user_dispatch.installed("policy")}
     assert trouble["mine"] == ""
     assert trouble["broken"].startswith("cannot be imported: ModuleNotFoundError")

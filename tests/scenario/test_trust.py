@@ -185,7 +185,7 @@ def test_installed_plugins_are_checked_by_name_alone(here: Path, monkeypatch: py
     def entry_points(group: str) -> list[EntryPoint]:
         return [EntryPoint(name, "tests.nowhere:Mine", group) for name in ("mine", "twice", "twice")]
 
-    monkeypatch.setattr(user_dispatch, "entry_points", entry_points)
+    monkeypatch.setattr("mlsim.plugins.entry_points", entry_points)
     config = BatchConfig()
     user_dispatch.check_plugins(config.model_copy(update={"policy": "mine"}), execute=False)
     with pytest.raises(InputError, match="policy twice: its name is there 2 times"):

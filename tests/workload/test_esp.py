@@ -12,18 +12,19 @@ from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
 from mlsim.workload import JobBlock, open_workload
 from mlsim.workload.csv_log import csv_text, write_csv
-from mlsim.workload.esp_workload import CATEGORIES, EspApplication, EspCalibration, EspWorkload, esp, nodes_of
+from mlsim.workload.esp_workload import CATEGORIES, EspApplication, EspCalibration, esp, nodes_of
+from mlsim.workload.workload_jobs import NamedJobs
 
 PSIA, MANDELBROT = EspApplication.PSIA, EspApplication.MANDELBROT
 LIMITS = {category.code: category.limit for category in CATEGORIES}
 
 
-def codes(workload: EspWorkload) -> list[str]:
+def codes(workload: NamedJobs) -> list[str]:
     names = workload.header["executable_names"]
     return [names[code - 1] for code in workload.jobs.executable.tolist()]
 
 
-def by_category(workload: EspWorkload, column: str) -> dict[str, set[float]]:
+def by_category(workload: NamedJobs, column: str) -> dict[str, set[float]]:
     values: dict[str, set[float]] = {}
     for code, value in zip(codes(workload), getattr(workload.jobs, column).tolist(), strict=True):
         values.setdefault(code, set()).add(value)

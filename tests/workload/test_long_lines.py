@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsim._files.input_files import LONGEST_LINE, bounded_lines, read_lines
+from mlsim._files import LONGEST_LINE, bounded_lines, read_lines
 from mlsim.errors import InputError
 from mlsim.learning.energy_classes import read_samples
 from tests.cli.conftest import COMMAND, REPOSITORY

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlsim._files import expanded, named
-from mlsim._files.input_files import read_lines, read_npy
+from mlsim._files import expanded, named, read_lines, read_npy
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario.amount_types import Quantity

@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mlsim._files import is_directory, is_there
-from mlsim._files.input_files import read_lines
+from mlsim._files import is_directory, is_there, read_lines
 from mlsim._runtime.shared_cache import forget, sharing
 from mlsim.errors import InputError, NothingLeftError
 from mlsim.experiment.study import axes as vary

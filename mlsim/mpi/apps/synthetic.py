@@ -93,7 +93,7 @@ def _given_costs(arguments: argparse.Namespace, scenario: Scenario | None) -> ND
     others = (arguments.size, arguments.profile, arguments.mean, arguments.std, scenario)
     if any(other is not None for other in others):
         raise InputError("--costs: says all; it goes with no other option of the loop, and no scenario")
-    from mlsim._files.input_files import read_npy
+    from mlsim._files import read_npy
 
     costs = read_npy(arguments.costs, "costs of iterations")
     if costs.ndim != 1 or costs.dtype.kind not in "iuf" or not np.isfinite(costs).all() or (costs < 0).any():

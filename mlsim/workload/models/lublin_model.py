@@ -99,8 +99,7 @@ _SHARES = ("serial_prob", "pow2_prob", "uprob")
 class Lublin:
     """A workload of the model; its parameters have names such as ``batch.aarr``.
 
-    The bounds of sizes ``umed`` and ``uhi`` of every kind move by log2(processors / 128), as the published
-    ones are for 128 processors; bounds that are given as parameters do not.
+    The published bounds of sizes, ``umed`` and ``uhi``, move by log2(processors / 128); given ones do not.
     """
 
     def __init__(self, options: Drawing) -> None:

@@ -173,24 +173,17 @@ def factor_words(factor: tuple[float, float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The jobs of a stream that a workload has: at most ``jobs``, before ``end`` [s, time of the model].
+    """The jobs of a stream that a workload has; ``stretch`` multiplies their submit times."""
 
-    Their submit times are multiplied by ``stretch``.
-    """
-
-    jobs: int | None
-    end: float | None
+    jobs: int | None  # the most
+    end: float | None  # all are submitted before it [s, time of the model]
     stretch: float = 1.0
 
 
 def extent_of_load(
     stream: Iterator[JobBlock], jobs: int | None, end: float | None, load: float, processors: int
 ) -> Extent:
-    """Return the jobs of a stream that offer a load, and the factor of their submit times.
-
-    With ``end`` [s], the length of the result, the load is over that time; else until the last of ``jobs``
-    jobs.
-    """
+    """Return the jobs of a stream that offer a load until ``end`` [s], or else until the last of ``jobs``."""
     if end is not None:
         return replace(_extent_of_time(stream, end, load, processors), jobs=jobs)
     work = last = 0.0

@@ -13,7 +13,6 @@ from mlsim.workload.derived_logs import SourceLog
 from mlsim.workload.log_times import local_times
 from mlsim.workload.models import accasim_generator as accasim
 from mlsim.workload.models.accasim_generator import DAY, SLOT, SLOTS, LearnedModel
-from mlsim.workload.workload_jobs import JobBlock
 
 QUANTILES: Final = 2001  # Points at which distributions are kept
 FEWEST_JOBS: Final = 100
@@ -71,18 +70,12 @@ def fit(
         shares=tuple((calendar_counts(times) / len(jobs)).tolist()),
         # Clocks that are put back make time go back for an hour.
         intervals=_quantiles(np.maximum(np.diff(passed), 0.0)),
-        flop=_quantiles(work_of(jobs, gflops)),
+        flop=_quantiles(jobs.run_time * jobs.processors * (gflops * accasim.GIGA)),
         serial=1.0 - parallel / len(jobs),
         sizes=tuple(sizes.tolist()),
         size_shares=tuple((counts / max(parallel, 1)).tolist()),
         longest=float(jobs.run_time.max()),
     )
-
-
-def work_of(jobs: JobBlock, gflops: float) -> Floats:
-    """Return the work of jobs [FLOP]: run time x processors x the speed of a processor."""
-    work: Floats = jobs.run_time * jobs.processors * (gflops * accasim.GIGA)
-    return work
 
 
 def calendar_counts(times: Floats) -> Ints:

@@ -53,11 +53,7 @@ LEAST_LARGEST: Final = 2.0 * _HOUR  # Below this largest value there are no twen
 
 
 def distribution(jobs: int, largest: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return the different walltimes, ascending [s], and the number of jobs of each.
-
-    ``jobs`` is at least :data:`FEWEST_JOBS`, ``largest`` [s] at least :data:`LEAST_LARGEST`; ``rng`` draws
-    popularity.
-    """
+    """Return the different walltimes, ascending [s], and the number of jobs of each."""
     head = _head_times(largest)
     a, b, c = _HEAD_SIZES  # percentages of the twenty, the most popular first
     sizes = [a * math.exp(b * rank) + c for rank in range(2, _HEAD + 1)]
@@ -86,8 +82,7 @@ def _head_times(largest: int) -> list[int]:
 def _head_ranks(rng: np.random.Generator) -> list[int]:
     """Draw the popularity of the twenty values: 1 for the largest, for the others near what it is in logs.
 
-    From value to value, the ranks that four logs have there join those to be drawn from; the better of two
-    draws is taken. A rank that no log has later must be taken now.
+    The better of two draws from the ranks up to a value; a rank that no log has later must be taken.
     """
     last = {rank: place for place, row in enumerate(_RANKS) for rank in row}
     ranks: list[int] = []
@@ -132,11 +127,10 @@ def _shared(jobs: int, percent: Sequence[float]) -> Ints:
 
 
 class Walltimes:
-    """Deals out walltimes to the jobs of a workload.
+    """Deals out walltimes to the jobs of a workload; an InputError if too few walltimes are long enough.
 
-    ``run_times``: ascending run times, rounded up to whole seconds, and the number of jobs of each.
-    ``largest``: limit of walltimes [s]; None: the longest run time, rounded up to whole hours. An InputError
-    if the jobs are too few, run too long, or so many run long that too few walltimes are that long.
+    ``run_times``: ascending run times, in whole seconds, and the number of jobs of each. ``largest``: limit
+    of walltimes [s]; None: the longest run time, rounded up to whole hours.
     """
 
     def __init__(self, run_times: tuple[Ints, Ints], largest: float | None, seed: int) -> None:
