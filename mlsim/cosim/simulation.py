@@ -20,6 +20,7 @@ from mlsim.cosim import scenario_inputs
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
 from mlsim.platform.machine import power_of
+from mlsim.plugins import check_plugin
 from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario, words
 from mlsim.scenario.batch_section import replay_obstacle
@@ -201,15 +202,15 @@ def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
     """Check user-defined code that reads or draws the jobs; return whether there is any."""
     workload = scenario.workload
     if workload.generate is not None and not isinstance(workload.generate.model, words.WorkloadModel):
-        from mlsim.workload.user_workloads import check_model as check_generator
+        from mlsim.workload.user_workloads import GENERATORS
 
-        check_generator(located_code(scenario, "workload.generate.model"), plugins)
+        check_plugin(GENERATORS, located_code(scenario, "workload.generate.model"), plugins)
         return True
     if not isinstance(workload.format, words.WorkloadFormat):
-        from mlsim.workload.user_workloads import check_reader
+        from mlsim.workload.user_workloads import READERS
 
         scenario_inputs.log_of(scenario)
-        check_reader(located_code(scenario, "workload.format"), plugins)
+        check_plugin(READERS, located_code(scenario, "workload.format"), plugins)
         return True
     return False
 

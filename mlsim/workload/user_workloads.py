@@ -15,7 +15,7 @@ import polars as pl
 
 from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError, user_code_error
-from mlsim.plugins import Family, check_plugin, make_callable
+from mlsim.plugins import Family, make_callable
 from mlsim.scenario.plugin_names import parameters_of
 from mlsim.scenario.unit_types import nearest
 from mlsim.scenario.words import WorkloadFormat, WorkloadModel
@@ -44,11 +44,6 @@ _LEAST = {
 }
 
 
-def check_reader(name: str, execute: bool) -> None:
-    """Check a user-defined reader; its code is executed only if ``execute``."""
-    check_plugin(READERS, name, execute)
-
-
 def read_by_user(name: str, path: str | Path, options: Reading) -> WholeLog:
     """Read a log with a user-defined reader, ``path/file.py:reader`` or the name of an entry point."""
     title = f"{READERS.name} {name}"
@@ -68,11 +63,6 @@ def _table_of(found: Any) -> pl.DataFrame:
     raise TypeError(
         f"it gives {type(found).__name__}; allowed: a polars.DataFrame, or a mapping of names to columns"
     )
-
-
-def check_model(name: str, execute: bool) -> None:
-    """Check a user-defined model; its code is executed only if ``execute``."""
-    check_plugin(GENERATORS, name, execute)
 
 
 class OwnModel:
