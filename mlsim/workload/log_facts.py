@@ -111,34 +111,28 @@ def describe(path: str | Path, *, log_format: str = "auto", lenient: bool = Fals
         The log cannot be read, or has no job.
     """
     reader = LogReader(path, WorkloadFormat(log_format), Reading(lenient))
-    found = _Gathering()
-    for block in reader.blocks():
-        found.begin(reader.header, Path(path), block)
+    found: _Gathering | None = None
+    for block in filter(len, reader.blocks()):
+        found = found or _Gathering(reader.header, Path(path), block)
         found.add(block)
+    if found is None or not np.isfinite(found.begin):
+        raise InputError(f"{path}: holds no job with a submit time; is it a workload log?")
     return found.description(Path(path), reader.header, reader.broken_lines)
 
 
 class _Gathering:
     """Gathers the facts of a log, block by block."""
 
-    def __init__(self) -> None:
+    def __init__(self, header: Header, path: Path, block: LogBlock) -> None:
+        self._start, self._zone = start_and_zone(header, path)  # complete with the first jobs
+        known = block.submit_time[block.submit_time >= 0]
+        self._first = float(known.min()) if known.size else 0.0
         self._tallies = {name: Tally() for name in DISTRIBUTIONS}
         self._user_jobs, self._user_work = Tally(), Tally()  # the same users in both
         self._week_work, self._quarters, self._status = Tally(), Tally(), Tally()
         self._jobs, self._work, self._last = 0, 0.0, -1.0
-        self._begin, self._end = np.inf, -np.inf
-        self._first = 0.0
-        self._start: float | None = None
-        self._zone: datetime.tzinfo = datetime.UTC
+        self.begin, self._end = np.inf, -np.inf
         self._unknown = dict.fromkeys(("submit_time", "run_time", "walltime", "processors", "user"), 0)
-
-    def begin(self, header: Header, path: Path, block: LogBlock) -> None:
-        """Read the header, which is complete with the first jobs."""
-        if self._jobs:
-            return
-        self._start, self._zone = start_and_zone(header, path)
-        known = block.submit_time[block.submit_time >= 0]
-        self._first = float(known.min()) if known.size else 0.0
 
     def add(self, block: LogBlock) -> None:
         """Add some jobs."""
@@ -171,19 +165,17 @@ class _Gathering:
         gaps = np.diff(submit if self._last < 0 else np.append(self._last, submit))
         self._tallies["interval"].add(np.rint(gaps[gaps >= 0]))
         self._last = float(submit[-1])
-        self._begin, self._end = min(self._begin, float(submit.min())), max(self._end, float(submit.max()))
+        self.begin, self._end = min(self.begin, float(submit.min())), max(self._end, float(submit.max()))
         self._work += float(work.sum())
         self._week_work.add(np.maximum(np.floor((submit - self._first) / _WEEK), 0.0), work)
         self._quarters.add(np.floor((submit + (self._start or 0.0)) / _QUARTER))
 
     def description(self, path: Path, header: Header, broken: int) -> Description:
         """Return all facts."""
-        if not self._jobs or not np.isfinite(self._begin):
-            raise InputError(f"{path}: holds no job with a submit time; is it a workload log?")
         sizes = self._tallies["processors"].counted()[0]
         processors = machine_processors(header) or (int(sizes[-1]) if sizes.size else 0)
         start, zone = self._start, self._zone
-        span = self._end - self._begin
+        span = self._end - self.begin
         users, jobs_of = self._user_jobs.counted()
         weeks, work = self._week_work.counted()
         week_work = np.bincount(weeks.astype(np.int64), work)
@@ -203,7 +195,7 @@ class _Gathering:
             "users": int(users.size),
             "processors": processors,
             "processors_from": "header" if machine_processors(header) else "largest job",
-            "first_submission": _date(start, zone, self._begin),
+            "first_submission": _date(start, zone, self.begin),
             "last_submission": _date(start, zone, self._end),
             "days": span / 86400,
             "work": self._work,
