@@ -347,8 +347,7 @@ def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, cap
 
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(
-        user_dispatch,
-        "entry_points",
+        "mlsim.plugins.entry_points",
         points(("mine", "tests.batch.test_plugins:Shortest"), ("broken", "tests.nowhere:Mine")),
     )
     list_(Listing("policies" if family == "policy" else f"{family}s"))
