@@ -343,14 +343,14 @@ def test_prb_is_the_largest_expansion_factor_first_on_past_what_does_not_fit():
 
 @pytest.mark.parametrize("family", ["dispatcher", "policy", "allocator"])
 def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, capsys, family):
-    from mlsim.cli.listing import Listing, list_
+    from mlsim.cli.listing import list_
 
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(
         "mlsim.plugins.entry_points",
         points(("mine", "tests.batch.test_plugins:Shortest"), ("broken", "tests.nowhere:Mine")),
     )
-    list_(Listing("policies" if family == "policy" else f"{family}s"))
+    list_("policies" if family == "policy" else f"{family}s")
     shown = capsys.readouterr().out
     assert "installed: tests.batch.test_plugins:Shortest" in shown
     assert "CANNOT BE USED: cannot be imported: ModuleNotFoundError" in shown
