@@ -127,11 +127,11 @@ def test_what_is_forgotten_leaves_no_rows_and_no_room() -> None:
     store = ChunkStore(10, 4)
     loop = loop_of(1, 50, technique="SS", execution=ExecutionConfig())
     first = kept(store, loop)
-    used = store._used
+    used = store.end
     chunks = store.open()
     simulate(**loop, chunks=chunks)
     chunks.forget()
-    assert store._used == used
+    assert store.end == used
     assert (chunks.rows, chunks.runs) == (0, [])
     second = kept(store, loop_of(2, 30, technique="SS", execution=ExecutionConfig()))
     table = store.table([(0.0, 0, first), (1e6, 1, second)])
