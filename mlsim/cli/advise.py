@@ -16,16 +16,14 @@ from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.experiment.advice import Advice
-    from mlsim.experiment.recorded_loop import RecordedLoop, Unknown
+    from mlsim.experiment.recorded_loop import RecordedLoop
     from mlsim.scenario import Scenario
 
 
 _SHOWN = 12
 
 
-class AdviseOptions(Options):
-    """The options of ``mlsim advise``."""
-
+class _AdviseOptions(Options):
     source: Path = argument("Scenario of a loop, or the directory of a run, simulated or real.")
     job: int | None = option("Job of the run whose loop is meant.")
     technique: str | None = option("Techniques to try, with commas. Default: all that can be used.")
@@ -42,7 +40,7 @@ class AdviseOptions(Options):
     json_: Json = False
 
 
-def advise(options: AdviseOptions) -> None:
+def advise(options: _AdviseOptions) -> None:
     """Recommend a technique and a model for a loop, with the saving and its uncertainty, by simulation.
 
     A record of fewer than 20 chunks per PE allows no verdict: the command prints why, and what to do instead.
@@ -50,6 +48,7 @@ def advise(options: AdviseOptions) -> None:
     mlsim advise runs/recorded --out advice
     """
     from mlsim.experiment import advice, load_loop
+    from mlsim.experiment.manifest import write_summary
     from mlsim.experiment.recorded_loop import maker_of, recorded_loop, unknown_of
     from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.scenario import parse_overrides
@@ -63,7 +62,14 @@ def advise(options: AdviseOptions) -> None:
     if record is not None and run_time is not None:
         raise InputError(f"--run-time {run_time}: the record of {source} says what iterations cost")
     if record is not None and (unknown := unknown_of(record, source)):
-        _report_unknown(unknown, record, options)
+        facts = advice.facts_of_unknown(unknown, record)
+        if out is not None:
+            with complete_or_gone(out) as place:
+                write_summary(place.partial / "advice.json", facts)
+        if options.json_:
+            print_json(facts)
+        else:
+            print(f"No verdict: {unknown['reason']}.\nInstead: {unknown['instead']}.")
         return
     with (
         nullcontext(partial(load_loop, source)) if record is None else maker_of(record) as make,
@@ -88,24 +94,8 @@ def advise(options: AdviseOptions) -> None:
         _print(found, record)
 
 
-def _report_unknown(unknown: Unknown, record: RecordedLoop, options: AdviseOptions) -> None:
-    """Print, and write if asked, that a record allows no verdict."""
-    from mlsim.experiment.advice import facts_of_unknown
-    from mlsim.experiment.manifest import write_summary
-    from mlsim.experiment.result_directories import complete_or_gone
-
-    facts = facts_of_unknown(unknown, record)
-    if options.out is not None:
-        with complete_or_gone(options.out) as place:
-            write_summary(place.partial / "advice.json", facts)
-    if options.json_:
-        print_json(facts)
-    else:
-        print(f"No verdict: {unknown.reason}.\nInstead: {unknown.instead}.")
-
-
 def _charge(
-    options: AdviseOptions, make: Callable[[], Scenario]
+    options: _AdviseOptions, make: Callable[[], Scenario]
 ) -> Callable[[str, str], Mapping[str, object]]:
     """Return a function from technique and model to keys with a machine's measured costs, if any."""
     if options.calibrated is None:

@@ -13,9 +13,7 @@ from mlsim.cli.terminal import ids_of, print_json
 from mlsim.errors import InputError
 
 
-class CheckOptions(Options):
-    """The options of ``mlsim check``."""
-
+class _CheckOptions(Options):
     file: ScenarioFile
     set_: Overrides = None
     resolved: bool = flag("Print the scenario with every default filled in.", "--resolved")
@@ -33,7 +31,7 @@ class CheckOptions(Options):
     )
 
 
-def check(options: CheckOptions) -> None:
+def check(options: _CheckOptions) -> None:
     """Check FILE, and that the files it names are there and can be read, without simulating.
 
     Code that it names is parsed, and not executed unless --plugins is given. If FILE is the directory of
@@ -52,15 +50,23 @@ def check(options: CheckOptions) -> None:
         if wrong:
             files = "1 file is" if wrong == 1 else f"{wrong} files are"
             raise InputError(f"{file}: {files} damaged or missing. Run the scenario again.")
-        if laws:
-            _check_laws(file, directories, promise)
+        if laws:  # of runs whose files have been compared with their manifests
+            runs = [directory for directory in directories if (directory / "scenario.yaml").is_file()]
+            if not runs:
+                raise InputError(
+                    f"{file}: no run of jobs, whose schedule could be judged; `mlsim run` writes one"
+                )
+            broken = sum(_judge(directory, promise) for directory in runs)
+            if broken:
+                words = "1 law is" if broken == 1 else f"{broken} laws are"
+                raise InputError(f"{file}: {words} broken")
     elif laws:
         raise InputError(f"{file}: --laws judges runs; give the directory of one, which `mlsim run` writes")
     else:
         _check_scenario(options)
 
 
-def _check_scenario(options: CheckOptions) -> None:
+def _check_scenario(options: _CheckOptions) -> None:
     """Check a scenario, and print its machine and workload."""
     from mlsim.cosim.simulation import survey
     from mlsim.experiment.run_directory import check_writers
@@ -93,18 +99,14 @@ def _check_scenario(options: CheckOptions) -> None:
         print(f"  workload: not read; --plugins executes {scenario.workload.format}, which reads it")
         return
     print(f"  workload: {found.jobs} jobs" + "".join(f", {k} {v}" for k, v in found.notes.items()))
-    if found.misfits:
-        _print_misfits(found.misfits)
-
-
-def _print_misfits(misfits: dict[str, tuple[int, list[int]]], most: int = 10) -> None:
-    """Print which jobs the machine cannot hold, and why."""
-    counts = [count for count, _ in misfits.values()]
+    if not found.misfits:
+        return
+    counts, most = [count for count, _ in found.misfits.values()], 10
     print(f"  {sum(counts)} jobs can never start, and a run rejects them:")
-    for reason, (count, ids) in list(misfits.items())[:most]:
+    for reason, (count, ids) in list(found.misfits.items())[:most]:
         print(f"    {ids_of(ids, count)}: {reason}")
-    if len(misfits) > most:
-        print(f"    {sum(counts[most:])} more jobs, for {len(misfits) - most} more reasons; --json has all")
+    if len(counts) > most:
+        print(f"    {sum(counts[most:])} more jobs, for {len(counts) - most} more reasons; --json has all")
 
 
 def _directories_of(path: Path) -> list[Path]:
@@ -135,23 +137,8 @@ def _wrong_in(directory: Path) -> int:
     return wrong
 
 
-def _check_laws(path: Path, directories: list[Path], promise: str | None) -> None:
-    """Judge the schedules of runs by every law, and print each verdict.
-
-    Their files have been compared with their manifests. ``promise``: a promise of backfilling to judge,
-    whatever the dispatcher was.
-    """
-    runs = [directory for directory in directories if (directory / "scenario.yaml").is_file()]
-    if not runs:
-        raise InputError(f"{path}: no run of jobs, whose schedule could be judged; `mlsim run` writes one")
-    broken = sum(_judge(directory, promise) for directory in runs)
-    if broken:
-        laws = "1 law is" if broken == 1 else f"{broken} laws are"
-        raise InputError(f"{path}: {laws} broken")
-
-
 def _judge(directory: Path, promise: str | None) -> int:
-    """Judge one run and print its verdicts; return how many laws it breaks."""
+    """Judge one run by every law (or another ``promise`` of backfilling); return how many it breaks."""
     from mlsim.record.parquet_tables import read_tables
     from mlsim.scenario import load
     from mlsim.verify import judge

@@ -9,7 +9,7 @@ import math
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,10 +17,6 @@ from mlsim.cli import command_options as cli
 from mlsim.cli.command_options import Json, Options, flag, option, output
 from mlsim.cli.terminal import show, table_of
 from mlsim.errors import InputError
-
-if TYPE_CHECKING:
-    from mlsim.slurm.esp_trial import Trial
-
 
 slurm = cli.CommandGroup("slurm", "RCA on a real Slurm, and a Slurm on one machine.")
 _cluster = cli.CommandGroup("cluster", "A trial cluster on this machine.")
@@ -92,7 +88,7 @@ def esp(options: _TrialOptions) -> None:
     """Run the ESP batch as MPI jobs of a trial cluster, RCA off and on, and simulate the same."""
     from mlsim.scenario.words import ExecutionModel, Technique
     from mlsim.slurm.esp_plan import Plan, Work
-    from mlsim.slurm.esp_trial import run_trial
+    from mlsim.slurm.esp_trial import cells_of, run_trial
 
     plan = Plan(
         options.nodes,
@@ -107,10 +103,18 @@ def esp(options: _TrialOptions) -> None:
         options.half_width,
     )
     trial = run_trial(plan, options.out, _note)
-    _print_trial(trial)
+    cells = [[row[column] for column in _TRIAL] for row in cells_of(trial.rows)]
+    rows = [[f"{one:.4g}" if isinstance(one, float) else one or "" for one in row] for row in cells]
+    show(table_of(list(_TRIAL.values()), rows, left=("technique", "RCA")))
+    before, after, between = (1e3 * seconds for seconds in trial.launch)
+    print(
+        f"A job takes {before:.0f} ms before its loop and {after:.0f} ms after it; "
+        f"{between:.0f} ms until the next one"
+    )
     print(f"Results: {options.out}  (comparison.csv, a run directory for each run)")
 
 
+# Columns that are printed, with headings that fit a narrow terminal; comparison.csv has all.
 _TRIAL = {
     "technique": "technique",
     "rca": "RCA",
@@ -122,23 +126,6 @@ _TRIAL = {
     "with launches/real": "/ real",
     "on/off with launches": "on/off",
 }
-"""Columns that are printed, with headings that fit a narrow terminal; comparison.csv has all."""
-
-
-def _print_trial(trial: Trial) -> None:
-    from mlsim.slurm.esp_trial import cells_of
-
-    rows = [[_shown(cells[column]) for column in _TRIAL] for cells in cells_of(trial.rows)]
-    show(table_of(list(_TRIAL.values()), rows, left=("technique", "RCA")))
-    before, after, between = (1e3 * seconds for seconds in trial.launch)
-    print(
-        f"A job takes {before:.0f} ms before its loop and {after:.0f} ms after it; "
-        f"{between:.0f} ms until the next one"
-    )
-
-
-def _shown(value: str | float | None) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else value or ""
 
 
 class ClusterOptions(Options):
@@ -244,7 +231,11 @@ def listen(options: ListenOptions) -> None:
     from mlsim.mpi.rca.wire import address_of, find_secret
 
     host, port = address_of(options.address)
-    if not options.any_host and not _is_loopback(host):
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not (options.any_host or loopback):
         raise InputError(
             f"--address {options.address}: other machines can reach it; messages are signed but not "
             "encrypted; give --any-host if that is meant, or 127.0.0.1:PORT"
@@ -273,10 +264,3 @@ def listen(options: ListenOptions) -> None:
     logging.getLogger("mlsim.rca").info("ended: %d taken, %d refused", agent.taken, agent.refused)
     if number:
         raise typer.Exit(128 + number)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -12,6 +12,7 @@ import typer
 from mlsim.cli.command_options import CommandGroup
 from mlsim.errors import DEBUG
 
+# Where each is, in the order of the help.
 COMMANDS = {
     "init": "init:init",
     "run": "run:run",
@@ -35,7 +36,6 @@ COMMANDS = {
     "rca": "cluster:rca",
     "slurm": "cluster:slurm",
 }
-"""Where each is, in the order of the help."""
 
 
 def _print_version(wanted: bool) -> None:

@@ -56,8 +56,8 @@ class _ProfileOptions(Options):
     json_: Json = False
 
 
+# Options that set no key of a scenario's section of costs.
 _NOT_OF_COSTS = ("name", "out", "iterations", "seed", "reference_speed", "picture", "json_")
-"""Options that set no key of a scenario's section of costs."""
 
 
 def profile(options: _ProfileOptions) -> None:
@@ -67,10 +67,13 @@ def profile(options: _ProfileOptions) -> None:
 
     mlsim workload profile mandelbrot --size 1152 --limit 1000 --exponent 4 -o m.npy
     """
+    import numpy as np
+
     from mlsim import _jit
     from mlsim.application.profiles import Request, iteration_costs
     from mlsim.scenario.simulation_demand import Share, check_memory
     from mlsim.scenario.unit_types import RATE
+    from mlsim.scenario.words import CostProfile
 
     out = options.out
     if options.json_:
@@ -84,9 +87,22 @@ def profile(options: _ProfileOptions) -> None:
     with new_files(targets) as partial_files:
         check_memory("--iterations", [Share("--iterations", f"{n:,} iterations", n * 8)], "the costs")
         values = iteration_costs(Request(costs, n, options.seed, speed))
-        _write_costs(partial_files[0], values)
+        if out.suffix.lower() == ".npy":
+            with partial_files[0].open("wb") as binary:
+                np.save(binary, values)
+        else:
+            with partial_files[0].open("w", encoding="utf-8") as file:
+                file.write("cost\n")
+                file.writelines(f"{value!r}\n" for value in values.tolist())
         if options.picture:
-            _draw(partial_files[1], values, costs, unit)
+            load_matplotlib()
+            from mlsim.analysis import plots
+
+            window = costs.parameters.window
+            extent = (window.x_min, window.x_max, window.y_min, window.y_max)
+            image = extent if costs.profile is CostProfile.MANDELBROT else None
+            picture = plots.iteration_costs(values, _title(costs, len(values)), unit, image)
+            plots.write_picture(picture, partial_files[1])
     _report(values, costs, unit, targets, options.json_)
 
 
@@ -102,8 +118,12 @@ def _read_costs(options: _ProfileOptions) -> tuple[CostsConfig, str | None]:
     values: dict[str, Any] = {
         key: text if key == "path" else cli.value_of(text) for key, text in texts.items()
     }
-    if options.window is not None:
-        values["window"] = _window(options.window)
+    if (text := options.window) is not None:
+        parts = text.split(",")
+        if len(parts) != 4 or not all(part.strip() for part in parts):
+            raise InputError(f"--window {text}: allowed: four numbers X0,X1,Y0,Y1, e.g. --window=-2,2,-2,2")
+        ends = ("x_min", "x_max", "y_min", "y_max")
+        values["window"] = dict(zip(ends, map(cli.value_of, parts), strict=True))
     unit = None
     if name.casefold() in COUNTED and not {"mean", "unit_cost"} & set(texts):
         values["unit_cost"] = "1 s"
@@ -116,13 +136,6 @@ def _read_costs(options: _ProfileOptions) -> tuple[CostsConfig, str | None]:
         allowed = ", ".join(profile for profile in CostProfile if profile is not CostProfile.JOB)
         raise InputError(f"{name}: its costs are made from a job's run time; allowed: {allowed}")
     return costs, unit
-
-
-def _window(text: str) -> dict[str, Any]:
-    parts = text.split(",")
-    if len(parts) != 4 or not all(part.strip() for part in parts):
-        raise InputError(f"--window {text}: allowed: four numbers X0,X1,Y0,Y1, e.g. --window=-2,2,-2,2")
-    return dict(zip(("x_min", "x_max", "y_min", "y_max"), map(cli.value_of, parts), strict=True))
 
 
 def _length_of(costs: CostsConfig, iterations: str | None) -> int:
@@ -144,31 +157,6 @@ def _length_of(costs: CostsConfig, iterations: str | None) -> int:
         return whole(1, 1_000_000_000).parse(cli.value_of(iterations))
     except ValueError as error:
         raise InputError(f"--iterations: {error}") from error
-
-
-def _write_costs(path: Path, values: Floats) -> None:
-    """Write costs as ``.npy`` or, one per line, as ``.csv``."""
-    import numpy as np
-
-    if path.suffix.lower() == ".npy":
-        with path.open("wb") as file:
-            np.save(file, values)
-        return
-    with path.open("w", encoding="utf-8") as file:
-        file.write("cost\n")
-        file.writelines(f"{value!r}\n" for value in values.tolist())
-
-
-def _draw(path: Path, values: Floats, costs: CostsConfig, unit: str | None) -> None:
-    """Draw costs, those of mandelbrot as their image."""
-    load_matplotlib()
-    from mlsim.analysis.plots import iteration_costs, write_picture
-    from mlsim.scenario.words import CostProfile
-
-    window = costs.parameters.window
-    extent = (window.x_min, window.x_max, window.y_min, window.y_max)
-    image = extent if costs.profile is CostProfile.MANDELBROT else None
-    write_picture(iteration_costs(values, _title(costs, len(values)), unit, image), path)
 
 
 def _title(costs: CostsConfig, n: int) -> str:

@@ -18,7 +18,6 @@ from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.batch.cp.instance import Instance
-    from mlsim.scenario import CpConfig
     from mlsim.scenario.words import Dispatcher
 
 
@@ -87,14 +86,31 @@ class ReplayOptions(Options):
 @cp.command("replay")
 def replay(options: ReplayOptions) -> None:
     """Solve saved instances with dispatchers and compare them, instance by instance."""
+    from pydantic import ValidationError
+
     from mlsim import _jit
     from mlsim.batch.cp.instance_replay import compare, write_csv
     from mlsim.experiment.instance_study import replay_instances
+    from mlsim.scenario import CpConfig, parse_overrides
+    from mlsim.scenario.words import Dispatcher
 
     if options.json_:
         _jit.quiet()
-    names = _names(options.dispatchers)
-    config = _config(options.set_ or [], names)
+    allowed = {str(word): word for word in Dispatcher if word.solves}
+    for text in options.dispatchers:
+        if text.casefold() not in allowed:
+            raise InputError(f"--dispatcher {text}: allowed: {', '.join(allowed)}")
+    names = list(dict.fromkeys(allowed[text.casefold()] for text in options.dispatchers))
+    try:
+        config = CpConfig.model_validate(parse_overrides(options.set_ or []))
+    except ValidationError as error:
+        raise cli.option_problems(error, {key: f"--set {key}" for key in CpConfig.model_fields}) from error
+    for key in sorted(config.model_fields_set):
+        if unread := _unread(key, names):
+            raise InputError(f"--set {key}: {unread}")
+    for name in names:
+        if limits := config.wrong_limits(name):
+            raise InputError(f"--set time_limit_max: {limits}")
     with new_files([options.out] if options.out else []) as partial:
         with working("solving") as work:
 
@@ -116,34 +132,6 @@ def replay(options: ReplayOptions) -> None:
         _print(table)
     if wrong:
         raise typer.Exit(1)
-
-
-def _names(texts: list[str]) -> list[Dispatcher]:
-    from mlsim.scenario.words import Dispatcher
-
-    allowed = {str(word): word for word in Dispatcher if word.solves}
-    for text in texts:
-        if text.casefold() not in allowed:
-            raise InputError(f"--dispatcher {text}: allowed: {', '.join(allowed)}")
-    return list(dict.fromkeys(allowed[text.casefold()] for text in texts))
-
-
-def _config(texts: list[str], names: list[Dispatcher]) -> CpConfig:
-    from pydantic import ValidationError
-
-    from mlsim.scenario import CpConfig, parse_overrides
-
-    try:
-        config = CpConfig.model_validate(parse_overrides(texts))
-    except ValidationError as error:
-        raise cli.option_problems(error, {key: f"--set {key}" for key in CpConfig.model_fields}) from error
-    for key in sorted(config.model_fields_set):
-        if wrong := _unread(key, names):
-            raise InputError(f"--set {key}: {wrong}")
-    for name in names:
-        if wrong := config.wrong_limits(name):
-            raise InputError(f"--set time_limit_max: {wrong}")
-    return config
 
 
 def _unread(key: str, names: list[Dispatcher]) -> str | None:
@@ -168,6 +156,10 @@ def _unread(key: str, names: list[Dispatcher]) -> str | None:
 def _print(table: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
+    def rounded(number: float | None) -> str:
+        """Return three digits that count, without an exponent."""
+        return "-" if number is None else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
     # No wider than 80 characters, which is what there is where the output is no terminal.
     shown = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     ratios = ("var.\nx", "ms\nx", "object.\nx")
@@ -180,7 +172,7 @@ def _print(table: list[dict[str, Any]]) -> None:
             f"{row['solved']}",
             str(row["empty"]),
             str(row["optimal"]),
-            *map(_rounded, numbers),
+            *map(rounded, numbers),
             "-" if row["objective_ratio"] is None else f"{row['objective_ratio']:.4f}",
             *(str(row["groups"][group]) for group in ("G1", "G2", "G3")),
         )
@@ -189,10 +181,3 @@ def _print(table: list[dict[str, Any]]) -> None:
         f"{table[0]['instances']:,} instances; empty: no job could start, counted as solved; "
         f"x: ratio to {table[0]['dispatcher']}, median of instances (object., the sum of slowdowns: mean)"
     )
-
-
-def _rounded(number: float | None) -> str:
-    """Return three digits that count, without an exponent."""
-    if number is None:
-        return "-"
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"

@@ -15,6 +15,7 @@ from mlsim._runtime.processes import call
 from mlsim.cli.command_options import Json
 from mlsim.cli.terminal import print_json
 
+# Needs for each extra of the package.
 PURPOSES = {
     "cp": "dispatchers that plan by constraint programming (batch.dispatcher: hcp19, pcp19 ...)",
     "dask": "studies on many machines (mlsim study --executor dask)",
@@ -30,7 +31,6 @@ PURPOSES = {
     "search": "searches by CMA-ES (search.method: cma-es)",
     "study": "Sobol samples and Student's intervals of studies",
 }
-"""Needs for each extra of the package."""
 
 
 def doctor(json_: Json = False) -> None:
@@ -110,35 +110,23 @@ def _programs(*names: str) -> dict[str, str | None]:
 def _mpi() -> dict[str, Any]:
     from mlsim.mpi.launch import find_launchers
 
-    return {
-        name: {
-            "command": " ".join(launcher.words),
-            "version": _version_line([launcher.words[0], "--version"]),
-            "srun": _srun_options(name, launcher.words[0]),
-        }
-        for name, launcher in find_launchers().items()
-    }
-
-
-def _version_line(command: list[str]) -> str:
-    """Return the line of a program's output that contains its version."""
-    try:
-        done = call(command, 20.0)
-    except OSError as error:
-        return f"cannot be started: {error}"
-    lines = [" ".join(line.split()) for line in (done.out + done.err).splitlines() if line.strip()]
-    return next((line for line in lines if re.search(r"\d+\.\d+", line)), lines[0] if lines else "")
-
-
-def _srun_options(name: str, mpiexec: str) -> list[str]:
-    """Return the values of srun's --mpi by which the ranks of an MPI find each other; the best one first."""
-    if name != "openmpi":
-        return ["pmi2"]
-    program = shutil.which(str(Path(mpiexec).parent / "ompi_info")) or shutil.which("ompi_info")
-    try:
-        return pmi_of(call([program], 20.0).out) if program else []
-    except OSError:
-        return []
+    found = {}
+    for name, launcher in find_launchers().items():
+        mpiexec, srun = launcher.words[0], ["pmi2"]
+        try:
+            done = call([mpiexec, "--version"], 20.0)
+            lines = [" ".join(line.split()) for line in (done.out + done.err).splitlines() if line.strip()]
+            said = next((line for line in lines if re.search(r"\d+\.\d+", line)), lines[0] if lines else "")
+        except OSError as error:
+            said = f"cannot be started: {error}"
+        if name == "openmpi":  # the values of srun's --mpi by which its ranks find each other, the best first
+            program = shutil.which(str(Path(mpiexec).parent / "ompi_info")) or shutil.which("ompi_info")
+            try:
+                srun = pmi_of(call([program], 20.0).out) if program else []
+            except OSError:
+                srun = []
+        found[name] = {"command": " ".join(launcher.words), "version": said, "srun": srun}
+    return found
 
 
 def pmi_of(printed: str) -> list[str]:
@@ -177,7 +165,17 @@ def _lines(found: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
     packages, kernels, srun = found["packages"], found["kernels"], found["slurm"]["srun"]
     core = ", ".join(f"{name} {v}" for name, v in packages.items() if v)
     missing = [("NO", f"{name}: pip install {name}") for name, v in packages.items() if v is None]
-    mpi = [("yes", _mpi_line(name, entry, bool(srun))) for name, entry in found["mpi"].items()]
+    mpi = []
+    for name, entry in found["mpi"].items():
+        words = " or ".join(f"--mpi={option}" for option in entry["srun"])
+        words = words or "not possible, it was built without PMI; use its mpiexec"
+        ranks = f"; ranks under srun: {words}" if srun else ""
+        mpi.append(("yes", f"{name}: {entry['version']} ({entry['command']}){ranks}"))
+    extras = []
+    for name, entry in found["extras"].items():
+        has = ", ".join(f"{package} {version}" for package, version in entry["packages"].items())
+        missing_extra = ("no", f"{name}: {entry['install']}, for {entry['for']}")
+        extras.append(("yes", f"{name}: {has}") if entry["installed"] else missing_extra)
     built = [("yes", f"built ahead of time: {kernels['library']}")] if kernels["library"] else []
     built += [("yes", f"{count} in {place}") for place, count in kernels["directories"].items() if count]
     if not built:
@@ -191,7 +189,7 @@ def _lines(found: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
     ]
     return {
         "Packages": [("yes", core), *missing],
-        "Extras": [_extra_line(name, entry) for name, entry in found["extras"].items()],
+        "Extras": extras,
         "MPI": mpi or [("no", "no mpiexec; pip install 'mlsim[mpich]', or load the site's")],
         "Compiled kernels": built,
         "Tools of others": [
@@ -201,18 +199,3 @@ def _lines(found: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
         or [("no", "not set; logs are looked up beside the scenario and in ./traces")],
         "Memory": [("", f"{found['memory_limit'] / 1e9:.1f} GB may be used")],
     }
-
-
-def _mpi_line(name: str, entry: dict[str, Any], has_srun: bool) -> str:
-    """Return an MPI, and the option of srun that it needs, where there is a srun."""
-    line = f"{name}: {entry['version']} ({entry['command']})"
-    words = " or ".join(f"--mpi={option}" for option in entry["srun"])
-    words = words or "not possible, it was built without PMI; use its mpiexec"
-    return f"{line}; ranks under srun: {words}" if has_srun else line
-
-
-def _extra_line(name: str, entry: dict[str, Any]) -> tuple[str, str]:
-    if entry["installed"]:
-        packages = ", ".join(f"{package} {found}" for package, found in entry["packages"].items())
-        return "yes", f"{name}: {packages}"
-    return "no", f"{name}: {entry['install']}, for {entry['for']}"

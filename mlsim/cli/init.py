@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +16,8 @@ from mlsim.cli.new_files import new_files
 from mlsim.errors import InputError, OutputError
 
 _HOME = Path(__file__).parent / "templates"
+# File with the schema, by what a YAML file is for.
 SCHEMAS = {kind: f"{kind}.schema.json" for kind in ("scenario", "loop", "study")}
-"""File with the schema, by what a YAML file is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Template:
     command: str = "mlsim run {}"  # of the first file
 
 
+# The examples of ``mlsim init``, the default first.
 TEMPLATES = {
     # Two levels at once: 200 jobs, each a self-scheduled loop, on 16 nodes under EASY.
     "quickstart": Template({"quickstart.yaml": "scenario"}, ("quickstart.swf",)),
@@ -48,7 +50,6 @@ TEMPLATES = {
         {"study.yaml": "study", "quickstart.yaml": "scenario"}, ("quickstart.swf",), "mlsim study {}"
     ),
 }
-"""The examples of ``mlsim init``, the default first."""
 
 
 def init(
@@ -64,6 +65,7 @@ def init(
     Beside it goes the schema of its keys, which editors complete and check by. Nothing is overwritten;
     files that are there with the same content are left as they are.
     """
+    from mlsim._files import is_file, read_bytes
     from mlsim.scenario.unit_types import nearest
 
     found = TEMPLATES.get(template.lower())
@@ -75,23 +77,17 @@ def init(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{out}: cannot be made: {error.strerror}; give another directory") from error
-    missing = {name: text for name, text in texts.items() if not _has(out / name, text)}
+    missing = dict(texts)
+    for name, text in texts.items():
+        with suppress(OSError):
+            if is_file(out / name) and read_bytes(out / name) == text.encode():
+                del missing[name]
     with new_files([out / name for name in missing]) as partial:
         for path, text in zip(partial, missing.values(), strict=True):
             path.write_text(text, encoding="utf-8", newline="\n")
     print("\n".join(f"{out / name}{'' if name in missing else ' (already there)'}" for name in texts))
     place = "" if out == Path() else f"cd {out} && "
     print(f"\nNext: {place}{found.command.format(next(iter(found.yaml)))}")
-
-
-def _has(path: Path, text: str) -> bool:
-    """Whether a file is there with just this text."""
-    from mlsim._files import is_file, read_bytes
-
-    try:
-        return is_file(path) and read_bytes(path) == text.encode()
-    except OSError:
-        return False
 
 
 def _texts(template: Template) -> Iterator[tuple[str, str]]:

@@ -20,10 +20,7 @@ from mlsim.cli.terminal import show_whole, table_of
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlsim.experiment.weekly_runs import WholeLog
-    from mlsim.learning.class_learning import JobFeatures, Known, Quality, VariantResult
-    from mlsim.learning.energy_classes import Profile
-    from mlsim.scenario import Policy, Scenario
+    pass
 
 
 Out = Annotated[
@@ -126,29 +123,35 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
 
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
+    from mlsim._runtime.work_progress import followed
     from mlsim.batch.predictors.weekly_forests import check_library
+    from mlsim.experiment.weekly_runs import whole_log
     from mlsim.learning import class_learning as learning
     from mlsim.learning.learning_parts import parts_in, write_tables
     from mlsim.scenario import Policy
     from mlsim.scenario.words import Backfill
 
     check_library()
-    chosen = _policies(options.policies)
+    policies = learning.policies_of(options.policies)
     if options.known not in tuple(learning.Known):
         raise InputError(f"--known: {options.known!r}; allowed: {', '.join(learning.Known)}")
     what, out = learning.Known(options.known), options.out
     scenarios = [cli.scenario_of(file, options.overrides) for file in options.files]
     for scenario in scenarios:
-        learning.check_scenario(scenario, chosen)
+        learning.check_scenario(scenario, policies)
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
-    gained = Policy.FCFS in chosen and any(one.batch.backfill is Backfill.EASY for one in scenarios)
+    gained = Policy.FCFS in policies and any(one.batch.backfill is Backfill.EASY for one in scenarios)
     check_read(context, {"reference": (gained, "FCFS among --policies, and batch.backfill: easy")})
-    dispatchers = ["EASY++", *(name for policy in chosen for name in (str(policy), f"{policy}-CI"))]
+    dispatchers = ["EASY++", *(name for policy in policies for name in (str(policy), f"{policy}-CI"))]
     others = published_results(options.reference, {"log": names, "dispatcher": dispatchers})
     source = {key: float(value) for key, value in others.items()}
-    logs, every = _read(scenarios, what)
+    with working("features of jobs", len(scenarios)) as work:
+        logs = [whole_log(scenario) for scenario in scenarios]
+        for log in logs:
+            learning.check_weeks(log.scenario.name, log.jobs)
+        every = [learning.features_of(log.jobs, log.local, what) for log in followed(logs, work)]
     quality, weeks, variants, gains = [], [], [], []
     with parts_in(out, "learn classes", ", ".join(names), options.jobs) as parts:
         for scenario, log, features in zip(scenarios, logs, every, strict=True):
@@ -156,156 +159,28 @@ def classes(context: typer.Context, options: _ClassesOptions) -> None:
                 parts, log, features, what, trees=options.trees, seed=options.seed
             )
             found = learning.quality_of(features, predicted)
-            quality.append(_quality_row(log, found))
-            weeks += _week_rows(scenario.name, found)
-            results = learning.variants_in_parts(parts, log, what, predicted, chosen)
-            variants += _variant_rows(log, results)
-            if Policy.FCFS in chosen and scenario.batch.backfill is Backfill.EASY:
+            quality.append(learning.quality_row(log, found))
+            weeks += learning.week_rows(scenario.name, found)
+            results = learning.variants_in_parts(parts, log, what, predicted, policies)
+            variants += learning.variant_rows(log, results)
+            if Policy.FCFS in policies and scenario.batch.backfill is Backfill.EASY:
                 rival = learning.rival_in_parts(parts, scenario)
-                gains += _gain_rows(scenario.name, results, *rival, source)
-        show_rows("Classes", _transposed(quality))
+                gains += learning.gain_rows(scenario.name, results, *rival, source)
+        facts = [{"log": fact} | {str(row["log"]): row[fact] for row in quality} for fact in quality[0]]
+        show_rows("Classes", facts[1:])
         show_rows("Variants: bounded slowdowns", variants)
         if gains:
             show_rows("Gains over EASY-FCFS (%), bounded slowdown", gains)
         if out is not None:
             tables = {"classes": quality, "weeks": weeks, "variants": variants, "gains": gains}
-            write_tables(out, {f"{name}.csv": _csv(rows) for name, rows in tables.items()})
+            write_tables(out, {f"{name}.csv": learning.frame_of(rows) for name, rows in tables.items()})
     if out is not None:
         print(f"Written: {out}")
 
 
-def _read(scenarios: list[Scenario], what: Known) -> tuple[list[WholeLog], list[JobFeatures]]:
-    """Read the logs, and make the features of their jobs."""
-    from mlsim._runtime.work_progress import followed
-    from mlsim.experiment.weekly_runs import whole_log
-    from mlsim.learning.class_learning import check_weeks, features_of
-
-    with working("features of jobs", len(scenarios)) as work:
-        logs = [whole_log(scenario) for scenario in scenarios]
-        for log in logs:
-            check_weeks(log.scenario.name, log.jobs)
-        return logs, [features_of(log.jobs, log.local, what) for log in followed(logs, work)]
-
-
-def _policies(text: str) -> list[Policy]:
-    """Read the policies to simulate."""
-    from mlsim.scenario import Policy
-
-    allowed = [policy for policy in Policy if policy is not Policy.FAIRSHARE]  # users are not known here
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in allowed:
-            raise InputError(f"--policies: {name!r}; allowed: {', '.join(allowed)}")
-    return [Policy(name) for name in names]
-
-
-def _csv(rows: list[dict[str, object]]) -> str | None:
-    """Return rows as CSV, cells empty where a number is not defined; None of no rows."""
-    import polars as pl
-
-    if not rows:
-        return None
-    frame = pl.DataFrame(rows, infer_schema_length=None)
-    return frame.with_columns(pl.col(pl.Float64).fill_nan(None)).write_csv()
-
-
-def _quality_row(log: WholeLog, found: Quality) -> dict[str, object]:
-    """Return the entries of Zrigui's Tables 6.1, 6.2, 6.4 and 6.5 for one log."""
-    import numpy as np
-
-    jobs = log.jobs
-    divider = float(np.median(jobs.run_time))
-    small = jobs.run_time < divider
-    area = jobs.run_time * jobs.processors
-    low, middle, high = np.nanpercentile(found.weekly[:, 0], [10, 50, 90])
-    return {
-        "log": log.scenario.name,
-        "jobs": len(jobs),
-        "divider (s)": divider,
-        "small premature %": 100 * float(np.mean(small & (jobs.walltime > divider))),
-        "small area %": 100 * float(area[small].sum() / area.sum()),
-        "accuracy %": 100 * found.accuracy,
-        "precision %": 100 * found.precision,
-        "recall %": 100 * found.recall,
-        "false small %": 100 * found.false_small,
-        "false large %": 100 * found.false_large,
-        "weekly accuracy %, p10": 100 * float(low),
-        "weekly accuracy %, median": 100 * float(middle),
-        "weekly accuracy %, p90": 100 * float(high),
-    }
-
-
-def _week_rows(log: str, found: Quality) -> list[dict[str, object]]:
-    """Return a row for each week after the first that has jobs."""
-    return [
-        {"log": log, "week": week, "accuracy %": accuracy, "precision %": precision, "recall %": recall}
-        for week, (accuracy, precision, recall) in zip(
-            found.weeks.tolist(), (100 * found.weekly).tolist(), strict=True
-        )
-    ]
-
-
-def _variant_rows(
-    log: WholeLog, results: Mapping[tuple[Policy, str], VariantResult]
-) -> list[dict[str, object]]:
-    """Return a row for each policy and variant."""
-    rows: list[dict[str, object]] = []
-    for (policy, variant), found in results.items():
-        base = results[policy, "base"]
-        rows.append(
-            {
-                "log": log.scenario.name,
-                "policy": str(policy),
-                "variant": variant,
-                "cumulative": found.bounded_slowdown,
-                "to base %": 100 * (found.bounded_slowdown / base.bounded_slowdown - 1),
-                "mean small": found.mean_small,
-                "mean large": found.mean_large,
-                "killed": found.killed,
-                "lost node-seconds": found.lost_node_seconds,
-                "jobs": found.jobs,
-            }
-        )
-    return rows
-
-
-def _gain_rows(
-    log: str,
-    results: Mapping[tuple[Policy, str], VariantResult],
-    rival: float,
-    rival_jobs: int,
-    source: Mapping[tuple[str, str], float],
-) -> list[dict[str, object]]:
-    """Return by how much EASY++, and each policy with classes and safeguard, is below EASY-FCFS."""
-    from mlsim.scenario import Policy
-
-    base = results[Policy.FCFS, "base"]
-    means = {"EASY++": rival / rival_jobs}
-    for (policy, variant), found in results.items():
-        if variant == "base" and policy is not Policy.FCFS:
-            means[str(policy)] = found.bounded_slowdown / found.jobs
-        if variant == "classification-idempotent":
-            means[f"{policy}-CI"] = found.bounded_slowdown / found.jobs
-    rows: list[dict[str, object]] = []
-    for name, mean in means.items():
-        gain = 100 * (1 - mean / (base.bounded_slowdown / base.jobs))
-        row = {"log": log, "dispatcher": name, "mean": mean, "gain %": gain}
-        rows.append(row | ({"source %": source.get((log, name))} if source else {}))
-    return rows
-
-
-def _transposed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return a row for each fact, with a column for each log, whose name is the first fact."""
-    first, *facts = rows[0]
-    return [{first: fact} | {str(row[first]): row[fact] for row in rows} for fact in facts]
-
-
-_STEPS = (".csv", ".parquet")
-"""What names of files of steps end with."""
-_MOST = 10**9
-"""Means that are cut, and samples that become one, at most: more than any job has."""
-_YEAR = 366 * 86_400.0
-"""Time [s] up to which profiles are made."""
+_STEPS = (".csv", ".parquet")  # of files of steps
+_MOST = 10**9  # Means that are cut, and samples that become one, at most: more than any job has
+_YEAR = 366 * 86_400.0  # Time [s] up to which profiles are made
 
 
 class _EnergyOptions(Options):
@@ -334,15 +209,11 @@ def energy(options: _EnergyOptions) -> None:
 
     mlsim learn energy samples.csv --csv classes.csv --steps steps.csv
     """
-    from mlsim.learning.energy_classes import (
-        Cleaning,
-        Tree,
-        classify,
-        cleaned,
-        power_steps,
-        read_samples,
-        write_steps,
-    )
+    from dataclasses import asdict
+
+    import polars as pl
+
+    from mlsim.learning import energy_classes as classes
 
     steps = options.steps
     for name, value in (("--least", options.least), ("--most", options.most)):
@@ -350,55 +221,38 @@ def energy(options: _EnergyOptions) -> None:
             raise InputError(f"{name}: {value}; allowed: a number of watts")
     if steps is not None and steps.suffix not in _STEPS:
         raise InputError(f"--steps: {steps}; allowed: names that end with {' or '.join(_STEPS)}")
-    cleaning = Cleaning(options.group, options.head, options.tail)
+    cleaning = classes.Cleaning(options.group, options.head, options.tail)
     thresholds = {name: getattr(options, name) for name in ("stationary", "constant", "periodic")}
-    tree = Tree(**thresholds, least=options.least, most=options.most)
+    tree = classes.Tree(**thresholds, least=options.least, most=options.most)
     targets = [path for path in (options.csv, steps) if path is not None]
     with new_files(targets) as parts:  # before samples are read: whether they can be written shows at once
-        measured = read_samples(options.file)
-        jobs = {job: cleaned(samples.power, cleaning) for job, samples in measured.samples.items()}
+        measured = classes.read_samples(options.file)
+        jobs = {job: classes.cleaned(samples.power, cleaning) for job, samples in measured.samples.items()}
         missing = {job for job, samples in measured.samples.items() if not samples.complete}
-        found = classify(jobs, tree, missing)
+        found = classes.classify(jobs, tree, missing)
         for path, part in zip(targets, parts, strict=True):
             if path is options.csv:
-                _write_classes(part, found)
+                rows = [{"job_id": job} | asdict(profile) for job, profile in found.items()]
+                pl.DataFrame(rows).write_csv(part)
             else:
-                shapes = {job: power_steps(measured.samples[job], found[job], cleaning) for job in found}
-                known = {job: shape for job, shape in shapes.items() if shape is not None}
-                write_steps(part, known, parquet=path.suffix == ".parquet")
-    _print(found)
-    if measured.known:
-        _print_known(measured.known, found)
+                steps_of = (
+                    (job, classes.power_steps(measured.samples[job], found[job], cleaning)) for job in found
+                )
+                shapes = {job: shape for job, shape in steps_of if shape is not None}
+                classes.write_steps(part, shapes, parquet=path.suffix == ".parquet")
+    counts = Counter(profile.kind for profile in found.values())
+    for kind in classes.EnergyClass:
+        print(f"{kind:<15} {counts[kind]:>8,}  {100 * counts[kind] / max(len(found), 1):5.1f} %")
+    if known := measured.known:  # which classes were taken for which
+        pairs = Counter((known[job], str(found[job].kind)) for job in known)
+        kinds = list(dict.fromkeys(kind for pair in pairs for kind in pair))
+        print("\n" + " " * 18 + "".join(f"{kind:>16}" for kind in kinds) + "  <- found")
+        for word in dict.fromkeys(known.values()):
+            print(f"{word:<18}" + "".join(f"{pairs[word, other]:>16,}" for other in kinds))
+        right = sum(n for (one, other), n in pairs.items() if one == other)
+        print(f"right: {right:,} of {len(known):,}, {100 * right / len(known):.1f} %")
     for path in targets:
         print(f"Written: {path}")
-
-
-def _print(found: Mapping[str, Profile]) -> None:
-    from mlsim.learning.energy_classes import EnergyClass
-
-    counts = Counter(profile.kind for profile in found.values())
-    for kind in EnergyClass:
-        print(f"{kind:<15} {counts[kind]:>8,}  {100 * counts[kind] / max(len(found), 1):5.1f} %")
-
-
-def _print_known(known: Mapping[str, str], found: Mapping[str, Profile]) -> None:
-    """Print which classes were taken for which, and how many jobs are right."""
-    pairs = Counter((known[job], str(found[job].kind)) for job in known)
-    kinds = list(dict.fromkeys(kind for pair in pairs for kind in pair))
-    print("\n" + " " * 18 + "".join(f"{kind:>16}" for kind in kinds) + "  <- found")
-    for kind in dict.fromkeys(known.values()):
-        print(f"{kind:<18}" + "".join(f"{pairs[kind, other]:>16,}" for other in kinds))
-    right = sum(n for (one, other), n in pairs.items() if one == other)
-    print(f"right: {right:,} of {len(known):,}, {100 * right / len(known):.1f} %")
-
-
-def _write_classes(part: Path, found: Mapping[str, Profile]) -> None:
-    """Write a row a job."""
-    from dataclasses import asdict
-
-    import polars as pl
-
-    pl.DataFrame([{"job_id": job} | asdict(profile) for job, profile in found.items()]).write_csv(part)
 
 
 class _ProfilesOptions(Options):

@@ -19,8 +19,7 @@ from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.learning.mixed_policies import Mixed, Searching
-    from mlsim.learning.policy_delays import Samples
-    from mlsim.learning.policy_validation import PhaseBand, Transfer, TransferBand
+    from mlsim.learning.policy_validation import PhaseBand
 
 
 class _PoliciesOptions(Options):
@@ -45,6 +44,7 @@ def policies(options: _PoliciesOptions) -> None:
     """
     import polars as pl
 
+    from mlsim._runtime.late import load_matplotlib
     from mlsim.experiment.study import load_study
     from mlsim.learning import policy_delays
     from mlsim.learning.learning_parts import parts_in, write_tables
@@ -79,23 +79,14 @@ def policies(options: _PoliciesOptions) -> None:
         show_rows("Premature jobs of the logs", logs)
         show_rows("Who is delayed", rows)
         if out is not None:
-            tables = {"premature.csv": logs, "delays.csv": rows}
-            write_tables(out, {name: pl.DataFrame(some).write_csv() for name, some in tables.items()})
-            _draw(out, samples, study.trim)
+            write_tables(out, {"premature.csv": pl.DataFrame(logs), "delays.csv": pl.DataFrame(rows)})
+            load_matplotlib()
+            from mlsim.analysis.plots.chart_style import write_picture
+
+            for name, draw in policy_delays.delay_pictures(samples, study.trim).items():
+                write_picture(draw(), out / f"{name}.png")
     if out is not None:
         print(f"Written: {out}")
-
-
-def _draw(out: Path, samples: Samples, trim: int) -> None:
-    """Write all pictures, one after the other."""
-    from mlsim._runtime.late import load_matplotlib
-
-    load_matplotlib()
-    from mlsim.analysis.plots.chart_style import write_picture
-    from mlsim.learning.policy_delays import delay_pictures
-
-    for name, draw in delay_pictures(samples, trim).items():
-        write_picture(draw(), out / f"{name}.png")
 
 
 class _MixedOptions(Options):
@@ -345,43 +336,36 @@ def transfer(context: typer.Context, options: _TransferOptions) -> None:
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
     with parts_in(out, "learn transfer", ", ".join(names), options.jobs) as parts:
         found = validation.learn_transfer(logs, options.share, searching, parts)
-        _print_transfer(found)
+
+        def difference(log: str, learned: str) -> str:
+            spread = found.against(log, learned, _REFERENCE)
+            base = float(found.means[log][_REFERENCE].mean())
+            sure = spread.difference_low > 0 or spread.difference_high < 0
+            return f"{100 * spread.difference / base:+.1f}{' *' if sure else '  '}"
+
+        policies = (*names, "SPF", "FCFS")
+        rows = [[policy, *(difference(log, policy) for log in names)] for policy in policies]
+        headings = [f"{log}, weeks: {len(weeks)}" for log, weeks in found.weeks.items()]
+        _print_matrix(f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)", headings, rows)
         if out is not None:
             validation.write_transfer(out, found, _REFERENCE)
             validation.write_phases(out, None)
         if phases:
             logs.clear()  # each part cuts its own
             band = validation.transfer_phases(scenarios, phases, options.share, searching, parts)
-            _print_band_transfer(band, phases)
+
+            def spread(log: str, policy: str) -> str:
+                values = 100 * band.relative(log, policy, _REFERENCE)
+                span = f"{values.min():+.1f} to {values.max():+.1f}"
+                return f"{values.mean():+.1f} ({span}), {(values < 0).sum()}"
+
+            rows = [[policy, *(spread(log, policy) for log in names)] for policy in policies]
+            title = f"The same over {phases} phases of the cut: mean (least to most) in %, phases better than"
+            _print_matrix(f"{title} {_REFERENCE}", names, rows)
             if out is not None:
                 validation.write_phases(out, band)
     if out is not None:
         print(f"Written: {out}")
-
-
-def _print_band_transfer(band: TransferBand, count: int) -> None:
-    def text(log: str, policy: str) -> str:
-        values = 100 * band.relative(log, policy, _REFERENCE)
-        span = f"{values.min():+.1f} to {values.max():+.1f}"
-        return f"{values.mean():+.1f} ({span}), {(values < 0).sum()}"
-
-    logs = list(band.means)
-    rows = [[policy, *(text(log, policy) for log in logs)] for policy in (*logs, "SPF", "FCFS")]
-    title = f"The same over {count} phases of the cut: mean (least to most) in %, phases better than"
-    _print_matrix(f"{title} {_REFERENCE}", logs, rows)
-
-
-def _print_transfer(found: Transfer) -> None:
-    def text(log: str, learned: str) -> str:
-        spread = found.against(log, learned, _REFERENCE)
-        base = float(found.means[log][_REFERENCE].mean())
-        sure = spread.difference_low > 0 or spread.difference_high < 0
-        return f"{100 * spread.difference / base:+.1f}{' *' if sure else '  '}"
-
-    logs = [f"{log}, weeks: {len(weeks)}" for log, weeks in found.weeks.items()]
-    learned = (*found.weights, "SPF", "FCFS")
-    rows = [[policy, *(text(log, policy) for log in found.weeks)] for policy in learned]
-    _print_matrix(f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)", logs, rows)
 
 
 def _print_matrix(title: str, logs: list[str], rows: list[list[str]]) -> None:

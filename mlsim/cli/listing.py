@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
@@ -12,8 +12,6 @@ from mlsim.cli import terminal
 from mlsim.cli.command_options import Json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from mlsim.plugins import Family
 
 
@@ -36,11 +34,7 @@ Listing = Literal[
     "columns",
     "metrics",
 ]
-"""The subjects of ``mlsim list``."""
-Lists = tuple[tuple[str, ...], list[tuple[str, ...]]]
-"""The titles of a list's columns, and its rows."""
-
-
+Lists = tuple[tuple[str, ...], list[tuple[str, ...]]]  # The titles of a list's columns, and its rows
 _LEAST_FOR_TABLES = 60
 _LEAST_FOR_TEXT = 30
 
@@ -64,12 +58,20 @@ def list_(
         entries = [dict(zip(titles, row, strict=True)) for row in rows]
         terminal.print_json(entries, ensure_ascii=False)
         return
+    from rich import box
     from rich.console import Console
+    from rich.table import Table
 
     console = Console()
     width = min(console.width, terminal.terminal_width())
     if _fits(titles, rows, width):
-        console.print(_table(titles, rows), width=width)
+        table = Table(box=box.SIMPLE_HEAD)
+        for title in titles:
+            table.add_column(title, overflow="fold")
+        for row in rows:
+            # Cells are formulas and types: brackets in them are no markup.
+            table.add_row(*(cell.replace("[", r"\[") for cell in row))
+        console.print(table, width=width)
     else:
         print("\n\n".join(_as_entry(titles, row, width) for row in rows))
 
@@ -93,35 +95,15 @@ def _as_entry(titles: Sequence[str], row: Sequence[str], width: int) -> str:
     return "\n".join(lines)
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        # Cells are formulas and types: brackets in them are no markup.
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
-    return table
-
-
-def _plugins(family: str) -> list[tuple[str, str]]:
-    """List what installed packages offer to the batch level; then the way to a user-defined one."""
+def _offered(family: Family | str) -> list[tuple[str, str]]:
+    """List plugins with where they are, or why they cannot be used; then the way to a user-defined one."""
     from mlsim.batch.user_dispatch import FAMILIES, installed
-
-    return _offered(FAMILIES[family], installed(family))
-
-
-def _functions(family: Family) -> list[tuple[str, str]]:
-    """List what installed packages offer of functions; then the way to a user-defined one."""
     from mlsim.plugins import installed_plugins
 
-    return _offered(family, installed_plugins(family))
-
-
-def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """List plugins with where they are, or why they cannot be used; then the way to a user-defined one."""
+    if isinstance(family, str):  # of the batch level
+        found, family = installed(family), FAMILIES[family]
+    else:
+        found = installed_plugins(family)
     rows = [
         (name, f"CANNOT BE USED: {obstacle}" if obstacle else f"installed: {value}")
         for name, value, obstacle in found
@@ -139,18 +121,18 @@ def _of_batch(what: Listing) -> Lists:
         case "policies":
             return ("policy", "key (smaller first)", "meaning"), [
                 *((word.value, word.formula, word.meaning) for word in Policy),
-                *((name, "", meaning) for name, meaning in _plugins("policy")),
+                *((name, "", meaning) for name, meaning in _offered("policy")),
             ]
         case "backfilling":
             return ("backfill", "meaning"), [(word.value, word.meaning) for word in Backfill]
         case "predictors":
             return ("predictor", "predicts", "source"), [
                 *((word.value, word.meaning, word.source) for word in Predictor),
-                *((name, meaning, "") for name, meaning in _plugins("predictor")),
+                *((name, meaning, "") for name, meaning in _offered("predictor")),
             ]
     words = Allocator if what == "allocators" else Dispatcher
     family = what.removesuffix("s")
-    return (family, "meaning"), [*((word.value, word.meaning) for word in words), *_plugins(family)]
+    return (family, "meaning"), [*((word.value, word.meaning) for word in words), *_offered(family)]
 
 
 def _of_files(what: Listing) -> Lists:
@@ -163,7 +145,7 @@ def _of_files(what: Listing) -> Lists:
         return ("format", "meaning"), [
             (WorkloadFormat.AUTO.value, "by the content of the log, after decompression"),
             *((word.value, FORMATS[word].meaning) for word in WorkloadFormat if word in FORMATS),
-            *_functions(READERS),
+            *_offered(READERS),
         ]
     if what == "workloads":
         from mlsim.scenario.words import WorkloadModel
@@ -173,20 +155,15 @@ def _of_files(what: Listing) -> Lists:
         drawing = [(word.value, model_record(word)) for word in WorkloadModel]
         return ("model of workloads", "meaning", "source"), [
             *((word, record.meaning, record.source) for word, record in drawing),
-            *((name, meaning, "") for name, meaning in _functions(GENERATORS)),
+            *((name, meaning, "") for name, meaning in _offered(GENERATORS)),
         ]
     from mlsim.experiment.run_directory import WRITERS
 
-    return ("writer", "meaning"), [*_functions(WRITERS)]
+    return ("writer", "meaning"), [*_offered(WRITERS)]
 
 
 _TECHNIQUE = ("technique", "meaning", "chunk size (CCA)", "from the step alone (DCA)", "options", "source")
 _TOPOLOGY = ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source")
-
-
-def _short(keys: Iterable[str]) -> str:
-    """Return keys without the section that they are all in."""
-    return ", ".join(key.removeprefix("application.") for key in keys)
 
 
 def _of_loops(what: Listing) -> Lists:
@@ -196,7 +173,11 @@ def _of_loops(what: Listing) -> Lists:
             from mlsim.techniques import TECHNIQUES
 
             return _TECHNIQUE, [
-                (t.name, t.title, t.recursive, t.straightforward or "none", _short(t.options), t.reference)
+                (
+                    *(t.name, t.title, t.recursive, t.straightforward or "none"),
+                    ", ".join(key.removeprefix("application.") for key in t.options),
+                    t.reference,
+                )
                 for t in TECHNIQUES.values()
             ]
         case "models":
@@ -205,7 +186,7 @@ def _of_loops(what: Listing) -> Lists:
 
             return ("model", "meaning", "source"), [
                 *((m.value, m.entry.meaning, m.entry.reference) for m in ExecutionModel),
-                *((name, meaning, "") for name, meaning in _functions(USER_MODELS)),
+                *((name, meaning, "") for name, meaning in _offered(USER_MODELS)),
             ]
         case "profiles":
             from mlsim.application.profiles import PROFILES

@@ -20,8 +20,6 @@ from mlsim.errors import InputError
 if TYPE_CHECKING:
     from mlsim.scenario.words import WorkloadFormat
     from mlsim.workload import Rates
-    from mlsim.workload.derived_logs import Conversion
-    from mlsim.workload.log_facts import Description
 
 
 _part = partial(option, rich_help_panel="Selection, as workload.select in a scenario")
@@ -62,40 +60,38 @@ def convert(options: _ConvertOptions) -> None:
     from mlsim.scenario import WorkloadConfig
     from mlsim.workload.derived_logs import convert as converted
 
-    source, target, select = options.source, options.target, _selection(options)
+    source, target = options.source, options.target
+    select: dict[str, Any] = {key: cli.value_of(text) for key, text in options.keys().items()}
+    for name, given, mark in (("window", options.window, ":"), ("dates", options.dates, "/")):
+        if given is not None:
+            start, found, end = (part.strip() for part in given.partition(mark))
+            if not found:
+                raise InputError(f"--{name} {given}; allowed: START{mark}END")
+            select[name] = {"start": start, "end": end}
+    if options.dates is not None:  # either may be missing
+        select["dates"] = {key: part for key, part in select["dates"].items() if part}
+    if options.user:
+        select["user"] = [cli.value_of(user) for user in options.user]
+    if options.drop_week_crossers:
+        select["week_crossers"] = "drop"
     values = {"path": source.name, "format": options.from_, "lenient": options.lenient, "select": select}
     try:
         config = WorkloadConfig.model_validate(values)
     except ValidationError as error:
         names = {"format": "--from", "week_crossers": "--drop-week-crossers"}
         raise cli.option_problems(error, names, skipped="select") from error
-    wanted = _format(options.to, target)
-    rates = _rates(options)
-    as_simulated = options.clean or bool(select)
+    wanted, rates = _format(options.to, target), _rates(options)
+    cleaned = options.clean or bool(select)
     with new_files([target]) as (part,), working(f"converting {source.name}"):
-        done = converted(config, source, part, wanted, as_simulated=as_simulated, rates=rates)
-    _report(done, target, options.json_)
-
-
-def _selection(options: _ConvertOptions) -> dict[str, Any]:
-    """Return the options as a scenario's section workload.select."""
-    select = {key: cli.value_of(text) for key, text in options.keys().items()}
-    if options.window is not None:
-        select["window"] = _pair("window", options.window, ":")
-    if options.dates is not None:
-        select["dates"] = {key: part for key, part in _pair("dates", options.dates, "/").items() if part}
-    if options.user:
-        select["user"] = [cli.value_of(name) for name in options.user]
-    if options.drop_week_crossers:
-        select["week_crossers"] = "drop"
-    return select
-
-
-def _pair(name: str, text: str, mark: str) -> dict[str, Any]:
-    start, found, end = text.partition(mark)
-    if not found:
-        raise InputError(f"--{name} {text}; allowed: START{mark}END")
-    return {"start": start.strip(), "end": end.strip()}
+        done = converted(config, source, part, wanted, as_simulated=cleaned, rates=rates)
+    if options.json_:
+        facts = {"read": done.read, "written": done.written, "jobs": done.jobs}
+        print_json(facts | {"left_out": done.left_out, "notes": done.notes, "file": str(target)})
+        return
+    notes = "".join(f", {name} {count}" for name, count in done.notes.items())
+    print(f"{target}: {done.jobs:,} jobs, {done.read} to {done.written}{notes}")
+    if done.left_out:
+        print(f"  left out, as {done.written} has no place for it: {', '.join(done.left_out)}")
 
 
 def _format(to: str | None, target: Path) -> WorkloadFormat:
@@ -133,17 +129,6 @@ def _rates(options: _ConvertOptions) -> Rates | None:
     return Rates(*rates)
 
 
-def _report(done: Conversion, target: Path, as_json: bool) -> None:
-    if as_json:
-        facts = {"read": done.read, "written": done.written, "jobs": done.jobs}
-        print_json(facts | {"left_out": done.left_out, "notes": done.notes, "file": str(target)})
-        return
-    notes = "".join(f", {name} {count}" for name, count in done.notes.items())
-    print(f"{target}: {done.jobs:,} jobs, {done.read} to {done.written}{notes}")
-    if done.left_out:
-        print(f"  left out, as {done.written} has no place for it: {', '.join(done.left_out)}")
-
-
 _FORMS = (".png", ".pdf", ".svg")
 
 
@@ -161,6 +146,9 @@ def describe(options: _DescribeOptions) -> None:
 
     mlsim workload describe log.swf.gz made.swf --picture both.pdf
     """
+    from rich import box
+    from rich.table import Table
+
     from mlsim.workload.log_facts import describe as described
     from mlsim.workload.log_formats import FORMATS
 
@@ -178,14 +166,7 @@ def describe(options: _DescribeOptions) -> None:
             draw_page(parts[0], logs, picture.suffix.lower()[1:])
     if options.json_:
         print_json([each.facts for each in logs])
-    else:
-        _print(logs)
-
-
-def _print(logs: Sequence[Description]) -> None:
-    from rich import box
-    from rich.table import Table
-
+        return
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
     for each in logs:
@@ -195,6 +176,7 @@ def _print(logs: Sequence[Description]) -> None:
     show(table)
 
 
+# First lines of the table, by title.
 _PLAIN = {
     "jobs": "{jobs:,}",
     "users": "{users:,}",
@@ -204,7 +186,6 @@ _PLAIN = {
     "days": "{days:,.2f}",
     "offered load": "{load:.3f}",
 }
-"""First lines of the table, by title."""
 _UNITS = {"run_time": " (s)", "walltime": " (s)", "wait_time": " in the log (s)", "interval": " (s)"}
 
 
@@ -253,13 +234,23 @@ def predict(options: _PredictOptions) -> None:
 
     No queue is simulated. `batch.predictor` of a scenario names the one that a dispatcher uses.
     """
+    from mlsim._files import expanded, is_file
     from mlsim._runtime.work_progress import followed
     from mlsim.analysis.job_metrics import accuracy
     from mlsim.batch.predictors.offline import predictions, read_history
+    from mlsim.scenario.plugin_names import installed_names, plugin_name
+    from mlsim.scenario.words import Predictor
 
-    log, names = options.log, _predictors(options.predictor)
+    log, known = options.log, plugin_name(Predictor, "mlsim.predictors")
+    every = [word.value for word in Predictor] + list(installed_names("mlsim.predictors"))
+    try:  # as the catalogue spells them
+        names = [str(known.parse(name)) for name in options.predictor or ()] or every
+    except ValueError as error:
+        raise InputError(f"--predictor: {error}") from error
+    directories = [Path(name) for name in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if name]
+    places = [log, *(expanded(directory) / log for directory in directories)]
     with working(f"{len(names)} predictors", len(names)) as work:
-        history = read_history(_found(log), options.lenient)
+        history = read_history(next(filter(is_file, places), log), options.lenient)
         run_time = history.jobs.run_time
         rows = {name: accuracy(predictions(history, name), run_time) for name in followed(names, work)}
     if options.json_:
@@ -271,28 +262,6 @@ def predict(options: _PredictOptions) -> None:
     if history.unknown_waits:
         print(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
     show(accuracy_table(rows))
-
-
-def _predictors(names: list[str] | None) -> list[str]:
-    """Return the names of the predictors as the catalogue spells them."""
-    from mlsim.scenario.plugin_names import installed_names, plugin_name
-    from mlsim.scenario.words import Predictor
-
-    if not names:
-        return [word.value for word in Predictor] + list(installed_names("mlsim.predictors"))
-    try:
-        return [str(plugin_name(Predictor, "mlsim.predictors").parse(name)) for name in names]
-    except ValueError as error:
-        raise InputError(f"--predictor: {error}") from error
-
-
-def _found(log: Path) -> Path:
-    """Find the log where it is named, or in a directory of $MLSIM_TRACES."""
-    from mlsim._files import expanded, is_file
-
-    directories = [Path(name) for name in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if name]
-    places = [log, *(expanded(directory) / log for directory in directories)]
-    return next((place for place in places if is_file(place)), log)
 
 
 workload = cli.CommandGroup("workload", "Generate, learn, resample, scale, convert and analyse workloads.")

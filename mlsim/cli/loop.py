@@ -15,7 +15,6 @@ from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsim.experiment import LoopResult
-    from mlsim.scenario import Scenario
 
 
 _LOOP, _COSTS, _RESULTS = "The loop", "Costs of scheduling", "Results"
@@ -31,9 +30,7 @@ def _flag(key: str, placeholder: str, text: str, panel: str = _LOOP, *, is_read:
 _cost = partial(_flag, panel=_COSTS)
 
 
-class LoopOptions(Options):
-    """The options of ``mlsim loop``."""
-
+class _LoopOptions(Options):
     file: Path | None = argument("Scenario file whose platform and application are taken.", default=None)
     pes: str | None = _flag("platform.nodes", "NODESxPES", "Machine: 16x16, 8, or 4x48,6x16.", is_read=False)
     speeds: str | None = _flag(
@@ -87,7 +84,7 @@ class LoopOptions(Options):
     json_: bool = flag("Print the metrics as JSON, not as a table.", "--json", rich_help_panel=_RESULTS)
 
 
-def loop(options: LoopOptions) -> None:
+def loop(options: _LoopOptions) -> None:
     """Simulate a loop alone, without a batch system: one, or every combination of techniques and models.
 
     The loop is that of FILE, or the one that --pes, --iterations and --profile describe, or both: options
@@ -96,26 +93,44 @@ def loop(options: LoopOptions) -> None:
     mlsim loop --pes 16x16 --profile exponential --mean 1ms --iterations 100000 --technique SS,GSS
     """
     from mlsim._runtime.late import load_for_good
-    from mlsim.experiment import choices, run_loops
-    from mlsim.experiment.loops import summary, with_typical_mean
+    from mlsim.experiment import choices, load_loop, loop_from_mapping, run_loops
+    from mlsim.experiment.loops import REFERENCE_SPEED, node_groups, summary, with_typical_mean
     from mlsim.scenario import parse_overrides
+    from mlsim.scenario.scenario_keys import warnings_of
 
     file, out = options.file, options.out
     texts = [f"{key}={value}" for key, value in options.keys().items()]
     texts += ["output.trace=chunks"] * options.otf2
+    machine: dict[str, object] = {}
+    if options.pes is not None:
+        machine = {"platform.nodes": node_groups(options.pes, options.speeds)}
+        machine["platform.reference_speed"] = REFERENCE_SPEED
+    elif options.speeds is not None:
+        raise InputError(
+            f"--speeds {options.speeds}: goes with --pes; give both, e.g. --pes 16x16 --speeds 1x8,0.5x8"
+        )
     overrides = with_typical_mean(
-        _machine(options) | parse_overrides(texts) | parse_overrides(cli.settings(options.set_, file))
+        machine | parse_overrides(texts) | parse_overrides(cli.settings(options.set_, file))
     )
     techniques, models = (
         cli.listed(cli.code_from_here(text or "", file)) for text in (options.technique, options.model)
     )
-    scenarios = [_scenario(file, overrides | pair) for pair in choices(techniques, models)]
+    if file is None and not any(key.split(".")[0] == "platform" for key in overrides):
+        raise InputError("mlsim loop: no machine; give --pes NODESxPES, e.g. --pes 16x16, or a scenario file")
+    scenarios = [
+        loop_from_mapping({}, overrides | pair) if file is None else load_loop(file, overrides | pair)
+        for pair in choices(techniques, models)
+    ]
     if options.json_:
         terminal.quiet()
     for name, given in (("--no-chunks", not options.chunks), ("--otf2", options.otf2)):
         if given and out is None:
             raise InputError(f"{name}: nothing is written without --out; give --out DIR, or leave it out")
-    _print_unread(scenarios)
+    # Keys that were set and that none of the loops reads.
+    lines = [{line.split()[0]: line for line in warnings_of(scenario)} for scenario in scenarios]
+    for key in lines[0]:
+        if all(key in others for others in lines):
+            print(f"mlsim: note: {lines[0][key]}", file=sys.stderr)
     run_time = cli.time_of("--run-time", options.run_time)
     modules = "mlsim.cosim.simulation", "mlsim.application.application_simulator"
     load_for_good(*modules, *(["polars"] if out else []))
@@ -128,41 +143,6 @@ def loop(options: LoopOptions) -> None:
         terminal.print_json(summary(results))
     else:
         _print(results, out)
-
-
-def _machine(options: LoopOptions) -> dict[str, object]:
-    """Return the keys of the machine; none to leave the file's."""
-    from mlsim.experiment.loops import REFERENCE_SPEED, node_groups
-
-    if options.pes is not None:
-        nodes = node_groups(options.pes, options.speeds)
-        return {"platform.nodes": nodes, "platform.reference_speed": REFERENCE_SPEED}
-    if options.speeds is not None:
-        raise InputError(
-            f"--speeds {options.speeds}: goes with --pes; give both, e.g. --pes 16x16 --speeds 1x8,0.5x8"
-        )
-    return {}
-
-
-def _scenario(file: Path | None, overrides: dict[str, object]) -> Scenario:
-    """Return the loop of a file, or of options alone, with a machine."""
-    from mlsim.experiment import load_loop, loop_from_mapping
-
-    if file is not None:
-        return load_loop(file, overrides)
-    if not any(key.split(".")[0] == "platform" for key in overrides):
-        raise InputError("mlsim loop: no machine; give --pes NODESxPES, e.g. --pes 16x16, or a scenario file")
-    return loop_from_mapping({}, overrides)
-
-
-def _print_unread(scenarios: list[Scenario]) -> None:
-    """Name keys that were set and that none of the loops reads."""
-    from mlsim.scenario.scenario_keys import warnings_of
-
-    lines = [{line.split()[0]: line for line in warnings_of(scenario)} for scenario in scenarios]
-    for key in lines[0]:
-        if all(key in others for others in lines):
-            print(f"mlsim: note: {lines[0][key]}", file=sys.stderr)
 
 
 def _print(results: list[LoopResult], out: Path | None) -> None:

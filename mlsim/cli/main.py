@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlsim._runtime.late import importing
@@ -35,32 +34,24 @@ def __getattr__(name: str) -> Any:
     return globals()["app"]
 
 
-def _program(words: Sequence[str]) -> typer.Typer:
-    """Make the program that these words ask for: with one command where it is clear which."""
-    from mlsim.cli.commands import COMMANDS, program
-
-    rest = [word for word in words if word != "--debug"]
-    if rest == ["--version"]:
-        return program(())
-    return program(rest[:1] if rest and rest[0] in COMMANDS else COMMANDS)
-
-
 def _run() -> None:
-    """Execute the command line; Typer ends it with SystemExit."""
+    """Execute the command line, with one command only where it is clear which; Typer ends with SystemExit."""
     start_no_threads()
     without_colours()
     with importing():
         from typer.main import get_command
 
-        command = get_command(_program(sys.argv[1:]))
+        from mlsim.cli.commands import COMMANDS, program
+
+        words = [word for word in sys.argv[1:] if word != "--debug"]
+        names = () if words == ["--version"] else words[:1] if words and words[0] in COMMANDS else COMMANDS
+        command = get_command(program(names))
     command()
 
 
-_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-"""Variables that launchers of MPI set for the processes that they start."""
+_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")  # set by launchers of MPI for their processes
 _RESEND_SECONDS = 0.05
-_PATIENCE = 1.0
-"""Seconds that compiled code may take to return to Python after a signal."""
+_PATIENCE = 1.0  # Seconds that compiled code may take to return to Python after a signal
 _INTERRUPTED = "mlsim: interrupted; no partial files are left"
 _WATCH = "mlsim-signals"
 _ends_now = threading.Event()
@@ -102,17 +93,15 @@ def _exit_code() -> int:
         code = _interrupted(stopped.number)
     except BaseException as error:  # also panics of compiled libraries, which are no Exceptions
         # LLVM's callbacks drop exceptions; the compiler then stumbles over what they have not done.
-        code = _interrupted(SIGNALS[0]) if SIGNALS else _report(error)
+        if SIGNALS:
+            code = _interrupted(SIGNALS[0])
+        else:
+            if os.environ.get(DEBUG, "0") not in ("", "0"):
+                traceback.print_exception(error)
+            known = isinstance(error, MlsimError)
+            print(f"mlsim: {printable(str(error) if known else sentence_of(error))}", file=sys.stderr)
+            code = error.exit_code if isinstance(error, MlsimError) else 1
     return code if finish() else code or 1
-
-
-def _report(error: BaseException) -> int:
-    """Print what went wrong, in a sentence; return the exit code."""
-    if os.environ.get(DEBUG, "0") not in ("", "0"):
-        traceback.print_exception(error)
-    known = isinstance(error, MlsimError)
-    print(f"mlsim: {printable(str(error) if known else sentence_of(error))}", file=sys.stderr)
-    return error.exit_code if isinstance(error, MlsimError) else 1
 
 
 def _interrupted(number: int) -> int:
@@ -187,15 +176,12 @@ def _is_stuck() -> bool:
     began = time.monotonic()
     while time.monotonic() < began + 30 * _PATIENCE:
         time.sleep(between)
-        looks = looks + 1 if not SIGNALS or _in_kernel() else 0
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        in_kernel = frame is not None and f"{os.sep}_jit{os.sep}" in frame.f_code.co_filename
+        looks = looks + 1 if not SIGNALS or in_kernel else 0
         if looks >= 50:
             return True
     return False
-
-
-def _in_kernel() -> bool:
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    return frame is not None and f"{os.sep}_jit{os.sep}" in frame.f_code.co_filename
 
 
 def _may_end_at_once() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext
+from itertools import product, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,6 @@ from mlsim.cli.terminal import print_json, show, table_of
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlsim.mpi.real_validation import Pair, Row
     from mlsim.scenario import Scenario
 
 
@@ -129,6 +129,7 @@ def calibrate(
         _print_machine(measured)
 
 
+# The times that ``mlsim mpi calibrate`` measures, in words.
 _MEASURED = {
     "message": "message of 16 B, one way (masters)",
     "noticed": "message to a rank that waits",
@@ -140,7 +141,6 @@ _MEASURED = {
     "piece": "a part of a chunk, besides its iterations (execution.piece_time)",
     "first": "a master's first part of a loop, besides that",
 }
-"""The times that ``mlsim mpi calibrate`` measures, in words."""
 
 
 def _print_machine(measured: dict[str, float | int | str]) -> None:
@@ -213,8 +213,10 @@ def validate(options: _ValidateOptions) -> None:
     from mlsim.experiment.result_directories import complete_or_gone
     from mlsim.mpi import real_validation
     from mlsim.mpi.launch import launcher_of
-    from mlsim.mpi.loop_options import VALIDATE_KEYS, check_set, loop_options
+    from mlsim.mpi.loop_options import MODELS, VALIDATE_KEYS, check_set, loop_options
     from mlsim.scenario import parse_overrides
+    from mlsim.scenario.technique_section import TWO_LEVELS
+    from mlsim.scenario.unit_types import TIME
 
     file, out, ranks = options.scenario, options.out, options.ranks
     overrides = parse_overrides(cli.settings(options.set_, file))
@@ -224,7 +226,17 @@ def validate(options: _ValidateOptions) -> None:
     for name in others:
         if name in _OWN_OPTIONS:
             raise InputError(f"--option {name}: give {_OWN_OPTIONS[name]}")
-    pairs = _pairs(options, loop)
+    models = cli.listed(options.models)
+    if options.ranks_per_node is not None and not any(MODELS.get(model) in TWO_LEVELS for model in models):
+        raise InputError(
+            f"--ranks-per-node {options.ranks_per_node}: only models of two levels read it, and --model is "
+            f"{options.models}"
+        )
+    delays = [loop.application.execution.injected_delay]
+    if options.delays is not None:
+        delays = [cli.amount("--delay", text, TIME) for text in cli.listed(options.delays)]
+    of = product(cli.listed(options.techniques), models, delays)
+    pairs = list(starmap(real_validation.Pair, of))
     _note_unread(loop, (*VALIDATE_KEYS, "application.technique", "application.execution.model"))
     with complete_or_gone(out) if out is not None else nullcontext() as place:
         rows, machine = real_validation.validate(
@@ -240,37 +252,6 @@ def validate(options: _ValidateOptions) -> None:
         if place is not None:
             real_validation.write_comparison(place, rows, machine, loop.name)
     _print_machine(machine)
-    _print_rows(rows)
-    if place is not None:
-        print(f"Results: {place.directory}")
-
-
-def _pairs(options: _ValidateOptions, loop: Scenario) -> list[Pair]:
-    """Return what is executed and simulated: techniques, models and delays."""
-    from mlsim.mpi.loop_options import MODELS
-    from mlsim.mpi.real_validation import Pair
-    from mlsim.scenario.technique_section import TWO_LEVELS
-    from mlsim.scenario.unit_types import TIME
-
-    models = cli.listed(options.models)
-    if options.ranks_per_node is not None and not any(MODELS.get(model) in TWO_LEVELS for model in models):
-        raise InputError(
-            f"--ranks-per-node {options.ranks_per_node}: only models of two levels read it, and --model is "
-            f"{options.models}"
-        )
-    delays = [loop.application.execution.injected_delay]
-    if options.delays is not None:
-        delays = [cli.amount("--delay", text, TIME) for text in cli.listed(options.delays)]
-    return [
-        Pair(technique, model, delay)
-        for technique in cli.listed(options.techniques)
-        for model in models
-        for delay in delays
-    ]
-
-
-def _print_rows(rows: list[Row]) -> None:
-    """Print loops side by side, executed and simulated."""
     cells = (
         (
             row.pair.technique,
@@ -288,3 +269,5 @@ def _print_rows(rows: list[Row]) -> None:
     show(table_of(titles, cells, left=("technique", "model")))
     worst = max(rows, key=lambda row: abs(row.error))
     print(f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}")
+    if place is not None:
+        print(f"Results: {place.directory}")

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 from mlsim._runtime.places import unfinished
@@ -32,10 +32,14 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
         _clear(path)
     names = [(path, *_split(path)) for path in paths]
     partial = [path.with_name(f".{stem}.{token}.partial{suffix}") for path, stem, suffix in names]
+    numbered = (
+        [path.with_name(f"{stem}-{number:03d}{suffix}") for path, stem, suffix in names]
+        for number in count(1)
+    )
     try:
         with unfinished(*partial):
             yield partial
-        kept = next(names for names in _names(paths) if _rename(partial, names))
+        kept = next(free for free in chain([list(paths)], numbered) if _rename(partial, free))
     except OutputError as error:
         text = str(error)
         for hidden, path in zip(partial, paths, strict=True):
@@ -62,20 +66,19 @@ def _split(path: Path) -> tuple[str, str]:
     return path.name.removesuffix(inner + path.suffix), inner + path.suffix
 
 
-def _names(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Yield the names that the files may get, in order: their own, then numbered ones."""
-    yield list(paths)
-    for number in count(1):
-        split = [(path, *_split(path)) for path in paths]
-        yield [path.with_name(f"{stem}-{number:03d}{suffix}") for path, stem, suffix in split]
-
-
 def _rename(partial: Sequence[Path], names: Sequence[Path]) -> bool:
     """Rename the files, all or none; return whether all names were free."""
     done: list[Path] = []
     try:
         for source, path in zip(partial, names, strict=True):
-            _link(source, path)
+            try:
+                os.link(source, path)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without hard links
+                if os.path.lexists(path):
+                    raise FileExistsError(path) from None
+                source.rename(path)
             done.append(path)
     except BaseException as error:
         for path in done:
@@ -84,18 +87,6 @@ def _rename(partial: Sequence[Path], names: Sequence[Path]) -> bool:
             return False
         raise
     return True
-
-
-def _link(source: Path, path: Path) -> None:
-    """Link a file to a second name, which must be free."""
-    try:
-        os.link(source, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        if os.path.lexists(path):
-            raise FileExistsError(path) from None
-        source.rename(path)
 
 
 def _check(path: Path) -> None:

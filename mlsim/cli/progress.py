@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from mlsim.scenario import Scenario
 
 
-_SHOWN_AFTER = 3.0
-"""Seconds of work after which its progress is shown."""
+_SHOWN_AFTER = 3.0  # Seconds of work after which its progress is shown
 _BETWEEN = 0.5
-_MOST_CELLS = 1200
-"""Nodes with a cell each; of more nodes, one cell shows several."""
+_MOST_CELLS = 1200  # Nodes with a cell each; of more nodes, one cell shows several
 _LOOKS = {".": ("·", "dim"), "#": ("■", "blue"), "x": ("x", "red")}
 
 
@@ -192,6 +190,7 @@ class _WatchOptions(Options):
 
 def watch(options: _WatchOptions) -> None:
     """Show the progress of a running simulation or study: time, jobs, queue, nodes, messages."""
+    # `look` returns the state, laid out or as a sentence, and whether the run goes on.
     from rich.console import Console
 
     from mlsim.experiment.study.study_store import is_store
@@ -210,7 +209,14 @@ def watch(options: _WatchOptions) -> None:
     else:
 
         def look() -> tuple[RenderableType, bool]:
-            return _view_of_run(target)
+            ended = (target / "summary.json").is_file()
+            state = _state(target)
+            if state is not None:
+                return state_view(state), not ended and state["state"] == "running"
+            if ended:
+                return f"{target}: completed; mlsim metrics and mlsim report read it", False
+            words = "its state file exists after a second, and not while it reads or writes"
+            return f"{target}: running; {words}", True
 
     console = Console()
     view, goes_on = look()
@@ -232,17 +238,6 @@ def _state(target: Path) -> dict[str, Any] | None:
 
     path = find_status(target)
     return None if path is None else read_status(path)
-
-
-def _view_of_run(target: Path) -> tuple[RenderableType, bool]:
-    """Return the state of a run, laid out or as a sentence, and whether the run goes on."""
-    ended = (target / "summary.json").is_file()
-    state = _state(target)
-    if state is not None:
-        return state_view(state), not ended and state["state"] == "running"
-    if ended:
-        return f"{target}: completed; mlsim metrics and mlsim report read it", False
-    return f"{target}: running; its state file exists after a second, and not while it reads or writes", True
 
 
 def state_view(state: dict[str, Any]) -> RenderableType:
@@ -273,31 +268,19 @@ def state_view(state: dict[str, Any]) -> RenderableType:
         words = f"{group['held']} of {group['nodes']} held ({used * 100:.0f} %)"
         if group["down"]:
             words += f", {group['down']} out of use"
-        table.add_row(group["name"], words, _cells(group["cells"], every))
+        cells = Text(overflow="fold")
+        for letter, same in groupby(group["cells"][::every]):
+            cell, style = _LOOKS[letter]
+            cells.append(cell * len(list(same)), style)
+        table.add_row(group["name"], words, cells)
+    messages = []
+    for message in state.get("messages", ()):
+        about = f"job {message['job']}"
+        if "for_job" in message:
+            about += f", {message['nodes_wanted']} nodes for job {message['for_job']}"
+        elif "nodes" in message:
+            about += f", node{'s' * (len(message['nodes']) > 1)} {' '.join(map(str, message['nodes']))}"
+        messages.append(Text(f"{duration(message['sent'])}  {message['message']}: {about}", "dim"))
     bar = ProgressBar(total=total, completed=jobs["ended"], width=60)
     note = [Text(f"each cell shows the first of {every} nodes", "dim")] if every > 1 else []
-    return Group(title, bar, parts, table, *note, *map(_message_line, state.get("messages", ())))
-
-
-def _message_line(message: dict[str, Any]) -> RenderableType:
-    """Write a coordination message on a line."""
-    from rich.text import Text
-
-    from mlsim.analysis.formatting import duration
-
-    about = f"job {message['job']}"
-    if "for_job" in message:
-        about += f", {message['nodes_wanted']} nodes for job {message['for_job']}"
-    elif "nodes" in message:
-        about += f", node{'s' * (len(message['nodes']) > 1)} {' '.join(map(str, message['nodes']))}"
-    return Text(f"{duration(message['sent'])}  {message['message']}: {about}", "dim")
-
-
-def _cells(letters: str, every: int) -> RenderableType:
-    from rich.text import Text
-
-    text = Text(overflow="fold")
-    for letter, cells in groupby(letters[::every]):
-        cell, style = _LOOKS[letter]
-        text.append(cell * len(list(cells)), style)
-    return text
+    return Group(title, bar, parts, table, *note, *messages)

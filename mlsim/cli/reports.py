@@ -15,9 +15,6 @@ from mlsim.cli.terminal import print_json
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from mlsim.experiment.comparison import RunComparison
     from mlsim.experiment.stored_runs import RunMetrics
 
 
@@ -37,6 +34,9 @@ class _CompareOptions(Options):
 
 def compare(options: _CompareOptions) -> None:
     """Compare RUNs with the first: metrics with differences and which is better, jobs in pairs, pictures."""
+    from rich.console import Console
+
+    from mlsim.analysis.run_comparison import comparison_table, differences_table, pairs_table
     from mlsim.experiment.comparison import compare as compare_runs
     from mlsim.experiment.result_directories import check_target
 
@@ -53,20 +53,6 @@ def compare(options: _CompareOptions) -> None:
     if options.json_:
         print_json(comparison.to_dict())
         return
-    _print(comparison)
-    for target in targets:
-        print(f"Written: {target}  ({', '.join(sorted(path.name for path in target.iterdir()))})")
-
-
-def _names(labels: str | None) -> list[str] | None:
-    return None if labels is None else [name.strip() for name in labels.split(",")]
-
-
-def _print(comparison: RunComparison) -> None:
-    from rich.console import Console
-
-    from mlsim.analysis.run_comparison import comparison_table, differences_table, pairs_table
-
     console = Console()
     if comparison.differences:
         console.print(differences_table(comparison.labels, comparison.differences))
@@ -77,6 +63,12 @@ def _print(comparison: RunComparison) -> None:
         console.print(f"\nNote: {note}", style="yellow", highlight=False)
     if not all(len(run.records.passes.time) for run in comparison.runs):
         console.print("\nPass times by queue length need runs with --set output.passes=on.", style="dim")
+    for target in targets:
+        print(f"Written: {target}  ({', '.join(sorted(path.name for path in target.iterdir()))})")
+
+
+def _names(labels: str | None) -> list[str] | None:
+    return None if labels is None else [name.strip() for name in labels.split(",")]
 
 
 Grouping = Literal["class", "size", "user", "group", "executable", "queue", "partition", "qos", "week"]
@@ -94,11 +86,13 @@ class _MetricsOptions(Options):
 
 def metrics(options: _MetricsOptions) -> None:
     """Print the metrics of RUNs: aggregates, slowdowns in bins, breakdowns, weeks, pass times."""
+    import polars as pl
+
     from mlsim.experiment.stored_runs import find_runs, measure_run, name_runs, read_run
 
     by, csv, found = options.by, options.csv, find_runs(options.runs)
     measured: list[dict[str, Any]] = []
-    rows: list[pl.DataFrame] = []
+    rows = []
     # What cannot be written is refused before anything is printed.
     with new_files([] if csv is None else [csv]) as files:
         for directory, label in zip(found, name_runs(found), strict=True):
@@ -113,7 +107,8 @@ def metrics(options: _MetricsOptions) -> None:
             else:
                 _print_metrics(result, many=len(found) > 1)
         for file in files:
-            _write_csv(file, rows)
+            # Runs of other scenarios may have other keys.
+            pl.concat(rows, how="diagonal_relaxed").write_csv(file)
     if options.json_:
         print_json({"tau": options.tau, "runs": measured})
     elif csv is not None:
@@ -137,13 +132,6 @@ def _print_metrics(result: RunMetrics, many: bool) -> None:
     console.print(summary_table(result.summary))
     console.print()
     console.print(metrics_table(result.summary, result.by_class, result.pass_times))
-
-
-def _write_csv(path: Path, rows: list[pl.DataFrame]) -> None:
-    import polars as pl
-
-    # Runs of other scenarios may have other keys.
-    pl.concat(rows, how="diagonal_relaxed").write_csv(path)
 
 
 class _ReportOptions(Options):

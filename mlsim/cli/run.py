@@ -13,11 +13,7 @@ from mlsim.cli.progress import progress_bar, watched
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mlsim.experiment import Result
-    from mlsim.record import Rejections
 
 
 class _RunOptions(Options):
@@ -118,30 +114,24 @@ def _notes(result: Result) -> list[str]:
 
 def _rejections(result: Result, most: int = 5, reasons: int = 10) -> list[str]:
     """Return lines on rejected jobs, one per reason."""
+    import numpy as np
+
+    from mlsim.record.table_blocks import value_blocks
+
     jobs, rejections = result.records.jobs, result.records.rejections
     counts = result.summary["rejected_because"]
     lines = []
     for code, reason in enumerate(rejections.reasons[:reasons]):
-        first = _first_rows(rejections, code, most)
+        first, begin = np.empty(0, np.int64), 0
+        for codes in value_blocks(rejections.reason):
+            found = begin + np.flatnonzero(codes == code)[: most - len(first)]
+            first = np.concatenate([first, rejections.job[found]])
+            if len(first) == most:
+                break
+            begin += len(codes)
         ids = terminal.ids_of(jobs.job_id[first].tolist(), counts[reason])
         lines.append(f"Rejected: {ids}: {reason} (state 'rejected' in jobs.parquet)")
     if others := rejections.reasons[reasons:]:
         total = sum(counts[reason] for reason in others)
         lines.append(f"Rejected: {total} more jobs, for {len(others)} more reasons; see jobs.parquet")
     return lines
-
-
-def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int64]:
-    """Return the rows of the first jobs that were rejected for a reason."""
-    import numpy as np
-
-    from mlsim.record.table_blocks import value_blocks
-
-    rows, first = np.empty(0, np.int64), 0
-    for reasons in value_blocks(rejections.reason):
-        found = first + np.flatnonzero(reasons == code)[: most - len(rows)]
-        rows = np.concatenate([rows, rejections.job[found]])
-        if len(rows) == most:
-            break
-        first += len(reasons)
-    return rows

@@ -90,7 +90,18 @@ def run(options: _RunOptions) -> None:
             watch=ProgressDisplay(chosen.name, shown=not quiet),
         )
     if options.json_:
-        _print_json(chosen, rows, target)
+        runs = [  # metrics by title: null where a run has none
+            {
+                "labels": dict(row.labels),
+                "metrics": {
+                    title: value if isfinite(value) else None for title, value in row.metrics.items()
+                },
+                "failed": row.failed or None,
+            }
+            for row in rows
+        ]
+        found = {"schema_version": 1, "study": chosen.name, "directory": str(target), "runs": runs}
+        terminal.print_json(found, ensure_ascii=False)
     elif not quiet:
         _print_tables(chosen, rows, target)
     if any(row.failed for row in rows):
@@ -162,20 +173,6 @@ def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None
             shown.add_row(*map(Text, line))
         terminal.show(shown)
     print(f"Results: {target}")
-
-
-def _print_json(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None:
-    """Print each run: its labels, its metrics by title (null where it has none), why it failed."""
-    runs = [
-        {
-            "labels": dict(row.labels),
-            "metrics": {title: value if isfinite(value) else None for title, value in row.metrics.items()},
-            "failed": row.failed or None,
-        }
-        for row in rows
-    ]
-    found = {"schema_version": 1, "study": chosen.name, "directory": str(target), "runs": runs}
-    terminal.print_json(found, ensure_ascii=False)
 
 
 _MOST_FAILED = 20

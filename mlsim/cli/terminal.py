@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_NARROWEST, _WIDEST = 80, 1000
-"""Columns: in narrower tables numbers are cut off, and wider ones take much memory."""
+_NARROWEST, _WIDEST = 80, 1000  # columns: narrower tables cut numbers off, wider ones take much memory
 _WHOLE = 240
 _ERRORS = "mlsim.readable"
 _LOOK_ALIKES = {
@@ -112,17 +111,16 @@ def _readable(error: UnicodeError) -> tuple[str, int]:
     """Write what an encoding lacks with what every encoding has."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(map(_look_alike, error.object[error.start : error.end])), error.end
 
+    def look_alike(letter: str) -> str:
+        if letter in _LOOK_ALIKES:
+            return _LOOK_ALIKES[letter]
+        name = unicodedata.name(letter, "")
+        if name.startswith("GREEK SMALL LETTER "):
+            return name.rsplit(" ", 1)[1].lower()
+        return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"
 
-def _look_alike(letter: str) -> str:
-    if letter in _LOOK_ALIKES:
-        return _LOOK_ALIKES[letter]
-    name = unicodedata.name(letter, "")
-    if name.startswith("GREEK SMALL LETTER "):
-        return name.rsplit(" ", 1)[1].lower()
-    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return plain or "?"
+    return "".join(map(look_alike, error.object[error.start : error.end])), error.end
 
 
 _terminal: list[int] = []

@@ -60,29 +60,36 @@ def _in_our_words(asked: Callable[[], tuple[Any, str]]) -> Iterator[None]:
 
 
 def _said(error: Any, command: Any, path: str) -> str:
+    again = f"try: {path} --help"
     if isinstance(error, _found.NoSuchOption):
         return _no_such_option(error.option_name, error.ctx, command, path)
     if isinstance(error, _found.MissingParameter):
-        return f"{_missing(error)}; {_try(path)}"
-    if isinstance(error, _found.BadOptionUsage):
-        return f"{_misused(error, command)}; {_try(path)}"
+        return f"{_missing(error)}; {again}"
+    if isinstance(error, _found.BadOptionUsage):  # an option that has a value too few or too many
+        name = error.option_name
+        shown = [_shown(parameter) for parameter in command.params if name in parameter.opts]
+        if "does not take" in error.message or not shown:
+            return f"{name}: takes no value; allowed: {name}; {again}"
+        return f"{name}: needs a value; allowed: {shown[0]}; {again}"
     if isinstance(error, _found.BadParameter):
-        return f"{_named(error.param)}{_worded(error)}"
+        longest = max(_options(error.param), key=len, default="") if error.param else ""
+        return f"{longest} {_worded(error)}" if longest else _worded(error)
     extra = re.fullmatch(r"Got unexpected extra argument\(?s?\)? \((?P<words>.*)\)", error.message, re.DOTALL)
     if extra:
-        return f"{extra['words']}: more than {path} takes; allowed: {_usage(error.ctx)}; {_try(path)}"
-    return f"{error.message.rstrip('.')}; {_try(path)}"
+        return f"{extra['words']}: more than {path} takes; allowed: {_usage_of(error.ctx)}; {again}"
+    return f"{error.message.rstrip('.')}; {again}"
 
 
-def _try(path: str) -> str:
-    return f"try: {path} --help"
+def _usage_of(context: Any) -> str:
+    """Return how a command is typed: ``mlsim run [OPTIONS] {file}``."""
+    return " ".join(context.get_usage().split()).removeprefix("Usage: ")
 
 
 def _unknown(word: str, kind: str, path: str, known: list[str]) -> str:
     from mlsim.scenario.unit_types import nearest
 
     hint = nearest(word, known)
-    return f"{word}: {path} has no such {kind};{hint} allowed: {', '.join(known)}; {_try(path)}"
+    return f"{word}: {path} has no such {kind};{hint} allowed: {', '.join(known)}; try: {path} --help"
 
 
 def _no_such_option(word: str, context: Any, command: Any, path: str) -> str:
@@ -102,14 +109,6 @@ def _options(parameter: Any) -> list[str]:
     return [name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
 
 
-def _named(parameter: Any) -> str:
-    """Return the option or argument that a word is about, to be put before the word."""
-    if parameter is None:
-        return ""
-    longest = max(_options(parameter), key=len, default="")
-    return f"{longest} " if longest else ""
-
-
 def _shown(parameter: Any) -> str:
     """Return an option or argument as one would type it: ``--out DIR``."""
     name = max(_options(parameter), key=len, default="")
@@ -122,22 +121,8 @@ def _missing(error: Any) -> str:
         return str(error.format_message()).rstrip(".")
     shown = _shown(error.param)
     words = [item.value for item in error.param.shell_complete(error.ctx, "") if item.value]
-    allowed = ", ".join(words) if words else shown if _options(error.param) else _usage(error.ctx)
+    allowed = ", ".join(words) if words else shown if _options(error.param) else _usage_of(error.ctx)
     return f"{shown} is missing; allowed: {allowed}"
-
-
-def _usage(context: Any) -> str:
-    """Return how a command is typed: ``mlsim run [OPTIONS] {file}``."""
-    return " ".join(context.get_usage().split()).removeprefix("Usage: ")
-
-
-def _misused(error: Any, command: Any) -> str:
-    """Return what is wrong with an option that has a value too few or too many."""
-    name = error.option_name
-    shown = [_shown(parameter) for parameter in command.params if name in parameter.opts]
-    if "does not take" in error.message or not shown:
-        return f"{name}: takes no value; allowed: {name}"
-    return f"{name}: needs a value; allowed: {shown[0]}"
 
 
 _NOT_ONE_OF = re.compile(r"Value error, '(?P<word>.*)' is not one of (?P<allowed>'.*')\.", re.DOTALL)
@@ -156,16 +141,11 @@ def _worded(error: Any) -> str:
     if details is None:
         return f"{message}"
     detail = details()[0]
-    numbers = _numbers(error.param.type_descriptor)
-    return f"{detail['input']}: {f'allowed: {numbers}' if numbers else message}"
-
-
-def _numbers(kind: Any) -> str:
-    """Return which numbers an option takes, as text; none if it does not take numbers."""
-    name = {int: "whole numbers", float: "numbers"}.get(kind.annotation)
+    kind = error.param.type_descriptor
+    numbers = {int: "whole numbers", float: "numbers"}.get(kind.annotation, "")
     least, most = kind.parameter_info.min, kind.parameter_info.max
-    if name is None or (least is None and most is None):
-        return name or ""
-    if most is None:
-        return f"{name} from {least:g} up"
-    return f"{name} up to {most:g}" if least is None else f"{name} from {least:g} to {most:g}"
+    if numbers and least is not None:
+        numbers += f" from {least:g} up" if most is None else f" from {least:g} to {most:g}"
+    elif numbers and most is not None:
+        numbers += f" up to {most:g}"
+    return f"{detail['input']}: {f'allowed: {numbers}' if numbers else message}"

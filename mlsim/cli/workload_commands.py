@@ -16,7 +16,6 @@ from mlsim.cli.progress import working
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlsim.workload.derived_logs import Scaled
     from mlsim.workload.generated_jobs import Made
     from mlsim.workload.workload_jobs import JobBlock
 
@@ -94,6 +93,7 @@ def generate(options: _GenerateOptions) -> None:
     mlsim workload generate lublin --jobs 100000 --seed 1 --load 0.8 -o lublin.swf
     """
     from mlsim._runtime.work_progress import followed
+    from mlsim.scenario.words import EstimateModel, WorkloadModel
     from mlsim.workload.generated_jobs import generate as generated
     from mlsim.workload.log_formats import check_format, write_blocks
     from mlsim.workload.workload_jobs import log_of
@@ -106,6 +106,22 @@ def generate(options: _GenerateOptions) -> None:
     if options.nodes is not None:
         processors = options.nodes * options.cores
     check_format(out)
+    own, lublin = model not in list(WorkloadModel), model == WorkloadModel.LUBLIN
+    parameters: dict[str, Any] = {}
+    for text in options.set_ or []:
+        key, _, value = (part.strip() for part in text.partition("="))
+        try:
+            if not key or not value or ("." not in key and lublin):
+                raise ValueError
+            parameters[key] = cli.value_of(value) if own else float(value)
+        except ValueError as error:
+            form = "KIND.NAME=VALUE, such as batch.aarr=7" if lublin else "NAME=VALUE"
+            raise InputError(f"--set {text}; allowed: {form}") from error
+    estimates: str | tuple[float, float] | None = options.estimates
+    if estimates in list(EstimateModel):
+        estimates = EstimateModel(estimates)
+    elif options.estimates is not None:
+        estimates = _factors("--estimates", options.estimates, f", {' or '.join(EstimateModel)}")
     made = generated(
         model,
         jobs=options.jobs,
@@ -114,10 +130,10 @@ def generate(options: _GenerateOptions) -> None:
         nodes=options.nodes,
         seed=options.seed,
         load=options.load,
-        estimates=_estimates(options.estimates),
+        estimates=estimates,
         max_estimate=cli.time_of("--max-estimate", options.max_estimate),
         kinds=options.kinds,
-        parameters=_parameters(model, options.set_ or []),
+        parameters=parameters,
     )
     jobs, area, end = 0, 0.0, 0.0
 
@@ -143,31 +159,6 @@ def generate(options: _GenerateOptions) -> None:
             f"  times between arrivals are the model's x {made.stretch:.4g}, and a day of its cycle lasts "
             f"{24 * made.stretch:.4g} h; sizes, run times, walltimes and the order of jobs are the model's"
         )
-
-
-def _estimates(text: str | None) -> str | tuple[float, float] | None:
-    from mlsim.scenario.words import EstimateModel
-
-    if text is None or text in list(EstimateModel):
-        return text and EstimateModel(text)
-    return _factors("--estimates", text, f", {' or '.join(EstimateModel)}")
-
-
-def _parameters(model: str, texts: list[str]) -> dict[str, Any]:
-    from mlsim.scenario.words import WorkloadModel
-
-    own = model not in list(WorkloadModel)
-    form = "KIND.NAME=VALUE, such as batch.aarr=7" if model == WorkloadModel.LUBLIN else "NAME=VALUE"
-    changed: dict[str, Any] = {}
-    for text in texts:
-        key, _, value = (part.strip() for part in text.partition("="))
-        try:
-            if not key or not value or ("." not in key and model == WorkloadModel.LUBLIN):
-                raise ValueError
-            changed[key] = cli.value_of(value) if own else float(value)
-        except ValueError as error:
-            raise InputError(f"--set {text}; allowed: {form}") from error
-    return changed
 
 
 class _FitOptions(Options):
@@ -252,25 +243,21 @@ def scale(options: _ScaleOptions) -> None:
     mlsim workload scale log.swf.gz --load 0.9 -o busy.swf
     """
     from mlsim.workload import scale as scaled
+    from mlsim.workload.derived_logs import machine_scaled, offered_load
 
     given = dict(vars(options))
     out: Path = given.pop("out")
     made = scaled(given.pop("log"), **given)
     jobs = _write_made(out, made)
-    print(f"{out}: {jobs:,} jobs, {made.by} scaled by {made.factor:.4g}{_loads(made)}")
-
-
-def _loads(made: Scaled) -> str:
-    """Return the offered load before and after as text; empty where the machine is unknown."""
-    from mlsim.workload.derived_logs import machine_scaled, offered_load
-
     try:
         before = made.processors
-    except InputError:
-        return ""
-    after = machine_scaled(before, made.factor) if made.by == "machine" else before
-    loads = [offered_load(each.blocks(), size) for each, size in ((made.log, before), (made, after))]
-    return f"; load {loads[0]:.3f} of {before:,} processors -> {loads[1]:.3f} of {after:,}"
+    except InputError:  # the machine is unknown
+        loads = ""
+    else:
+        after = machine_scaled(before, made.factor) if made.by == "machine" else before
+        first, last = offered_load(made.log.blocks(), before), offered_load(made.blocks(), after)
+        loads = f"; load {first:.3f} of {before:,} processors -> {last:.3f} of {after:,}"
+    print(f"{out}: {jobs:,} jobs, {made.by} scaled by {made.factor:.4g}{loads}")
 
 
 class _EspOptions(Options):

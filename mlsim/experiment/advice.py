@@ -13,7 +13,7 @@ from mlsim._runtime.late import load_matplotlib
 from mlsim.errors import InputError
 from mlsim.experiment.loops import run_loop
 from mlsim.experiment.manifest import write_summary
-from mlsim.experiment.recorded_loop import LEAST_CHUNKS, RecordedLoop, Unknown
+from mlsim.experiment.recorded_loop import LEAST_CHUNKS, RecordedLoop
 from mlsim.experiment.result_directories import Place
 from mlsim.scenario import Scenario
 
@@ -106,14 +106,20 @@ def advise(
                 "application.technique": technique,
                 "application.execution.model": model,
             }
-            results = [_simulate(make, keys, variation, run_time) for variation in variations]
+            results = []
+            for variation in variations:
+                changes = {**keys, "seed": variation.seed}
+                scenario = make(changes)
+                if variation.factor != 1.0:
+                    scenario = make(changes | _charges(scenario, variation.factor))
+                results.append(run_loop(scenario, run_time=run_time, chunks=False).facts)
         except InputError as error:
             if named or pair == today:
                 raise
             left_out[" ".join(pair)] = str(error)
             continue
-        times[pair] = [t_loop for t_loop, _ in results]
-        chunks[pair] = results[0][1]
+        times[pair] = [float(facts["t_loop"]) for facts in results]
+        chunks[pair] = int(results[0]["steps"])
     tell(len(pairs), len(pairs))
     least = np.array(list(times.values())).min(axis=0)
     choices = [
@@ -161,18 +167,6 @@ def _charges(base: Scenario, factor: float) -> dict[str, object]:
     return keys
 
 
-def _simulate(
-    make: Make, keys: Mapping[str, object], variation: Variation, run_time: float | None
-) -> tuple[float, int]:
-    """Return the loop time [s] and the number of chunks."""
-    changes = {**keys, "seed": variation.seed}
-    scenario = make(changes)
-    if variation.factor != 1.0:
-        scenario = make(changes | _charges(scenario, variation.factor))
-    facts: dict[str, Any] = run_loop(scenario, run_time=run_time, chunks=False).facts
-    return float(facts["t_loop"]), int(facts["steps"])
-
-
 def facts_of(advice: Advice, record: RecordedLoop | None) -> dict[str, Any]:
     """Return the advice as plain values; times in s."""
     facts: dict[str, Any] = {
@@ -192,12 +186,11 @@ def facts_of(advice: Advice, record: RecordedLoop | None) -> dict[str, Any]:
     return facts
 
 
-def facts_of_unknown(unknown: Unknown, record: RecordedLoop) -> dict[str, Any]:
+def facts_of_unknown(unknown: Mapping[str, str], record: RecordedLoop) -> dict[str, Any]:
     """Return a record that allows no recommendation as plain values; ``best`` is null."""
     return {
         "best": None,
-        "reason": unknown.reason,
-        "instead": unknown.instead,
+        **unknown,
         "record": _facts_of_record(record) | {"least_chunks_per_pe": LEAST_CHUNKS},
     }
 

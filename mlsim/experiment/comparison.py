@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mlsim._runtime.forks import check_fork
 from mlsim.errors import InputError
 from mlsim.experiment import stored_runs
-from mlsim.experiment.result import Result
+from mlsim.experiment.result import Result, html_of
 from mlsim.experiment.stored_runs import StoredRun, find_runs, read_run
 from mlsim.record.derived_times import TAU
 from mlsim.scenario.scenario_text import plain
@@ -91,7 +91,17 @@ class RunComparison:
         notes = [f"{run.note}." for run in self.runs if run.note]
         for run, pair in zip(self.runs[1:], self.pairs, strict=True):
             if not pair["same_workload"]:
-                notes.append(_workload_note(self.labels[0], run.label, pair))
+                first, other = self.labels[0], run.label
+                counts = {
+                    "only_in_first": f"only in {first}",
+                    "only_in_other": f"only in {other}",
+                    "changed": "with another submission time, size or run time",
+                }
+                parts = "; ".join(f"{pair[key]:,} {words}" for key, words in counts.items() if pair[key])
+                notes.append(
+                    f"{first} and {other} have different workloads ({parts}): {pair['paired']:,} jobs are "
+                    "paired."
+                )
         cores = [int(run.records.nodes.cores.sum()) for run in self.runs]
         if len(set(cores)) > 1:
             sizes = ", ".join(f"{label} {n:,}" for label, n in zip(self.labels, cores, strict=True))
@@ -152,29 +162,16 @@ class RunComparison:
     def _draw(self, directory: Path) -> list[Path]:
         from mlsim.analysis.plots.comparison_plots import draw_comparison
 
-        named = {run.label: run.records for run in self.runs}
-        return draw_comparison(directory, named, self.tau)
+        return draw_comparison(directory, {run.label: run.records for run in self.runs}, self.tau)
 
     def __repr__(self) -> str:
         return f"RunComparison({', '.join(self.labels)})"
 
     def _repr_html_(self) -> str:
-        from mlsim.experiment.result import comparison_html
+        from mlsim.analysis.run_comparison import comparison_table, differences_table
 
-        return comparison_html(self.labels, self.metrics, self.tolerance, self.differences)
-
-
-def _workload_note(first: str, other: str, pair: dict[str, Any]) -> str:
-    parts = []
-    for key, words in (
-        ("only_in_first", f"only in {first}"),
-        ("only_in_other", f"only in {other}"),
-        ("changed", "with another submission time, size or run time"),
-    ):
-        if pair[key]:
-            parts.append(f"{pair[key]:,} {words}")
-    what = f"{first} and {other} have different workloads ({'; '.join(parts)})"
-    return f"{what}: {pair['paired']:,} jobs are paired."
+        tables = [differences_table(self.labels, self.differences)] if self.differences else []
+        return html_of(*tables, comparison_table(self.labels, self.metrics, self.tolerance))
 
 
 def compare(

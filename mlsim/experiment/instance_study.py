@@ -61,7 +61,8 @@ def replay_instances(
                     entries.put(order.key, content)
             except OSError as error:
                 raise disk_error(store or Path(), error) from error
-            rows.append(_row(order, content))
+            solve = content["solve"] | {"status": Status(content["solve"]["status"])}
+            rows.append(Replayed(order.number, order.dispatcher, Solve(**solve), tuple(content["wrong"])))
             if progress is not None:
                 progress(len(rows))
     place = {name: k for k, name in enumerate(dispatchers)}
@@ -95,7 +96,12 @@ def _solves(
             if not idle and len(busy) == jobs:
                 for helper in wait(list(busy)):
                     yield *_done(helper, busy, idle), True
-            helper = idle.pop() if idle else _started()
+            try:
+                helper = idle.pop() if idle else Helper(f"{__name__}:_solve")
+            except OSError as error:
+                raise OutputError(
+                    f"no process can be started to solve instances: {error}. Try --jobs 1."
+                ) from error
             busy[helper] = order
             helper.send(order)
         while busy:
@@ -104,13 +110,6 @@ def _solves(
     finally:
         for helper in (*busy, *idle):
             helper.kill()
-
-
-def _started() -> Helper:
-    try:
-        return Helper(f"{__name__}:_solve")
-    except OSError as error:
-        raise OutputError(f"no process can be started to solve instances: {error}. Try --jobs 1.") from error
 
 
 def _done(helper: Helper, busy: dict[Helper, _Order], idle: list[Helper]) -> tuple[_Order, dict[str, Any]]:
@@ -130,9 +129,3 @@ def _solve(order: _Order) -> dict[str, Any]:
     instance = instance_in(order.line, order.place)
     row = solve_one(order.number, instance, order.dispatcher, order.config, order.seed)
     return {"solve": asdict(row.solve), "wrong": list(row.wrong)}
-
-
-def _row(order: _Order, content: dict[str, Any]) -> Replayed:
-    solve = dict(content["solve"])
-    solve["status"] = Status(solve["status"])
-    return Replayed(order.number, order.dispatcher, Solve(**solve), tuple(content["wrong"]))

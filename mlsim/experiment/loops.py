@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby, product
+from itertools import accumulate, groupby, pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsim._runtime.late import importing, load_matplotlib
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import write_manifest, write_summary
-from mlsim.experiment.result import technique_of
+from mlsim.experiment.result import html_of, table_property, technique_of
 from mlsim.experiment.result_directories import Place, complete_or_gone
 from mlsim.experiment.run_directory import check_needs, versions, write_json, write_trace
 from mlsim.record import Records
@@ -74,15 +74,10 @@ class LoopResult:
         """Technique and execution model, in short."""
         return f"{self.facts['technique']} {self.facts['model']}"
 
-    @property
-    def chunks(self) -> pl.DataFrame:
-        """One row per chunk, as in ``chunks.parquet``; empty unless chunks were kept."""
-        return self._frame("chunks")
-
-    @property
-    def pes(self) -> pl.DataFrame:
-        """One row per PE, as in ``pes.parquet``."""
-        return self._frame("pes")
+    chunks = table_property("chunks")
+    """One row per chunk, as in ``chunks.parquet``; empty unless chunks were kept."""
+    pes = table_property("pes")
+    """One row per PE, as in ``pes.parquet``."""
 
     def _frame(self, table: str) -> pl.DataFrame:
         from mlsim.record.parquet_tables import frame
@@ -99,9 +94,9 @@ class LoopResult:
         return f"LoopResult({self.label!r}, t_loop={self.facts['t_loop']})"
 
     def _repr_html_(self) -> str:
-        from mlsim.experiment.result import loop_html
+        from mlsim.analysis.terminal_tables import loop_table
 
-        return loop_html(self.facts)
+        return html_of(loop_table([self.facts]))
 
 
 def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
@@ -339,7 +334,13 @@ def node_groups(pes: str, speeds: str | None = None) -> list[dict[str, Any]]:
     sizes = _pairs(pes)
     nodes = sum(number for number, _ in sizes)
     relative = [(nodes, 1.0)] if speeds is None else _speeds(speeds, nodes)
-    found = groupby(_both(sizes, relative), key=lambda run: run[1:])
+    ends = [list(accumulate(number for number, _ in runs)) for runs in (sizes, relative)]
+    edges = [0, *sorted({*ends[0], *ends[1]})]
+    runs = (  # nodes in a row, their PEs and their speed
+        (end - at, sizes[bisect_right(ends[0], at)][1], relative[bisect_right(ends[1], at)][1])
+        for at, end in pairwise(edges)
+    )
+    found = groupby(runs, key=lambda run: run[1:])
     return [
         {
             "name": f"group{row}-",
@@ -349,15 +350,6 @@ def node_groups(pes: str, speeds: str | None = None) -> list[dict[str, Any]]:
         }
         for row, ((size, speed), same) in enumerate(found)
     ]
-
-
-def _both(sizes: list[tuple[int, int]], speeds: list[tuple[int, float]]) -> Iterator[tuple[int, int, float]]:
-    """Yield how many nodes in a row have which number of PEs and which speed."""
-    ends = [list(accumulate(number for number, _ in runs)) for runs in (sizes, speeds)]
-    at = 0
-    for end in sorted({*ends[0], *ends[1]}):
-        yield end - at, sizes[bisect_right(ends[0], at)][1], speeds[bisect_right(ends[1], at)][1]
-        at = end
 
 
 def _pairs(pes: str) -> list[tuple[int, int]]:

@@ -18,16 +18,15 @@ from mlsim.application.selection.measured_costs import Waits, charges_of_waits, 
 from mlsim.errors import InputError
 from mlsim.experiment.loops import loop_from_mapping
 from mlsim.experiment.manifest import check_read
-from mlsim.experiment.stored_runs import read_scenario, read_summary
+from mlsim.experiment.stored_runs import read_scenario, read_summary, value_at
 from mlsim.record import Chunks, JobState, Records
 from mlsim.record.derived_times import attempt_of_rows
 from mlsim.record.parquet_tables import read_rows_of_loops, read_tables
 from mlsim.scenario import Scenario
 from mlsim.scenario.simulation_demand import Share, check_memory
 
-LEAST_CHUNKS = 20
-"""Chunks per PE below which a record has too little information on the variation within chunks."""
-
+LEAST_CHUNKS = 20  # per PE; a record of fewer has too little information on the variation within chunks
+_OF_THE_RUN = ("costs", "iterations", "time_steps", "selection", "pes_per_node")  # the record replaces them
 _TABLES_OF_LOOPS = ("chunks", "pes")
 _NETWORK = ("bandwidth", "latency", "intra_node_latency")
 
@@ -64,7 +63,13 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     if not len(chunks.job):
         raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
     scenario, summary = read_scenario(directory / file), read_summary(directory / "summary.json")
-    _check_scenario(directory / file, scenario)
+    for key, (allowed, fits) in _READ.items():
+        value = value_at(scenario, key)
+        if not fits(value):
+            said = "missing" if value is None else f"{value!r:.60}"
+            raise InputError(
+                f"{directory / file}: {key}: {said}; allowed: {allowed}. Run the scenario again."
+            )
     cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
     if int(chunks.pe.max()) >= cores.sum():
         raise InputError(
@@ -95,17 +100,6 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     )
 
 
-def _check_scenario(path: Path, scenario: Mapping[str, Any]) -> None:
-    """Check the keys of a stored scenario that nothing else checks later."""
-    for key, (allowed, fits) in _READ.items():
-        value: Any = scenario
-        for name in key.split("."):
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if not fits(value):
-            found = "missing" if value is None else f"{value!r:.60}"
-            raise InputError(f"{path}: {key}: {found}; allowed: {allowed}. Run the scenario again.")
-
-
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 62
 
@@ -123,16 +117,8 @@ _READ: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Unknown:
-    """The reason why a record allows no recommendation, and an alternative."""
-
-    reason: str
-    instead: str
-
-
-def unknown_of(record: RecordedLoop, source: Path) -> Unknown | None:
-    """Return why a record allows no verdict on other techniques; None if it does.
+def unknown_of(record: RecordedLoop, source: Path) -> dict[str, str] | None:
+    """Return why a record allows no verdict (``reason``), and what to do ``instead``; None if it does.
 
     The time of a chunk is divided evenly among its iterations. Few chunks per PE thus hide the imbalance that
     another technique would meet, and all techniques but the recorded one look too good.
@@ -157,7 +143,7 @@ def unknown_of(record: RecordedLoop, source: Path) -> Unknown | None:
             "the costs into a file, and run mlsim advise on a scenario with application.costs: {profile: "
             "file, path: costs.csv}"
         )
-    return Unknown(reason, instead)
+    return {"reason": reason, "instead": instead}
 
 
 @contextmanager
@@ -224,7 +210,11 @@ def _content(
 ) -> dict[str, Any]:
     """Return the scenario of the loop on the nodes of its job; ``waits`` are of requests of real chunks."""
     application = {key: value for key, value in scenario["application"].items() if key not in _OF_THE_RUN}
-    platform: dict[str, Any] = {"nodes": _groups(cores, speed), "reference_speed": "1 GFLOP/s"}
+    nodes = [
+        {"name": f"group{k}-", "count": len(list(same)), "cores": pes, "speed": f"{rate!r} GFLOP/s"}
+        for k, ((pes, rate), same) in enumerate(groupby(zip(cores.tolist(), speed.tolist(), strict=True)))
+    ]
+    platform: dict[str, Any] = {"nodes": nodes, "reference_speed": "1 GFLOP/s"}
     network = scenario["platform"].get("network") or {}
     if len(cores) == len(records.nodes.name):
         platform["network"] = network
@@ -241,15 +231,3 @@ def _content(
         "application": {**application, "time_steps": 1},
         "output": {"trace": "none", "pictures": False},
     }
-
-
-_OF_THE_RUN = ("costs", "iterations", "time_steps", "selection", "pes_per_node")
-"""Keys that the record replaces."""
-
-
-def _groups(cores: Ints, speed: Floats) -> list[dict[str, Any]]:
-    pairs = groupby(zip(cores.tolist(), speed.tolist(), strict=True))
-    return [
-        {"name": f"group{k}-", "count": len(list(same)), "cores": pes, "speed": f"{rate!r} GFLOP/s"}
-        for k, ((pes, rate), same) in enumerate(pairs)
-    ]

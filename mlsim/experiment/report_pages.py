@@ -41,7 +41,7 @@ def make_page(
     runs: list[PageRun] = []
     others: list[tuple[str, dict[str, Any]]] = []
     for directory, name in zip(directories, names, strict=True):
-        stored = read_loop_or_run(directory, name)
+        stored = stored_runs.read_run(directory, name, loops=True)
         if len(runs) < most_runs:
             scenario = read_text(_scenario_file(directory), "scenario", _MOST_BYTES)
             loops = read_loops(stored, most_chunks)
@@ -74,15 +74,11 @@ def _found(paths: Sequence[str | Path]) -> tuple[list[PageStudy], list[Path]]:
 
 
 def _names(directories: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
-    if labels is None:
-        return _names_in_study(directories) or stored_runs.name_runs(directories)
-    return stored_runs.check_labels(labels, len(directories))
-
-
-def _names_in_study(directories: Sequence[Path]) -> list[str]:
-    """Return names from the keys in which a study's runs differ; empty if not of a study or not unique."""
+    """Return labels, keys in which the runs of a study differ, or ends of paths, which must be unique."""
+    if labels is not None:
+        return stored_runs.check_labels(labels, len(directories))
     if len(directories) < 2 or not all(path.parent.parent.name == "store" for path in directories):
-        return []
+        return stored_runs.name_runs(directories)
     found = stored_runs.differences_of(
         [stored_runs.read_scenario(path / "scenario.yaml") for path in directories]
     )
@@ -90,7 +86,7 @@ def _names_in_study(directories: Sequence[Path]) -> list[str]:
         ", ".join(f"{key.rpartition('.')[2]} {values[place]}" for key, values in found.items())
         for place in range(len(directories))
     ]
-    return names if len(set(names)) == len(names) else []
+    return names if len(set(names)) == len(names) else stored_runs.name_runs(directories)
 
 
 def _scenario_file(directory: Path) -> Path:
@@ -123,23 +119,6 @@ def read_loops(
     return PageLoops(chunks, pes)
 
 
-def read_loop_or_run(directory: Path, label: str) -> stored_runs.StoredRun:
-    """Read a run of jobs, or a single loop (``mlsim loop``) as a run of one job."""
-    summary = stored_runs.read_summary(directory / _SUMMARY)
-    if "jobs" in summary or not is_file(directory / _JOBS):
-        return stored_runs.read_run(directory, label)
-    from mlsim.analysis import summarize
-    from mlsim.record.parquet_tables import read_tables
-
-    note = check_read(directory, ("chunks", "pes"), _scenario_file(directory).name)
-    records = read_tables(directory, without=("chunks", "pes"))
-    facts: dict[str, Any] = next(iter(summary.get("loops") or ()), {})
-    made = summarize(
-        records, scenario=summary["scenario"], seed=summary["seed"], technique=facts.get("technique")
-    )
-    return stored_runs.StoredRun(label, directory, made, records, {}, note)
-
-
 def read_for_plot(
     paths: Sequence[str | Path], labels: Sequence[str] | None, *, of_loops: bool, job: int | None = None
 ) -> dict[str, Records]:
@@ -149,7 +128,7 @@ def read_for_plot(
         raise InputError("no runs: a study keeps whole runs only with keep: tables, or all, in study.yaml")
     found = {}
     for directory, name in zip(directories, _names(directories, labels), strict=True):
-        stored = read_loop_or_run(directory, name)
+        stored = stored_runs.read_run(directory, name, loops=True)
         found[name] = _with_loop(stored, job) if of_loops else stored.records
     return found
 

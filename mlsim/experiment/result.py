@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def _table(name: str) -> cached_property[pl.DataFrame]:
+def table_property(name: str) -> cached_property[pl.DataFrame]:
     """Return a property of results: a table, made on first use."""
     return cached_property(lambda result: result._frame(name))
 
@@ -40,33 +39,33 @@ class Result:
     directory: Path | None = None
     """Directory of the written run; None if it was not written."""
 
-    jobs = _table("jobs")
+    jobs = table_property("jobs")
     """One row per job, as in ``jobs.parquet``."""
-    occupancy = _table("occupancy")
+    occupancy = table_property("occupancy")
     """Nodes held by each job, as in ``occupancy.parquet``."""
-    loops = _table("loops")
+    loops = table_property("loops")
     """One row a simulated loop, as in ``loops.parquet``."""
-    chunks = _table("chunks")
+    chunks = table_property("chunks")
     """One row per chunk, as in ``chunks.parquet``; empty unless the trace shows chunks."""
-    pes = _table("pes")
+    pes = table_property("pes")
     """One row per PE of a job, as in ``pes.parquet``; kept from trace level ``nodes`` on."""
-    messages = _table("messages")
+    messages = table_property("messages")
     """The coordination messages, as in ``messages.parquet``."""
-    power_steps = _table("power_steps")
+    power_steps = table_property("power_steps")
     """The measured power of jobs over time, as in ``power_steps.parquet``."""
-    passes = _table("passes")
+    passes = table_property("passes")
     """The passes of the dispatcher, as in ``passes.parquet``; empty unless ``output.passes`` is on."""
-    outages = _table("outages")
+    outages = table_property("outages")
     """When nodes were out of use, as in ``outages.parquet``."""
-    selections = _table("selections")
+    selections = table_property("selections")
     """Techniques chosen for time steps of loops, as in ``selections.parquet``."""
-    attempts = _table("attempts")
+    attempts = table_property("attempts")
     """Attempts that failures ended, as in ``attempts.parquet``."""
-    nodes = _table("nodes")
+    nodes = table_property("nodes")
     """One row per node of the machine, as in ``nodes.parquet``."""
-    solves = _table("solves")
+    solves = table_property("solves")
     """Inputs and results of the solver, as in ``solves.parquet``; empty without one."""
-    shared = _table("shared")
+    shared = table_property("shared")
     """Machine-wide resources, as in ``shared.parquet``; empty if there are none."""
 
     def by(self, group: str, tau: float = 10.0) -> pl.DataFrame:
@@ -120,7 +119,21 @@ class Result:
         return f"Result(scenario={self.scenario.name!r}, jobs={self.summary['jobs']['submitted']})"
 
     def _repr_html_(self) -> str:
-        return run_html(self.summary, self.records, self.scenario.name)
+        from mlsim._runtime.late import load_matplotlib
+        from mlsim.analysis import summary_table
+
+        text = html_of(summary_table(self.summary))
+        if not len(self.records.occupancy.job):
+            return text
+        load_matplotlib()
+        from mlsim.analysis.plots import utilization_over_time, write_picture
+
+        with TemporaryDirectory(prefix="mlsim-") as directory:
+            picture = utilization_over_time(self.records, self.scenario.name)
+            path = write_picture(picture, Path(directory, "utilization.png"))
+            data = b64encode(read_bytes(path)).decode()
+        style = 'style="max-width:100%"'
+        return f'{text}<img alt="utilization over time" {style} src="data:image/png;base64,{data}">'
 
 
 def technique_of(scenario: Scenario) -> str | None:
@@ -136,7 +149,12 @@ def polars_of(table: Any) -> pl.DataFrame:
     if isinstance(table, pl.LazyFrame):
         table = table.collect()
     elif type(table).__module__.partition(".")[0] == "pandas":
-        table = _of_pandas(table)
+        try:
+            table = pl.from_pandas(table)
+        except ImportError as error:
+            raise _lacking("to take this data frame of pandas as a workload", error) from error
+        except (AttributeError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+            raise InputError(f"workload: the data frame of pandas cannot be read: {error}") from error
     if not isinstance(table, pl.DataFrame):
         raise InputError(
             f"workload: found {type(table).__name__}; allowed: a data frame of polars or pandas, with the "
@@ -145,17 +163,6 @@ def polars_of(table: Any) -> pl.DataFrame:
     if not table.height:
         raise InputError("workload: the table has no rows; a run needs a job")
     return table
-
-
-def _of_pandas(table: Any) -> pl.DataFrame:
-    import polars as pl
-
-    try:
-        return pl.from_pandas(table)
-    except ImportError as error:
-        raise _lacking("to take this data frame of pandas as a workload", error) from error
-    except (AttributeError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"workload: the data frame of pandas cannot be read: {error}") from error
 
 
 def to_pandas(table: pl.DataFrame) -> pandas.DataFrame:
@@ -180,54 +187,10 @@ _COLUMNS = 100
 _TEXT = '<pre style="white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace">{code}</pre>'
 
 
-def run_html(summary: dict[str, Any], records: Records, name: str) -> str:
-    """Return the summary of a run, as the command line prints it, and its utilization over time."""
-    from mlsim.analysis import summary_table
-
-    return _html_of(summary_table(summary)) + _utilization_picture(records, name)
-
-
-def loop_html(facts: dict[str, Any]) -> str:
-    """Return the metrics of a loop, as the command line prints them."""
-    from mlsim.analysis.terminal_tables import loop_table
-
-    return _html_of(loop_table([facts]))
-
-
-def comparison_html(
-    labels: Sequence[str],
-    metrics: Sequence[dict[str, Any]],
-    tolerance: float,
-    differences: Mapping[str, list[Any]],
-) -> str:
-    """Return the tables of a comparison, as the command line prints them."""
-    from rich.console import Group
-
-    from mlsim.analysis.run_comparison import comparison_table, differences_table
-
-    parts = [comparison_table(labels, metrics, tolerance)]
-    if differences:
-        parts.insert(0, differences_table(labels, differences))
-    return _html_of(Group(*parts))
-
-
-def _html_of(shown: RenderableType) -> str:
-    from rich.console import Console
+def html_of(*parts: RenderableType) -> str:
+    """Return tables as the command line prints them, for notebooks."""
+    from rich.console import Console, Group
 
     console = Console(record=True, file=io.StringIO(), width=_COLUMNS)
-    console.print(shown)
+    console.print(Group(*parts))
     return console.export_html(inline_styles=True, code_format=_TEXT)
-
-
-def _utilization_picture(records: Records, name: str) -> str:
-    if not len(records.occupancy.job):
-        return ""
-    from mlsim._runtime.late import load_matplotlib
-
-    load_matplotlib()
-    from mlsim.analysis.plots import utilization_over_time, write_picture
-
-    with TemporaryDirectory(prefix="mlsim-") as directory:
-        path = write_picture(utilization_over_time(records, name), Path(directory, "utilization.png"))
-        data = b64encode(read_bytes(path)).decode()
-    return f'<img alt="utilization over time" style="max-width:100%" src="data:image/png;base64,{data}">'

@@ -151,22 +151,17 @@ def write_and_keep(place: Place, write: Callable[[Place], None]) -> None:
         raise
     except OutputError as error:
         place.discard()
-        kept = _written_elsewhere(NextFree(Path(gettempdir()), place.directory.name), write)
+        try:
+            with complete_or_gone(NextFree(Path(gettempdir()), place.directory.name)) as other:
+                write(other)
+            kept = f"The results are in {other.directory}"
+        except KeptError as problem:
+            kept = str(problem)
+        except (InputError, OutputError):
+            kept = ""
         if not kept:
             raise
         raise KeptError(f"{str(error).removesuffix(_ADVICE).rstrip()} {kept}") from error
-
-
-def _written_elsewhere(out: NextFree, write: Callable[[Place], None]) -> str:
-    """Write and keep results in another place; return a sentence that names it, "" if that fails too."""
-    try:
-        with complete_or_gone(out) as place:
-            write(place)
-    except KeptError as error:
-        return str(error)
-    except (InputError, OutputError):
-        return ""
-    return f"The results are in {place.directory}"
 
 
 @contextmanager
@@ -310,30 +305,20 @@ def _hidden(parent: Path) -> dict[str, list[tuple[Path, Owner | None]]]:
 def _clear(out: Path | NextFree) -> None:
     """Remove and report leftovers of processes that have ended; of others report only old ones."""
     pattern = re.escape(_short(out.name)) + (r"-\d{3,}" if isinstance(out, NextFree) else "")
-    for stem, found in _hidden(out.parent).items():
-        if re.fullmatch(pattern, stem):
-            for path, owner in found:
-                _clear_one(path, owner)
-
-
-def _clear_one(path: Path, owner: Owner | None) -> None:
-    lives = None if owner is None else owner.lives()
-    who = "an unknown process" if owner is None else f"process {owner.pid} on {owner.host}"
-    if lives is False:
-        shutil.rmtree(path, ignore_errors=True)
-        fate = "cannot be removed" if path.exists() else "removed"
-        _log.warning("%s: left over by %s, which ended without finishing it; %s", path, who, fate)
-    elif lives is None and _age(path) > _OLD:
-        _log.warning(
-            "%s: may be left over by %s, of which nothing can be told from here; remove it if nobody writes "
-            "it any more",
-            path,
-            who,
-        )
-
-
-def _age(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
+    hidden = _hidden(out.parent)
+    for path, owner in (one for stem in hidden if re.fullmatch(pattern, stem) for one in hidden[stem]):
+        lives = None if owner is None else owner.lives()
+        who = "an unknown process" if owner is None else f"process {owner.pid} on {owner.host}"
+        if lives is False:
+            shutil.rmtree(path, ignore_errors=True)
+            fate = "cannot be removed" if path.exists() else "removed"
+            _log.warning("%s: left over by %s, which ended without finishing it; %s", path, who, fate)
+        elif lives is None:
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _OLD:
+                    _log.warning(
+                        "%s: may be left over by %s, of which nothing can be told from here; remove it if "
+                        "nobody writes it any more",
+                        path,
+                        who,
+                    )

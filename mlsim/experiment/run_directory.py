@@ -7,6 +7,7 @@ import math
 import platform
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -216,15 +217,11 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, mlsim and its libraries; "unknown" without metadata."""
-    found = {"python": platform.python_version(), "mlsim": __version__}
-    return found | {name: _version(name) for name in _LIBRARIES}
-
-
-def _version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "unknown"  # a copy of its sources, without the metadata of an installation
+    found = {"python": platform.python_version(), "mlsim": __version__} | dict.fromkeys(_LIBRARIES, "unknown")
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):  # a copy of its sources, without metadata of an installation
+            found[name] = version(name)
+    return found
 
 
 def _draw(place: Place, directory: Path, result: Result) -> None:

@@ -57,12 +57,14 @@ class StateOf:
         if time.monotonic() < self._next:
             return None
         self._next = time.monotonic() + _BETWEEN
-        self.last = self._content(progress)
-        return self.last
-
-    def _content(self, progress: Progress) -> dict[str, Any]:
         known = progress.done + progress.waiting + progress.running
-        return {
+        letters, first, groups = progress.nodes(), 0, []
+        for name, nodes in self._groups:
+            mine = letters[first : first + nodes]
+            first += nodes
+            counts = {word: mine.count(letter) for word, letter in _LETTERS.items()}
+            groups.append({"name": name, "nodes": nodes, **counts, "cells": mine})
+        self.last = {
             "schema_version": _VERSION,
             "scenario": self._name,
             "state": "running",
@@ -78,18 +80,10 @@ class StateOf:
                 "to_come": max(progress.total - known, 0),
             },
             "free_units": progress.free_units,
-            "groups": self._of_groups(progress.nodes()),
+            "groups": groups,
             "messages": progress.messages(),
         }
-
-    def _of_groups(self, letters: str) -> list[dict[str, Any]]:
-        first, groups = 0, []
-        for name, nodes in self._groups:
-            mine = letters[first : first + nodes]
-            first += nodes
-            counts = {word: mine.count(letter) for word, letter in _LETTERS.items()}
-            groups.append({"name": name, "nodes": nodes, **counts, "cells": mine})
-        return groups
+        return self.last
 
 
 class StatusFile:

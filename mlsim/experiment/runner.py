@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,12 @@ def scenario_from(
             raise InputError("overrides go with a scenario file; this scenario is already loaded")
         return scenario if workload is None else scenario.with_jobs(_held(workload))
     if isinstance(scenario, Mapping):
-        scenario, inside = _without_table(scenario)
+        scenario, inside, section = dict(scenario), None, scenario.get("workload")
+        if _is_table(section):
+            inside, scenario["workload"] = section, {}
+        elif isinstance(section, Mapping) and _is_table(section.get("path")):
+            rest = {key: value for key, value in section.items() if key != "path"}
+            inside, scenario["workload"] = section["path"], rest
         if inside is not None and workload is not None:
             raise InputError("workload: given twice, in the scenario and beside it; give one of them")
         workload = inside if workload is None else workload
@@ -55,17 +61,6 @@ def scenario_from(
         else load(scenario, values)
     )
     return loaded if jobs is None else loaded.with_jobs(jobs)
-
-
-def _without_table(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Remove a table of jobs from a mapping; None if there is none in it."""
-    section = scenario.get("workload")
-    if _is_table(section):
-        return {**scenario, "workload": {}}, section
-    if isinstance(section, Mapping) and _is_table(section.get("path")):
-        rest = {key: value for key, value in section.items() if key != "path"}
-        return {**scenario, "workload": rest}, section["path"]
-    return dict(scenario), None
 
 
 def _is_table(value: object) -> bool:
@@ -200,8 +195,20 @@ def _reporter(*listeners: Callable[[Progress], None] | None) -> Any:
 
 def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
     from mlsim._jit import compile_seconds
+    from mlsim.analysis.job_metrics import aggregate_values, total
 
     now = time.perf_counter()
+    seconds: np.ndarray[Any, np.dtype[np.float64]] = outcome.pass_seconds
+    passes = {"count": len(seconds), "total": total(seconds), **aggregate_values(seconds)}
+    if not len(seconds):  # of compiled replay, only their sum with that of its events is known
+        n, in_sum = outcome.passes, outcome.replay_seconds
+        passes |= {"count": n, "total": in_sum, "mean": in_sum / n if n else None}
+    peak = None
+    with suppress(ImportError):  # Windows has no such module
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak = used / (1024.0**2 if sys.platform == "darwin" else 1024.0)
     return {
         "wall_time": now - began,
         "simulation_time": simulated - began,
@@ -209,29 +216,9 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
         "output_time": now - simulated,
         "compile_time": compile_seconds(),
         "engine": str(outcome.engine),
-        "pass_time": _pass_time(outcome),
-        "peak_memory_mb": _peak_memory_mb(),
+        "pass_time": passes,
+        "peak_memory_mb": peak,
     }
-
-
-def _pass_time(outcome: Any) -> dict[str, Any]:
-    """Return the wall-clock seconds of passes; of compiled replay, only their sum with that of its events."""
-    from mlsim.analysis.job_metrics import aggregate_values, total
-
-    seconds: np.ndarray[Any, np.dtype[np.float64]] = outcome.pass_seconds
-    if not len(seconds):
-        n, in_sum = outcome.passes, outcome.replay_seconds
-        return {"count": n, "total": in_sum, **aggregate_values(seconds), "mean": in_sum / n if n else None}
-    return {"count": len(seconds), "total": total(seconds), **aggregate_values(seconds)}
-
-
-def _peak_memory_mb() -> float | None:
-    try:
-        import resource
-    except ImportError:  # Windows has no such module
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024.0**2 if sys.platform == "darwin" else 1024.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +253,18 @@ def run_both(
         with writing(place.directory):
             write_start(place.partial / "rca-off", _with(scenario, rca=False))
         comparison = _compared(scenario, progress)
-        write_and_keep(place, lambda here: _write(here, comparison))
+
+        def write(here: Place) -> None:
+            from mlsim.analysis.run_comparison import gain_frame
+
+            for name, result in (("rca-off", comparison.off), ("rca-on", comparison.on)):
+                write_files(here, here.partial / name, result)
+                write_manifest(here.partial / name)
+            write_json(here.partial / "gains.json", comparison.gains)
+            frame = gain_frame(comparison.off.records, comparison.on.records)
+            frame.write_parquet(here.partial / "gains.parquet")
+
+        write_and_keep(place, write)
     return replace(comparison, directory=place.directory)
 
 
@@ -286,14 +284,3 @@ def _with(scenario: Scenario, rca: bool) -> Scenario:
     coordination = scenario.coordination.model_copy(update=changes)
     other = scenario.model_copy(update={"coordination": coordination})
     return other.located(scenario.directory, scenario.source)
-
-
-def _write(place: Place, comparison: Comparison) -> None:
-    from mlsim.analysis.run_comparison import gain_frame
-
-    for name, result in (("rca-off", comparison.off), ("rca-on", comparison.on)):
-        write_files(place, place.partial / name, result)
-        write_manifest(place.partial / name)
-    write_json(place.partial / "gains.json", comparison.gains)
-    frame = gain_frame(comparison.off.records, comparison.on.records)
-    frame.write_parquet(place.partial / "gains.parquet")

@@ -42,12 +42,12 @@ def read_summary(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
         )
     _check(path, "", summary, _of_runs() if "jobs" in summary else _OF_LOOPS)
     for key in _SAID:
-        if _at(summary, key) is None:
+        if value_at(summary, key) is None:
             _refuse(path, key, None, "what the scenario says")
-    passes = _PASS_TIMES if _at(summary, _PASS_TIMES[0]) else ()
+    passes = _PASS_TIMES if value_at(summary, _PASS_TIMES[0]) else ()
     for key in (*needed, *passes):
-        if not isinstance(_at(summary, key), int | float):
-            _refuse(path, key, _at(summary, key), "a number")
+        if not isinstance(value_at(summary, key), int | float):
+            _refuse(path, key, value_at(summary, key), "a number")
     return summary
 
 
@@ -59,16 +59,19 @@ def _of_runs() -> dict[str, Any]:
     return {**summary_without_jobs(), "self": {"engine": "", "checksum": "", "pass_time": times}}
 
 
-def _at(summary: Mapping[str, Any], key: str) -> Any:
-    value: Any = summary
+def value_at(values: Any, key: str) -> Any:
+    """Return the value at a dotted key of nested mappings; None where there is none."""
     for name in key.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
+        values = values.get(name) if isinstance(values, Mapping) else None
+    return values
 
 
 def _check(path: Path, key: str, value: Any, known: Any) -> None:
     """Compare a value, and what is in it, with what stands at its place in the summary of a run."""
     unlike = known is _ANYTHING or known is None
+    plain = not isinstance(value, int) or _LEAST <= value < _MOST
+    if isinstance(value, float):
+        plain = math.isfinite(value) and value >= _LEAST
     if isinstance(value, dict) and (unlike or isinstance(known, Mapping)):
         for name, child in value.items():
             below = known.get(name, _ANYTHING) if isinstance(known, Mapping) else _ANYTHING
@@ -82,14 +85,8 @@ def _check(path: Path, key: str, value: Any, known: Any) -> None:
         _refuse(path, key, value, f"{'a text' if isinstance(known, str) else 'a number'}, or null")
     elif isinstance(value, bool | dict | list) and known is not _ANYTHING:
         _refuse(path, key, value, "a number, or null")
-    elif not _is_plain(value):
+    elif not plain:
         _refuse(path, key, value, f"finite numbers, {_LEAST:.0e} at least, whole ones below 2^64")
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value) and value >= _LEAST
-    return not isinstance(value, int) or _LEAST <= value < _MOST
 
 
 def _refuse(path: Path, key: str, found: object, allowed: str) -> NoReturn:
@@ -174,30 +171,32 @@ def name_runs(directories: Sequence[Path]) -> list[str]:
     return ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
 
 
-def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
-    """Read a run of jobs from the directory that ``mlsim run --out`` wrote; ``label`` is its name."""
+def read_run(directory: str | Path, label: str | None = None, *, loops: bool = False) -> StoredRun:
+    """Read a run of jobs; ``loops``: also a single loop (``mlsim loop``), as a run of one job."""
     from mlsim._files.parquet import check_apart
+    from mlsim.analysis import summarize
     from mlsim.record.parquet_tables import read_tables
 
     directory = expanded(directory)
-    note = check_read(directory, leaving=_UNREAD)
+    single = loops and is_file(directory / "loop.yaml")
+    scenario_file = "loop.yaml" if single else "scenario.yaml"
+    note = check_read(directory, leaving=_UNREAD, scenario=scenario_file)
     if note:  # no checksum vouches for the tables
         tables = (path for path in sorted(directory.glob("*.parquet")) if path.stem not in _UNREAD)
         check_apart(directory, *tables)
     summary = read_summary(directory / _SUMMARY)
-    if "jobs" not in summary:
+    single = single and "jobs" not in summary
+    if "jobs" not in summary and not single:
         raise InputError(
             f"{directory}: the results of loops alone (`mlsim loop`), which have no jobs; their metrics are "
             f"in {directory / _SUMMARY}"
         )
-    return StoredRun(
-        label or name_runs([directory])[0],
-        directory,
-        summary,
-        read_tables(directory, without=_UNREAD),
-        read_scenario(directory / "scenario.yaml"),
-        note,
-    )
+    records, scenario = read_tables(directory, without=_UNREAD), read_scenario(directory / scenario_file)
+    if single:
+        facts: dict[str, Any] = next(iter(summary.get("loops") or ()), {})
+        of = {"scenario": summary["scenario"], "seed": summary["seed"]}
+        summary = summarize(records, **of, technique=facts.get("technique"))
+    return StoredRun(label or name_runs([directory])[0], directory, summary, records, scenario, note)
 
 
 def read_scenario(path: Path) -> dict[str, Any]:

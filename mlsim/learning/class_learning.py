@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import polars as pl
 
 from mlsim._files import expanded
 from mlsim._runtime.arrays import Floats, Ints, Mask
@@ -57,7 +58,11 @@ def features_of(jobs: JobBlock, local: Floats, known: Known = Known.ENDED) -> Jo
         # The edge at which an end is known: one that falls on an edge is known there.
         known_from = np.maximum(np.ceil((ends - zero) / WEEK_SECONDS).astype(np.int64), known_from)
     n_weeks = int(week.max()) + 1 if len(jobs) else 0
-    dividers = _dividers(jobs.run_time, known_from, n_weeks)
+    # Of each week: the median run time of the jobs that became known at its begin.
+    dividers = np.full(n_weeks + 1, np.nan)
+    for number in range(1, n_weeks + 1):
+        times = jobs.run_time[known_from == number]
+        dividers[number] = np.median(times) if len(times) else dividers[number - 1]
     divider = dividers[week] if n_weeks else np.empty(0)
     known_dividers = dividers[~np.isnan(dividers)]
     judged = np.where(np.isnan(divider), known_dividers[0] if len(known_dividers) else np.nan, divider)
@@ -92,15 +97,6 @@ def _write_history(
                 categories.add(row, users[row], values[row].tolist(), int(small[row]))
 
 
-def _dividers(run_time: Floats, known_from: Ints, n_weeks: int) -> Floats:
-    """Return the divider of each week: the median run time of the jobs that became known at its begin."""
-    found = np.full(n_weeks + 1, np.nan)
-    for number in range(1, n_weeks + 1):
-        times = run_time[known_from == number]
-        found[number] = np.median(times) if len(times) else found[number - 1]
-    return found
-
-
 VARIANTS: Final = (
     "base",
     "classification",
@@ -111,6 +107,16 @@ VARIANTS: Final = (
 # Base: no classes. Classification: predicted ones. -idempotent: with the safeguard. Clairvoyant: with the
 # right classes, or the right run times and no classes.
 _WEEKLY: Final = ("accuracy", "precision", "recall")
+
+
+def policies_of(text: str) -> list[Policy]:
+    """Read the policies to simulate, with commas between."""
+    allowed = [policy for policy in Policy if policy is not Policy.FAIRSHARE]  # users are not known here
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in allowed:
+            raise InputError(f"--policies: {name!r}; allowed: {', '.join(allowed)}")
+    return [Policy(name) for name in names]
 
 
 def check_scenario(scenario: Scenario, policies: Sequence[Policy]) -> None:
@@ -313,3 +319,90 @@ def _shared_log(scenario: Scenario, known: Known) -> tuple[WholeLog, JobFeatures
         return (log, features), bytes_of(log.jobs) + bytes_of(features)
 
     return shared(("log of classes", dump(scenario), known), make)
+
+
+def frame_of(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame | None:
+    """Return rows as a table, cells empty where a number is not defined; None of no rows."""
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    return frame.with_columns(pl.col(pl.Float64).fill_nan(None)) if rows else None
+
+
+def quality_row(log: WholeLog, found: Quality) -> dict[str, object]:
+    """Return the entries of Zrigui's Tables 6.1, 6.2, 6.4 and 6.5 for one log."""
+    jobs = log.jobs
+    divider = float(np.median(jobs.run_time))
+    small = jobs.run_time < divider
+    area = jobs.run_time * jobs.processors
+    low, middle, high = np.nanpercentile(found.weekly[:, 0], [10, 50, 90])
+    return {
+        "log": log.scenario.name,
+        "jobs": len(jobs),
+        "divider (s)": divider,
+        "small premature %": 100 * float(np.mean(small & (jobs.walltime > divider))),
+        "small area %": 100 * float(area[small].sum() / area.sum()),
+        "accuracy %": 100 * found.accuracy,
+        "precision %": 100 * found.precision,
+        "recall %": 100 * found.recall,
+        "false small %": 100 * found.false_small,
+        "false large %": 100 * found.false_large,
+        "weekly accuracy %, p10": 100 * float(low),
+        "weekly accuracy %, median": 100 * float(middle),
+        "weekly accuracy %, p90": 100 * float(high),
+    }
+
+
+def week_rows(log: str, found: Quality) -> list[dict[str, object]]:
+    """Return a row for each week after the first that has jobs."""
+    return [
+        {"log": log, "week": week, "accuracy %": accuracy, "precision %": precision, "recall %": recall}
+        for week, (accuracy, precision, recall) in zip(
+            found.weeks.tolist(), (100 * found.weekly).tolist(), strict=True
+        )
+    ]
+
+
+def variant_rows(
+    log: WholeLog, results: Mapping[tuple[Policy, str], VariantResult]
+) -> list[dict[str, object]]:
+    """Return a row for each policy and variant."""
+    rows: list[dict[str, object]] = []
+    for (policy, variant), found in results.items():
+        base = results[policy, "base"]
+        rows.append(
+            {
+                "log": log.scenario.name,
+                "policy": str(policy),
+                "variant": variant,
+                "cumulative": found.bounded_slowdown,
+                "to base %": 100 * (found.bounded_slowdown / base.bounded_slowdown - 1),
+                "mean small": found.mean_small,
+                "mean large": found.mean_large,
+                "killed": found.killed,
+                "lost node-seconds": found.lost_node_seconds,
+                "jobs": found.jobs,
+            }
+        )
+    return rows
+
+
+def gain_rows(
+    log: str,
+    results: Mapping[tuple[Policy, str], VariantResult],
+    rival: float,
+    rival_jobs: int,
+    source: Mapping[tuple[str, str], float],
+) -> list[dict[str, object]]:
+    """Return by how much EASY++, and each policy with classes and safeguard, is below EASY-FCFS."""
+    base = results[Policy.FCFS, "base"]
+    means = {"EASY++": rival / rival_jobs}
+    for (policy, variant), found in results.items():
+        if variant == "base" and policy is not Policy.FCFS:
+            means[str(policy)] = found.bounded_slowdown / found.jobs
+        if variant == "classification-idempotent":
+            means[f"{policy}-CI"] = found.bounded_slowdown / found.jobs
+    rows: list[dict[str, object]] = []
+    for name, mean in means.items():
+        gain = 100 * (1 - mean / (base.bounded_slowdown / base.jobs))
+        row = {"log": log, "dispatcher": name, "mean": mean, "gain %": gain}
+        rows.append(row | ({"source %": source.get((log, name))} if source else {}))
+    return rows

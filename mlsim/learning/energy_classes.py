@@ -243,22 +243,23 @@ def _read_hdf5(path: Path) -> pl.DataFrame:
             if "job_id" in file:
                 names = [name for name in (*_NEEDED, "class") if name in file]
                 return pl.DataFrame({name: _plain(file[name][...]) for name in names})
-            parts = [_group(path, name, file[name]) for name in file]
+            parts = []
+            for name, group in file.items():
+                for column in ("time", "power"):
+                    if not hasattr(group, "keys") or column not in group:
+                        raise InputError(
+                            f"{path}: {name}: has no dataset {column}; needed: time (s), power (W)"
+                        )
+                columns = {column: _plain(group[column][...]) for column in ("time", "power")}
+                kind = group.attrs.get("class")
+                word = pl.lit(None if kind is None else str(kind), pl.String)
+                frame = pl.DataFrame(columns).with_columns(job_id=pl.lit(name))
+                parts.append(frame.with_columns(word.alias("class")))
     except (OSError, RuntimeError, TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{path}: cannot be read as HDF5: {error}") from error
     if not parts:
         raise InputError(f"{path}: has no job; needed: datasets job_id, time, power, or a group for each job")
     return pl.concat(parts)
-
-
-def _group(path: Path, name: str, group: Any) -> pl.DataFrame:
-    for column in ("time", "power"):
-        if not hasattr(group, "keys") or column not in group:
-            raise InputError(f"{path}: {name}: has no dataset {column}; needed: time (s), power (W)")
-    columns = {column: _plain(group[column][...]) for column in ("time", "power")}
-    kind = group.attrs.get("class")
-    frame = pl.DataFrame(columns).with_columns(job_id=pl.lit(name))
-    return frame.with_columns(pl.lit(None if kind is None else str(kind), pl.String).alias("class"))
 
 
 def _plain(values: Any) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from mlsim._files import expanded
 from mlsim._runtime.arrays import Floats
@@ -110,7 +111,8 @@ class Parts:
 
     def _execute(self, tasks: Mapping[str, Task]) -> None:
         """Run the tasks without results; those that failed before run once more."""
-        missing = {key: task for key, task in tasks.items() if not self._is_there(key)}
+        there = {key for key in tasks if (self._entries.get(key) or {}).get("status") == "done"}
+        missing = {key: task for key, task in tasks.items() if key not in there}
         new = set(tasks) - self._known
         self._there += len(new) - len(missing)
         self._known |= new
@@ -122,10 +124,6 @@ class Parts:
                         raise MlsimError(f"{words_of(tasks[done.key].labels)}: {done.failed}")
         finally:
             forget()
-
-    def _is_there(self, key: str) -> bool:
-        content = self._entries.get(key)
-        return content is not None and content["status"] == "done"
 
 
 @contextmanager
@@ -146,14 +144,15 @@ def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Ite
             watch.end()
 
 
-def write_tables(directory: Path, texts: Mapping[str, str | None]) -> None:
-    """Write files into a directory, each whole, by name; None removes the file of an earlier command."""
+def write_tables(directory: Path, tables: Mapping[str, pl.DataFrame | str | None]) -> None:
+    """Write tables (as CSV) and texts into a directory; None removes the file of an earlier command."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            if text is None:
+        for name, table in tables.items():
+            if table is None:
                 (directory / name).unlink(missing_ok=True)
             else:
+                text = table if isinstance(table, str) else table.write_csv()
                 write_whole(directory / name, text.encode())
     except OSError as error:
         raise disk_error(directory, error) from error

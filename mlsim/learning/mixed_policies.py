@@ -298,8 +298,19 @@ def searched(wanted: Wanted) -> Floats:
     blocks = [wanted.log.blocks[number] for number in wanted.weeks]
     config, units, searching = wanted.log.scenario.batch, wanted.log.units, wanted.searching
     if searching.method != "grid":
-        vector, loss = _evolved(blocks, config, units, searching)
-        return np.append(vector, loss)
+
+        def wide(tried: Floats) -> Floats:
+            return searching.unscaled(widened(tried, searching.features))
+
+        vector, loss = minimise(
+            lambda tried: weekly_means(blocks, config, units, wide(tried)).sum(axis=0),
+            len(places_of(searching.features)),
+            method=searching.method,
+            evaluations=searching.evaluations,
+            factor=searching.factor,
+            seed=searching.seed,
+        )
+        return np.append(normalised(wide(vector[np.newaxis]))[0], loss)
     vectors = searching.grid()
     total = np.zeros(len(vectors))
     for block in blocks:  # one by one: all starts of all weeks would take much memory
@@ -309,14 +320,14 @@ def searched(wanted: Wanted) -> Floats:
 
 def searches(wanted: Sequence[Wanted], parts: Parts | None) -> Iterator[Floats]:
     """Search in order, as parts, or in this process, which keeps nothing."""
-    return map(searched, wanted) if parts is None else parts.results(list(map(_part, wanted)))
-
-
-def _part(wanted: Wanted) -> Part:
-    first, last = wanted.weeks[0], wanted.weeks[-1]
-    scenario = wanted.log.scenario
-    labels = {"log": scenario.name, "weeks": f"{first}" if first == last else f"{first}-{last}"}
-    return Part(labels, scenario, _searched, (wanted.weeks, wanted.searching))
+    if parts is None:
+        return map(searched, wanted)
+    made = []
+    for one in wanted:
+        first, last, scenario = one.weeks[0], one.weeks[-1], one.log.scenario
+        labels = {"log": scenario.name, "weeks": f"{first}" if first == last else f"{first}-{last}"}
+        made.append(Part(labels, scenario, _searched, (one.weeks, one.searching)))
+    return parts.results(made)
 
 
 def _searched(scenario: Scenario, weeks: tuple[int, ...], searching: Searching) -> Floats:
@@ -340,25 +351,6 @@ def learned_of(found: Iterable[Floats], searching: Searching) -> Floats:
         total += means
     learned: Floats = normalised(vectors[[int(np.argmin(total))]])[0]
     return learned
-
-
-def _evolved(
-    blocks: Sequence[JobBlock], config: BatchConfig, units: int, searching: Searching
-) -> tuple[Floats, float]:
-    """Return the vector that evolution found for some weeks, and its sum of weekly means."""
-
-    def wide(tried: Floats) -> Floats:
-        return searching.unscaled(widened(tried, searching.features))
-
-    vector, loss = minimise(
-        lambda tried: weekly_means(blocks, config, units, wide(tried)).sum(axis=0),
-        len(places_of(searching.features)),
-        method=searching.method,
-        evaluations=searching.evaluations,
-        factor=searching.factor,
-        seed=searching.seed,
-    )
-    return normalised(wide(vector[np.newaxis]))[0], loss
 
 
 def learn_mixed(

@@ -152,25 +152,21 @@ def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], F
     return dict(zip(logs, parts.results(wanted), strict=True))
 
 
+def log_axes(study: Study) -> list[str]:
+    """Return the axes of a study that vary the jobs by keys of ``workload``; without one, the first."""
+    axes = [axis for axis in study.axes if axis.name != study.repetitions]
+    found = []
+    for axis in axes:
+        keys = [key for point in axis.points.values() for key in point if key.startswith("workload.")]
+        if not all(key.startswith("workload.resample") for key in keys):
+            found.append(axis.name)
+    return found or [axis.name for axis in axes[:1]]
+
+
 def policy_axis(study: Study) -> str:
     """Return the axis of a study that varies the policy: with key ``batch.policy``, or the last."""
     found = [axis.name for axis in study.axes if any("batch.policy" in keys for keys in axis.points.values())]
     return next((name for name in found if name in study.compared), study.compared[-1])
-
-
-def log_axes(study: Study) -> list[str]:
-    """Return the axes of a study that vary the jobs by keys of ``workload``; without one, the first."""
-    axes = [axis for axis in study.axes if axis.name != study.repetitions]
-    found = [
-        axis.name
-        for axis in axes
-        if any(
-            key.startswith("workload.") and not key.startswith("workload.resample")
-            for keys in axis.points.values()
-            for key in keys
-        )
-    ]
-    return found or [axis.name for axis in axes[:1]]
 
 
 Panels = Mapping[str, Mapping[str, Sequence[Delays]]]
@@ -185,6 +181,16 @@ def delay_pictures(samples: Samples, trim: int) -> dict[str, Callable[[], Figure
     for labels, runs in samples.items():
         panels.setdefault(", ".join(labels[:-1]), {})[labels[-1]] = runs
 
+    def shares() -> Figure:
+        from mlsim.analysis.plots.panel_plots import Panel, bars
+
+        names, place = [name.removesuffix(" %") for name in CATEGORIES], slice(2, 2 + len(CATEGORIES))
+        drawn = []
+        for title, policies in panels.items():
+            values = {name: means_of(runs)[place].tolist() for name, runs in policies.items()}
+            drawn.append(Panel(title, names, values))
+        return bars(drawn, "Jobs by bounded slowdown", "% of jobs")
+
     def curve(number: int) -> Callable[[], Figure]:
         return lambda: _draw_curves(panels, number, trim)
 
@@ -193,7 +199,7 @@ def delay_pictures(samples: Samples, trim: int) -> dict[str, Callable[[], Figure
         "most-delayed": lambda: _boxes(
             panels, "sizes", "The hundred most delayed jobs of each sample", "processors", "log"
         ),
-        "slowdown-shares": lambda: _shares(panels),
+        "slowdown-shares": shares,
         "backfilled": lambda: _boxes(
             panels, "backfilled", "Backfilled jobs over samples", "% of started jobs", "linear"
         ),
@@ -236,21 +242,3 @@ def _boxes(panels: Panels, field: str, title: str, unit: str, scale: Literal["li
         name: {policy: values(runs) for policy, runs in policies.items()} for name, policies in panels.items()
     }
     return value_boxes(shown, title, unit, scale)
-
-
-def _shares(panels: Panels) -> Figure:
-    from mlsim.analysis.plots.panel_plots import Panel, bars
-
-    first = 2  # after premature and ratio
-    drawn = [
-        Panel(
-            title,
-            [name.removesuffix(" %") for name in CATEGORIES],
-            {
-                name: means_of(runs)[first : first + len(CATEGORIES)].tolist()
-                for name, runs in policies.items()
-            },
-        )
-        for title, policies in panels.items()
-    ]
-    return bars(drawn, "Jobs by bounded slowdown", "% of jobs")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,16 +13,15 @@ import polars as pl
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.experiment.study.study_plan import located
-from mlsim.experiment.study.study_tables import Spread, spread_of
+from mlsim.experiment.study.study_tables import Spread
 from mlsim.experiment.weekly_runs import LogWeeks, check_weekly
 from mlsim.learning import mixed_policies as mixed
 from mlsim.learning.learning_parts import Part, Parts, shared_weeks, write_tables
 from mlsim.learning.mixed_policies import FEATURES, PURE, Searching
-from mlsim.scenario import BatchConfig, Policy, Scenario
+from mlsim.scenario import Policy, Scenario
 from mlsim.scenario.batch_section import WeightsConfig
 from mlsim.scenario.scenario_text import mapping_text, plain
 from mlsim.workload.job_selection import WEEK_SECONDS
-from mlsim.workload.workload_jobs import JobBlock
 
 PROTOCOLS = ("w*", "w*_train", "w_greedy", *PURE)  # policies of `mixed_policies.Mixed.means`, in order
 
@@ -43,17 +41,6 @@ class PhaseBand:
     phases: Floats  # delay of the begin of weeks to those of the scenario (s)
     train: Mapping[str, Floats]  # policy to its sums over the training weeks, one per phase
     test: Mapping[str, Floats]  # likewise over the test weeks
-
-    def spread(self, policy: str, *, test: bool, reference: str | None = None) -> Spread:
-        """Return the mean over (overlapping) phases, and the paired difference to a policy."""
-        sums = self.test if test else self.train
-
-        def labelled(name: str) -> dict[str, float]:
-            return {
-                f"{phase:g}": value for phase, value in zip(self.phases, sums[name].tolist(), strict=True)
-            }
-
-        return spread_of(labelled(policy), None if reference is None else labelled(reference))
 
 
 def at_phases(scenario: Scenario, count: int) -> tuple[Floats, list[Scenario]]:
@@ -83,7 +70,7 @@ def learn_phases(
     """Search and test mixed policies for ``count`` evenly spaced phases of the cut, each a part."""
     phases, moved = at_phases(scenario, count)
     wanted = [
-        Part({"phase": phase_label(phase)}, one, phase_sums, (train, test, searching))
+        Part({"phase": f"{phase / 3600:g} h"}, one, phase_sums, (train, test, searching))
         for phase, one in zip(phases.tolist(), moved, strict=True)
     ]
     found = (parts or Parts()).results(wanted)
@@ -92,11 +79,6 @@ def learn_phases(
         {name: sums[:, place, part] for place, name in enumerate(PROTOCOLS)} for part in (0, 1)
     )
     return PhaseBand(phases, learned, tested)
-
-
-def phase_label(phase: float) -> str:
-    """Return the delay of the begin of weeks as text."""
-    return f"{phase / 3600:g} h"
 
 
 @dataclass(frozen=True)
@@ -127,12 +109,12 @@ def learn_transfer(
     found = iter(mixed.searches([one for part in wanted.values() for one in part], parts))
     weights = {name: mixed.learned_of(islice(found, len(part)), ways[name]) for name, part in wanted.items()}
     weeks = {name: np.array(test, np.int64) for name, (_, test) in splits.items()}
-    tests = {name: [log.blocks[number] for number in splits[name][1]] for name, log in logs.items()}
     vectors = np.array(list(weights.values()))
-    means = {
-        name: tested(tests[name], log.scenario.batch, log.units, list(weights), vectors)
-        for name, log in logs.items()
-    }
+    means = {}
+    for name, log in logs.items():
+        of = [log.blocks[number] for number in splits[name][1]], log.scenario.batch, log.units
+        learned = mixed.weekly_means(*of, vectors)
+        means[name] = dict(zip(weights, learned.T, strict=True)) | mixed.pure_means(*of)
     return Transfer(weights, weeks, means)
 
 
@@ -146,14 +128,6 @@ def split_of(name: str, log: LogWeeks, share: float) -> tuple[list[int], list[in
             "needed: one to learn, and one to test"
         )
     return numbers[:first], numbers[first:]
-
-
-def tested(
-    blocks: list[JobBlock], config: BatchConfig, units: int, names: list[str], vectors: Floats
-) -> dict[str, Floats]:
-    """Return the weekly means of learned vectors and of pure policies."""
-    found = mixed.weekly_means(blocks, config, units, vectors)
-    return dict(zip(names, found.T, strict=True)) | mixed.pure_means(blocks, config, units)
 
 
 @dataclass(frozen=True)
@@ -180,7 +154,7 @@ def transfer_phases(
 
     def part(name: str, place: int, does: str, function: Callable[..., Floats], *options: object) -> Part:
         phases, moved = cuts[name]
-        labels = {"log": name, "phase": phase_label(float(phases[place])), "part": does}
+        labels = {"log": name, "phase": f"{float(phases[place]) / 3600:g} h", "part": does}
         return Part(labels, moved[place], function, options)
 
     places = [(name, place) for name in names for place in range(count)]
@@ -213,9 +187,9 @@ def _tested(scenario: Scenario, share: float, vectors: Floats) -> Floats:
     log = shared_weeks(scenario)
     _, weeks = split_of(scenario.name, log, share)
     blocks = [log.blocks[number] for number in weeks]
-    names = [str(place) for place in range(len(vectors))]
-    means = tested(blocks, scenario.batch, log.units, names, vectors)
-    return np.array([values.mean() for values in means.values()])
+    learned = mixed.weekly_means(blocks, scenario.batch, log.units, vectors)
+    pure = mixed.pure_means(blocks, scenario.batch, log.units)
+    return np.array([values.mean() for values in (*learned.T, *pure.values())])
 
 
 def write_mixed(directory: Path, found: mixed.Mixed, scenario: Scenario) -> None:
@@ -226,7 +200,7 @@ def write_mixed(directory: Path, found: mixed.Mixed, scenario: Scenario) -> None
     named = dict(zip(FEATURES, found.learned.tolist(), strict=True))
     batch = scenario.batch.model_copy(update={"policy": Policy.LINEAR, "weights": WeightsConfig(**named)})
     text = mapping_text(located(plain(scenario.model_copy(update={"batch": batch})), scenario.directory))
-    write_tables(directory, {"weeks.csv": frame.write_csv(), "learned.yaml": text})
+    write_tables(directory, {"weeks.csv": frame, "learned.yaml": text})
 
 
 def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
@@ -251,7 +225,7 @@ def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
         {"learned on": log} | dict(zip(FEATURES, vector.tolist(), strict=True))
         for log, vector in found.weights.items()
     ]
-    write_tables(directory, {"transfer.csv": _csv(rows), "weights.csv": _csv(weights)})
+    write_tables(directory, {"transfer.csv": pl.DataFrame(rows), "weights.csv": pl.DataFrame(weights)})
 
 
 def write_phases(directory: Path, band: PhaseBand | TransferBand | None) -> None:
@@ -266,8 +240,4 @@ def write_phases(directory: Path, band: PhaseBand | TransferBand | None) -> None
             for policy, values in means.items():
                 columns = {"phase": band.phases[log], "mean": values}
                 frames.append(pl.DataFrame({"policy": policy, "tested on": log, **columns}))
-    write_tables(directory, {"phases.csv": pl.concat(frames).write_csv() if frames else None})
-
-
-def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    return pl.DataFrame(rows).write_csv()
+    write_tables(directory, {"phases.csv": pl.concat(frames) if frames else None})

@@ -306,8 +306,6 @@ def test_the_band_is_that_of_cuts_at_each_phase(scenario):
         sums = learn_mixed(weeks_of(moved), (1, 2), (3, 3), searching).sums()
         for name, (train, test) in sums.items():
             assert (band.train[name][place], band.test[name][place]) == (train, test)
-    spread = band.spread("FCFS", test=True, reference="SAF")
-    assert spread.difference == pytest.approx((band.test["FCFS"] - band.test["SAF"]).mean())
     with pytest.raises(InputError, match="allowed: 2 or more"):
         learn_phases(scenario, 1, (1, 2), (3, 3), searching)
 

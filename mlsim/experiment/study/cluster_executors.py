@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from abc import abstractmethod
 from asyncio import CancelledError as AsyncCancelledError
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
@@ -31,14 +30,9 @@ def execute_remotely(tasks: Sequence[Task]) -> list[Done]:
 
 
 class _RemotePool(Pool):
-    @abstractmethod
-    def workers(self) -> int: ...
     def cancel(self, futures: Sequence[Any]) -> None:
         for future in futures:
             future.cancel()
-
-    def size(self, _tasks: int) -> int:
-        return self.workers() * _FUTURES_PER_WORKER
 
 
 class _DaskPool(_RemotePool):
@@ -47,10 +41,10 @@ class _DaskPool(_RemotePool):
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def workers(self) -> int:
+    def size(self, _tasks: int) -> int:
         with _connected():
             threads: dict[str, int] = self._client.nthreads()
-        return max(sum(threads.values()), 1)
+        return max(sum(threads.values()), 1) * _FUTURES_PER_WORKER
 
     def submit(self, tasks: Sequence[Task]) -> Any:
         with _connected():
@@ -125,8 +119,8 @@ class _RankPool(_RemotePool):
     def __init__(self, pool: Any, ranks: int) -> None:
         self._pool, self._ranks = pool, ranks
 
-    def workers(self) -> int:
-        return self._ranks
+    def size(self, _tasks: int) -> int:
+        return self._ranks * _FUTURES_PER_WORKER
 
     def submit(self, tasks: Sequence[Task]) -> Any:
         return self._pool.submit(execute_remotely, tasks)

@@ -45,10 +45,25 @@ def read_search(
         readers = [name for name, keys in METHOD_KEYS.items() if key in keys]
         raise InputError(f"{place}: {key}: {method} does not read it; read by {', '.join(readers)}")
     metric, maximise = _metric(given, empty, place)
-    parameters = _parameters(
-        _needed(given, "over", "{batch.weights.p: {from: -1, to: 1}}", place), f"{place}: over"
-    )
-    kept = _kept_axes(content, axes, file)
+    over = _needed(given, "over", "{batch.weights.p: {from: -1, to: 1}}", place)
+    if not isinstance(over, dict) or not over:
+        raise InputError(
+            f"{place}: over: {over!r:.80}; allowed: a mapping of parameters, each with a range or choices, "
+            "e.g. {batch.weights.p: {from: -1, to: 1}}"
+        )
+    parameters = [_parameter(str(name), values, f"{place}: over") for name, values in over.items()]
+    kept = [axis.name for axis in axes if axis.name not in _REPEATED]
+    named = content.get("repetitions", [])
+    named = [str(name) for name in (named if isinstance(named, list) else [named])]
+    for name in named:
+        one_of(name, [axis.name for axis in axes], f"{file}: repetitions")
+    for name in kept:
+        if name not in named:
+            raise InputError(
+                f"{file}: vary: {name}: is not known to be a repetition; with search every candidate is "
+                f"evaluated on all of vary: allowed are seeds, weeks, and what repetitions names "
+                f"(repetitions: {name}); what is to be found belongs in search: over"
+            )
     common = _common(content, axes, parameters, file)
     _check_names(parameters, axes, file)
     options = _options(given, method, parameters, place)
@@ -103,15 +118,6 @@ def _metric(given: Mapping[str, Any], empty: Mapping[str, Any], place: str) -> t
     return metric, asked[0] == "maximise"
 
 
-def _parameters(value: object, place: str) -> list[Parameter]:
-    if not isinstance(value, dict) or not value:
-        raise InputError(
-            f"{place}: {value!r:.80}; allowed: a mapping of parameters, each with a range or choices, e.g. "
-            "{batch.weights.p: {from: -1, to: 1}}"
-        )
-    return [_parameter(str(name), points, place) for name, points in value.items()]
-
-
 def _parameter(name: str, value: object, over: str) -> Parameter:
     place = f"{over}: {name}"
     if not isinstance(value, dict) or not set(value) & {"from", "to"}:
@@ -127,22 +133,6 @@ def _parameter(name: str, value: object, over: str) -> Parameter:
         raise InputError(f"{place}: integer: {integer!r:.80}; allowed: true, false")
     low, high = limits(value, log, integer, place, _UNITS)
     return Range(name.split(".")[-1], name if "." in name else "", low, high, log, integer)
-
-
-def _kept_axes(content: Mapping[str, Any], axes: Sequence[Axis], file: str) -> list[str]:
-    """Return the axes other than seeds and weeks, each of which must be declared as a repetition."""
-    named = content.get("repetitions", [])
-    names = [str(name) for name in (named if isinstance(named, list) else [named])]
-    for name in names:
-        one_of(name, [axis.name for axis in axes], f"{file}: repetitions")
-    for axis in axes:
-        if axis.name not in (*_REPEATED, *names):
-            raise InputError(
-                f"{file}: vary: {axis.name}: is not known to be a repetition; with search every candidate is "
-                f"evaluated on all of vary: allowed are seeds, weeks, and what repetitions names "
-                f"(repetitions: {axis.name}); what is to be found belongs in search: over"
-            )
-    return [axis.name for axis in axes if axis.name not in _REPEATED]
 
 
 def _common(

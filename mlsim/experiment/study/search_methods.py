@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
 
-from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Point
 
 Value = float | int | str  # a number of a range, or the label of a choice
@@ -177,16 +175,6 @@ class Search:
 PACKAGES = {"cma-es": ("cmaes", "search"), "optuna": ("optuna", "optuna")}
 
 
-def check_installed(method: str, place: str) -> None:
-    """Refuse a method whose package is not installed."""
-    package, extra = PACKAGES.get(method, ("", ""))
-    if package and find_spec(package) is None:
-        raise InputError(
-            f"{place}: {method}: needs the package {package}, which is not installed; "
-            f"pip install 'mlsim[{extra}]', or use random"
-        )
-
-
 class Method(Protocol):
     """Proposes candidates, which depend only on its options and on the losses it has received."""
 
@@ -199,43 +187,28 @@ class Method(Protocol):
 
 def method_of(search: Search) -> Method:
     """Return the method of a search in its initial state."""
-    methods: dict[str, Callable[..., Method]] = {
-        "grid": _Grid,
-        "random": _Random,
-        "cma-es": _CmaEs,
-        "optuna": _TreeParzen,
-    }
-    return methods[search.method](search.parameters, search.options)
+    parameters, options = search.parameters, search.options
+    if search.method == "grid":  # every combination of equally spaced values, the last parameter fastest
+        steps = zip(parameters, options.points, strict=True)
+        return _Listed(list(product(*(parameter.spread(points) for parameter, points in steps))))
+    if search.method == "random":  # drawn uniformly (on a log scale: of the logarithm)
+        shares = np.random.default_rng(options.seed).random((options.evaluations, len(parameters)))
+        rows = (zip(parameters, row, strict=True) for row in shares.tolist())
+        return _Listed([tuple(parameter.at(share) for parameter, share in row) for row in rows])
+    return (_CmaEs if search.method == "cma-es" else _TreeParzen)(parameters, options)
 
 
 class _Listed(Method):
     """Candidates that do not depend on each other, in a single generation."""
 
-    _left: list[list[Values]]
+    def __init__(self, candidates: list[Values]) -> None:
+        self._left = [candidates]
 
     def ask(self) -> list[Values]:
         return self._left.pop() if self._left else []
 
-
-class _Grid(_Listed):
-    """Every combination of equally spaced values of each parameter, the last parameter fastest."""
-
-    def __init__(self, parameters: Sequence[Parameter], options: Options) -> None:
-        steps = zip(parameters, options.points, strict=True)
-        self._left = [list(product(*(parameter.spread(points) for parameter, points in steps)))]
-
-
-class _Random(_Listed):
-    """Candidates drawn independently and uniformly (on a log scale: of the logarithm)."""
-
-    def __init__(self, parameters: Sequence[Parameter], options: Options) -> None:
-        shares = np.random.default_rng(options.seed).random((options.evaluations, len(parameters)))
-        self._left = [
-            [
-                tuple(parameter.at(share) for parameter, share in zip(parameters, row, strict=True))
-                for row in shares.tolist()
-            ]
-        ]
+    def tell(self, _losses: Sequence[float], /) -> None:
+        """Ignore them."""
 
 
 class _CmaEs(Method):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,12 @@ from mlsim.experiment.run_directory import versions
 from mlsim.experiment.study import study_tables as tables
 from mlsim.experiment.study.axes import words_of
 from mlsim.experiment.study.search_methods import PACKAGES, Search
-from mlsim.experiment.study.search_run import Outcome, Tried, candidate_points, outcome_of
+from mlsim.experiment.study.search_run import Outcome, candidate_points, outcome_of
 from mlsim.experiment.study.study_model import Study
 from mlsim.experiment.study.study_plan import StudyRow, located
 from mlsim.experiment.study.study_results import all_metrics, write_frame
 from mlsim.experiment.study.study_store import Results, Store
-from mlsim.experiment.study.study_tables import Spread, Table
+from mlsim.experiment.study.study_tables import Table
 from mlsim.scenario.scenario_text import mapping_text
 
 if TYPE_CHECKING:
@@ -85,10 +85,17 @@ def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
     schema |= {"runs": pl.Int64, "failed": pl.Int64, **dict.fromkeys(numbers, pl.Float64)}
     schema |= {"pairs": pl.Int64, **dict.fromkeys(("difference", *_JUDGED), pl.Float64)}
     lines = []
-    for part, tried in (("search", _fitted(outcome)), ("held out", outcome.held_out)):
-        for metric in _metrics(search, outcome):
+    fitted = {"best": outcome.best, **outcome.baselines}
+    # The objective is "", if it is not one of the metrics.
+    metrics = ["", *(title for title in outcome.best.metrics if title != search.title or search.relative)]
+    for part, tried in (("search", fitted), ("held out", outcome.held_out)):
+        for metric in metrics:
             for name, one in tried.items():
-                own, compared = _spreads(tried, name, metric)
+                values = {
+                    key: other.metrics[metric] if metric else other.values for key, other in tried.items()
+                }
+                own = tables.spread_of(values[name])
+                compared = None if name == "best" else tables.spread_of(values["best"], values[name])
                 line: dict[str, Any] = {"part": part, "metric": metric or search.objective, "candidate": name}
                 line |= {"runs": own.runs, "failed": len(one.failed)}
                 line |= {key: _or_none(getattr(own, key)) for key in numbers}
@@ -123,31 +130,17 @@ def _comparison_table(search: Search, outcome: Outcome) -> Table:
     return titles, lines
 
 
-def _fitted(outcome: Outcome) -> dict[str, Tried]:
-    return {"best": outcome.best, **outcome.baselines}
-
-
-def _metrics(search: Search, outcome: Outcome) -> list[str]:
-    """Return the compared titles; "" is the objective, if it is not one of the metrics."""
-    titles = [title for title in outcome.best.metrics if title != search.title or search.relative]
-    return ["", *titles]
-
-
-def _spreads(tried: Mapping[str, Tried], name: str, metric: str) -> tuple[Spread, Spread | None]:
-    """Return the statistics of one candidate, and those of the best one against it."""
-    values = {key: one.metrics[metric] if metric else one.values for key, one in tried.items()}
-    own = tables.spread_of(values[name])
-    return own, None if name == "best" else tables.spread_of(values["best"], values[name])
-
-
 def _page(study: Study, outcome: Outcome) -> str:
     """Write the results of a search in Markdown: what was fitted, to which runs, and what was held out."""
     search = _of(study)
+    runs, held_out = (
+        "one run" if len(of) == 1 else f"{len(of)} runs" for of in (search.repetitions, search.held_out)
+    )
     failed = [one.name for one in outcome.candidates if one.failed]
     sentences = [
         f"{'Largest' if search.maximise else 'Least'} {search.objective} over {', '.join(search.names)}: "
         f"method {search.method}, {len(outcome.candidates)} candidates, each on "
-        f"{_runs(len(search.repetitions))}.",
+        f"{runs}.",
         f"Best is candidate {outcome.best.name} ({words_of(outcome.best.labels)}): "
         f"{_number(outcome.best.objective)}. This number was fitted: it is the best of "
         f"{len(outcome.candidates)} on the runs that it was chosen by, and no evidence of what comes next.",
@@ -158,7 +151,7 @@ def _page(study: Study, outcome: Outcome) -> str:
             f"Of {len(failed)} candidates at least one run failed; they count as the worst ({named})."
         )
     if outcome.held_out:
-        last = f"Held out: {_runs(len(search.held_out))} that no candidate was chosen by. {_NOTE}"
+        last = f"Held out: {held_out} that no candidate was chosen by. {_NOTE}"
     else:
         last = "Nothing was held out (`validate`)."
     parts = [f"# {study.name}", " ".join(sentences)]
@@ -166,10 +159,6 @@ def _page(study: Study, outcome: Outcome) -> str:
     if outcome.baselines:
         parts += ["## Beside the baselines", tables.markdown(*_comparison_table(search, outcome))]
     return "\n\n".join([*parts, last]).replace("\n\n\n", "\n\n") + "\n"
-
-
-def _runs(count: int) -> str:
-    return "one run" if count == 1 else f"{count} runs"
 
 
 def _or_none(value: float) -> float | None:

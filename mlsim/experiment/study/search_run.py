@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
 from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Point, filled, words_of
-from mlsim.experiment.study.search_methods import Search, Values, check_installed, method_of
+from mlsim.experiment.study.search_methods import PACKAGES, Search, Values, method_of
 from mlsim.experiment.study.study_executors import Started
 from mlsim.experiment.study.study_model import Done, Study, Task
 from mlsim.experiment.study.study_plan import StudyRow
@@ -166,26 +167,39 @@ def outcome_of(search: Search, rows: Sequence[StudyRow]) -> Outcome:
 def _split(search: Search, rows: Sequence[StudyRow]) -> tuple[dict[str, Tried], list[Tried]]:
     ours = [row for row in rows if row.labels["candidate"] in search.baselines]
     rest = [row for row in rows if row.labels["candidate"] not in search.baselines]
-    divisor = _divisor(search, ours)
-    below = None if divisor is None else divisor.values
+    divisor = tried_of(search, [row for row in ours if row.labels["candidate"] == search.relative])
+    below = divisor[0].values if divisor else None
     return {one.name: one for one in tried_of(search, ours, below)}, tried_of(search, rest, below)
-
-
-def _divisor(search: Search, rows: Sequence[StudyRow]) -> Tried | None:
-    """Return the baseline whose values divide the others."""
-    found = tried_of(search, [row for row in rows if row.labels["candidate"] == search.relative])
-    return found[0] if found else None
 
 
 def search_rows(study: Study, runner: StudyRunner) -> list[StudyRow]:
     """Search; return a row per run, in the order of the candidates."""
     search = study.search
     assert search is not None, "called for searches only"
-    check_installed(search.method, f"{study.source}: search: method")
+    package, extra = PACKAGES.get(search.method, ("", ""))
+    if package and find_spec(package) is None:
+        raise InputError(
+            f"{study.source}: search: method: {search.method}: needs the package {package}, which is not "
+            f"installed; pip install 'mlsim[{extra}]', or use random"
+        )
     plan, tasks = runner.plan(study)
     plan.check_files(tasks)
-    rows = _baselines(study, search, runner, FITTED)
-    candidates = _candidates(study, search, runner, rows, _below(study, search, rows))
+
+    def baselines(part: str) -> list[StudyRow]:
+        points = baseline_points(search, part)
+        return runner.rows(study.part(points)) if points else []
+
+    rows = baselines(FITTED)
+    divisors = tried_of(search, [row for row in rows if row.labels["candidate"] == search.relative])
+    below = divisors[0].values if divisors else None
+    for name, value in (below or {}).items():
+        if not value > 0.0:
+            why = f"; {divisors[0].failed[0]}" if divisors[0].failed else ""
+            raise InputError(
+                f"{study.source}: search: relative: {search.relative} has {search.title} {value:g} "
+                f"({name or 'its one run'}), by which nothing can be divided{why}"
+            )
+    candidates = _candidates(study, search, runner, rows, below)
     best = best_of(search, candidates)
     assert best is not None, "otherwise the first generation has ended the search"
     if search.held_out:
@@ -193,27 +207,8 @@ def search_rows(study: Study, runner: StudyRunner) -> list[StudyRow]:
             search, best.values_of(search), int(best.name), int(best.generation), HELD_OUT
         )
         rows += runner.rows(study.part(points), check=False)
-        rows += _baselines(study, search, runner, HELD_OUT)
+        rows += baselines(HELD_OUT)
     return rows
-
-
-def _baselines(study: Study, search: Search, runner: StudyRunner, part: str) -> list[StudyRow]:
-    points = baseline_points(search, part)
-    return runner.rows(study.part(points)) if points else []
-
-
-def _below(study: Study, search: Search, rows: Sequence[StudyRow]) -> Mapping[str, float] | None:
-    one = _divisor(search, rows)
-    if one is None:
-        return None
-    for name, value in one.values.items():
-        if not value > 0.0:
-            why = f"; {one.failed[0]}" if one.failed else ""
-            raise InputError(
-                f"{study.source}: search: relative: {search.relative} has {search.title} {value:g} "
-                f"({name or 'its one run'}), by which nothing can be divided{why}"
-            )
-    return one.values
 
 
 def _candidates(

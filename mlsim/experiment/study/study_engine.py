@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 from mlsim._runtime.forks import check_fork
+from mlsim._runtime.late import load_matplotlib
 from mlsim._runtime.shared_cache import forget
 from mlsim.experiment.study.study_executors import Executor, Processes, Serial
 from mlsim.experiment.study.study_model import Study, Task
 from mlsim.experiment.study.study_plan import StudyRow
 from mlsim.experiment.study.study_results import check_complete, write_results
 from mlsim.experiment.study.study_runner import ProgressListener, StudyRunner
-from mlsim.experiment.study.study_store import Memory, Results, Store, check_store, disk_error, locked
+from mlsim.experiment.study.study_store import Memory, Store, check_store, disk_error, locked
 
 
 def run_study(
@@ -72,7 +73,13 @@ def run_study(
         again = {"force": force, "retry_failed": retry_failed}
         rows = _rows(study, StudyRunner(study, store, hands, progress=progress, watch=watch, **again), hands)
         try:
-            results = _written(store, study, rows)
+            if study.search is None:
+                results = write_results(store, study, rows)
+            else:
+                load_matplotlib()
+                from mlsim.experiment.study.search_results import write_search
+
+                results = write_search(store, study, rows)
         except OSError as error:
             raise disk_error(store.directory, error) from error
     check_complete(results)
@@ -112,14 +119,3 @@ def _rows(study: Study, runner: StudyRunner, executor: Executor) -> list[StudyRo
     finally:
         forget()
         runner.watch.end()
-
-
-def _written(store: Store, study: Study, rows: Sequence[StudyRow]) -> Results:
-    if study.search is None:
-        return write_results(store, study, rows)
-    from mlsim._runtime.late import load_matplotlib
-
-    load_matplotlib()
-    from mlsim.experiment.study.search_results import write_search
-
-    return write_search(store, study, rows)

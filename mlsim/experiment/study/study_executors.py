@@ -27,8 +27,6 @@ from mlsim._runtime.shared_cache import sharing
 from mlsim.errors import MlsimError, OutputError, StoppedError
 from mlsim.experiment.study.study_model import Balance, Done, OwnPicture, Simulated, Task
 from mlsim.experiment.study.study_store import Store, beside_name, disk_error, write_whole
-from mlsim.record import Records
-from mlsim.scenario import Scenario
 
 Started = Callable[[Task], None]  # called when a task starts, or is submitted if the pool reports no starts
 
@@ -104,10 +102,25 @@ def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
         "shows": task.shows,
         "files": files,
     }
+    records = simulated.records
     if task.curve:
-        content["curve"] = _busy_curve(simulated.records)
+        from mlsim.analysis.plots.chart_style import time_axis
+        from mlsim.analysis.plots.utilization_plot import busy_share
+
+        axis = time_axis(records.jobs)
+        edges = np.linspace(axis.begin, axis.end, _BINS + 1)
+        middles, busy = 0.5 * (edges[1:] + edges[:-1]), busy_share(records, axis, _BINS)
+        content["curve"] = [middles.tolist(), busy.tolist()]
     if task.balance:
-        content["balance"] = _balance_of(simulated.scenario, simulated.records)._asdict()
+        from mlsim.analysis.machine_metrics import max_over_mean
+        from mlsim.cosim.scenario_inputs import workload_of
+
+        names = workload_of(simulated.scenario).header.get("executable_names")
+        jobs, loops = records.jobs, records.loops
+        codes = jobs.executable[loops.job].tolist()
+        words = [names[code - 1] if isinstance(names, list) and code > 0 else str(code) for code in codes]
+        balance = Balance(jobs.job_id[loops.job].tolist(), words, max_over_mean(loops).tolist())
+        content["balance"] = balance._asdict()
     if task.store is not None:
         store = Store(task.store)
         for name, picture in task.pictures.items():
@@ -119,26 +132,6 @@ def _content(task: Task, simulated: Simulated) -> dict[str, Any]:
             _write_run(store.beside(task.key, "run"), simulated, whole=task.keep == "all")
             files.append("run")
     return content
-
-
-def _busy_curve(records: Records) -> list[list[float]]:
-    from mlsim.analysis.plots.chart_style import time_axis
-    from mlsim.analysis.plots.utilization_plot import busy_share
-
-    axis = time_axis(records.jobs)
-    edges = np.linspace(axis.begin, axis.end, _BINS + 1)
-    return [(0.5 * (edges[1:] + edges[:-1])).tolist(), busy_share(records, axis, _BINS).tolist()]
-
-
-def _balance_of(scenario: Scenario, records: Records) -> Balance:
-    from mlsim.analysis.machine_metrics import max_over_mean
-    from mlsim.cosim.scenario_inputs import workload_of
-
-    names = workload_of(scenario).header.get("executable_names")
-    jobs, loops = records.jobs, records.loops
-    codes = jobs.executable[loops.job].tolist()
-    words = [names[code - 1] if isinstance(names, list) and code > 0 else str(code) for code in codes]
-    return Balance(jobs.job_id[loops.job].tolist(), words, max_over_mean(loops).tolist())
 
 
 def _write_run(directory: Path, simulated: Simulated, whole: bool) -> None:
@@ -381,15 +374,12 @@ class _Worker(Helper):
         try:
             done: list[Done] = self.receive()
         except HelperEndedError as error:
-            raise WorkerEndedError(_death(error.code), self.seconds()) from error
+            how = f"its process ended with exit code {error.code}"
+            if error.code < 0:
+                number = -error.code
+                name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
+                memory = ", as the system does where memory is used up" if number == signal.SIGKILL else ""
+                how = f"its process was killed by {name}{memory}"
+            raise WorkerEndedError(f"{how}, 2 times", self.seconds()) from error
         self._idle_workers.append(self)
         return done
-
-
-def _death(code: int) -> str:
-    """Describe how a process has ended, twice, by its exit code; below 0: the signal."""
-    if code >= 0:
-        return f"its process ended with exit code {code}, 2 times"
-    name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-    memory = ", as the system does where memory is used up" if -code == signal.SIGKILL else ""
-    return f"its process was killed by {name}{memory}, 2 times"

@@ -176,18 +176,17 @@ def _properties(keys: Mapping[str, tuple[FieldType[Any] | Schema, str]]) -> Sche
 
 def schema_of(kind: str) -> Schema:
     """Return the JSON schema of a kind of file: scenario, loop or study."""
-    return {"scenario": json_schema, "loop": loop_schema, "study": study_schema}[kind]()
-
-
-def loop_schema() -> Schema:
-    """Return the schema of single loops: a scenario that may lack the sections that a loop ignores."""
-    from mlsim.experiment.loops import LEFT_ASIDE
-
+    if kind == "study":
+        return study_schema()
     schema = json_schema()
-    for section in LEFT_ASIDE:
-        schema["properties"][section] = {"description": "Left aside by a loop alone."}
-    schema["required"] = [key for key in schema["required"] if key not in LEFT_ASIDE]
-    return schema | {"title": "Loop", "description": "A loop alone, on a whole machine."}
+    if kind == "loop":  # it may lack the sections that a loop ignores
+        from mlsim.experiment.loops import LEFT_ASIDE
+
+        for section in LEFT_ASIDE:
+            schema["properties"][section] = {"description": "Left aside by a loop alone."}
+        schema["required"] = [key for key in schema["required"] if key not in LEFT_ASIDE]
+        schema |= {"title": "Loop", "description": "A loop alone, on a whole machine."}
+    return schema
 
 
 def study_schema() -> Schema:

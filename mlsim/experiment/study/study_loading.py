@@ -39,7 +39,13 @@ def load_study(path: str | Path) -> Study:
     if "search" in read.content:
         return _search_study(read)
     study = _combinations(read)
-    _check_titles(study)
+    relative = [tables.relative_title(study)] if study.relative else []
+    titles = [*(axis.name for axis in study.axes), *study.metrics, *relative]
+    loops = study.subject.kind == "loops"
+    titles += ["reference"] * loops
+    study_file.check_titles(titles, f"{file}: {'vary' if loops else 'metrics'}")
+    files = [f"table-{model.file_name(title)}.csv" for title in (*study.metrics, *relative)]
+    study_file.check_files(files, f"{file}: metrics")
     without_loops = _check_runs(study)
     reference, pictures = read.content.get("reference"), read.content.get("pictures", [])
     place = read.place("pictures")
@@ -148,13 +154,32 @@ def _combinations(read: _Content) -> Study:
     if not found:
         raise InputError(f"{place('without')}: leaves no combination; take an entry away")
     study = read.study(found, metrics)
+    interval: str = read.content.get("interval", next(iter(study_file.INTERVALS)))
+    if "interval" in read.content and repetitions is None:
+        raise InputError(
+            f"{place('interval')}: is of means over repetitions; give repetitions too, or take it out"
+        )
+    if interval == "t":
+        tables.t_quantile(1)  # which reports what it lacks
+    trim = read.content.get("trim", 0)
+    n = next((len(axis.points) for axis in axes if axis.name == repetitions), 1)
+    most = max((n - 2) // 2, 0)  # at least two must remain
+    if trim > most:
+        raise InputError(
+            f"{place('trim')}: {trim}; allowed: how many of the {n} repetitions are left out at either "
+            f"end, 0 to {most}"
+        )
+    (relative,) = study_file.entries([read.content.get("relative", {})], axes, place("relative"))
+    for name, label in relative.items():
+        if isinstance(label, list):
+            raise InputError(f"{place('relative')}: {name}: {label!r}; allowed: one label")
     return replace(
         study,
         columns=study_file.side_by_side(read.content.get("columns"), repetitions, axes, place("columns")),
         repetitions=repetitions,
-        relative=_relative(read.content.get("relative", {}), axes, place("relative")),
-        interval=_interval(read),
-        trim=_trim(read),
+        relative={name: str(label) for name, label in relative.items()},
+        interval=interval,
+        trim=trim,
     )
 
 
@@ -175,38 +200,6 @@ def _search_study(read: _Content) -> Study:
     study = replace(study, search=search)
     _check_runs(study)
     return study
-
-
-def _relative(value: object, axes: Sequence[Axis], place: str) -> dict[str, str]:
-    (entry,) = study_file.entries([value], axes, place)
-    for name, label in entry.items():
-        if isinstance(label, list):
-            raise InputError(f"{place}: {name}: {label!r}; allowed: one label")
-    return {name: str(label) for name, label in entry.items()}
-
-
-def _trim(read: _Content) -> int:
-    """Return how many repetitions are trimmed at either end; at least two must remain."""
-    value: int = read.content.get("trim", 0)
-    n = next((len(axis.points) for axis in read.axes if axis.name == read.repetitions), 1)
-    most = max((n - 2) // 2, 0)
-    if value > most:
-        raise InputError(
-            f"{read.place('trim')}: {value}; allowed: how many of the {n} repetitions are left out at either "
-            f"end, 0 to {most}"
-        )
-    return value
-
-
-def _interval(read: _Content) -> str:
-    chosen: str = read.content.get("interval", next(iter(study_file.INTERVALS)))
-    if "interval" in read.content and read.repetitions is None:
-        raise InputError(
-            f"{read.place('interval')}: is of means over repetitions; give repetitions too, or take it out"
-        )
-    if chosen == "t":
-        tables.t_quantile(1)  # which reports what it lacks
-    return chosen
 
 
 def _reference(file: Path, study: Study) -> dict[tuple[str, ...], dict[str, float]]:
@@ -231,20 +224,6 @@ def _reference(file: Path, study: Study) -> dict[tuple[str, ...], dict[str, floa
     return found
 
 
-def _check_titles(study: Study) -> None:
-    loops = study.subject.kind == "loops"
-    relative = [tables.relative_title(study)] if study.relative else []
-    titles = [
-        *(axis.name for axis in study.axes),
-        *study.metrics,
-        *(["reference"] if loops else []),
-        *relative,
-    ]
-    study_file.check_titles(titles, f"{study.source}: {'vary' if loops else 'metrics'}")
-    files = [f"table-{model.file_name(title)}.csv" for title in (*study.metrics, *relative)]
-    study_file.check_files(files, f"{study.source}: metrics")
-
-
 def _check_runs(study: Study) -> list[Point]:
     """Make every scenario; refuse metrics that some lack; return the combinations without loops."""
     empty = study.subject.empty()
@@ -254,9 +233,18 @@ def _check_runs(study: Study) -> list[Point]:
     without_loops = []
     alike: dict[str, bool] = {}
     for place, point in enumerate(study.points):
-        key = _but_for_seed(point)
+        # Of the overrides, all but a valid seed decide whether a scenario is valid.
+        seed = point.overrides.get("seed")
+        right = type(seed) is int and 0 <= seed <= vary.MOST_SEEDS
+        key = repr([item for item in point.overrides.items() if not (right and item[0] == "seed")])
         if key not in alike:
-            scenario = _scenario(study, place)
+            try:
+                scenario = study.cases[place][1]
+            except InputError as error:
+                if study.search is None:
+                    raise
+                # The user did not write the combination.
+                raise InputError(f"{error} (search: {vary.words_of(point.labels)})") from error
             dispatcher = scenario.batch.dispatcher
             if solved and not getattr(dispatcher, "solves", False):
                 raise InputError(
@@ -267,23 +255,6 @@ def _check_runs(study: Study) -> list[Point]:
         if not alike[key]:
             without_loops.append(point)
     return without_loops
-
-
-def _but_for_seed(point: Point) -> str:
-    """Return the overrides that decide whether a scenario is valid: all but a valid seed."""
-    seed = point.overrides.get("seed")
-    right = type(seed) is int and 0 <= seed <= vary.MOST_SEEDS
-    return repr([item for item in point.overrides.items() if not (right and item[0] == "seed")])
-
-
-def _scenario(study: Study, place: int) -> Scenario:
-    """Make the scenario of a combination; errors of a search name it, as the user did not write it."""
-    try:
-        return study.cases[place][1]
-    except InputError as error:
-        if study.search is None:
-            raise
-        raise InputError(f"{error} (search: {vary.words_of(study.points[place].labels)})") from error
 
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:

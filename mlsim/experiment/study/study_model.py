@@ -273,22 +273,20 @@ def picture_of(value: object, axes: Sequence[Axis], place: str) -> PictureSpec:
         if key in PICTURE_KEYS[kind] and key not in chosen:
             raise InputError(f"{place}: {kind}: {key}: missing; allowed: {', '.join(names)}")
     (where,) = entries([value.get("where", {})], axes, f"{place}: where")
+    span, ends = None, value.get("span", ())
+    if "span" in value:
+        of_two = isinstance(ends, list) and len(ends) == 2
+        if not (of_two and all(isinstance(end, int | float) for end in ends) and ends[0] < ends[1]):
+            raise InputError(f"{place}: span: {ends!r}; allowed: [BEGIN, END] in s, e.g. [415, 550]")
+        span = float(ends[0]), float(ends[1])
     return PictureSpec(
         kind,
         **chosen,
         where=where,
         relative=bool(value.get("relative", False)),
         metric=str(value.get("metric", "")),
-        span=_span(value["span"], place) if "span" in value else None,
+        span=span,
     )
-
-
-def _span(value: object, place: str) -> tuple[float, float]:
-    if isinstance(value, list) and len(value) == 2 and all(isinstance(end, int | float) for end in value):
-        begin, end = map(float, value)
-        if begin < end:
-            return begin, end
-    raise InputError(f"{place}: span: {value!r}; allowed: [BEGIN, END] in s, e.g. [415, 550]")
 
 
 @dataclass(frozen=True)

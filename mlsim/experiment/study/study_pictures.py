@@ -50,30 +50,27 @@ def _panel(title: str, rows: Sequence[StudyRow], study: Study, along: Sequence[s
     def of_each(measure: Callable[[Sequence[StudyRow]], Any]) -> dict[str, list[Any]]:
         return {name: [measure(series.get(group, [])) for group in groups] for name, series in table.items()}
 
+    def values(part: Sequence[StudyRow]) -> Floats:
+        found = (next(iter(row.metrics.values())) for row in part)
+        return np.array([value for value in found if math.isfinite(value)])
+
+    def mean(part: Sequence[StudyRow]) -> float:
+        known = values(part)
+        return sum(known.tolist()) / len(known) if len(known) else math.nan
+
+    def reference(part: Sequence[StudyRow]) -> float:
+        return next((row.reference for row in part if row.reference is not None), math.nan)
+
     def ends(part: Sequence[StudyRow]) -> tuple[float, float]:
-        return tables.mean_interval(_values(part), study.interval)
+        return tables.mean_interval(values(part), study.interval)
 
     return plots.Panel(
         title,
         list(groups),
-        of_each(_mean),
-        of_each(_reference),
+        of_each(mean),
+        of_each(reference),
         {} if study.repetitions is None else of_each(ends),
     )
-
-
-def _mean(rows: Sequence[StudyRow]) -> float:
-    known = _values(rows)
-    return sum(known.tolist()) / len(known) if len(known) else math.nan
-
-
-def _values(rows: Sequence[StudyRow]) -> Floats:
-    values = (next(iter(row.metrics.values())) for row in rows)
-    return np.array([value for value in values if math.isfinite(value)])
-
-
-def _reference(rows: Sequence[StudyRow]) -> float:
-    return next((row.reference for row in rows if row.reference is not None), math.nan)
 
 
 Points = tuple[Floats, Floats]
@@ -91,6 +88,12 @@ class _Drawing(NamedTuple):
 
 def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     """Draw all pictures of several runs; those of single runs were drawn when these ended."""
+
+    def curve(part: Sequence[StudyRow]) -> Points:
+        found = part[0].curve
+        assert found is not None, "kept for the runs of such a picture"
+        return found
+
     ratios = tables.relative_to(study, rows) if study.relative else {}
     done = [row for row in rows if not row.failed]
     for picture in study.pictures:
@@ -98,7 +101,9 @@ def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> N
             continue
         for labels, part in tables.pictures_of(study, picture, done):
             if picture.kind == "utilization":
-                drawing = _utilization(picture, part)
+                look = plots.Look(percent=True)
+                panels = _panels(picture, part, curve)
+                drawing = _Drawing(panels, "time (s)", "busy share of the machine", look, "utilization")
             elif picture.kind == "balance":
                 drawing = _balance(picture, part)
                 results.table(f"{file_name('balance', *labels.values())}.csv", _balance_table(part))
@@ -132,16 +137,6 @@ def _panels(
         )
         for title, series in groups.items()
     ]
-
-
-def _utilization(picture: PictureSpec, rows: Sequence[StudyRow]) -> _Drawing:
-    def points(part: Sequence[StudyRow]) -> Points:
-        curve = part[0].curve
-        assert curve is not None, "kept for the runs of such a picture"
-        return curve
-
-    panels = _panels(picture, rows, points)
-    return _Drawing(panels, "time (s)", "busy share of the machine", plots.Look(percent=True), "utilization")
 
 
 def _balance(picture: PictureSpec, rows: Sequence[StudyRow]) -> _Drawing:
@@ -185,8 +180,13 @@ def _metric(
     study: Study, picture: PictureSpec, rows: Sequence[StudyRow], ratios: Mapping[tuple[str, ...], float]
 ) -> _Drawing:
     labels = next(list(axis.points) for axis in study.axes if axis.name == picture.along)
-    numbers = _numbers(labels)
-    places = list(map(float, range(len(labels)))) if numbers is None else numbers
+    try:
+        places = [float(label) for label in labels]
+        of_numbers = all(map(math.isfinite, places))
+    except ValueError:
+        of_numbers = False
+    if not of_numbers:
+        places = list(map(float, range(len(labels))))
     title = picture.metric or next(iter(study.metrics))
     curves = list(dict.fromkeys(row.labels[picture.lines] for row in rows))
     # Categories are not joined, and stand beside each other, so that their intervals can be distinguished.
@@ -203,7 +203,7 @@ def _metric(
 
     def points(part: Sequence[StudyRow]) -> Points:
         values = values_of(part)
-        shift = 0.0 if numbers is not None else beside[part[0].labels[picture.lines]]
+        shift = 0.0 if of_numbers else beside[part[0].labels[picture.lines]]
         x = [place + shift for label, place in zip(labels, places, strict=True) if label in values]
         return np.array(x), np.array([found.mean() if len(found) else math.nan for found in values.values()])
 
@@ -215,14 +215,6 @@ def _metric(
 
     name = tables.relative_title(study) if picture.relative else title
     ticks = dict(zip(places, labels, strict=True))
-    look = plots.Look(dots=True, joined=numbers is not None, ticks=ticks, across=3)
+    look = plots.Look(dots=True, joined=of_numbers, ticks=ticks, across=3)
     panels = _panels(picture, rows, points, None if study.repetitions is None else ends)
     return _Drawing(panels, picture.along, name, look, name)
-
-
-def _numbers(labels: Sequence[str]) -> list[float] | None:
-    try:
-        numbers = [float(label) for label in labels]
-    except ValueError:
-        return None
-    return numbers if all(map(math.isfinite, numbers)) else None

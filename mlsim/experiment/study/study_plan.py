@@ -9,6 +9,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distributions
@@ -23,6 +24,7 @@ from mlsim._files import expanded, open_file, read_bytes
 from mlsim._runtime.arrays import Floats
 from mlsim._runtime.shared_cache import sharing
 from mlsim.errors import InputError
+from mlsim.experiment.stored_runs import value_at
 from mlsim.experiment.study.axes import Point, search_path, words_of
 from mlsim.experiment.study.study_file import KEEP
 from mlsim.experiment.study.study_model import Balance, Study, Task, own_pictures
@@ -53,7 +55,9 @@ class Digests:
             kept["output"] = {key: value for key, value in kept["output"].items() if key not in _SHOWN}
             if not kept["output"]:
                 del kept["output"]
-        files = sorted({found for text in _texts(kept) for found in [self._file(text)] if found})
+        texts = set(_texts(kept))
+        self._files |= {text: self._checksums(text) for text in texts - self._files.keys()}
+        files = sorted({self._files[text] for text in texts} - {""})
         data = json.dumps([self._head, kept, files], sort_keys=True, default=str)
         return hashlib.sha256(data.encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
@@ -63,22 +67,21 @@ class Digests:
         data = json.dumps([given.get("name"), output], sort_keys=True, default=str)
         return hashlib.sha256(data.encode()).hexdigest()[:16]
 
-    def _file(self, text: str) -> str:
-        """Return the checksum of the file, or file of code, that a text names; "" if it names none."""
-        found = self._files.get(text)
-        if found is None:
-            found = self._files[text] = "".join(self._checksums(text))
-        return found
-
-    def _checksums(self, text: str) -> Iterator[str]:
+    def _checksums(self, text: str) -> str:
+        """Return the checksum of the file, or files of code, that a text names; "" if it names none."""
         if len(text) > _LONGEST_PATH or "\0" in text or "\n" in text:
-            return
+            return ""
         own = (user_function(level) for level in split_technique(text))
         names = [text, *(found[0] for found in own if found is not None)]
-        for name in dict.fromkeys(names):
-            path = _found(name, self._directory)
-            if path is not None:
-                yield from (_content(part) for part in [path, *_siblings(path)])
+        sums = []
+        for path in filter(None, (_found(name, self._directory) for name in dict.fromkeys(names))):
+            for part in (path, *_siblings(path)):
+                with (
+                    suppress(InputError, OSError),
+                    open_file(part) as file,
+                ):  # the run reports unreadable ones
+                    sums.append(hashlib.file_digest(file, "sha256").hexdigest())
+        return "".join(sums)
 
 
 def located(given: Mapping[str, Any], directory: Path) -> dict[str, Any]:
@@ -131,34 +134,19 @@ def _siblings(path: Path) -> Iterator[Path]:
         file = left.pop()
         if file.suffix != ".py":
             continue
-        for name in _imported(file):
+        names: set[str] = set()
+        with suppress(InputError, SyntaxError, ValueError, RecursionError):  # its execution reports the error
+            for node in ast.walk(ast.parse(read_bytes(file))):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    names |= {(node.module or "").split(".")[0], *(alias.name for alias in node.names)}
+        for name in names - {""}:
             for other in (path.parent / f"{name}.py", path.parent / name / "__init__.py"):
                 if other not in seen and other.is_file():
                     seen.add(other)
                     left.append(other)
                     yield other
-
-
-def _imported(file: Path) -> set[str]:
-    try:
-        tree = ast.parse(read_bytes(file))
-    except (InputError, SyntaxError, ValueError, RecursionError):
-        return set()  # its execution reports the error
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {(node.module or "").split(".")[0], *(alias.name for alias in node.names)}
-    return names - {""}
-
-
-def _content(path: Path) -> str:
-    try:
-        with open_file(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (InputError, OSError):
-        return ""  # the run reports why it cannot be read
 
 
 @cache
@@ -266,15 +254,9 @@ def plan_of(study: Study, digests: Digests) -> Plan:
         log = given.get("workload")
         if isinstance(log, dict):  # without its selection
             log = {key: value for key, value in log.items() if key != "select"}
-        logs.append(number_of("log", log, _value_at(given, "application.costs")))
-        reads.append(number_of("reads", *(_value_at(given, key) for key in read_keys)))
+        logs.append(number_of("log", log, value_at(given, "application.costs")))
+        reads.append(number_of("reads", *(value_at(given, key) for key in read_keys)))
     return Plan(study, keys, outputs, logs, reads)
-
-
-def _value_at(values: Any, key: str) -> Any:
-    for part in key.split("."):
-        values = values.get(part) if isinstance(values, dict) else None
-    return values
 
 
 @dataclass(frozen=True)

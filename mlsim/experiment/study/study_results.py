@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsim._files import expanded, read_bytes
+from mlsim._runtime.late import load_matplotlib
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.manifest import json_text
 from mlsim.experiment.run_directory import versions
@@ -46,7 +47,14 @@ def write_results(store: Store, study: Study, rows: Sequence[StudyRow]) -> Resul
         note = tables.INTERVAL_NOTES[study.interval]
         results.data("statistics.md", f"{tables.markdown(*statistics)}\n{note}\n")
         results.data("statistics.csv", _csv(statistics))
-    _draw(results, study, rows)
+    if study.pictures or study.subject.kind == "loops":
+        load_matplotlib()
+        from mlsim.experiment.study.study_pictures import draw_pictures
+
+        draw_pictures(results, study, rows)
+    for point, row in zip(study.points, rows, strict=True):
+        for name in {} if row.failed else own_pictures(study, point):
+            results.data(name, read_bytes(results.store.beside(row.key, beside_name(name))))
     results.finish()
     return results
 
@@ -61,19 +69,6 @@ def _csv(table: tables.Table) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table[0], *table[1]])
     return text.getvalue()
-
-
-def _draw(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
-    from mlsim._runtime.late import load_matplotlib
-
-    if study.pictures or study.subject.kind == "loops":
-        load_matplotlib()
-        from mlsim.experiment.study.study_pictures import draw_pictures
-
-        draw_pictures(results, study, rows)
-    for point, row in zip(study.points, rows, strict=True):
-        for name in {} if row.failed else own_pictures(study, point):
-            results.data(name, read_bytes(results.store.beside(row.key, beside_name(name))))
 
 
 def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:

@@ -152,7 +152,17 @@ class ProgressDisplay(ProgressListener):
             self._update()
         elif self._shown and there < total:
             if sys.stderr.isatty():
-                self._bar = _bar()
+                from rich import progress
+                from rich.console import Console
+
+                self._bar = progress.Progress(
+                    progress.TextColumn("{task.description}"),
+                    progress.BarColumn(),
+                    progress.TextColumn("{task.fields[state]}"),
+                    progress.TimeRemainingColumn(),
+                    console=Console(stderr=True),
+                    transient=True,
+                )
                 self._bar.start()
                 self._task = self._bar.add_task(self._name, total=total, completed=there, state="")
             else:
@@ -217,15 +227,6 @@ class ProgressDisplay(ProgressListener):
         }
         with suppress(OSError):
             write_whole(self._store.inner(_STATE), json.dumps(state).encode())
-
-
-def _bar() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    text, state = TextColumn("{task.description}"), TextColumn("{task.fields[state]}")
-    console = Console(stderr=True)
-    return Progress(text, BarColumn(), state, TimeRemainingColumn(), console=console, transient=True)
 
 
 def status_of(directory: str | Path) -> Iterator[str]:

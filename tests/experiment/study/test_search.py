@@ -550,9 +550,9 @@ def test_what_is_wrong_is_said_before_the_first_run(study: dict[str, Any], messa
 
 
 def test_a_missing_package_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsim.experiment.study import search_methods
+    from mlsim.experiment.study import search_run
 
-    monkeypatch.setattr(search_methods, "find_spec", lambda _: None)
+    monkeypatch.setattr(search_run, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"cma-es: needs the package cmaes.*pip install 'mlsim\[search\]'"):
         do(place, with_search(STUDY, method="cma-es"))
     with pytest.raises(InputError, match=r"optuna: needs the package optuna.*pip install 'mlsim\[optuna\]'"):
