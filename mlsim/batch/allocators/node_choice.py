@@ -454,4 +454,5 @@ def _own(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) ->
     )
     if found:
         at.place_on_each(placed, nodes)
-    return found != 0
+    # The capacity may be a copy, which Numba frees after its last use: it must outlive the call.
+    return found != 0 and capacity.shape[0] > 0
