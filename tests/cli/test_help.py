@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -15,7 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import mlsim as package
-from mlsim.analysis.metric_definitions import LOOP, SUMMARY, keys_of
+from mlsim.analysis.metric_definitions import LOOP, SUMMARY, Metric
 from mlsim.batch.cp import planning_dispatcher
 from mlsim.cli import init, listing
 from mlsim.cli.doctor import PURPOSES, pmi_of
@@ -29,6 +30,10 @@ EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["
 
 
 @pytest.mark.parametrize("template", init.TEMPLATES)
+def keys_of(metrics: Iterable[Metric]) -> list[str]:
+    return [key for metric in metrics for key in metric.keys]
+
+
 def test_templates_are_valid_where_they_are_written(template: str, tmp_path: Path) -> None:
     out = tmp_path / "new" / template
     init.init(template, out)
