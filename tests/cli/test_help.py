@@ -29,11 +29,11 @@ from tests.cli.conftest import COMMAND, REPOSITORY
 EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-@pytest.mark.parametrize("template", init.TEMPLATES)
 def keys_of(metrics: Iterable[Metric]) -> list[str]:
     return [key for metric in metrics for key in metric.keys]
 
 
+@pytest.mark.parametrize("template", init.TEMPLATES)
 def test_templates_are_valid_where_they_are_written(template: str, tmp_path: Path) -> None:
     out = tmp_path / "new" / template
     init.init(template, out)

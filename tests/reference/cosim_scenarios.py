@@ -1,4 +1,4 @@
-"""One description of a small run, for the slow co-simulation and for the simulation."""
+"""One description of a small run, for the slow co-simulation and for the simulator."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from mlsim.record.derived_times import restarts
 from mlsim.scenario import from_mapping
 from mlsim.workload.resource_requests import NodeSets
 from mlsim.workload.workload_jobs import JobBlock
+from tests.reference import cosim
 from tests.reference.cosim_data import Job, Message, Platform, Rules, Run
 
 LOOP_KEYS = {
@@ -86,7 +87,7 @@ def by_reference(study: Study) -> Result:
         jobs.append(
             Job(job_id, submit, row.estimate, row.units, costs, row.executable, row.after, row.may_use)
         )
-    runs, messages = simulation.simulate(jobs, study.platform, study.rules)
+    runs, messages = cosim.simulate(jobs, study.platform, study.rules)
     number = {run.job.id: k for k, run in enumerate(runs)}
     return Result(
         [_job(run) for run in runs],

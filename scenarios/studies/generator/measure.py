@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from mlsim.workload import JobBlock, fit, generate
 from mlsim.workload.derived_logs import SourceLog
 from mlsim.workload.log_times import local_times
-from mlsim.workload.models.model_fit import calendar_counts, work_of
+from mlsim.workload.models.model_fit import calendar_counts
 
 LOGS = {"Seth": ("HPC2N-2002-2.2-cln.swf.gz", 3.33), "RICC": ("RICC-2010-2.swf.gz", 11.72)}
 """Name in the source: file, and speed of a processor [GFLOP/s]: 1.667 GHz x 2 and 2.93 GHz x 4 operations.
@@ -58,7 +58,7 @@ class Seen:
 
 def seen(times: Floats, jobs: JobBlock, gflops: float) -> Seen:
     """Look at jobs; times are local, in seconds since 1970."""
-    work = work_of(jobs, gflops) / 1e9
+    work = jobs.run_time * jobs.processors * gflops
     return Seen(
         calendar_counts(times) / len(jobs), np.sort(work), np.sort(jobs.processors.astype(np.float64))
     )
