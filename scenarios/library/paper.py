@@ -52,12 +52,10 @@ METRIC = "mean bounded slowdown"
 
 def draw_log(path: Path, weeks: int, processors: int) -> None:
     """Draw a log from a model, whose users ask for one to five times the run time."""
-    from mlsim.workload.models.lublin_model import Lublin
-    from mlsim.workload.swf_log import write_swf_blocks
-    from mlsim.workload.workload_jobs import log_of
+    from mlsim.workload import generate
 
-    model = Lublin(processors=processors, seed=1, estimate_factor=(1.0, 5.0))
-    write_swf_blocks(path, model.header, (log_of(block).numbered() for block in model.blocks(days=7 * weeks)))
+    made = generate("lublin", days=7 * weeks, processors=processors, seed=1, estimates=(1.0, 5.0))
+    made.write(path)
 
 
 # %% The runs
