@@ -94,7 +94,17 @@ def test_what_is_compiled_into_a_kernel_is_part_of_its_key(tmp_path: Path) -> No
 
 @needs_numba
 def test_every_kernel_of_the_package_has_a_key() -> None:
-    kernels, rooms = set(), ("application", "techniques", "batch", "record", "workload", "analysis")
+    kernels = set()
+    rooms = (
+        "application",
+        "execution_models",
+        "techniques",
+        "batch",
+        "record",
+        "workload",
+        "analysis",
+        "verify",
+    )
     for module in walk_packages(mlsim.__path__, "mlsim."):
         if module.name.split(".")[1] in rooms:
             kernels |= {one for one in vars(import_module(module.name)).values() if isinstance(one, Kernel)}
@@ -144,6 +154,17 @@ def test_functions_that_call_each_other_have_keys_that_know_both() -> None:
     for name in ("f", "g"):
         assert key(pair("")[name]) == key(pair("")[name])
         assert key(pair("")[name]) != key(pair(" - 2")[name])
+
+
+def test_the_key_of_a_function_does_not_depend_on_which_was_asked_for_before() -> None:
+    source = "def f(x):\n    return g(x)\ndef g(x):\n    return f(x)\ndef h(x):\n    return f(x) + g(x)\n"
+    found = set()
+    for order in ("fgh", "gfh", "hgf", "hfg"):
+        names: dict[str, Any] = {"__name__": "given"}
+        exec(source, names)
+        keys = {name: kernel_identity.key_of(names[name]) for name in order}
+        found.add(tuple(keys[name] for name in "fgh"))
+    assert len(found) == 1
 
 
 def test_what_is_known_by_its_address_alone_has_no_key() -> None:

@@ -61,6 +61,7 @@ class _Digests:
         self._known = known
         self._open: dict[int, int] = {}
         self._reached = 0
+        self._looped: set[int] = set()  # places of kernels that one below them names
 
     def of(self, kernel: Any) -> str:
         """Return the digest of a kernel or function; one already being visited counts by its place above."""
@@ -69,6 +70,8 @@ class _Digests:
         if id(kernel) in self._open:
             place = self._open[id(kernel)]
             self._reached = min(self._reached, place)
+            if place < len(self._open) - 1:
+                self._looped.add(place)
             return f"above {len(self._open) - place}"
         before, place = self._reached, len(self._open)
         self._open[id(kernel)], self._reached = place, place
@@ -77,8 +80,11 @@ class _Digests:
         facts = [self._function(own.get("py_func", kernel)), self._of(dict(options)), str(own.get("inner"))]
         digest = digest_of("\n".join(facts).encode())
         del self._open[id(kernel)]
-        if self._reached >= place:  # else it depends on those above
+        # Kernels that name each other are not remembered: the digest of one would contain that of the other
+        # or not, depending on which was visited first. Nor is one that depends on those above.
+        if self._reached >= place and place not in self._looped:
             self._known[kernel] = digest
+        self._looped.discard(place)
         self._reached = min(before, self._reached)
         return digest
 

@@ -6,7 +6,7 @@ import numpy as np
 class FewestNodes:
     """Fills the nodes with most room first; of equal ones the last."""
 
-    def allocate(self, units, request, free, capacity):  # noqa: ARG002
+    def allocate(self, units, request, free, capacity):
         """Give the node of each unit, or None where there is no room for all."""
         asked = request > 0
         room = (free[:, asked] // request[asked]).min(axis=1)

@@ -29,7 +29,7 @@ class EarliestDeadline:
     def __init__(self, without: float) -> None:
         self.without = without
 
-    def key(self, now: float, jobs: WaitingJobs) -> np.ndarray:  # noqa: ARG002
+    def key(self, now: float, jobs: WaitingJobs) -> np.ndarray:
         """Return the time at which each job is due."""
         deadline = jobs.columns["deadline"]
         return np.where(np.isnan(deadline), jobs.submit_time + self.without, deadline)
