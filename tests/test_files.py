@@ -308,7 +308,6 @@ def test_only_here_files_are_opened_for_reading() -> None:
         "application/profiles/counted_costs.py": (1, "bytes whose fingerprint is right"),
         "_runtime/forks.py": (1, "/proc"),
         "_runtime/processes.py": (1, "/proc"),
-        "cli/reports.py": (1, "its own sources"),
         "experiment/manifest.py": (2, "/proc"),
         "slurm/trial_cluster.py": (2, "/proc"),
         "mpi/rank_waiting.py": (1, "/proc"),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from enum import StrEnum
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -168,18 +165,21 @@ def report(options: _ReportOptions) -> None:
     print(f"Written: {options.out}  ({len(text.encode()) / 1e6:.1f} MB)")
 
 
-def _figure_words() -> list[str]:
-    """Find the kinds of figures in the sources that declare them: importing these loads Matplotlib."""
-    found = files("mlsim.analysis").joinpath("plots").iterdir()
-    sources = (file.read_text(encoding="utf-8") for file in found if file.name.endswith(".py"))
-    declared = re.compile(r'^@paper_figure\(\s*"([\w-]+)"', re.MULTILINE)
-    return sorted(word for source in sources for word in declared.findall(source))
-
-
-if TYPE_CHECKING:
-    PlotKind = str
-else:
-    PlotKind = StrEnum("PlotKind", {word: word for word in _figure_words()})
+# Declared where they are drawn (mlsim.analysis.plots), which loads Matplotlib; a test compares the two.
+PlotKind = Literal[
+    "gantt",
+    "utilization",
+    "queue",
+    "slowdown-box",
+    "slowdown-ecdf",
+    "wait-ecdf",
+    "wait-by-size",
+    "chunk-sizes",
+    "loop-timeline",
+    "imbalance-profile",
+    "weekly",
+    "energy",
+]
 
 
 class _PlotOptions(Options):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,6 +18,7 @@ from mlsim.analysis.plots.chart_style import time_axis
 from mlsim.analysis.plots.paper_runs import queue, utilization_lines
 from mlsim.analysis.plots.paper_style import figures
 from mlsim.cli.main import app
+from mlsim.cli.reports import PlotKind
 from mlsim.errors import InputError
 from mlsim.experiment.stored_runs import read_run
 
@@ -36,6 +38,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         mlsim.run("scenarios/quickstart.yaml", settings, out=place / technique)
     mlsim.run("scenarios/maintenance.yaml", out=place / "maintained")
     return place
+
+
+def test_the_words_of_the_command_are_those_of_the_figures() -> None:
+    assert sorted(get_args(PlotKind)) == sorted(figures())
 
 
 @pytest.mark.slow

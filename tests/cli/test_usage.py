@@ -74,7 +74,7 @@ def test_a_missing_argument_and_a_missing_option(whole):
     assert refusal(whole, "run") == (
         "file is missing; allowed: mlsim run [OPTIONS] {file}; try: mlsim run --help"
     )
-    assert refusal(whole, "plot").startswith("kind is missing; allowed: chunk-sizes, ")
+    assert refusal(whole, "plot").startswith("kind is missing; allowed: gantt, utilization, ")
     assert refusal(whole, "workload generate lublin") == (
         "--out FILE is missing; allowed: --out FILE; try: mlsim workload generate --help"
     )
@@ -107,7 +107,7 @@ def test_a_number_out_of_range_or_none(whole, line):
 
 def test_a_word_of_a_closed_set(whole):
     assert refusal(whole, "run a.yaml --rca maybe") == "--rca maybe: allowed: on, off, both"
-    assert refusal(whole, "plot gant a").startswith("gant: did you mean 'gantt'? allowed: chunk-sizes, ")
+    assert refusal(whole, "plot gant a").startswith("gant: did you mean 'gantt'? allowed: gantt, ")
 
 
 def test_every_group_of_commands_speaks_so(whole):
