@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 
 from mlsim.batch.room.unit_requests import Requests
-from mlsim.cosim import simulation
+from mlsim.cosim import scenario_inputs, simulation
 from mlsim.record import JobState, MessageKind, Messages, Records
 from mlsim.record.derived_times import restarts
 from mlsim.scenario import from_mapping
@@ -207,9 +207,9 @@ def by_simulator(study: Study, directory: Path) -> Result:
     scenario = from_mapping(scenario_of(study, directory), directory=directory)
     if all(row.may_use is None for row in study.rows):
         return result_of(simulation.simulate(scenario).records)
-    nodes, blocks, on = range(len(study.platform.cores)), simulation.Submissions.blocks, Requests.on
+    nodes, blocks, on = range(len(study.platform.cores)), scenario_inputs.Submissions.blocks, Requests.on
 
-    def with_sets(submissions: simulation.Submissions) -> Iterator[JobBlock]:
+    def with_sets(submissions: scenario_inputs.Submissions) -> Iterator[JobBlock]:
         for block in blocks(submissions):
             allowed = [study.rows[job_id - 1].may_use for job_id in block.job_id.tolist()]
             masks = [[may_use is None or node in may_use for node in nodes] for may_use in allowed]
@@ -217,7 +217,7 @@ def by_simulator(study: Study, directory: Path) -> Result:
 
     # No scenario has sets of nodes yet.
     with (
-        mock.patch.object(simulation.Submissions, "blocks", with_sets),
+        mock.patch.object(scenario_inputs.Submissions, "blocks", with_sets),
         mock.patch.object(Requests, "on", lambda *given: replace(on(*given), node_sets=True)),
     ):
         return result_of(simulation.simulate(scenario).records)
