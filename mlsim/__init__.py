@@ -5,8 +5,6 @@ summary and data frames. ``mlsim.compare`` compares runs. ``mlsim.load`` reads a
 without running it.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mlsim._runtime import forks  # noqa: F401  (before any fork)

@@ -1,7 +1,5 @@
 """Messages and forecasts between the batch level and the application level (RCA; Eleliemy 2021, ch. 6)."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The errors mlsim raises, and the exit code each one ends the command line with."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

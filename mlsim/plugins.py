@@ -4,8 +4,6 @@ There are several families of plugins, each declared where it is used (:class:`F
 in a file, or one that an installed package offers under a name; some families take functions as well.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -4,8 +4,6 @@ Defects in a user's file raise an :class:`~mlsim.errors.InputError` that names t
 detects them. ``parquet`` is apart, as it loads Polars.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import json

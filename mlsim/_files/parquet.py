@@ -6,8 +6,6 @@ Where damage asks for more memory than there is, the process that reads is ended
 nothing vouches for are read by another one first (:func:`check_apart`).
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Commands of the kernel library: ``python -m mlsim._jit build``, ``record`` and ``check``."""
 
-from __future__ import annotations
-
 import sys
 
 from mlsim._jit.library_build import MANIFEST, build, manifest, record, recorded

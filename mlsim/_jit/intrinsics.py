@@ -1,7 +1,5 @@
 """Operations inside kernels that Python lacks: borrowed arrays, atomics, bits, C functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The identity of a kernel: the key under which its machine code is found."""
 
-from __future__ import annotations
-
 import enum
 import hashlib
 import os

@@ -5,8 +5,6 @@ shared library beside an index. Where both are there and fit, a process calls it
 Numba nor LLVM. Where they are absent (a checkout, another processor), Numba compiles.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

@@ -1,7 +1,5 @@
 """Compiled kernels on disk, and kernels that are being compiled."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import re

@@ -1,7 +1,5 @@
 """The decorators of kernels, and what they make of a function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar, cast, overload

@@ -4,8 +4,6 @@ Numba compiles for a baseline in place of this machine's processor, and for call
 compiler links the object code, each kernel's symbols its own, with ``runtime.c`` to one shared library.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

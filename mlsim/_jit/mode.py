@@ -1,7 +1,5 @@
 """Compiled or interpreted mode of kernels, and substitutes for compiled functions in interpreted mode."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The operations of :mod:`mlsim._jit.intrinsics` as Numba compiles them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Passes of Numba's compilation that kernels need, change or leave out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ Polars keeps its threads after first use. A fork copies the process without its 
 them in the child never ends.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -3,8 +3,6 @@
 Kernels do so with ``NUMBA_DISABLE_JIT=1``: for debugging, and for tests that change kernels.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import wraps

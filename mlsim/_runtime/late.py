@@ -1,7 +1,5 @@
 """Names and libraries that are imported on first use, and imports without garbage collection."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Iterator

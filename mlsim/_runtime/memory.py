@@ -1,7 +1,5 @@
 """Memory and threads of the process: libraries are kept from taking more, unused memory is returned."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

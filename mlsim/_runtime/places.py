@@ -1,7 +1,5 @@
 """Places on disk: the user's cache directory, and files that are being written."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import weakref

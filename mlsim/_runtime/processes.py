@@ -1,7 +1,5 @@
 """The one place where mlsim starts processes; signals that wait for C libraries."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

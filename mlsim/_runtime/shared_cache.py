@@ -4,8 +4,6 @@ Nothing is kept outside of :func:`sharing`, so that a single run holds no more t
 bounded; the least recently used object is dropped first. Kept objects are read-only.
 """
 
-from __future__ import annotations
-
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping

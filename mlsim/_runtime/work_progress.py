@@ -1,7 +1,5 @@
 """Progress of the current work: reported by the code that does it, read by the command that shows it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Metrics, summaries, reports and pictures of runs; reads records only."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mlsim._runtime.late import late

@@ -1,7 +1,5 @@
 """Metrics of jobs by group, and times of passes by queue length."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

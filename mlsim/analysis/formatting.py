@@ -1,7 +1,5 @@
 """Durations, counts and shares as readable text."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 ENDS = ("killed", "failed", "rejected", "withdrawn", "backfilled")

@@ -1,7 +1,5 @@
 """Metrics by class, by size and by week, and groups of jobs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

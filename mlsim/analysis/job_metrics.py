@@ -1,7 +1,5 @@
 """Metrics of jobs, of their queue and of passes over it: aggregates, distributions, accuracy of estimates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Metrics of the machine and its loops: utilization, energy, failures, shared resources, coordination."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The metrics of a run and of a loop, with unit, formula and source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

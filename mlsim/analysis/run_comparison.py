@@ -1,7 +1,5 @@
 """Comparison of runs: metrics side by side, pairs of jobs, gains by RCA, and tables of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """All metrics of a run, or of a single loop, as in ``summary.json``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial

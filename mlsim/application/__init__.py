@@ -3,8 +3,6 @@
 Importing this package loads no kernel; :func:`simulate` does on its first call.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mlsim._runtime.late import late

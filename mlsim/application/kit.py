@@ -30,8 +30,6 @@ Functions are compiled when a loop first needs them, once per process. Declare t
 with :func:`kernel`, or :func:`inlined` if they are small. Each part is documented where it is defined.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from functools import wraps

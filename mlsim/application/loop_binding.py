@@ -1,7 +1,5 @@
 """Binding of a loop and a scenario to the compiled event loop that simulates it."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Techniques by name, with the scenario's parameters, and their chunk sizes in order."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

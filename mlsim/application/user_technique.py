@@ -1,7 +1,5 @@
 """User-defined techniques: Python functions or classes in a file, compiled."""
 
-from __future__ import annotations
-
 import ctypes
 import inspect
 import json

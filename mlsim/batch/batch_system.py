@@ -1,7 +1,5 @@
 """The batch system: a clock, a state and a list of handlers; SimPy events outside, compiled passes inside."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Records of jobs, passes and messages."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from dataclasses import fields

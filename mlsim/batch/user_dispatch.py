@@ -1,7 +1,5 @@
 """User-defined dispatchers, policies, allocators and predictors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Protocol
 

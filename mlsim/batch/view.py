@@ -6,8 +6,6 @@ and answers with :class:`Start`, :class:`Reject` and
 estimates; a view has no actual run times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """``mlsim check`` and ``mlsim schema``: scenarios, result directories, laws of schedules."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """``mlsim slurm`` and ``mlsim rca``."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import logging

@@ -1,7 +1,5 @@
 """The commands of ``mlsim``, of which a process imports those that it is asked for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from importlib import import_module

@@ -1,7 +1,5 @@
 """``mlsim doctor``: what is installed here, and what the parts that are missing are needed for."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """``mlsim init``: an example to begin with, written where the user is."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``mlsim learn classes``, ``energy`` and ``profiles``; results that commands of ``mlsim learn`` show."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections import Counter

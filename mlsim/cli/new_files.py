@@ -1,7 +1,5 @@
 """New files of a command: all of them whole, or none."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """Errors of a command line in the words of mlsim."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

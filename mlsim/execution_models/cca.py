@@ -1,7 +1,5 @@
 """CCA, centralized chunk calculation, and the master of all models with masters (Eleliemy 2021, §4.1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared

@@ -1,7 +1,5 @@
 """Execution of chunks, the queues of PEs and nodes, and stops at which a technique is selected."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import c_function, inlined, inner_kernel, kernel, leaf_kernel, shared

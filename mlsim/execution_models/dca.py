@@ -1,7 +1,5 @@
 """DCA, distributed chunk calculation, and the loop's shared window (Eleliemy 2021, §4.3)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared

@@ -1,7 +1,5 @@
 """Event queue of a loop: tournament trees over PEs, and arrays of records."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -9,8 +7,6 @@ import numpy as np
 from mlsim._jit import inner_kernel, leaf_kernel
 
 Record = TypeVar("Record", covariant=True)
-
-_KINDS = {"float": np.float64, "int": np.int64}
 
 
 class Records(Protocol[Record]):
@@ -28,8 +24,7 @@ def dtype_of(declared: type) -> np.dtype[Any]:
     for name in declared.__annotations__:
         if hasattr(np.record, name):
             raise TypeError(f"{declared.__name__}.{name}: NumPy's records have a {name} of their own")
-    fields = [(name, _KINDS[kind]) for name, kind in declared.__annotations__.items()]
-    return np.dtype((np.record, fields))
+    return np.dtype((np.record, list(declared.__annotations__.items())))
 
 
 class Match:

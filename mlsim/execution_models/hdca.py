@@ -4,8 +4,6 @@ Nodes interact through refills only. So the event loop processes the refills in 
 at the loop's window, and after each of them all events of that node up to its next refill.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import inlined, kernel, shared

@@ -4,8 +4,6 @@ Nodes interact through the global master only. So the event loop follows one mas
 once it has answered a node, the local master there until that requests again.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import inlined, kernel, shared

@@ -1,7 +1,5 @@
 """Input, state and output of an event loop, for all execution models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ GSS are ``dynamic,1`` and ``guided,1``, which take iterations from a counter. Wi
 techniques between the nodes cannot be combined with STATIC.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared

@@ -1,7 +1,5 @@
 """State of a technique in a real run: blocks of 8-byte numbers that ranks pass on."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import exchange, fetch_add, inner_kernel, kernel, load_acquire, store_release

@@ -4,8 +4,6 @@ Half is stolen as in Hendler and Shavit (2002) and Dinan et al. (2009). The dura
 does not depend on the part, so an arrival can be scheduled at once for the time at which it is served.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The state of a technique at one queue, or at the queues of all nodes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, Protocol
 
 import numpy as np

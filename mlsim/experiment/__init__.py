@@ -1,7 +1,5 @@
 """Runs: one scenario to one result and its directory; loops alone, and studies of them."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mlsim._runtime.late import late

@@ -1,7 +1,5 @@
 """Recommend a technique and an execution model for a loop; its files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Compile kernels in other processes while a run starts."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Solve recorded instances of CP dispatchers again, in several processes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence

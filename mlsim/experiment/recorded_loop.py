@@ -1,7 +1,5 @@
 """A loop reconstructed from the chunks that a run has recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Directories of results: reserved before the simulation starts, and complete or absent."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """Run one scenario: load, simulate, measure, write; without and with RCA."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Weeks of a log, each simulated separately (Zrigui 2021, §5.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small and large jobs: classes predicted by a random forest (Zrigui 2021, ch. 6)."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace

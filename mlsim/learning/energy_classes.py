@@ -1,7 +1,5 @@
 """Energy profiles of jobs: samples of power measured or generated, cleaned, classified, and as steps."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Learning in parts that executors compute and a store keeps."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

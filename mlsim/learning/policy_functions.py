@@ -1,7 +1,5 @@
 """Functions of a job that order the queue, found by regression."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Learned policies validated over phases of the cut into weeks and on other logs; the files of results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice

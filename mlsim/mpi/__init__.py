@@ -3,8 +3,6 @@
 Names are loaded on first use: importing mpi4py starts MPI, and the agent of ``mlsim rca listen`` needs none.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mlsim._runtime.late import late

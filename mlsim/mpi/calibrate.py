@@ -4,8 +4,6 @@ Run it by ``mlsim mpi calibrate``, or on a cluster as ``srun -N 2 -n 2 python -m
 ``mlsim mpi validate`` runs it with a plan of loops: ``python -m mlsim.mpi.calibrate PLAN.json``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

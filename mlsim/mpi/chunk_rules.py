@@ -4,8 +4,6 @@ The state of a technique lies in one block of 8-byte numbers (:class:`RuleState`
 rank's own, lie in memory that a node shares, or travel to and from a window.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Hierarchical master-worker for real."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The records of a real loop as one file of columns."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 

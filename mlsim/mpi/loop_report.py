@@ -1,7 +1,5 @@
 """Times and requests of ranks, and the report of a real loop from those of all ranks."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``technique="auto"`` in real runs, and progress of a loop as its master sees it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ request that begins with -1, which has no reply: in a message of the same tag, s
 MPICH takes in a single message at a probe, finds whatever came first.
 """
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Waiting ranks: yields, alarms, and the last words of a rank that fails."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Base of the real execution models."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A real loop as the records and the directory of a run."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """DCA and HDCA for real: queues in windows that ranks access one-sidedly."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Windows, and numbers in them that ranks change in turns."""
 
-from __future__ import annotations
-
 from array import array
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Times derived from records: run, wait and response times, slowdowns."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Growing arrays: in memory, then in an anonymous file."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import tempfile

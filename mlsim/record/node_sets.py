@@ -1,7 +1,5 @@
 """Sets of nodes as text, and core numbers of occupancy rows."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Tables in blocks, for very long runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Tables of a run as plain columns of files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias, get_type_hints
@@ -33,9 +31,9 @@ class Words(NamedTuple):
     closed: bool = True  # the words are a closed set, which files name
 
 
-Values: TypeAlias = "NDArray[Any] | Known | Words | Sequence[str | None]"
+Values: TypeAlias = NDArray[Any] | Known | Words | Sequence[str | None]
 """Numbers, NaN where there is none, or flags; numbers and words of which some are missing; or texts."""
-Columns: TypeAlias = "Mapping[str, Values]"  # names of columns to their values
+Columns: TypeAlias = Mapping[str, Values]  # names of columns to their values
 
 ALWAYS = ("jobs", "nodes", "occupancy")  # files that every run has; the others are there where they have rows
 

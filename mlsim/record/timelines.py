@@ -1,7 +1,5 @@
 """Step functions over time, outages, power and energy of a run, and the record of a single job."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

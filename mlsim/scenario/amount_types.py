@@ -1,7 +1,5 @@
 """Values with units, dates, lists and ranges."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import re

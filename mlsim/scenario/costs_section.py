@@ -1,7 +1,5 @@
 """The sections ``application.costs`` and ``application.selection``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """The sections ``batch.cp`` and ``batch.classifier``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Types of the values that keys accept."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping

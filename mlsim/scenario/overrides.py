@@ -1,7 +1,5 @@
 """Keys given in other ways: by other names, such as earlier ones, and beside the file by ``--set``."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """The sections ``platform`` and ``platform.network``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """Resources and power of nodes and machine, and what jobs ask for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Every key of a scenario file; keys that nothing reads; the JSON schema."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

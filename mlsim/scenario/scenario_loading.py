@@ -1,7 +1,5 @@
 """Scenario files, texts and mappings to scenarios."""
 
-from __future__ import annotations
-
 import copy
 import json
 import marshal

@@ -1,7 +1,5 @@
 """Files that a scenario names, user-defined code among them."""
 
-from __future__ import annotations
-
 import ast
 import os
 import warnings

@@ -1,7 +1,5 @@
 """From what pydantic finds wrong to messages for people."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from functools import cache

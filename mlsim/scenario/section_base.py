@@ -1,7 +1,5 @@
 """The base of every section of a scenario."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import inspect

@@ -1,7 +1,5 @@
 """Memory and time of a simulation, estimated before anything is allocated."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

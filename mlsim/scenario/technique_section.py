@@ -1,7 +1,5 @@
 """Techniques as a scenario names them, and which fit which execution model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Numbers with units, and how messages show values."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import re

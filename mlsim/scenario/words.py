@@ -1,7 +1,5 @@
 """The closed sets of words a scenario file may use; an enum's value is the word in the file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping as AnyMapping
 from enum import StrEnum
 from pathlib import Path

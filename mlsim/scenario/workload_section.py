@@ -1,7 +1,5 @@
 """The sections ``workload`` and ``workload.generate``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Annotated

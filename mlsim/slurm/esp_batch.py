@@ -1,7 +1,5 @@
 """The ESP batch executed by the jobs of a trial cluster, and its records."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shlex

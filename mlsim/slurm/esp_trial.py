@@ -1,7 +1,5 @@
 """The whole ESP trial: real and simulated makespans side by side."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

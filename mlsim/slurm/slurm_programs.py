@@ -1,7 +1,5 @@
 """The installed Slurm: calls of its programs, and the controller's plugin, which is built for it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -6,8 +6,6 @@ one iteration (Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14). The sums run ov
 statistics.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

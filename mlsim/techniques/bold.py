@@ -10,8 +10,6 @@ of ``measured`` is the size of each PE's chunk, the two trees of ``sums`` are th
 first element of ``sums`` is M.
 """
 
-from __future__ import annotations
-
 import math
 
 from mlsim._jit import inner_kernel

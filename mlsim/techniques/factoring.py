@@ -1,7 +1,5 @@
 """Factoring (FAC, FAC2, WF) and factoring with learned weights (AWF, AWF-B to AWF-E)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Techniques with fixed chunk sizes (STATIC, SS, FSC, mFSC) and with random ones (RND)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -11,8 +11,6 @@ computed again with more digits. If x_i is an integer, P^(i+1) divides N; then a
 are integers too, nothing was ever rounded, and the value is exact.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ iterations left, a batch has P·max(⌈R/2P⌉, ``min_chunk``) of them. Its rest
 are no more than ``min_chunk`` iterations in it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Techniques with linearly shrinking or growing chunks: TSS, TFSS, FISS and VISS."""
 
-from __future__ import annotations
-
 from mlsim._jit import inner_kernel, kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.factoring import factoring_straightforward_size

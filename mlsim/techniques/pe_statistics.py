@@ -7,8 +7,6 @@ they are linear in the index: iteration k costs ``first + growth·k``.
 PEs: an update costs O(log P) and accumulates no rounding errors.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

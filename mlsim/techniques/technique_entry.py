@@ -3,8 +3,6 @@
 The scenario takes the names of techniques from these records, so this module loads no compiler.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction

@@ -5,8 +5,6 @@ User-defined techniques are compiled functions that kernels call through their a
 function of the records, called with the arguments that it names. LLVM compiles them to a jump table.
 """
 
-from __future__ import annotations
-
 import linecache
 from collections.abc import Callable
 from inspect import unwrap

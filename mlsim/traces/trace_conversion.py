@@ -1,7 +1,5 @@
 """OTF2 traces in other formats, and parts of traces."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

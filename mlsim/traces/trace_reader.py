@@ -1,7 +1,5 @@
 """OTF2 traces opened for reading: the ranks of their locations, their content, their defects."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections import Counter, defaultdict, deque

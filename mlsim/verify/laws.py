@@ -1,7 +1,5 @@
 """Laws that every schedule keeps: capacity, power cap, outages."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Promises of backfilling, the order of the queue, and laws of single jobs."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Workloads: logs that are read, cleaned, sorted and selected, and models that generate jobs."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mlsim._runtime.late import late

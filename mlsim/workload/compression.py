@@ -4,8 +4,6 @@ Reading goes by the first bytes, never by the file's name. A stream that ends ea
 decompress is an error that names the file, so that half a download never passes for a short log.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """Workloads as CSV: reader and writer."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Logs made of a log: converted to another format, weeks drawn anew, or the load or the machine scaled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The ESP workload: 230 jobs of 14 categories."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from fractions import Fraction
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Selections and weeks of a workload, and the order of arrival."""
 
-from __future__ import annotations
-
 import datetime
 import zoneinfo
 from collections import deque

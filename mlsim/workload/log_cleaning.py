@@ -1,7 +1,5 @@
 """Cleaning: rules for jobs that cannot be simulated as the log has them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Columns of workload files by name: cells of numbers, texts, dates, identifiers and further columns."""
 
-from __future__ import annotations
-
 import difflib
 from collections import Counter
 from collections.abc import Sequence

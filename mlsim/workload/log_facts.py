@@ -1,7 +1,5 @@
 """Facts of a log before cleaning, as figures and as a page of pictures."""
 
-from __future__ import annotations
-
 import datetime
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Logs of any format, read and written in blocks of jobs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """The jobs of a simulation: a log, read, cleaned, sorted, selected and shifted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Tables of jobs: one way from columns by name to a log, for every format that has such columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any

@@ -1,7 +1,5 @@
 """Calendar dates and times of logs, and their exactness."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import zoneinfo

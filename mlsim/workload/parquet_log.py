@@ -1,7 +1,5 @@
 """Workloads as Parquet: reader and writer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -7,8 +7,6 @@ record E for each run, and is as many jobs; jobs without one are counted (``unfi
 Source: PBS Professional Reference Guide, "Accounting log".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -10,8 +10,6 @@ Sources: the manual page of sacct, Slurm 24.05; output of ``--json`` by its data
 file is held in memory as a whole.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

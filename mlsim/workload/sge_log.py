@@ -7,8 +7,6 @@ and counts as cancelled.
 Source: the manual page accounting(5) of Grid Engine.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

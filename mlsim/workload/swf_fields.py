@@ -1,7 +1,5 @@
 """Columns of logs, the header, and the names that it has for codes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """The compiled part of the SWF reader."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

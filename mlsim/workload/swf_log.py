@@ -1,7 +1,5 @@
 """The Standard Workload Format, v2.2: reader and writer; what is written reads back equal."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A reader is a function of a path, or a class with a method ``read``; a model is 
 random numbers, or a class with a method ``draw``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final

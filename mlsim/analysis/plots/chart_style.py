@@ -1,7 +1,5 @@
 """Style that all pictures share: sizes, fonts, colours, axes, legends, thinning of curves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain

@@ -1,7 +1,5 @@
 """Pictures of runs beside each other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

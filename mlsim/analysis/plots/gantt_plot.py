@@ -1,7 +1,5 @@
 """The nodes over time, coloured by job."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Chunk sizes and iteration costs of loops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

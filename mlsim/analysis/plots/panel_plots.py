@@ -1,7 +1,5 @@
 """Curves and grouped bars in panels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Figures for papers: runs over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

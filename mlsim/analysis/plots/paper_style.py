@@ -1,7 +1,5 @@
 """Figures for papers, of ``mlsim plot``: their style, and the record by which each is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The PEs of a loop over time, with their chunks; figures of loops for papers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Utilization of the machine and queue length over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Eleliemy 2021, Alg. 4.2 and Alg. 4.1 (PSIA, the parallel spin-image algorithm).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

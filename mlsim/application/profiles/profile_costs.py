@@ -1,7 +1,5 @@
 """Profiles of iteration costs: their list, and costs drawn, linear in the index, or from a file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Iteration costs, speeds and overheads estimated from chunks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Selection of a technique by simulation of the portfolio (as SimAS does)."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """Nodes as kernels see them, and placements of units on them."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

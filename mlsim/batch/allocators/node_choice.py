@@ -1,7 +1,5 @@
 """Allocators: which nodes the units of a job get."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Units of a job that fit on nodes, and scarce resources to avoid."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -6,8 +6,6 @@ ends early are added. Any other change of what is free, or expected to be, gives
 (:mod:`mlsim.batch.columns.job_columns`); then the profile is rebuilt with the existing reservations.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel

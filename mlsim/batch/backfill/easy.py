@@ -1,7 +1,5 @@
 """Backfilling with no reservation (greedy) or with one (EASY)."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The profile: free resources expected over time, as a list of segments."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -15,8 +15,6 @@ runs around the gap are long enough for it. The length of these runs is determin
 size, only as far as later jobs last that long. Units that are taken afterwards only make runs shorter.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -14,8 +14,6 @@ overlaps the reservation counts as well, if enough is free right before it. Most
 without examining any node.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel

@@ -1,7 +1,5 @@
 """Reservations to recheck while they are compressed."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Backfilling with reservations for the first k jobs."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -5,8 +5,6 @@ chosen, units are only counted. Start times are those of
 :class:`mlsim.batch.clock.compiled_replay.CompiledBatch`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

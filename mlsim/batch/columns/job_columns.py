@@ -1,7 +1,5 @@
 """The jobs and the queue as a pass reads and changes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_type_hints

@@ -1,7 +1,5 @@
 """The jobs in the system, as columns."""
 
-from __future__ import annotations
-
 from typing import Any, Final, Protocol
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The nodes that each job holds, as rows."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The running jobs, in order of their expected ends."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Free resources over time on classes of nodes, and list scheduling in them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Experience of the list planner over passes: trust in estimates, and the kinds of arriving jobs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints

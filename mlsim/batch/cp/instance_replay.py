@@ -1,7 +1,5 @@
 """Saved instances: their JSON form, and dispatchers that solve them again, compared."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

@@ -11,8 +11,6 @@ reserved; elsewhere only the one that has waited longest for its estimate has. O
 than ``patience`` comes first in every order until it starts, so that nothing delays it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The base of planners by CP-SAT, HCP'19: reduce, build, solve, place, and record the solve."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol

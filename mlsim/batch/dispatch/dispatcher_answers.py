@@ -1,7 +1,5 @@
 """The view of a dispatcher, and its answers executed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any

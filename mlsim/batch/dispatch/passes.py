@@ -3,8 +3,6 @@
 # mypy: disable-error-code="empty-body"
 # by_last_type gives a declared function its bodies.
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from mlsim._jit import borrowed, by_last_type, kernel, leaf_kernel

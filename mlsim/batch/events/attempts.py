@@ -1,7 +1,5 @@
 """Attempts of jobs: how they end, failures that send jobs back to the queue, departures."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Sequence

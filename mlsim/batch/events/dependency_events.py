@@ -1,7 +1,5 @@
 """Jobs that wait for other jobs."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable
 from dataclasses import replace

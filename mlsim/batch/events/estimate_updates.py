@@ -1,7 +1,5 @@
 """Updates of estimates and classes of jobs at events, and corrections of outlived estimates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

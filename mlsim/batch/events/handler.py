@@ -1,7 +1,5 @@
 """The base of all handlers, and the transitions of jobs that handlers start and listen to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

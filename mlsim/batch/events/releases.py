@@ -1,7 +1,5 @@
 """Nodes released early, and requests for nodes of running jobs (Eleliemy 2021, ch. 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any

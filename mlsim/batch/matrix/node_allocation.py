@@ -1,7 +1,5 @@
 """Nodes x resources: allocation to jobs, and release."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Nodes x resources: expected free resources, announced drains, and where jobs could start now."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel

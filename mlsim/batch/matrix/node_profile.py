@@ -1,7 +1,5 @@
 """The profile of every node."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import inner_kernel

@@ -1,7 +1,5 @@
 """Keys of policies compiled, the order of the queue, keys of classes, fairshare."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Final

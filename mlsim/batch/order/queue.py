@@ -1,7 +1,5 @@
 """The queue in the order of its keys, and jobs withdrawn from it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import apart_kernel, kernel, leaf_kernel

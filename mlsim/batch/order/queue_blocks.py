@@ -1,7 +1,5 @@
 """Blocks of the queue with bounds on their jobs, so that a pass examines few of them."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predictors on a recorded log: no queue is simulated, jobs end as recorded."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

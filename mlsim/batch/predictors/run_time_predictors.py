@@ -1,7 +1,5 @@
 """Predictors of run times: their interface, W, L2, EASY++, D and D2, user-defined ones, and all by name."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,11 +1,9 @@
 """Random forests learned week by week from the features of jobs: classes of jobs, and run times."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,9 +18,6 @@ from mlsim.scenario.words import ClassSource
 from mlsim.scenario.words import Predictor as Word
 from mlsim.workload.job_selection import WEEK_SECONDS
 from mlsim.workload.workload_jobs import JobBlock
-
-if TYPE_CHECKING:
-    from sklearn.ensemble import RandomForestClassifier
 
 
 class Upcoming:
@@ -267,7 +262,7 @@ class Forest:
 
     def __init__(self, values: Floats, small: Ints, trees: int, seed: int) -> None:
         self._only = bool(small[0]) if small.min() == small.max() else None
-        self._forest: RandomForestClassifier | None = None
+        self._forest: Any = None
         if self._only is None:
             from sklearn.ensemble import RandomForestClassifier
 

@@ -1,7 +1,5 @@
 """A pool of equal units as a room, and the drains that it knows of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """A cap on the power of the machine, as a number of units."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

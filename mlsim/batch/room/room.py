@@ -4,8 +4,6 @@ A question is declared once. Its body is the answer of a pool, where counting un
 names the answer of nodes by resources. The type of the room decides between them when a kernel is compiled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 

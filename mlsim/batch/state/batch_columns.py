@@ -1,7 +1,5 @@
 """The jobs, the queue and the nodes that jobs hold, as columns that grow."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Final

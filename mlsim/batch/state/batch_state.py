@@ -1,7 +1,5 @@
 """The state of the batch level at one time: jobs, machine room, passes; and the steps that change it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass

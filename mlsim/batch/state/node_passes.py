@@ -1,7 +1,5 @@
 """Passes on nodes by resources: compiled ones, and those that ask the user's code or a solver."""
 
-from __future__ import annotations
-
 import heapq
 import math
 

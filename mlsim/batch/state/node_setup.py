@@ -1,7 +1,5 @@
 """The arrays of nodes by resources, as they are at the beginning."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

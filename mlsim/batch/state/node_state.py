@@ -1,7 +1,5 @@
 """Nodes by resources, and what is out of use of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A pool of equal units, and the passes on it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The choice of the state that a scenario needs."""
 
-from __future__ import annotations
-
 from mlsim.batch.room.power_cap import PowerCap
 from mlsim.batch.room.unit_requests import Requests
 from mlsim.batch.state.batch_state import BatchState

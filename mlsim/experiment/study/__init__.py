@@ -6,8 +6,6 @@ study; ``study_store`` keeps their results; ``study_loading`` reads a study by `
 ``search_*`` modules do the same for searches.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mlsim._runtime.late import late

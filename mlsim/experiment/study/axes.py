@@ -1,7 +1,5 @@
 """The axes of a study: choices, samples of ranges, and their combinations."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Pools of several machines: MPI ranks and Dask workers."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

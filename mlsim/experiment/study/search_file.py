@@ -1,7 +1,5 @@
 """The section ``search`` of a study file: reading and checks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

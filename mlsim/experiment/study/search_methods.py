@@ -1,7 +1,5 @@
 """Search methods (grid, random, CMA-ES, Parzen estimator), and the space that they search."""
 
-from __future__ import annotations
-
 import logging
 import math
 import warnings

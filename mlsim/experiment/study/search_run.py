@@ -1,7 +1,5 @@
 """A search, generation by generation: candidates, their runs, their objective."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

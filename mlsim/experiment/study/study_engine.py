@@ -1,7 +1,5 @@
 """Run a study and write its results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Study files: their keys, the JSON schemas of files, and checks across keys."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

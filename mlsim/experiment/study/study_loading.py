@@ -1,7 +1,5 @@
 """Read a study, and make every scenario that it names."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence

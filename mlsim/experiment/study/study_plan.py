@@ -1,7 +1,5 @@
 """The plan of a study: the digest of every run, a task for each, and its rows."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Execute the runs that the store of a study lacks; show and keep the progress."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """The agent of ``mlsim rca listen``: messages, connections, its process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

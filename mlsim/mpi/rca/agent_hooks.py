@@ -1,7 +1,5 @@
 """Hooks of the agent, and its bounded log."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

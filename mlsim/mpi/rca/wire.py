@@ -7,8 +7,6 @@ carries a random nonce and the wall-clock time of sending, so that a receiver th
 while can refuse a message that is sent again.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import hmac
@@ -205,7 +203,7 @@ def _message(body: dict[str, Any]) -> tuple[Message, str]:
         raise RefusedError("type is none that is known")
     if not isinstance(nonce, str) or (not _NONCE.fullmatch(nonce) and (nonce or made is not ReleaseRequest)):
         raise RefusedError("nonce is not 32 hexadecimal digits")
-    types = {field.name: str(field.type) for field in fields(made)}
+    types = {field.name: field.type for field in fields(made)}
     if set(body) != set(types):
         raise RefusedError(f"keys are not {', '.join(types)}")
     for key, type_ in types.items():
@@ -213,11 +211,11 @@ def _message(body: dict[str, Any]) -> tuple[Message, str]:
     return made(**body), nonce
 
 
-def _check(key: str, kind: str, value: object) -> None:
-    if kind == "str":
+def _check(key: str, kind: object, value: object) -> None:
+    if kind is str:
         if not isinstance(value, str) or not _CHECKS.get(key, _NAME).fullmatch(value):
             raise RefusedError(f"{key} is no name" if key not in _CHECKS else f"{key} is no text of its kind")
-    elif kind == "int":
+    elif kind is int:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
             raise RefusedError(f"{key} is no number from 0 to 2^31")
     elif isinstance(value, bool) or not isinstance(value, int | float):

@@ -3,8 +3,6 @@
 What writes them needs the package otf2 and is loaded on first use: checks of a scenario do not need it.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mlsim._runtime.late import late

@@ -1,7 +1,5 @@
 """The compiled pass that writes all events of a trace."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlsim._jit import kernel, shared

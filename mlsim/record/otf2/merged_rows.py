@@ -5,8 +5,6 @@ when none has work any more. What has no length is not shown. The cursors of the
 time are in a heap, so that neither the chunks of a row are sorted nor memory grows with them.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

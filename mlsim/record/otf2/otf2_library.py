@@ -1,7 +1,5 @@
 """The OTF2 library: functions, archives, and event writers for compiled code."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import hashlib

@@ -1,7 +1,5 @@
 """Steps of writing a row: regions and messages, and requests for chunks among its events."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

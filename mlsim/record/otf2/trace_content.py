@@ -1,7 +1,5 @@
 """The content of a trace's rows, and the part of a run that it shows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

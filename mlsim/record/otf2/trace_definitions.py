@@ -1,7 +1,5 @@
 """The definitions of a trace."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterable, Sequence
 from typing import Any

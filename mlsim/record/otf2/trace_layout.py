@@ -1,7 +1,5 @@
 """The rows of the trace, and the cores of PEs."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

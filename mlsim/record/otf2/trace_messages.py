@@ -1,7 +1,5 @@
 """Coordination messages and metrics of the batch system in a trace."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers under which events refer to definitions, and regions of jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

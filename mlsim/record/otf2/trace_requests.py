@@ -1,7 +1,5 @@
 """Requests of PEs for chunks, and messages of real ranks."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

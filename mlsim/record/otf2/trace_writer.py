@@ -1,7 +1,5 @@
 """One run's records as an OTF2 trace."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path

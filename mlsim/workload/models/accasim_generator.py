@@ -1,7 +1,5 @@
 """Workloads learned from a log: AccaSim's generator."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields

@@ -10,8 +10,6 @@ Where this departs from the program: submit times are cut to whole seconds and n
 every arrival by half a second); random numbers are numpy's; a power of two is never above the largest size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace

@@ -5,8 +5,6 @@ A module ``<word>_model.py`` of this folder is the model ``<word>``: it declares
 the sources.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Callable, Iterator, Mapping

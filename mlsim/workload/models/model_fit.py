@@ -1,7 +1,5 @@
 """Models learned from logs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -5,8 +5,6 @@ to the largest, and run times exponential. All are independent. The numbers that
 are ours; no machine has such jobs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial

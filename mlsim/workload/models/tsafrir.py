@@ -16,8 +16,6 @@ out is the same, a uniform choice among all ways in which no walltime is below a
 counts of jobs between two values, so that it takes memory for these and not for the jobs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
