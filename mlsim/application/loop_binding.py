@@ -19,7 +19,7 @@ from mlsim.execution_models.chunk_execution import switch
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.technique_section import RELEASING, ParametersConfig
 from mlsim.scenario.words import GlobalP, LockOrder, MasterRole, ServiceOrder
-from mlsim.techniques.technique_entry import RuleSettings
+from mlsim.techniques.rule_layout import RuleSettings
 
 _SEED_BITS = 32
 _WRONG_BETWEEN = -2

@@ -11,31 +11,11 @@ from mlsim.scenario.plugin_names import parameters_of, user_function
 from mlsim.scenario.technique_section import ParametersConfig, lacking_parameters, split_technique
 from mlsim.scenario.words import Compat, Statistics, Technique, WeightSource
 from mlsim.techniques import TECHNIQUES
+from mlsim.techniques import rule_layout as layout
+from mlsim.techniques import technique_rules as rules
 from mlsim.techniques.guided import FRACTION_WORDS, new_guide
-from mlsim.techniques.technique_entry import (
-    ADDRESS,
-    LB4MPI,
-    OF_LB4MPI,
-    OF_USER,
-    OWN,
-    PARAMETERS,
-    PIECES,
-    RAISED,
-    UNTIMED,
-    USER_OBJECT,
-    Given,
-    RuleSettings,
-)
-from mlsim.techniques.technique_rules import (
-    RULES,
-    is_adaptive,
-    needs_remaining,
-    new_rule,
-    recursive_size,
-    remembers,
-    reset_rule,
-    straightforward_size,
-)
+from mlsim.techniques.rule_layout import OF_LB4MPI, PARAMETERS, UNTIMED, USER_OBJECT, RuleSettings
+from mlsim.techniques.technique_entry import Given
 
 # Techniques that weigh the PEs.
 WEIGHTED = frozenset(
@@ -55,7 +35,7 @@ class Choice(NamedTuple):
     @property
     def of_user(self) -> bool:
         """Whether it is user-defined."""
-        return self.code in OF_USER
+        return self.code in layout.OF_USER
 
     @property
     def is_object(self) -> bool:
@@ -71,7 +51,7 @@ class Choice(NamedTuple):
     def times_iterations(self) -> bool:
         """Whether it learns from times of single iterations or small groups of them."""
         if not self.is_object:
-            return RULES[self.code].times_iterations
+            return rules.RULES[self.code].times_iterations
         from mlsim.application.user_technique import compile_technique
 
         function = user_function(self.name)
@@ -88,7 +68,7 @@ class Choice(NamedTuple):
     def wrong_size(self, rule: RuleSettings, n: int, p: int) -> InputError:
         """Return the error of a user-defined technique after a kernel stopped because of it."""
         step, pe, size = rule.bad_size.tolist()
-        did = "raised an exception" if size == RAISED else f"returned a chunk of {size} iterations"
+        did = "raised an exception" if size == layout.RAISED else f"returned a chunk of {size} iterations"
         return InputError(
             f"technique {self.name}: in a loop of {n} iterations on {p} PEs it {did} at step {step} for PE "
             f"{pe}; allowed: a whole number, 1 or more"
@@ -121,15 +101,15 @@ def choose(
         code, address = _code(name, parameters.compat)
         sigma, mu = _statistics(code, name, parameters, prefix, n)
         column = np.zeros(PARAMETERS)
-        column[ADDRESS], column[OF_LB4MPI] = address, parameters.compat is Compat.LB4MPI
-        values = RULES[code].values
+        column[layout.ADDRESS], column[OF_LB4MPI] = address, parameters.compat is Compat.LB4MPI
+        values = rules.RULES[code].values
         if values is not None:
             own = values(Given(parameters, seed, sigma, mu))
-            column[OWN : OWN + len(own)] = own
+            column[layout.OWN : layout.OWN + len(own)] = own
         # Larger values mean the same, and n + 1 prevents integer overflow.
         least = min(min_chunk, n + 1)
         choice = Choice(name, code, least, column, first_weights(name, parameters, speed))
-        column[PIECES] = (parameters.pieces or 0) if choice.times_iterations else UNTIMED
+        column[layout.PIECES] = (parameters.pieces or 0) if choice.times_iterations else UNTIMED
         choices.append(choice)
     return tuple(choices)
 
@@ -137,8 +117,8 @@ def choose(
 def reads_each_cost(technique: str) -> bool:
     """Whether a technique, or one of two, needs the cost of each iteration, not only of chunks."""
     names = map(canonical, split_technique(technique))
-    rules = [None if user_function(name) else TECHNIQUES[name].rule for name in names]
-    return any(rule is None or rule.times_iterations or rule.needs_statistics for rule in rules)
+    found = (None if user_function(name) else TECHNIQUES[name].rule for name in names)
+    return any(rule is None or rule.times_iterations or rule.needs_statistics for rule in found)
 
 
 def check_technique(technique: str) -> None:
@@ -165,8 +145,8 @@ def _code(name: str, compat: Compat) -> tuple[int, int]:
     function = user_function(name)
     if function is None:
         entry = TECHNIQUES[name]
-        library = LB4MPI + entry.code
-        return (library if compat is Compat.LB4MPI and library in RULES else entry.code), 0
+        library = layout.LB4MPI + entry.code
+        return (library if compat is Compat.LB4MPI and library in rules.RULES else entry.code), 0
     from mlsim.application.user_technique import compile_technique
 
     compiled = compile_technique(*function, parameters_of(name))
@@ -177,7 +157,7 @@ def _statistics(
     code: int, name: str, parameters: ParametersConfig, prefix: Floats, n: int
 ) -> tuple[float, float]:
     """Return σ and μ of the iteration times [s]."""
-    needs = {need.key: need for need in RULES[code].needs}
+    needs = {need.key: need for need in rules.RULES[code].needs}
     if "sigma" not in needs:
         return 0.0, 0.0
     if parameters.statistics is not Statistics.PROFILED:
@@ -296,10 +276,11 @@ def sequence(
         raise InputError(f"technique: {technique} names {len(names)}; allowed: one")
     weighed = p if canonical(names[0]) in WEIGHTED else 1
     (choice,) = choose(names[0], np.ones(weighed), np.zeros(1), chosen, 1, seed)
-    if remembers(choice.code):
-        by = "measured iteration times" if is_adaptive(choice.code) else "the time and the chunks under way"
+    if rules.remembers(choice.code):
+        learns = rules.is_adaptive(choice.code)
+        by = "measured iteration times" if learns else "the time and the chunks under way"
         raise InputError(f"technique: {choice.name} sizes chunks by {by}; simulate a loop to see them")
-    if form == "straightforward" and needs_remaining(choice.code):
+    if form == "straightforward" and rules.needs_remaining(choice.code):
         raise InputError(
             f"technique: {choice.name} reads the remaining iterations and has no straightforward form; "
             "allowed: recursive"
@@ -309,17 +290,17 @@ def sequence(
 
 def _sizes(choice: Choice, n: int, p: int, form: Form, min_chunk: int) -> list[int]:
     settings = choice.settings()
-    (rule, reals), guide = new_rule(), new_guide(FRACTION_WORDS)
-    reset_rule(rule, reals, choice.code, n, p, min_chunk, settings.parameters)
+    (rule, reals), guide = rules.new_rule(), new_guide(FRACTION_WORDS)
+    rules.reset_rule(rule, reals, choice.code, n, p, min_chunk, settings.parameters)
     weights, unmeasured, unsummed = choice.weights, np.zeros((3, 1)), np.zeros((2, 2))
     sizes: list[int] = []
     remaining = n
     while remaining > 0:
         step, pe = len(sizes), len(sizes) % p
         if form == "recursive":
-            size = recursive_size(rule, reals, weights, unmeasured, unsummed, step, remaining, pe, 0.0)
+            size = rules.recursive_size(rule, reals, weights, unmeasured, unsummed, step, remaining, pe, 0.0)
         else:
-            size = min(straightforward_size(rule, reals, guide, weights, step, pe), remaining)
+            size = min(rules.straightforward_size(rule, reals, guide, weights, step, pe), remaining)
         if size < 1:
             settings.bad_size[:] = step, pe, size
             raise choice.wrong_size(settings, n, p)

@@ -17,7 +17,7 @@ from mlsim._files import expanded, open_file, resolved
 from mlsim._jit import INTERPRETED, compiling, require_numba
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import resolve_parameters
-from mlsim.techniques.technique_entry import RAISED, USER, USER_BY_STEP, USER_OBJECT
+from mlsim.techniques.rule_layout import RAISED, USER, USER_BY_STEP, USER_OBJECT
 from mlsim.techniques.technique_rules import BEGIN, LEARN, MOST_NUMBERS, NUMBERS, SIZE_OF, Executed
 
 

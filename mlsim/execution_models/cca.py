@@ -4,22 +4,8 @@ import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared
 from mlsim.execution_models import OF_MASTERS, ModelEntry, ModelProperties
-from mlsim.execution_models.chunk_execution import (
-    NEAR,
-    ask_first,
-    back_at,
-    cost_of,
-    execute,
-    keep_row,
-    leave,
-    message,
-    next_request,
-    part_length,
-    present_at,
-    report,
-    slowed,
-    take,
-)
+from mlsim.execution_models import chunk_execution as chunks
+from mlsim.execution_models.chunk_execution import NEAR, message
 from mlsim.execution_models.event_queue import due_lowest_rank, move
 from mlsim.execution_models.loop_state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.execution_models.technique_state import note_bad_size, size_from_rest
@@ -83,9 +69,9 @@ def _serve(s: State, m: Queue) -> int:
         size = assign(s, m, rank, pe)
         step = m.earlier + (rank - m.masters) if s.outer.code == STATIC else step
     elif m.position < m.end:
-        size = take(s, m, pe)
+        size = chunks.take(s, m, pe)
     else:
-        back = back_at(s, m, m.clock)
+        back = chunks.back_at(s, m, m.clock)
         if back == m.clock:
             return REFILL
         if back >= s.until and m.exhausted == 0:  # without a message of the global master
@@ -94,7 +80,7 @@ def _serve(s: State, m: Queue) -> int:
     if size < 0:
         return BAD_SIZE
     if size == 0:
-        asked = leave(s, me, max(m.clock + message(me, NEAR), me.since), back)
+        asked = chunks.leave(s, me, max(m.clock + message(me, NEAR), me.since), back)
         move(s.matches, m.tree, m.width, rank, asked + message(me, NEAR))
         return GOES_ON
     spend_serving(s, m)
@@ -108,8 +94,8 @@ def _serve(s: State, m: Queue) -> int:
         if s.costs.ahead > 0:
             following = _execute_and_ask(s, me, pe, step, m.first, size, start) + message(me, NEAR)
         else:
-            end = execute(s, me, pe, step, m.first, size, start)
-            following = next_request(s, me, pe, end) + message(me, NEAR)
+            end = chunks.execute(s, me, pe, step, m.first, size, start)
+            following = chunks.next_request(s, me, pe, end) + message(me, NEAR)
     move(s.matches, m.tree, m.width, rank, following)
     return GOES_ON
 
@@ -122,10 +108,10 @@ def _report(s: State, m: Queue, me: PE, pe: int) -> bool:
     """
     who = pe - m.first_pe - m.masters
     if s.costs.ahead > 0 and s.learns:
-        report(s, m, s.before[pe], who)
+        chunks.report(s, m, s.before[pe], who)
         if me.unreported == _EXECUTING:
             return False
-    return bool(report(s, m, me, who))
+    return bool(chunks.report(s, m, me, who))
 
 
 @leaf_kernel
@@ -133,18 +119,18 @@ def _execute_and_ask(s: State, me: PE, pe: int, step: int, first: int, size: int
     """Execute a chunk; return the time [s] of the next request: ``ahead`` iterations before its end."""
     if s.learns and me.unreported == _EXECUTING:
         _keep_chunk(me, s.before[pe])
-    end = execute(s, me, pe, step, first, size, start)
+    end = chunks.execute(s, me, pe, step, first, size, start)
     asks = start
     if size > s.costs.ahead:
         before = size - s.costs.ahead
-        cost = cost_of(s, first, first + before)
+        cost = chunks.cost_of(s, first, first + before)
         if s.costs.piece_time > 0.0:
             cost += s.costs.piece_time * ceil_div(before, me.last_part)
-        asks = start + slowed(s, cost / me.speed, start, pe)
+        asks = start + chunks.slowed(s, cost / me.speed, start, pe)
     if asks >= s.until:
         return np.inf
-    if len(s.pe_unavailability.begin) > 0 and present_at(s, pe, asks) > asks:
-        return next_request(s, me, pe, end)  # its node leaves, and the PE with it after its chunk
+    if len(s.pe_unavailability.begin) > 0 and chunks.present_at(s, pe, asks) > asks:
+        return chunks.next_request(s, me, pe, end)  # its node leaves, and the PE with it after its chunk
     me.asked = asks
     if s.learns:
         me.unreported = _EXECUTING
@@ -207,7 +193,7 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         me.last_first, me.last_size = m.own_position, m.own_end - m.own_position
         if _as_real(s):
             m.own_parts, m.own_squares = 0, 0.0
-            me.last_part = part_length(s, me.last_size)
+            me.last_part = chunks.part_length(s, me.last_size)
         me.last_start = m.clock
         me.overhead += m.clock - me.since
     request = min(request, s.until)
@@ -219,8 +205,8 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
             reached = _last_break_before(s, m, me, request)
         while True:
             reached = min(reached + s.costs.break_after, m.own_end)
-            seconds = cost_of(s, m.own_position, reached) / me.speed
-            time = m.clock + slowed(s, seconds, m.clock, m.first_pe)
+            seconds = chunks.cost_of(s, m.own_position, reached) / me.speed
+            time = m.clock + chunks.slowed(s, seconds, m.clock, m.first_pe)
             if reached == m.own_end or time >= request:
                 break
         m.own_position = reached
@@ -240,8 +226,8 @@ def _last_break_before(s: State, m: Queue, me: PE, request: float) -> int:
     low, high = 0, (m.own_end - 1 - begin) // every  # numbers of breaks
     while low < high:
         middle = high - (high - low) // 2
-        seconds = cost_of(s, begin, begin + middle * every) / me.speed
-        if m.clock + slowed(s, seconds, m.clock, m.first_pe) < request:
+        seconds = chunks.cost_of(s, begin, begin + middle * every) / me.speed
+        if m.clock + chunks.slowed(s, seconds, m.clock, m.first_pe) < request:
             low = middle
         else:
             high = middle - 1
@@ -255,8 +241,8 @@ def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> Non
     while True:
         length = max(m.own_length, 1) if s.costs.break_every > 0.0 else s.costs.break_after
         reached = min(m.own_position + min(length, timed), m.own_end)
-        seconds = (cost_of(s, m.own_position, reached) + s.costs.piece_time) / me.speed
-        end = m.clock + slowed(s, seconds, m.clock, m.first_pe)
+        seconds = (chunks.cost_of(s, m.own_position, reached) + s.costs.piece_time) / me.speed
+        end = m.clock + chunks.slowed(s, seconds, m.clock, m.first_pe)
         part, took = reached - m.own_position, end - m.clock
         m.own_parts += 1
         m.own_squares += took * took / part
@@ -283,8 +269,8 @@ def _as_real(s: State) -> bool:
 @leaf_kernel
 def _finish_own(s: State, m: Queue, me: PE) -> None:
     """End a master's own chunk; it requests the next one at once."""
-    keep_row(s, me, m.first_pe, m.own_step, m.clock)
-    cost = cost_of(s, me.last_first, m.own_end)
+    chunks.keep_row(s, me, m.first_pe, m.own_step, m.clock)
+    cost = chunks.cost_of(s, me.last_first, m.own_end)
     if _as_real(s):
         cost += s.costs.piece_time * m.own_parts
         me.parts, me.squares = m.own_parts, m.own_squares
@@ -307,7 +293,7 @@ def end_master(s: State, m: Queue, ended: bool) -> None:
     """Complete a master's results; ``ended``: the loop was aborted before it had notified all PEs."""
     me = s.pes[m.first_pe]
     if m.own_begun != 0:  # executing its own chunk
-        keep_row(s, me, m.first_pe, m.own_step, s.until)
+        chunks.keep_row(s, me, m.first_pe, m.own_step, s.until)
         me.busy += m.own_seconds
         me.finish = s.until
         me.asked, me.since = s.until, s.until
@@ -323,7 +309,7 @@ def run(inputs: Inputs) -> int:
     """Simulate one loop; return the number of chunk rows, −1 if the technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
-    ask_first(s, s.queues[0])
+    chunks.ask_first(s, s.queues[0])
     if attend(s, s.queues[0], np.inf) == BAD_SIZE:
         return -1
     end_master(s, s.queues[0], False)

@@ -4,29 +4,12 @@ import numpy as np
 
 from mlsim._jit import c_function, inlined, inner_kernel, kernel, leaf_kernel, shared
 from mlsim._runtime.arrays import Floats
+from mlsim.execution_models import technique_state as techniques
 from mlsim.execution_models.event_queue import due_of, move, play
-from mlsim.execution_models.loop_state import (
-    PE,
-    PEStats,
-    Queue,
-    State,
-    close_state,
-    elapsed_time,
-    next_asking,
-)
-from mlsim.execution_models.technique_state import (
-    Learned,
-    learn_chunk,
-    note_bad_size,
-    open_technique,
-    publish,
-    publish_gathered,
-    refill_rule,
-    size_from_rest,
-)
+from mlsim.execution_models.loop_state import PE, PEStats, Queue, State, close_state, elapsed_time
 from mlsim.techniques.fixed import ceil_div, static_size
 from mlsim.techniques.pe_statistics import cost_between, timed_length
-from mlsim.techniques.technique_entry import PIECES, UNTIMED, USER_OBJECT, USERS, RuleSettings
+from mlsim.techniques.rule_layout import PIECES, UNTIMED, USER_OBJECT, USERS, RuleSettings
 from mlsim.techniques.technique_rules import SS, STATIC, begin_object, constant_size, counts_breaks
 
 _flush_rows = c_function("int32", "int64")  # calls ``Rows.full`` with the number of rows
@@ -164,13 +147,13 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
         if inner.learns:
             seconds = me.spent + (me.waited if inner.whole else 0.0)
             weights = inner.weights[q.weights : q.weights + workers]
-            known = Learned(inner.measured[v], inner.sums[v], weights, inner.rules[v], False)
-            learn_chunk(inner, known, who, me, s.prefix, each, 1.0, seconds)
+            known = techniques.Learned(inner.measured[v], inner.sums[v], weights, inner.rules[v], False)
+            techniques.learn_chunk(inner, known, who, me, s.prefix, each, 1.0, seconds)
         measured, sums, share, who = outer.own_measured[0], outer.own_sums[0], float(workers), v
         seconds = me.spent + (me.waited if outer.whole else 0.0)
     if outer.learns:
-        known = Learned(measured, sums, outer.weights, outer.rules[0], q.number > 0)
-        learn_chunk(outer, known, who, me, s.prefix, each, share, seconds)
+        known = techniques.Learned(measured, sums, outer.weights, outer.rules[0], q.number > 0)
+        techniques.learn_chunk(outer, known, who, me, s.prefix, each, share, seconds)
     if s.costs.choose_after == 0 or outer.code == STATIC:  # STATIC has assigned all its chunks
         return False
     q.executed += me.last_size
@@ -221,8 +204,12 @@ def back_at(s: State, q: Queue, now: float) -> float:
 
 @leaf_kernel
 def present_at(s: State, pe: int, now: float) -> float:
-    """Return the first time [s] from ``now`` at which a PE's node is available."""
-    return next_asking(now, pe, s.pe_unavailability)
+    """Return the first time [s] from ``now`` at which a PE's node is available; infinity: never again."""
+    away = s.pe_unavailability
+    for k in range(away.entries[pe], away.entries[pe + 1]):
+        if away.begin[k] <= now < away.end[k]:
+            now = away.end[k]
+    return now
 
 
 @leaf_kernel
@@ -253,9 +240,9 @@ def publish_node(s: State, v: int) -> None:
     """Publish a node's measurements at the loop's queue."""
     t = s.outer
     if t.code == USER_OBJECT:
-        publish_gathered(t, v)
+        techniques.publish_gathered(t, v)
     elif t.learns:
-        publish(t.own_measured[0], t.own_sums[0], t.measured[0], t.sums[0], t.weights, v)
+        techniques.publish(t.own_measured[0], t.own_sums[0], t.measured[0], t.sums[0], t.weights, v)
 
 
 @inlined
@@ -267,7 +254,9 @@ def refill(s: State, q: Queue, number: int, first: int, got: int) -> None:
     if t.code == STATIC:
         q.constant = max(static_size(got, workers), t.min_chunk)
     elif t.code != SS:
-        refill_rule(t.rules[v], t.reals[v], t.code, got, workers, t.min_chunk, t.parameters, v, number)
+        techniques.refill_rule(
+            t.rules[v], t.reals[v], t.code, got, workers, t.min_chunk, t.parameters, v, number
+        )
         q.constant = constant_size(t.rules[v])
         if t.code == USER_OBJECT:
             begin_object(t.rules[v, USERS], t.sums[v], got, workers)
@@ -282,9 +271,9 @@ def take(s: State, q: Queue, pe: int) -> int:
     if size == 0:
         weights = t.weights[q.weights : q.weights + q.members - q.masters]
         who = pe - q.first_pe - q.masters
-        size = size_from_rest(t, q.number - 1, weights, q.step, q.end - q.first, who, q.clock)
+        size = techniques.size_from_rest(t, q.number - 1, weights, q.step, q.end - q.first, who, q.clock)
         if size < 1:
-            note_bad_size(t, q.step, pe, size)
+            techniques.note_bad_size(t, q.step, pe, size)
             return -1
     q.position += size
     q.step += 1
@@ -318,7 +307,7 @@ def end(owned: State, stats: PEStats) -> int:
 def switch(s: State, settings: RuleSettings) -> State:
     """Return the state with another technique, which schedules the remaining iterations as a new loop."""
     q = s.queues[0]
-    outer = open_technique(settings, q.end - q.position, 1, q.members - q.masters, False)
+    outer = techniques.open_technique(settings, q.end - q.position, 1, q.members - q.masters, False)
     q.begun, q.earlier, q.step = q.position, q.earlier + q.step, 0
     q.constant = constant_size(outer.rules[0])
     # A PE with an unclaimed size of the previous technique has to calculate a new one.

@@ -4,34 +4,32 @@ import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, shared
 from mlsim.execution_models import OF_LOCKS, ModelEntry, ModelProperties
+from mlsim.execution_models import chunk_execution as chunks
 from mlsim.execution_models.cca import BAD_SIZE, CHOOSE, DONE
-from mlsim.execution_models.chunk_execution import (
-    FAR,
-    WRONG,
-    ask_first,
-    execute,
-    message,
-    next_request,
-    notify,
-    publish_node,
-    report,
-)
+from mlsim.execution_models.chunk_execution import FAR, WRONG, message
 from mlsim.execution_models.event_queue import due_of, move, stays_first
-from mlsim.execution_models.loop_state import (
-    Inputs,
-    Queue,
-    Seat,
-    State,
-    close_state,
-    next_attempt,
-    open_state,
-)
+from mlsim.execution_models.loop_state import Inputs, Queue, Seat, State, close_state, open_state
 from mlsim.execution_models.technique_state import Technique, note_bad_size, size_from_rest
-from mlsim.techniques.fixed import begin_of_part
+from mlsim.techniques.fixed import begin_of_part, random_size
 from mlsim.techniques.technique_rules import STATIC, straightforward_size
 
 NOBODY = -1
 CALCULATES, BAD = -1, -2
+_STEPS = 1 << 16
+_BITS = 1 << 53
+
+
+@kernel
+def next_attempt(key: int, draw: int, waiting: int, interval: float) -> tuple[int, float]:
+    """Draw the index of the waiting PE that tries next, and its delay after the release of the lock [s].
+
+    The delay is rounded down to 1/65,536 of the interval, so that mathematical libraries that differ in the
+    last digit lead to the same results.
+    """
+    who = random_size(2 * draw, 1, waiting, key) - 1
+    u = (random_size(2 * draw + 1, 1, _BITS, key) - 1) / _BITS
+    share = 1.0 - (1.0 - u) ** (1.0 / waiting)
+    return who, interval * (int(share * _STEPS) / _STEPS)
 
 
 @leaf_kernel
@@ -114,7 +112,7 @@ def answer_node(s: State) -> int:
             return NOBODY
         q = s.queues[1 + v]
         me = s.pes[q.holder]
-        publish_node(s, v)
+        chunks.publish_node(s, v)
         arrival = due_of(s.matches, window.tree, window.width, v)
         q.got = claim(s, window, s.outer, s.seats[v], v, arrival, me.thinking)
         if q.got == BAD:
@@ -134,7 +132,7 @@ def run(inputs: Inputs) -> int:
     """Simulate one loop; return the number of chunk rows, −1 if the technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
-    ask_first(s, s.queues[0])
+    chunks.ask_first(s, s.queues[0])
     if _follow(s) == BAD_SIZE:
         return -1
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
@@ -183,7 +181,7 @@ def _serve(s: State, pe: int, arrival: float) -> float:
     """Serve an atomic of a PE; return the arrival of its next one [s]."""
     place = np.uint64(pe)  # unsigned, so that compiled code does not test for negative indices
     window, me, seat = s.queues[0], s.pes[place], s.seats[place]
-    if report(s, window, me, pe):
+    if chunks.report(s, window, me, pe):
         return _CHOOSES
     size = claim(s, window, s.outer, seat, pe, arrival, me.thinking)
     if size == BAD:
@@ -192,10 +190,10 @@ def _serve(s: State, pe: int, arrival: float) -> float:
         return window.free + me.thinking
     start = window.free + message(me, FAR)
     if size == 0 or start >= s.until:
-        notify(s, me, start)
+        chunks.notify(s, me, start)
         return np.inf
-    end = execute(s, me, pe, seat.step, window.first, size, start)
-    return next_request(s, me, pe, end) + message(me, FAR)
+    end = chunks.execute(s, me, pe, seat.step, window.first, size, start)
+    return chunks.next_request(s, me, pe, end) + message(me, FAR)
 
 
 MODEL = ModelEntry(

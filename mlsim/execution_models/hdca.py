@@ -8,21 +8,8 @@ import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
 from mlsim.execution_models import OF_LOCKS, OF_NODES, ModelEntry, ModelProperties
-from mlsim.execution_models.chunk_execution import (
-    FAR,
-    NEAR,
-    WRONG,
-    ask_first,
-    ask_nodes,
-    back_at,
-    execute,
-    leave,
-    message,
-    notify,
-    refill,
-    report,
-    take,
-)
+from mlsim.execution_models import chunk_execution as chunks
+from mlsim.execution_models.chunk_execution import FAR, NEAR, WRONG, message
 from mlsim.execution_models.dca import BAD, NOBODY, answer_node, enter
 from mlsim.execution_models.event_queue import due_of, move
 from mlsim.execution_models.loop_state import Inputs, Queue, State, close_state, open_state
@@ -36,9 +23,9 @@ def run(inputs: Inputs) -> int:
     window = s.queues[0]
     for v in range(window.members):
         q = s.queues[1 + v]
-        ask_first(s, q)
+        chunks.ask_first(s, q)
         q.free, q.holder = s.matches[q.tree + 1].time + s.costs.atomic, q.first_pe
-    ask_nodes(s, s.costs.atomic)
+    chunks.ask_nodes(s, s.costs.atomic)
     while True:
         v = answer_node(s)
         if v < 0:
@@ -49,10 +36,10 @@ def run(inputs: Inputs) -> int:
         me = s.pes[q.holder]
         answer = window.free + message(me, FAR)
         if q.got > 0:
-            refill(s, q, s.seats[v].taken, window.first, q.got)
+            chunks.refill(s, q, s.seats[v].taken, window.first, q.got)
         else:
             q.exhausted = 1
-            notify(s, me, answer)
+            chunks.notify(s, me, answer)
             q.free = answer + message(me, NEAR) + s.costs.atomic
             move(s.matches, q.tree, q.width, q.holder - q.first_pe, np.inf)
             q.holder = NOBODY
@@ -78,12 +65,12 @@ def _follow(s: State, q: Queue, ready: float) -> float:
             pe = q.first_pe + rank
             me = s.pes[pe]
             q.free = max(due_of(s.matches, q.tree, q.width, rank), q.free) + s.costs.atomic
-            report(s, q, me, rank)
+            chunks.report(s, q, me, rank)
             ready = q.free + message(me, NEAR)
             if q.position == q.end:
-                back = back_at(s, q, q.free)
+                back = chunks.back_at(s, q, q.free)
                 if back > q.free:
-                    asked = leave(s, me, ready, back)
+                    asked = chunks.leave(s, me, ready, back)
                     move(s.matches, q.tree, q.width, rank, asked + message(me, NEAR))
                     continue
                 q.holder = pe
@@ -91,14 +78,14 @@ def _follow(s: State, q: Queue, ready: float) -> float:
         q.holder = NOBODY
         me, step = s.pes[pe], q.step
         q.clock = ready
-        size = take(s, q, pe)
+        size = chunks.take(s, q, pe)
         if size < 0:
             return WRONG
         q.free = ready + me.calculation + message(me, NEAR) + s.costs.atomic + s.costs.assignment
         start = q.free + message(me, NEAR)
         following = np.inf
         if start < s.until:
-            end = execute(s, me, pe, step, q.first, size, start)
+            end = chunks.execute(s, me, pe, step, q.first, size, start)
             following = end + message(me, NEAR)
         move(s.matches, q.tree, q.width, pe - q.first_pe, following)
 

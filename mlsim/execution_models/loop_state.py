@@ -10,31 +10,15 @@ from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.execution_models.event_queue import MATCH, Match, Records, dtype_of
 from mlsim.execution_models.technique_state import Technique, open_technique
-from mlsim.techniques.fixed import random_key, random_size
-from mlsim.techniques.technique_entry import RuleSettings
+from mlsim.techniques.fixed import random_key
+from mlsim.techniques.rule_layout import RuleSettings
 from mlsim.techniques.technique_rules import SS, constant_size
-
-_STEPS = 1 << 16
-_BITS = 1 << 53
 
 
 @kernel
 def lock_key(seed_low: int, seed_high: int, number: int) -> int:
     """Return the key of the random numbers of lock ``number``."""
     return random_key(seed_low, seed_high + ((number + 1) << 32))
-
-
-@kernel
-def next_attempt(key: int, draw: int, waiting: int, interval: float) -> tuple[int, float]:
-    """Draw the index of the waiting PE that tries next, and its delay after the release of the lock [s].
-
-    The delay is rounded down to 1/65,536 of the interval, so that mathematical libraries that differ in the
-    last digit lead to the same results.
-    """
-    who = random_size(2 * draw, 1, waiting, key) - 1
-    u = (random_size(2 * draw + 1, 1, _BITS, key) - 1) / _BITS
-    share = 1.0 - (1.0 - u) ** (1.0 / waiting)
-    return who, interval * (int(share * _STEPS) / _STEPS)
 
 
 TIMES = ("finish", "notified_at", "busy", "overhead", "idle", "last_start")
@@ -158,15 +142,6 @@ def unavailability_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, fl
         begin=np.array([begin for begin, _ in flat], np.float64),
         end=np.array([end for _, end in flat], np.float64),
     )
-
-
-@inner_kernel
-def next_asking(time: float, pe: int, away: Unavailability) -> float:
-    """Return when a PE that is out of work at ``time`` requests a chunk [s]; infinity: never."""
-    for k in range(away.entries[pe], away.entries[pe + 1]):
-        if away.begin[k] <= time < away.end[k]:
-            time = away.end[k]
-    return time
 
 
 class PEStats(NamedTuple):

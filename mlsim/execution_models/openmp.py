@@ -9,17 +9,8 @@ import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim.execution_models import OF_LOCKS, OF_NODES, ModelEntry, ModelProperties
-from mlsim.execution_models.chunk_execution import (
-    FAR,
-    ask_first,
-    ask_nodes,
-    back_at,
-    execute,
-    leave,
-    message,
-    notify,
-    report,
-)
+from mlsim.execution_models import chunk_execution as chunks
+from mlsim.execution_models.chunk_execution import FAR, message
 from mlsim.execution_models.dca import BAD, answer_node
 from mlsim.execution_models.event_queue import due_of, move
 from mlsim.execution_models.loop_state import Inputs, Queue, State, close_state, open_state
@@ -37,8 +28,8 @@ def run(inputs: Inputs) -> int:
     for v in range(window.members):
         q = s.queues[1 + v]
         q.holder = q.first_pe
-        ask_first(s, q)
-    ask_nodes(s, 0.0)
+        chunks.ask_first(s, q)
+    chunks.ask_nodes(s, 0.0)
     while True:
         v = answer_node(s)
         if v < 0:
@@ -64,7 +55,7 @@ def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
         for rank in range(q.members):
             # Without a barrier, a thread may still execute an earlier chunk.
             behind = due_of(s.matches, q.tree, q.width, rank) if nowait else answer
-            notify(s, s.pes[q.first_pe + rank], max(behind, answer))
+            chunks.notify(s, s.pes[q.first_pe + rank], max(behind, answer))
         return np.inf
     q.position, q.end, q.step = first, first + got, 0
     q.free, q.clock = answer, answer  # times of the counter and of the barrier
@@ -89,7 +80,7 @@ def _execute_parts(s: State, q: Queue, answer: float) -> None:
         if due == np.inf:
             continue
         me = s.pes[q.first_pe + rank]
-        report(s, q, me, rank)
+        chunks.report(s, q, me, rank)
         first = begin_of_part(q.position, q.end, rank, part)
         size = min(part, q.end - first)
         _execute_part(s, q, rank, rank, first, size, due + me.calculation)
@@ -106,13 +97,13 @@ def _count_down(s: State, q: Queue, got: int, answer: float) -> float:
         if goes_ahead:
             rank, due, goes_ahead = q.holder - q.first_pe, answer, False
             if got == 0:
-                notify(s, s.pes[q.holder], answer)
+                chunks.notify(s, s.pes[q.holder], answer)
                 move(s.matches, q.tree, q.width, rank, np.inf)
                 continue
         if due == np.inf:
             return np.inf
         me = s.pes[q.first_pe + rank]
-        report(s, q, me, rank)
+        chunks.report(s, q, me, rank)
         first, size = q.position, 0
         q.free = max(due, q.free) + s.costs.atomic
         if first < q.end:
@@ -123,11 +114,11 @@ def _count_down(s: State, q: Queue, got: int, answer: float) -> float:
             size = min(part, q.end - first)
             q.position += size
         elif s.costs.nowait:
-            back = back_at(s, q, q.free)
+            back = chunks.back_at(s, q, q.free)
             if back == q.free:
                 q.holder = q.first_pe + rank
                 return q.free + message(me, FAR)
-            move(s.matches, q.tree, q.width, rank, leave(s, me, q.free, back))
+            move(s.matches, q.tree, q.width, rank, chunks.leave(s, me, q.free, back))
             continue
         _execute_part(s, q, rank, q.step, first, size, q.free)
 
@@ -140,7 +131,7 @@ def _execute_part(s: State, q: Queue, rank: int, step: int, first: int, size: in
         following = np.inf
         if start < s.until:
             q.step += 1
-            following = execute(s, me, q.first_pe + rank, step, first, size, start)
+            following = chunks.execute(s, me, q.first_pe + rank, step, first, size, start)
         ends = following == np.inf or s.inner.code == STATIC
     if ends and not s.costs.nowait:
         me.barrier = following
@@ -157,10 +148,10 @@ def _first_ready(s: State, q: Queue) -> float:
         rank, now = ready.rank, ready.time
         q.holder = q.first_pe + rank
         me = s.pes[q.holder]
-        back = back_at(s, q, now)
+        back = chunks.back_at(s, q, now)
         if back == now:
             return now + message(me, FAR)
-        move(s.matches, q.tree, q.width, rank, leave(s, me, now, back))
+        move(s.matches, q.tree, q.width, rank, chunks.leave(s, me, now, back))
 
 
 @leaf_kernel
@@ -172,12 +163,12 @@ def _meet(s: State, q: Queue) -> float:
             me.overhead += me.barrier - me.since
             me.since = min(q.clock, s.until)
             me.idle += me.since - me.barrier
-        report(s, q, me, rank)
+        chunks.report(s, q, me, rank)
     q.holder = q.first_pe
-    asked, back = q.clock, back_at(s, q, q.clock)
+    asked, back = q.clock, chunks.back_at(s, q, q.clock)
     if back > q.clock:
         for pe in range(q.first_pe, q.first_pe + q.members):
-            asked = leave(s, s.pes[pe], q.clock, back)
+            asked = chunks.leave(s, s.pes[pe], q.clock, back)
     return asked + message(s.pes[q.first_pe], FAR)
 
 

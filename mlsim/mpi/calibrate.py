@@ -23,7 +23,7 @@ from mlsim.mpi.rank_waiting import Patience
 from mlsim.mpi.real_validation import unsureness
 from mlsim.mpi.scheduler import LoopScheduler
 from mlsim.techniques import TECHNIQUES
-from mlsim.techniques.technique_entry import PARAMETERS
+from mlsim.techniques.rule_layout import PARAMETERS
 
 _ROUNDS = 1000
 _SLOW_ROUNDS = 40

@@ -14,13 +14,12 @@ import numpy as np
 from mlsim._jit import by_numba
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.techniques import WEIGHTED, Choice
-from mlsim.execution_models import rma_state
-from mlsim.execution_models.rma_state import KNOWN, LAST, NOTHING, Asker, Done
-from mlsim.execution_models.technique_state import publish, refill_rule, take_refilled
-from mlsim.techniques import TECHNIQUES, technique_entry, technique_rules
+from mlsim.execution_models import technique_state
+from mlsim.execution_models.technique_state import KNOWN, LAST, NOTHING, Asker, Done
+from mlsim.techniques import TECHNIQUES, rule_layout, technique_rules
 from mlsim.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.techniques.pe_statistics import ROWS
-from mlsim.techniques.technique_entry import RULE_NUMBERS, RULE_REALS
+from mlsim.techniques.rule_layout import RULE_NUMBERS, RULE_REALS
 
 Chunk = tuple[int, int, int]  # first iteration, size, scheduling step
 
@@ -63,7 +62,7 @@ def _columns(choice: Choice, p: int) -> int:
 def _sums(choice: Choice, p: int) -> tuple[int, int]:
     """Return the shape of the sum trees, or of the memory of a class of the user."""
     if choice.is_object:
-        return 1, technique_rules.memory_words(int(choice.parameters[technique_entry.ADDRESS]), p)
+        return 1, technique_rules.memory_words(int(choice.parameters[rule_layout.ADDRESS]), p)
     return 2, 2 * (1 << (_columns(choice, p) - 1).bit_length())
 
 
@@ -80,7 +79,7 @@ class RecursiveRule:
         self.now = clock if technique_rules.follows_chunks(choice.code) else lambda: 0.0
         self._n, self._p = n, p
         self._settings = choice.settings()
-        self._address = int(self._settings.parameters[technique_entry.ADDRESS]) if choice.of_user else 0
+        self._address = int(self._settings.parameters[rule_layout.ADDRESS]) if choice.of_user else 0
 
     def begin(self, n: int, p: int, weights: Floats) -> None:
         """Prepare for ``n`` iterations; no refill follows, unless the caller sets ``refills`` to 0."""
@@ -94,14 +93,14 @@ class RecursiveRule:
     def _begin_object(self, n: int, p: int) -> None:
         """Call ``begin`` of a user-defined class if there are iterations."""
         if self.choice.is_object and n > 0:
-            self.state.rule[technique_entry.MEMORY] = self.state.sums.shape[1]
+            self.state.rule[rule_layout.MEMORY] = self.state.sums.shape[1]
             technique_rules.begin_object(self._address, self.state.sums, n, p)
 
     def refill(self, n: int, p: int, node: int, number: int) -> None:
         """Prepare for the ``number``-th chunk of a node, of ``n`` iterations for ``p`` PEs."""
         state, settings = self.state, self._settings
         parameters = settings.min_chunk, settings.parameters
-        refill_rule(state.rule, state.reals, settings.code, n, p, *parameters, node, number)
+        technique_state.refill_rule(state.rule, state.reals, settings.code, n, p, *parameters, node, number)
         self._begin_object(n, p)
 
     def size(self, step: int, remaining: int, pe: int) -> int:
@@ -109,7 +108,7 @@ class RecursiveRule:
         state = self.state
         if self.choice.of_user:
             # the function lies elsewhere in every process
-            state.rule[technique_entry.USERS] = self._address
+            state.rule[rule_layout.USERS] = self._address
         columns = state.rule, state.reals, state.weights, state.measured, state.sums
         size = int(technique_rules.recursive_size(*columns, step, remaining, pe, self.now()))
         self.check_size(size, step, pe)
@@ -129,7 +128,7 @@ class RecursiveRule:
             return
         size, seconds, waited, _, pieces, step = took
         if size > 0:
-            spread, (n, p) = rma_state.spread_of(took), self._lengths
+            spread, (n, p) = technique_state.spread_of(took), self._lengths
             chunk = technique_rules.Executed(pe, step, size, pieces, seconds, waited, spread)
             technique_rules.learn_object(self._address, state.sums, n, p, chunk)
 
@@ -141,20 +140,20 @@ class RecursiveRule:
             return
         size, seconds, waited, _, pieces, step = took
         if size > 0:
-            times = seconds * share, waited * share, rma_state.spread_of(took) * share * share
+            times = seconds * share, waited * share, technique_state.spread_of(took) * share * share
             chunk = technique_rules.Executed(node, step, size, pieces, *times)
             technique_rules.gather_chunk(self.state.measured, chunk)
 
     def _learn(self, pe: int, share: float, done: Done) -> None:
         state = self.state
         columns = state.measured, state.sums, state.weights
-        rma_state.learn_done(self.choice.code, *columns, pe, share, done)
+        technique_state.learn_done(self.choice.code, *columns, pe, share, done)
 
     @property
     def _lengths(self) -> tuple[int, int]:
         """Iterations and PEs, as a class of the user gets them."""
         rule = self.state.rule
-        return int(rule[technique_entry.ITERATIONS]), int(rule[technique_entry.PES])
+        return int(rule[rule_layout.ITERATIONS]), int(rule[rule_layout.PES])
 
     def publish_node(self, own: RuleState, node: int) -> None:
         """Add a node's measurements to the state."""
@@ -162,7 +161,7 @@ class RecursiveRule:
         if self.choice.is_object:
             technique_rules.tell_of_node(self._address, own.measured, known.sums, *self._lengths, node)
             return
-        publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)
+        technique_state.publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)
 
     def forget_gathered(self) -> None:
         """Forget what a node has measured, once it was sent; techniques of the catalogue send all of it."""
@@ -172,7 +171,7 @@ class RecursiveRule:
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
         """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
 
-        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.execution_models.rma_state`, and
+        ``kernel`` is ``take_from_copy`` or ``take_shared`` of :mod:`mlsim.execution_models.technique_state`,
         ``memory`` its first argument. The function takes a turn, the measurements of the PE's executed chunk,
         and the time [s]. Pass its result to :meth:`check_size` unless the size is ``NOT_YET`` or ``EMPTY``.
         """
@@ -185,7 +184,14 @@ class RecursiveRule:
         Its arguments are first iteration and size of the node's chunk, and the time [s].
         """
         settings = self._settings
-        return partial(take_refilled, memory, self._asker(pe), settings.min_chunk, settings.parameters, node)
+        return partial(
+            technique_state.take_refilled,
+            memory,
+            self._asker(pe),
+            settings.min_chunk,
+            settings.parameters,
+            node,
+        )
 
     def _asker(self, pe: int) -> Asker:
         return len(self.state.weights), self.choice.code, pe, self._address
@@ -208,7 +214,7 @@ class StraightforwardRule:
         self._sizes: list[int] = []
         self._first = self._stop = 0
         self.ordered = is_ordered(choice)
-        self._constant = int(rule[technique_entry.SIZE]) if rule[technique_entry.CONSTANT] else 0
+        self._constant = int(rule[rule_layout.SIZE]) if rule[rule_layout.CONSTANT] else 0
         self._starts: list[int] = [0]
         self._block = min(max(_SIZES_AHEAD, p), _MOST_AHEAD)
         # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
@@ -270,7 +276,7 @@ def delay(seconds: float) -> None:
 def warm_up() -> None:
     """Load, or compile, every kernel that a loop may call, so that none is compiled while one runs."""
     by_numba()  # a loop's calls are many, and they are timed
-    parameters = np.ones(technique_entry.PARAMETERS)
+    parameters = np.ones(rule_layout.PARAMETERS)
     for entry in TECHNIQUES.values():
         choice = Choice(entry.name, entry.code, 1, parameters, np.ones(2))
         words = RuleState.words(choice, 2)
@@ -284,12 +290,12 @@ def warm_up() -> None:
             rule.publish_node(state, 0)
         memory = np.zeros(words + 3, np.int64)
         block = memory[1:]
-        rule.taker(rma_state.take_from_copy, block, 0)(KNOWN, NOTHING, 0.0)
-        rule.taker(rma_state.take_shared, memory, 0)(KNOWN, NOTHING, 0.0)
+        rule.taker(technique_state.take_from_copy, block, 0)(KNOWN, NOTHING, 0.0)
+        rule.taker(technique_state.take_shared, memory, 0)(KNOWN, NOTHING, 0.0)
         rule.refiller(memory, 0, 0)(0, 8, 0.0)
-        rma_state.is_turn(block, 0)
-        rma_state.seize(memory, rma_state.draw_ticket(memory))
-        rma_state.release(memory)
+        technique_state.is_turn(block, 0)
+        technique_state.seize(memory, technique_state.draw_ticket(memory))
+        technique_state.release(memory)
         if not technique_rules.needs_remaining(choice.code):
             for p in (2, _SIZES_AHEAD):
                 StraightforwardRule(choice, 8, p, np.ones(p), 0).size(0)

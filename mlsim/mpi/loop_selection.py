@@ -17,7 +17,7 @@ from mlsim.application.selection.simulation_selector import BySimulation, Simula
 from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory, make_selector, rows_of_step
 from mlsim.errors import InputError
-from mlsim.execution_models.rma_state import Done
+from mlsim.execution_models.technique_state import Done
 from mlsim.mpi.chunk_rules import Chunk
 from mlsim.mpi.loop_options import LoopOptions, parameters_of
 from mlsim.scenario.application_section import ExecutionConfig

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlsim._runtime.arrays import Floats
 from mlsim.application.selection.selector import Progress
 from mlsim.application.techniques import Choice, scaled
-from mlsim.execution_models.rma_state import NOTHING, Done
+from mlsim.execution_models.technique_state import NOTHING, Done
 from mlsim.mpi.chunk_rules import Chunk
 from mlsim.mpi.loop_context import Clock, Context, Layout
 from mlsim.mpi.loop_options import LoopOptions

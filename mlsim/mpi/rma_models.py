@@ -7,7 +7,7 @@ import numpy as np
 
 from mlsim._runtime.arrays import Floats
 from mlsim.application.techniques import Choice
-from mlsim.execution_models.rma_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
+from mlsim.execution_models.technique_state import ANY, EMPTY, KNOWN, LAST, NOT_YET, NOTHING, Done
 from mlsim.mpi.chunk_rules import Chunk, RecursiveRule, RuleState, StraightforwardRule, delay
 from mlsim.mpi.real_model import Model, Setting, two_level_weights
 from mlsim.mpi.rma_window import RELAY_WORDS, PollingLock, Relay, SharedRelay, SharedWindow

@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._runtime.arrays import Ints
-from mlsim.execution_models import rma_state
+from mlsim.execution_models import technique_state
 from mlsim.mpi.rank_waiting import SPINS, Patience
 from mlsim.scenario.words import LockOrder
 
@@ -123,7 +123,7 @@ class Relay:
     ``block``, int64[words + 2], is turn, the numbers, seal; ``memory``: the first argument of :attr:`kernel`.
     """
 
-    kernel = staticmethod(rma_state.take_from_copy)
+    kernel = staticmethod(technique_state.take_from_copy)
 
     def __init__(self, window: Window, words: int, patience: Patience) -> None:
         self._patience, self._window = patience, window
@@ -137,7 +137,7 @@ class Relay:
 
     def begin(self) -> None:
         """Write the block for the first turn, on one rank, before any request."""
-        rma_state.seal(self.block, 0)
+        technique_state.seal(self.block, 0)
         self.hand_on()
 
     def ask(self) -> int:
@@ -150,12 +150,12 @@ class Relay:
 
     def has_turn(self, ticket: int) -> bool:
         """Return whether the block read is that of a ticket's turn."""
-        return rma_state.is_turn(self.block, ticket)
+        return technique_state.is_turn(self.block, ticket)
 
     def wait(self, ticket: int, tries: int) -> int:
         """Wait until the block may be that of the ticket, which is returned, and read it."""
         self._pause(ticket, tries)
-        while self._is_long and int(self.block[rma_state.TURN]) < ticket:
+        while self._is_long and int(self.block[technique_state.TURN]) < ticket:
             tries += 1
             self._win.Get(self._head, self._holder, 1)
             self._win.Flush(self._holder)
@@ -166,7 +166,7 @@ class Relay:
 
     def _pause(self, ticket: int, tries: int) -> None:
         """Pause between polls; tickets further behind poll less often."""
-        for _ in range(min(max(ticket - int(self.block[rma_state.TURN]), 1), 64)):
+        for _ in range(min(max(ticket - int(self.block[technique_state.TURN]), 1), 64)):
             self._patience.pause(tries)
 
     def hand_on(self) -> None:
@@ -182,7 +182,7 @@ class SharedRelay:
     block.
     """
 
-    kernel = staticmethod(rma_state.take_shared)
+    kernel = staticmethod(technique_state.take_shared)
 
     def __init__(
         self, window: SharedWindow, words: int, patience: Patience, order: str = LockOrder.FIFO
@@ -198,21 +198,21 @@ class SharedRelay:
 
     def ask(self) -> int:
         """Return the code by which the kernel takes the block when it is free."""
-        return rma_state.ANY
+        return technique_state.ANY
 
     def has_turn(self, turn: int) -> bool:
         """Acquire the block, with a ticket or ``ANY``; return whether it was acquired."""
-        return rma_state.seize(self.memory, turn)
+        return technique_state.seize(self.memory, turn)
 
     def wait(self, turn: int, tries: int) -> int:
         """Pause until the block may be free; return the turn to go on with, which may be a ticket now."""
         # The kernel has looked for longer than a rank with a core needs: one without it may hold the block.
         self._patience.pause(SPINS + tries)
-        return rma_state.draw_ticket(self.memory) if tries == self._draws_at else turn
+        return technique_state.draw_ticket(self.memory) if tries == self._draws_at else turn
 
     def hand_on(self) -> None:
         """No-op: the kernel has released the block."""
 
     def release(self) -> None:
         """Release the block, where the kernel will not."""
-        rma_state.release(self.memory)
+        technique_state.release(self.memory)

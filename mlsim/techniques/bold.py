@@ -15,22 +15,12 @@ import math
 from mlsim._jit import inner_kernel
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.pe_statistics import put
-from mlsim.techniques.technique_entry import (
-    MU_NEEDED,
-    OVERHEAD_NEEDED,
-    SIGMA_NEEDED,
-    STATISTICS_KEYS,
-    Given,
-    Rule,
-    TechniqueEntry,
-    parameter_keys,
-)
-from mlsim.techniques.technique_entry import SIZE as COUNTED
+from mlsim.techniques.rule_layout import SIZE as COUNTED
+from mlsim.techniques.technique_entry import MU, OVERHEAD, SIGMA, Given, Rule, TechniqueEntry, parameter_keys
 
-# Row of ``measured``; rows of ``sums``; the rule's reals (μ and h in s).
+# Row of ``measured``; rows of ``sums``.
 SIZE = 0
 SPEED, HEAD = 0, 1
-VARIATION, MEAN, OVERHEAD = 0, 1, 2
 ROUNDING = 1e-9
 
 
@@ -67,6 +57,7 @@ def bold_size(sums: Floats, remaining: int, p: int, variation: float, overhead: 
 
 
 def _values(given: Given) -> tuple[float, ...]:
+    """Return σ/μ, μ and h, the last two in s."""
     return given.sigma / given.mu, given.mu, given.parameters.overhead or 0.0
 
 
@@ -92,8 +83,8 @@ def _chunk(
         sums[0, 0] -= measured[SIZE, pe]
         put(sums, SPEED, pe, 0.0)
         put(sums, HEAD, pe, 0.0)
-    mu, overhead = reals[MEAN], reals[OVERHEAD]
-    size = bold_size(sums, remaining, p, reals[VARIATION], overhead / mu, now)
+    variation, mu, overhead = reals[0], reals[1], reals[2]  # as in ``_values``
+    size = bold_size(sums, remaining, p, variation, overhead / mu, now)
     size = min(max(size, min_chunk), remaining)
     speed = size / (size * mu + overhead)
     measured[SIZE, pe] = size
@@ -145,9 +136,7 @@ BOLD = TechniqueEntry(
     recursive="min(t + max(0, c·w) + s/2 − √(s·(t + s/4)), t), t = max(R, N)/P, with R the unassigned and N "
     "the unexecuted iterations; s grows with σ/μ, c = h/(μ·ln 2); see its notes on the page of techniques",
     reference="Hagerup 1997",
-    options=(*STATISTICS_KEYS, *parameter_keys("overhead")),
+    options=parameter_keys("sigma", "mu", "statistics", "overhead"),
     notes=_NOTES,
-    rule=Rule(
-        size=_chunk, follows_chunks=True, needs=(SIGMA_NEEDED, MU_NEEDED, OVERHEAD_NEEDED), values=_values
-    ),
+    rule=Rule(size=_chunk, follows_chunks=True, needs=(SIGMA, MU, OVERHEAD), values=_values),
 )

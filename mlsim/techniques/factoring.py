@@ -1,32 +1,15 @@
-"""Factoring (FAC, FAC2, WF) and factoring with learned weights (AWF, AWF-B to AWF-E)."""
+"""Factoring (FAC, FAC2, WF), with learned weights (AWF, AWF-B to AWF-E), and adaptive (AF, mAF)."""
 
 import math
 from dataclasses import replace
 
 from mlsim._jit import inner_kernel
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.techniques.fixed import ceil_div, round_up
-from mlsim.techniques.lb4mpi import (
-    BATCH_BREAKS_RULE,
-    BATCH_RULE,
-    CHUNK_BREAKS_RULE,
-    CHUNK_RULE,
-    FAC2_RULE,
-    WEIGHTED_RULE,
-)
-from mlsim.techniques.pe_statistics import ITERATIONS, RATE, SECONDS, learn_chunk
-from mlsim.techniques.technique_entry import (
-    BATCH,
-    LEFT,
-    MU_NEEDED,
-    PREVIOUS,
-    SIGMA_NEEDED,
-    STATISTICS_KEYS,
-    Given,
-    Rule,
-    TechniqueEntry,
-    parameter_keys,
-)
+from mlsim.techniques import lb4mpi
+from mlsim.techniques import pe_statistics as stats
+from mlsim.techniques.fixed import ceil_div, ratio, round_up, share_size
+from mlsim.techniques.rule_layout import BATCH, LEFT, OWN, PREVIOUS, SIZE
+from mlsim.techniques.technique_entry import MU, SIGMA, Given, Rule, TechniqueEntry, parameter_keys
 
 _BITS = 62
 _NOISE = 1e-9
@@ -83,15 +66,12 @@ FAC = TechniqueEntry(
     "x = 1 + B² + B·√(B²+2) in the first batch, then 2 + B² + B·√(B²+4)",
     straightforward="the same, R by following the batches from N",
     reference="Hummel, Schonberg and Flynn 1992; Eleliemy 2021, §2.1",
-    options=(*STATISTICS_KEYS, *parameter_keys("compat")),
+    options=parameter_keys("sigma", "mu", "statistics", "compat"),
     aliases=("mFAC",),  # FAC where PEs follow its batches by a counter
     rule=Rule(
-        size=_factoring_chunk,
-        size_by_step=_factoring_chunk_by_step,
-        needs=(SIGMA_NEEDED, MU_NEEDED),
-        values=_variation,
+        size=_factoring_chunk, size_by_step=_factoring_chunk_by_step, needs=(SIGMA, MU), values=_variation
     ),
-    lb4mpi=FAC2_RULE,
+    lb4mpi=lb4mpi.FAC2_RULE,
 )
 
 
@@ -125,7 +105,7 @@ FAC2 = TechniqueEntry(
     reference="Hummel, Schonberg and Flynn 1992; Eleliemy 2021, Eq. 2.7, 4.2",
     options=parameter_keys("compat"),
     rule=Rule(size=_halving_chunk, size_by_step=factoring_straightforward_size),
-    lb4mpi=FAC2_RULE,
+    lb4mpi=lb4mpi.FAC2_RULE,
 )
 
 
@@ -165,7 +145,7 @@ WF = TechniqueEntry(
     options=parameter_keys("weights", "compat"),
     aliases=("WF2",),  # WF as it is built on FAC2
     rule=_WF,
-    lb4mpi=WEIGHTED_RULE,
+    lb4mpi=lb4mpi.WEIGHTED_RULE,
 )
 
 _LEARNED = "weights that each PE's measured times give, w_p = P·r_p / Σ r, r = (Σ k·n_k) / (Σ k·t_k)"
@@ -178,16 +158,18 @@ AWF = TechniqueEntry(
     reference="Banicescu, Velusamy and Devaprasad 2003; Eleliemy 2021, §2.1",
     options=(*parameter_keys("weights", "compat"), "application.time_steps"),
     rule=_WF,
-    lb4mpi=WEIGHTED_RULE,
+    lb4mpi=lb4mpi.WEIGHTED_RULE,
 )
 
 
 @inner_kernel
 def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> float:
     """Return the weight of a PE from all chunks measured so far (AWF-C, AWF-E)."""
-    if measured[SECONDS, pe] == 0.0:
+    if measured[stats.SECONDS, pe] == 0.0:
         return float(weights[pe])
-    return float(sums[1, 0] * (measured[ITERATIONS, pe] / measured[SECONDS, pe]) / sums[RATE, 1])
+    return float(
+        sums[1, 0] * (measured[stats.ITERATIONS, pe] / measured[stats.SECONDS, pe]) / sums[stats.RATE, 1]
+    )
 
 
 @inner_kernel
@@ -233,9 +215,9 @@ def _chunk_by_latest_weights(
     return weighted_size(size, learned_weight(measured, sums, weights, pe), n)
 
 
-_BY_BATCH = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk)
+_BY_BATCH = Rule(size=_chunk_by_batch_weights, learn=stats.learn_chunk, learn_measured=stats.learn_chunk)
 _BY_CHUNK = Rule(
-    size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk, values=_of_batch
+    size=_chunk_by_latest_weights, learn=stats.learn_chunk, learn_measured=stats.learn_chunk, values=_of_batch
 )
 _REFERENCE = "Cariño and Banicescu 2008; Eleliemy 2021, §2.1"
 _OPTIONS = parameter_keys("weights", "compat")
@@ -247,7 +229,7 @@ AWF_B = TechniqueEntry(
     reference=_REFERENCE,
     options=_OPTIONS,
     rule=_BY_BATCH,
-    lb4mpi=BATCH_RULE,
+    lb4mpi=lb4mpi.BATCH_RULE,
 )
 AWF_C = TechniqueEntry(
     code=17,
@@ -257,7 +239,7 @@ AWF_C = TechniqueEntry(
     reference=_REFERENCE,
     options=(*_OPTIONS, *parameter_keys("awf_chunk")),
     rule=_BY_CHUNK,
-    lb4mpi=CHUNK_RULE,
+    lb4mpi=lb4mpi.CHUNK_RULE,
 )
 AWF_D = TechniqueEntry(
     code=18,
@@ -267,7 +249,7 @@ AWF_D = TechniqueEntry(
     reference=_REFERENCE,
     options=_OPTIONS,
     rule=replace(_BY_BATCH, counts_overhead=True),
-    lb4mpi=BATCH_BREAKS_RULE,
+    lb4mpi=lb4mpi.BATCH_BREAKS_RULE,
 )
 AWF_E = TechniqueEntry(
     code=19,
@@ -277,5 +259,70 @@ AWF_E = TechniqueEntry(
     reference=_REFERENCE,
     options=(*_OPTIONS, *parameter_keys("awf_chunk")),
     rule=replace(_BY_CHUNK, counts_overhead=True),
-    lb4mpi=CHUNK_BREAKS_RULE,
+    lb4mpi=lb4mpi.CHUNK_BREAKS_RULE,
+)
+
+
+# AF: with μ_q and σ_q² the mean and the variance of the iteration times of PE q, D = Σ σ_q²/μ_q and
+# E = (Σ 1/μ_q)^−1 over the PEs that have statistics, the chunk of PE p is
+# (D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p), rounded down, at least one iteration.
+
+
+def _first_share(given: Given) -> tuple[float, ...]:
+    return ratio(given.parameters.first_chunk)
+
+
+@inner_kernel
+def _prepare_adaptive(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    rule[SIZE] = share_size(n, p, int(parameters[OWN]), int(parameters[OWN + 1]))
+
+
+@inner_kernel
+def _adaptive_chunk(
+    rule: Ints, measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int
+) -> int:
+    """Return AF's chunk for one PE (Eleliemy 2021, Eq. 2.14)."""
+    size = int(rule[SIZE])  # for a PE without measured time
+    if measured[stats.MEAN, pe] > 0.0:
+        d = sums[stats.RISK, 1]
+        work = remaining / sums[stats.RATE, 1]
+        # The printed difference cancels where D >> E·R, so it is expanded by its conjugate:
+        share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
+        # The rounding of the statistics must not cost an iteration.
+        size = int(min(share / measured[stats.MEAN, pe] * (1.0 + _NOISE), float(remaining)))
+    if sums[0, 0] < p:
+        # D and E do not cover all PEs yet, so that no chunk may be large.
+        size = min(size, ceil_div(n, 2 * p))
+    return size
+
+
+_ADAPTIVE = Rule(
+    prepare=_prepare_adaptive,
+    size=_adaptive_chunk,
+    learn=stats.learn_costs,
+    learn_measured=stats.learn_pieces,
+    times_iterations=True,
+    values=_first_share,
+)
+_MEASURES = parameter_keys("first_chunk", "pieces")
+AF = TechniqueEntry(
+    code=20,
+    name="AF",
+    title="adaptive factoring",
+    recursive="⌊(D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p)⌋, D = Σ σ²/μ, E = 1/Σ(1/μ), measured per PE; "
+    "until a PE has statistics ⌈first_chunk·N/P⌉, until all have at most ⌈N/2P⌉",
+    reference="Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14",
+    options=(*parameter_keys("compat"), *_MEASURES),
+    rule=_ADAPTIVE,
+    lb4mpi=lb4mpi.AF_RULE,
+)
+MAF = TechniqueEntry(
+    code=21,
+    name="mAF",
+    title="adaptive factoring, with overhead",
+    recursive="AF, with times from the request for a chunk to its end; the wait is shared equally by its "
+    "iterations",
+    reference="Korndörfer et al. 2022 (LB4OMP)",
+    options=_MEASURES,
+    rule=replace(_ADAPTIVE, counts_overhead=True),
 )

@@ -1,26 +1,18 @@
 """Techniques with fixed chunk sizes (STATIC, SS, FSC, mFSC) and with random ones (RND)."""
 
 import math
+from fractions import Fraction
+from functools import cache
 
 import numpy as np
 
 from mlsim._jit import inner_kernel
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.techniques.technique_entry import (
-    KEY,
-    OVERHEAD_NEEDED,
-    OWN,
-    SIGMA_NEEDED,
-    SIZE,
-    SLOPE,
-    Given,
-    Rule,
-    TechniqueEntry,
-    parameter_keys,
-    ratio,
-)
+from mlsim.techniques.rule_layout import KEY, OWN, SIZE, SLOPE
+from mlsim.techniques.technique_entry import OVERHEAD, SIGMA, Given, Rule, TechniqueEntry, parameter_keys
 
 ROUNDING = 1e-12
+_DENOMINATOR = 10**9
 
 
 @inner_kernel
@@ -47,6 +39,13 @@ def round_up(value: float, most: int) -> int:
     if not value < most:
         return most
     return math.ceil(value * (1.0 - ROUNDING))
+
+
+@cache
+def ratio(share: float) -> tuple[int, int]:
+    """Return a share as the fraction of its decimal digits, so that 0.1 of 30 rounds up to 3, not to 4."""
+    exact = Fraction(repr(float(share))).limit_denominator(_DENOMINATOR)
+    return exact.numerator, exact.denominator
 
 
 @inner_kernel
@@ -111,7 +110,7 @@ def _sigma_and_overhead(given: Given) -> tuple[float, ...]:
 _FSC = Rule(
     constant=True,
     size=_fixed_size,
-    needs=(SIGMA_NEEDED._replace(positive=True), OVERHEAD_NEEDED),
+    needs=(SIGMA._replace(positive=True), OVERHEAD),
     values=_sigma_and_overhead,
 )
 FSC = TechniqueEntry(

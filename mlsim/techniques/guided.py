@@ -17,20 +17,9 @@ import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.techniques.fixed import ROUNDING, ceil_div, share_size
-from mlsim.techniques.technique_entry import (
-    LEFT,
-    MU_NEEDED,
-    OWN,
-    SIGMA_NEEDED,
-    SIZE,
-    STATISTICS_KEYS,
-    Given,
-    Rule,
-    TechniqueEntry,
-    parameter_keys,
-    ratio,
-)
+from mlsim.techniques.fixed import ROUNDING, ceil_div, ratio, share_size
+from mlsim.techniques.rule_layout import LEFT, OWN, SIZE
+from mlsim.techniques.technique_entry import MU, SIGMA, Given, Rule, TechniqueEntry, parameter_keys
 
 FRACTION_WORDS = 4
 STEP, ROUNDED, HEADER = 0, 1, 2
@@ -191,13 +180,8 @@ TAP = TechniqueEntry(
     recursive="⌈k + v²/2 − v·√(2k + v²/4)⌉, k = R/P, v = α·σ/μ",
     straightforward="the same with k = N·(P−1)^i / P^(i+1)",
     reference="Lucco 1992; Eleliemy 2021, Eq. 2.5, 4.3",
-    options=(*STATISTICS_KEYS, *parameter_keys("alpha")),
-    rule=Rule(
-        size=_taper_chunk,
-        size_by_step=_taper_chunk_by_step,
-        needs=(SIGMA_NEEDED, MU_NEEDED),
-        values=_taper_values,
-    ),
+    options=parameter_keys("sigma", "mu", "statistics", "alpha"),
+    rule=Rule(size=_taper_chunk, size_by_step=_taper_chunk_by_step, needs=(SIGMA, MU), values=_taper_values),
 )
 
 

@@ -10,21 +10,10 @@ from dataclasses import replace
 
 from mlsim._jit import inner_kernel
 from mlsim._runtime.arrays import Floats, Ints
+from mlsim.techniques import pe_statistics as stats
 from mlsim.techniques.fixed import ceil_div
-from mlsim.techniques.pe_statistics import (
-    MEAN,
-    RATE,
-    RISK,
-    SECONDS,
-    SimulatedChunk,
-    cost_between,
-    learn_chunk,
-    learn_costs,
-    learn_pieces,
-    put,
-    variance,
-)
-from mlsim.techniques.technique_entry import LEFT, PREVIOUS, Rule
+from mlsim.techniques.rule_layout import LEFT, PREVIOUS
+from mlsim.techniques.technique_entry import Rule
 
 ROUNDING = 0.55
 _NOISE = 1e-9
@@ -52,7 +41,7 @@ def _fastest(sums: Floats, pe: int, p: int) -> int:
     begin = sums.shape[1] // 2
     best = pe
     for other in range(p):
-        if sums[RATE, begin + other] > sums[RATE, begin + best]:
+        if sums[stats.RATE, begin + other] > sums[stats.RATE, begin + best]:
             best = other
     return best
 
@@ -64,10 +53,10 @@ def library_weight(sums: Floats, pe: int, p: int) -> float:
     PEs that have not been measured count as the fastest one.
     """
     leaf, unknown = sums.shape[1] // 2 + pe, p - sums[0, 0]
-    total = sums[RATE, 1]
+    total = sums[stats.RATE, 1]
     if unknown > 0.0:
-        total += unknown * sums[RATE, sums.shape[1] // 2 + _fastest(sums, pe, p)]
-    return float(p * sums[RATE, leaf] / total)
+        total += unknown * sums[stats.RATE, sums.shape[1] // 2 + _fastest(sums, pe, p)]
+    return float(p * sums[stats.RATE, leaf] / total)
 
 
 @inner_kernel
@@ -78,15 +67,15 @@ def library_adaptive_size(sums: Floats, pe: int, remaining: int, n: int, p: int)
     not been measured count as the fastest one.
     """
     begin, unknown = sums.shape[1] // 2, p - sums[0, 0]
-    d, rates = sums[RISK, 1], sums[RATE, 1]
+    d, rates = sums[stats.RISK, 1], sums[stats.RATE, 1]
     if unknown > 0.0:
         fastest = begin + _fastest(sums, pe, p)
-        d += unknown * sums[RISK, fastest]
-        rates += unknown * sums[RATE, fastest]
+        d += unknown * sums[stats.RISK, fastest]
+        rates += unknown * sums[stats.RATE, fastest]
     work = remaining / rates
     # The difference cancels where D >> E·R, so it is expanded by its conjugate:
     share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
-    return rounded(share * sums[RATE, begin + pe], ROUNDING, ceil_div(n, 2 * p))
+    return rounded(share * sums[stats.RATE, begin + pe], ROUNDING, ceil_div(n, 2 * p))
 
 
 @inner_kernel
@@ -96,15 +85,15 @@ def forget_chunks(measured: Floats, pe: int) -> None:
     The mean stays until it is replaced, as a mean above 0 marks measured PEs.
     """
     for row in range(len(measured)):
-        if row != MEAN:
+        if row != stats.MEAN:
             measured[row, pe] = 0.0
 
 
 @inner_kernel
 def note_deviation(measured: Floats, sums: Floats, pe: int) -> None:
     """Set a PE's term of D to σ/μ."""
-    if measured[MEAN, pe] > 0.0:
-        put(sums, RISK, pe, math.sqrt(variance(measured, pe)) / measured[MEAN, pe])
+    if measured[stats.MEAN, pe] > 0.0:
+        stats.put(sums, stats.RISK, pe, math.sqrt(stats.variance(measured, pe)) / measured[stats.MEAN, pe])
 
 
 @inner_kernel
@@ -149,7 +138,7 @@ def _weighted_chunk(
 def _chunk_by_batch_weights(
     rule: Ints, measured: Floats, sums: Floats, remaining: int, pe: int, n: int, p: int, min_chunk: int
 ) -> int:
-    if measured[SECONDS, pe] == 0.0:
+    if measured[stats.SECONDS, pe] == 0.0:
         rule[LEFT] = 0
         return min_chunk
     size = _batch_size(rule, remaining, p, min_chunk)
@@ -160,7 +149,7 @@ def _chunk_by_batch_weights(
 def _chunk_by_latest_weights(
     measured: Floats, sums: Floats, remaining: int, pe: int, n: int, p: int, min_chunk: int
 ) -> int:
-    if measured[SECONDS, pe] == 0.0:
+    if measured[stats.SECONDS, pe] == 0.0:
         return min_chunk
     return rounded(ceil_div(remaining, 2 * p) * library_weight(sums, pe, p), ROUNDING, n)
 
@@ -169,17 +158,17 @@ def _chunk_by_latest_weights(
 def _adaptive_chunk(
     measured: Floats, sums: Floats, remaining: int, pe: int, n: int, p: int, min_chunk: int
 ) -> int:
-    if measured[MEAN, pe] == 0.0:
+    if measured[stats.MEAN, pe] == 0.0:
         return min_chunk
     return library_adaptive_size(sums, pe, remaining, n, p)
 
 
 @inner_kernel
-def _learn_adaptive(measured: Floats, sums: Floats, pe: int, chunk: SimulatedChunk) -> None:
+def _learn_adaptive(measured: Floats, sums: Floats, pe: int, chunk: stats.SimulatedChunk) -> None:
     # A chunk that took no time counts as none.
-    if chunk.each > 0.0 or cost_between(chunk.prefix, chunk.first, chunk.first + chunk.size) > 0.0:
+    if chunk.each > 0.0 or stats.cost_between(chunk.prefix, chunk.first, chunk.first + chunk.size) > 0.0:
         forget_chunks(measured, pe)
-        learn_costs(measured, sums, pe, chunk, 0.0)
+        stats.learn_costs(measured, sums, pe, chunk, 0.0)
         note_deviation(measured, sums, pe)
 
 
@@ -196,16 +185,17 @@ def _learn_measured(
 ) -> None:
     if seconds > 0.0:
         forget_chunks(measured, pe)
-        learn_pieces(measured, sums, pe, size, pieces, mean, between)
+        stats.learn_pieces(measured, sums, pe, size, pieces, mean, between)
         note_deviation(measured, sums, pe)
 
 
 FAC2_RULE = Rule(size=_halving_chunk)  # also for FAC, which is FAC2 in the library
 WEIGHTED_RULE = Rule(size=_weighted_chunk)  # WF, AWF
-BATCH_RULE = Rule(size=_chunk_by_batch_weights, learn=learn_chunk, learn_measured=learn_chunk)  # AWF-B
-BATCH_BREAKS_RULE = replace(BATCH_RULE, counts_breaks=True)  # AWF-D
-CHUNK_RULE = Rule(size=_chunk_by_latest_weights, learn=learn_chunk, learn_measured=learn_chunk)  # AWF-C
-CHUNK_BREAKS_RULE = replace(CHUNK_RULE, counts_breaks=True)  # AWF-E
+# AWF-B and AWF-D, then AWF-C and AWF-E
+BATCH_RULE = Rule(size=_chunk_by_batch_weights, learn=stats.learn_chunk, learn_measured=stats.learn_chunk)
+BATCH_BREAKS_RULE = replace(BATCH_RULE, counts_breaks=True)
+CHUNK_RULE = Rule(size=_chunk_by_latest_weights, learn=stats.learn_chunk, learn_measured=stats.learn_chunk)
+CHUNK_BREAKS_RULE = replace(CHUNK_RULE, counts_breaks=True)
 AF_RULE = Rule(
     size=_adaptive_chunk, learn=_learn_adaptive, learn_measured=_learn_measured, times_iterations=True
 )

@@ -5,16 +5,8 @@ from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques.factoring import factoring_straightforward_size
 from mlsim.techniques.fixed import ceil_div
 from mlsim.techniques.lb4mpi import library_slope
-from mlsim.techniques.technique_entry import (
-    OF_LB4MPI,
-    OWN,
-    SIZE,
-    SLOPE,
-    Given,
-    Rule,
-    TechniqueEntry,
-    parameter_keys,
-)
+from mlsim.techniques.rule_layout import OF_LB4MPI, OWN, SIZE, SLOPE
+from mlsim.techniques.technique_entry import Given, Rule, TechniqueEntry, parameter_keys
 
 
 @inner_kernel

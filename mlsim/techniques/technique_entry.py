@@ -5,55 +5,7 @@ The scenario takes the names of techniques from these records, so this module lo
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cache
 from typing import Any, NamedTuple
-
-from mlsim._runtime.arrays import Floats, Ints
-
-# Indices into a rule's integers, which are 0 before a technique is prepared. The first five are set for
-# every technique; each technique uses the others as it needs them, mostly for:
-# SIZE: the constant size, or that of the first chunk (RND: the smallest).
-# SLOPE: the change of the size per step or batch (RND: the largest size).
-# PREVIOUS: the chunk size of the batch.
-# BATCH, LEFT: a batch and the iterations left at its start (LB4MPI: left in the batch).
-# KEY: the key of the random numbers. USERS: the address of a user-defined technique.
-# MEMORY: the length of the memory of a user-defined class, where it is passed between ranks.
-CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS, MEMORY = range(13)
-RULE_NUMBERS = 13
-RULE_REALS = 3  # the first of the technique's own ``values``
-
-# Indices into the array of parameters. OWN: the first of the technique's own ``values``.
-ADDRESS, PIECES, OF_LB4MPI, OWN = range(4)
-MOST_OWN = 8
-PARAMETERS = OWN + MOST_OWN
-
-LB4MPI = 50  # added to the code of a technique for which LB4MPI has another rule
-
-# User-defined techniques, which have no record: a function of the remaining iterations, a function of the
-# step, and a class with memory.
-USER = 100
-USER_BY_STEP = 101
-USER_OBJECT = 102
-OF_USER = (USER, USER_BY_STEP, USER_OBJECT)
-
-UNTIMED = -1  # number of timed parts per chunk under techniques that do not time iterations
-RAISED = -(2**63)  # in place of a size: the user-defined technique raised an exception
-
-
-class RuleSettings(NamedTuple):
-    """A technique in the kernels' format; all arrays except ``bad_size`` are read-only.
-
-    ``parameters``, float64[PARAMETERS], 0 where unused: the address of a user-defined technique, the number
-    of timed parts per chunk (0: each iteration; ``UNTIMED``), 1 for the sizes of LB4MPI, and the technique's
-    own ``values``.
-    """
-
-    code: int  # of the technique, plus ``LB4MPI`` where the library has another rule; or one of ``OF_USER``
-    min_chunk: int  # 1 or more
-    parameters: Floats
-    weights: Floats  # float64[P]: weight per PE, with the sum P; all 1 where unused
-    bad_size: Ints  # int64[3]: step, PE and size if a user-defined technique returns a size below 1
 
 
 class Need(NamedTuple):
@@ -64,9 +16,9 @@ class Need(NamedTuple):
     positive: bool  # whether 0 is rejected
 
 
-SIGMA_NEEDED = Need("sigma", "the standard deviation of the iteration times", False)
-MU_NEEDED = Need("mu", "the mean of the iteration times", True)
-OVERHEAD_NEEDED = Need("overhead", "the scheduling overhead of one chunk", True)
+SIGMA = Need("sigma", "the standard deviation of the iteration times", False)
+MU = Need("mu", "the mean of the iteration times", True)
+OVERHEAD = Need("overhead", "the scheduling overhead of one chunk", True)
 
 
 class Given(NamedTuple):
@@ -114,7 +66,7 @@ class Rule:
     @property
     def needs_statistics(self) -> bool:
         """Whether it needs σ, or σ and μ, of the iteration times."""
-        return any(need.key == SIGMA_NEEDED.key for need in self.needs)
+        return any(need.key == SIGMA.key for need in self.needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,15 +105,3 @@ class TechniqueEntry:
 def parameter_keys(*keys: str) -> tuple[str, ...]:
     """Return the full names of keys of ``application.parameters``."""
     return tuple(f"application.parameters.{key}" for key in keys)
-
-
-STATISTICS_KEYS = parameter_keys("sigma", "mu", "statistics")
-
-_DENOMINATOR = 10**9
-
-
-@cache
-def ratio(share: float) -> tuple[int, int]:
-    """Return a share as the fraction of its decimal digits, so that 0.1 of 30 rounds up to 3, not to 4."""
-    exact = Fraction(repr(float(share))).limit_denominator(_DENOMINATOR)
-    return exact.numerator, exact.denominator

@@ -15,28 +15,11 @@ import numpy as np
 from mlsim._jit import c_function, inlined, inner_kernel, kernel, zeros
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.techniques import TECHNIQUES
+from mlsim.techniques import rule_layout as layout
 from mlsim.techniques.fixed import ceil_div
 from mlsim.techniques.pe_statistics import SimulatedChunk, cost_between
-from mlsim.techniques.technique_entry import (
-    ADDRESS,
-    CODE,
-    CONSTANT,
-    ITERATIONS,
-    LB4MPI,
-    MIN_CHUNK,
-    OF_LB4MPI,
-    OWN,
-    PES,
-    RAISED,
-    RULE_NUMBERS,
-    RULE_REALS,
-    USER,
-    USER_BY_STEP,
-    USER_OBJECT,
-    USERS,
-    Rule,
-)
-from mlsim.techniques.technique_entry import SIZE as RULE_SIZE
+from mlsim.techniques.rule_layout import CODE, CONSTANT, ITERATIONS, MIN_CHUNK, PES, USERS
+from mlsim.techniques.technique_entry import Rule
 
 # Purpose of a call of the function of a user-defined class; rows of a node's gathered times.
 NUMBERS, BEGIN, SIZE_OF, LEARN = range(4)
@@ -108,7 +91,7 @@ def object_size(address: int, sums: Floats, n: int, p: int, remaining: int, i: i
     """Size a chunk by a class, whose memory is passed as ``sums``; below 1 if the class is wrong."""
     words = sums.shape[1] - 1
     if sums[0, words] != 0.0:
-        return RAISED
+        return layout.RAISED
     place = sums.ctypes.data
     return _call_object(address, SIZE_OF, place, words, n, p, remaining, i, pe, 0, 0.0, 0.0, 0.0)
 
@@ -160,18 +143,18 @@ GSS = TECHNIQUES["GSS"].code
 RULES: dict[int, Rule] = {
     **{entry.code: entry.rule for entry in TECHNIQUES.values()},
     **{
-        LB4MPI + entry.code: entry.lb4mpi
+        layout.LB4MPI + entry.code: entry.lb4mpi
         for entry in TECHNIQUES.values()
         if entry.lb4mpi not in (None, entry.rule)
     },
-    USER: USER_RULE,
-    USER_BY_STEP: USER_BY_STEP_RULE,
-    USER_OBJECT: USER_OBJECT_RULE,
+    layout.USER: USER_RULE,
+    layout.USER_BY_STEP: USER_BY_STEP_RULE,
+    layout.USER_OBJECT: USER_OBJECT_RULE,
 }
 """Every rule by the code under which kernels know it."""
 
 _CONSTANT = tuple(code for code, rule in RULES.items() if rule.constant)
-_ADAPTIVE = (*(code for code, rule in RULES.items() if rule.learn is not None), USER_OBJECT)
+_ADAPTIVE = (*(code for code, rule in RULES.items() if rule.learn is not None), layout.USER_OBJECT)
 _WITHOUT_STEP = tuple(code for code, rule in RULES.items() if rule.size_by_step is None and not rule.constant)
 _TIMING = tuple(code for code, rule in RULES.items() if rule.times_iterations)
 _FOLLOWING = tuple(code for code, rule in RULES.items() if rule.follows_chunks)
@@ -282,7 +265,7 @@ def counts_breaks(code: int) -> bool:
 @kernel
 def new_rule() -> tuple[Ints, Floats]:
     """Return a rule's integers (int64[13]) and reals (float64[3]), to be set by :func:`reset_rule`."""
-    return zeros(RULE_NUMBERS, np.int64), zeros(RULE_REALS, np.float64)
+    return zeros(layout.RULE_NUMBERS, np.int64), zeros(layout.RULE_REALS, np.float64)
 
 
 @kernel
@@ -299,15 +282,15 @@ def reset_rule(
     rule[PES] = p
     rule[MIN_CHUNK] = min_chunk
     rule[CONSTANT] = 1 if code in _CONSTANT else 0
-    rule[USERS] = int(parameters[ADDRESS])
-    for k in range(RULE_REALS):
-        reals[k] = parameters[OWN + k]
+    rule[USERS] = int(parameters[layout.ADDRESS])
+    for k in range(layout.RULE_REALS):
+        reals[k] = parameters[layout.OWN + k]
     _prepare(code, rule, n, p, parameters)
     if rule[CONSTANT] != 0:
-        rule[RULE_SIZE] = _constant(code, n, p, reals)
-        if parameters[OF_LB4MPI] != 0.0:
+        rule[layout.SIZE] = _constant(code, n, p, reals)
+        if parameters[layout.OF_LB4MPI] != 0.0:
             rule[MIN_CHUNK] = 1  # the library ignores it here
-        rule[RULE_SIZE] = min(max(rule[RULE_SIZE], rule[MIN_CHUNK]), max(n, 1))
+        rule[layout.SIZE] = min(max(rule[layout.SIZE], rule[MIN_CHUNK]), max(n, 1))
 
 
 @inner_kernel
@@ -316,7 +299,7 @@ def constant_size(rule: Ints) -> int:
 
     Event loops read it once: a call per chunk would take as long as an event.
     """
-    return int(rule[RULE_SIZE]) if rule[CONSTANT] != 0 else 0
+    return int(rule[layout.SIZE]) if rule[CONSTANT] != 0 else 0
 
 
 @inner_kernel
@@ -348,12 +331,12 @@ def recursive_size(
     wrong one of a user-defined technique.
     """
     if rule[CONSTANT] != 0:
-        return min(int(rule[RULE_SIZE]), remaining)
+        return min(int(rule[layout.SIZE]), remaining)
     code, n, p, least = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES]), int(rule[MIN_CHUNK])
     size: int = _size(
         code, rule, reals, weights, measured, sums, i, remaining, pe, now, n, p, least, rule[USERS]
     )
-    if code >= USER and size < 1:
+    if code >= layout.USER and size < 1:
         return size
     return min(max(size, least), remaining)
 
@@ -366,10 +349,10 @@ def straightforward_size(rule: Ints, reals: Floats, guide: Ints, weights: Floats
     wrong one of a user-defined technique.
     """
     if rule[CONSTANT] != 0:
-        return int(rule[RULE_SIZE])
+        return int(rule[layout.SIZE])
     code, n, p, least = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES]), int(rule[MIN_CHUNK])
     size: int = _size_by_step(code, rule, reals, guide, weights, i, -1, pe, n, p, rule[USERS])
-    if code >= USER and size < 1:
+    if code >= layout.USER and size < 1:
         return size
     return min(max(size, least), n)
 

@@ -19,7 +19,7 @@ from mlsim.scenario.costs_section import SelectionConfig
 from mlsim.scenario.technique_section import ParametersConfig
 from mlsim.techniques import TECHNIQUES
 from mlsim.techniques.pe_statistics import new_measurements
-from mlsim.techniques.technique_entry import OWN, PARAMETERS
+from mlsim.techniques.rule_layout import OWN, PARAMETERS
 from mlsim.techniques.technique_rules import new_rule, recursive_size, reset_rule
 from tests.reference.techniques import DIGITS, PI, Parameters
 

@@ -11,7 +11,8 @@ import pytest
 from mlsim.application import LoopOutcome, simulate
 from mlsim.application.iteration_costs import prefix_sums
 from mlsim.errors import InputError
-from mlsim.execution_models.loop_state import Perturbation, lock_key, next_attempt
+from mlsim.execution_models.dca import next_attempt
+from mlsim.execution_models.loop_state import Perturbation, lock_key
 from mlsim.scenario.application_section import ExecutionConfig
 
 

@@ -361,7 +361,7 @@ def test_kernels_know_each_entry_by_a_code_of_its_own():
     from mlsim.batch.allocators.node_arrays import CODES, OWN
     from mlsim.scenario.words import Technique
     from mlsim.techniques import TECHNIQUES
-    from mlsim.techniques.technique_entry import OF_USER
+    from mlsim.techniques.rule_layout import OF_USER
 
     assert set(TECHNIQUES) == set(Technique)
     for codes in ([*(entry.code for entry in TECHNIQUES.values()), *OF_USER], [*CODES.values(), OWN]):

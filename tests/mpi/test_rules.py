@@ -11,7 +11,7 @@ from mlsim.application.loop_outcome import ChunkRows
 from mlsim.application.techniques import sequence
 from mlsim.application.time_steps import StepHistory
 from mlsim.execution_models.cca import next_length
-from mlsim.execution_models.rma_state import (
+from mlsim.execution_models.technique_state import (
     ANY,
     EMPTY,
     KNOWN,
