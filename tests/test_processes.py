@@ -19,7 +19,7 @@ STARTS = re.compile(r"\bsubprocess\b|\bmultiprocessing\b|ProcessPoolExecutor|os\
 ELSEWHERE = {
     "_runtime/processes.py",
     "experiment/background_compile.py",  # asks whether it is one of several processes
-    "mpi/rca/agent_hooks.py",  # the user's commands, by asyncio
+    "mpi/rca/agent.py",  # the user's commands, by asyncio
     "_runtime/forks.py",  # says in a message what to use
 }
 STUDY = """\

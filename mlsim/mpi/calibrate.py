@@ -14,16 +14,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mlsim.application.techniques import Choice
-from mlsim.mpi.apps.common import facts
 from mlsim.mpi.apps.synthetic import Synthetic
 from mlsim.mpi.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
-from mlsim.mpi.loop_context import Context
+from mlsim.mpi.loop_context import Context, library_version
+from mlsim.mpi.loop_options import LoopOptions, chosen
 from mlsim.mpi.rank_waiting import Patience
 from mlsim.mpi.real_validation import unsureness
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.techniques import TECHNIQUES
-from mlsim.techniques.rule_layout import PARAMETERS
 
 _ROUNDS = 1000
 _SLOW_ROUNDS = 40
@@ -47,7 +44,7 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
     patience = context.patience("auto")
     other = own.size - 1
     result: dict[str, Any] = {
-        "library": MPI.Get_library_version().split("\n")[0].strip("\0 "),
+        "library": library_version(),
         "ranks": own.size,
         "machines": len(np.unique(context.layout.machines)),
     }
@@ -159,7 +156,7 @@ def _pause() -> float:
 def _calculations() -> dict[str, float]:
     """Time one chunk calculation of either form, of GSS."""
     n, p = 1_000_000, 64
-    choice = Choice("GSS", TECHNIQUES["GSS"].code, 1, np.zeros(PARAMETERS), np.ones(p))
+    choice, _ = chosen(LoopOptions(n=n, technique="GSS", model="cca"), p)
     straightforward = StraightforwardRule(choice, n, p, np.ones(p), 0)
     state = RuleState(np.zeros(RuleState.words(choice, p), np.int64), choice, p)
     recursive = RecursiveRule(choice, state, n, p)
@@ -205,7 +202,7 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
                     application.execute(first, size)
             totals = loop.report().loop
             if totals is not None:
-                runs[row].append(facts(totals))
+                runs[row].append(totals.facts())
         done += 1
         if done >= plan["repetitions"]:
             again = comm.bcast([row for row in again if _is_unsure(runs[row])])

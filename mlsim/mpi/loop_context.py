@@ -1,14 +1,13 @@
 """Nodes, common clock, windows and tags of the loops of one communicator."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import sys
 import time
+from array import array
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.mpi.chunk_rules import warm_up
 from mlsim.mpi.rank_waiting import Alarm, Patience, WaitStyle, ending_all
-from mlsim.mpi.rma_window import SharedWindow, Window
 
 _NODE = "SLURMD_NODENAME"
 
@@ -25,6 +23,11 @@ _NODE = "SLURMD_NODENAME"
 def node_name() -> str:
     """Return the name of this process's node: Slurm's, which may have several a host, or the host's."""
     return os.environ.get(_NODE) or MPI.Get_processor_name()
+
+
+def library_version() -> str:
+    """Return the first line of what the loaded MPI calls itself."""
+    return MPI.Get_library_version().split("\n")[0].strip("\0 ")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Layout:
     machines: Ints  # int64[P]: the lowest rank on every rank's machine.
 
     @classmethod
-    def of(cls, comm: MPI.Intracomm, ranks_per_node: int | None) -> Layout:
+    def of(cls, comm: MPI.Intracomm, ranks_per_node: int | None) -> Self:
         """Return the layout of a communicator; all ranks of ``comm`` must call this."""
         own = comm.Dup()
         machine = cast(MPI.Intracomm, own.Split_type(MPI.COMM_TYPE_SHARED))
@@ -137,6 +140,85 @@ def _ask(comm: MPI.Intracomm) -> tuple[float, float]:
     return at, offset
 
 
+_WORD = 8
+
+
+class Window:
+    """``words`` 8-byte numbers held by rank ``holder``; all ranks of ``comm`` create it together."""
+
+    def __init__(self, comm: MPI.Intracomm, words: int, holder: int = 0) -> None:
+        self.handle = self._win = self._allocate(comm, words if comm.rank == holder else 0)
+        self._comm, self.holder = comm, holder
+        self._win.Lock_all(MPI.MODE_NOCHECK)
+        # Quicker to read and write than NumPy's arrays, one number at a time.
+        self._given, self._got = array("q", [0]), array("q", [0])
+        # Buffers are described once: mpi4py would look at the arrays again for every access.
+        self._buffers = [[place, 1, MPI.INT64_T] for place in (self._given, self._got)]
+        self._fetch_and_op, self._flush = self._win.Fetch_and_op, self._win.Flush
+
+    @staticmethod
+    def _allocate(comm: MPI.Intracomm, words: int) -> MPI.Win:
+        return MPI.Win.Allocate(words * _WORD, _WORD, comm=comm)
+
+    def clear(self) -> None:
+        """Write zeros, at the holder; visible to others after the next barrier."""
+        if self._comm.rank == self.holder:
+            np.frombuffer(cast(Any, self._win.tomemory()), np.int64)[:] = 0
+            self._win.Sync()
+
+    def fetch_add(self, place: int, value: int) -> int:
+        """Add to a number atomically; return its value before."""
+        self._given[0] = value
+        given, got = self._buffers
+        self._fetch_and_op(given, got, self.holder, place, MPI.SUM)
+        self._flush(self.holder)
+        return self._got[0]
+
+    def fetch(self, place: int) -> int:
+        """Return a number, read atomically."""
+        return self.fetch_add(place, 0)
+
+    def fetch_replace(self, place: int, value: int) -> int:
+        """Replace a number atomically; return its value before."""
+        self._given[0] = value
+        given, got = self._buffers
+        self._fetch_and_op(given, got, self.holder, place, MPI.REPLACE)
+        self._flush(self.holder)
+        return self._got[0]
+
+    def read(self, place: int, block: Ints) -> None:
+        """Read numbers from ``place`` on; under a lock."""
+        self._win.Get([block, len(block), MPI.INT64_T], self.holder, place)
+        self._win.Flush(self.holder)
+
+    def write(self, place: int, block: Ints) -> None:
+        """Write numbers from ``place`` on; under a lock."""
+        self._win.Put([block, len(block), MPI.INT64_T], self.holder, place)
+        self._win.Flush(self.holder)
+
+    def sync(self) -> None:
+        """Synchronize direct reads and writes of this process with those of others."""
+        self._win.Sync()
+
+    def free(self) -> None:
+        """Free the memory; all ranks must call this."""
+        self._win.Unlock_all()
+        self._win.Free()
+
+
+class SharedWindow(Window):
+    """A window in memory that the ranks of a node share: access it under a lock, between two :meth:`sync`."""
+
+    def __init__(self, comm: MPI.Intracomm, words: int) -> None:
+        super().__init__(comm, words)
+        buffer, _ = self._win.Shared_query(0)
+        self.memory: Ints = np.frombuffer(cast(Any, buffer), np.int64, words)
+
+    @staticmethod
+    def _allocate(comm: MPI.Intracomm, words: int) -> MPI.Win:
+        return MPI.Win.Allocate_shared(words * _WORD, _WORD, comm=comm)
+
+
 _TAGS_A_LOOP, _LOOPS = 32, 1000
 _SMALLEST = 8
 
@@ -153,16 +235,16 @@ class Context:
         self._in_use: dict[Window, tuple[bool, int]] = {}
         _warm_up_in_turns(self.layout)
 
-    @staticmethod
-    def of(comm: MPI.Intracomm, ranks_per_node: int | None) -> Context:
+    @classmethod
+    def of(cls, comm: MPI.Intracomm, ranks_per_node: int | None) -> Self:
         """Return the context of a communicator, made by all ranks together at the first call."""
         kept: Any = comm.Get_attr(_keyval())
         if kept is None:
             comm.Set_attr(_keyval(), kept := {})
         if ranks_per_node not in kept:
-            kept[ranks_per_node] = Context(comm, ranks_per_node)
+            kept[ranks_per_node] = cls(comm, ranks_per_node)
             _made.append(kept[ranks_per_node])
-        context: Context = kept[ranks_per_node]
+        context: Self = kept[ranks_per_node]
         return context
 
     def next_tag(self) -> int:

@@ -1,32 +1,22 @@
 """Options of a scheduler: checked, looked up, and as the keys of a scenario give them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from mlsim.application.selection.measured_costs import has_masters
 from mlsim.application.techniques import Choice, canonical, choose
 from mlsim.errors import InputError
-from mlsim.scenario import Scenario, words
+from mlsim.scenario import Scenario, plugin_names, technique_section, words
 from mlsim.scenario.costs_section import SelectionParameters
-from mlsim.scenario.plugin_names import parameters_of as user_parameters
-from mlsim.scenario.plugin_names import user_function, with_parameters
 from mlsim.scenario.scenario_paths import located_technique
 from mlsim.scenario.section_base import Section
-from mlsim.scenario.technique_section import (
-    READERS,
-    ParametersConfig,
-    lacking_parameters,
-    split_technique,
-    wrong_levels,
-)
+from mlsim.scenario.technique_section import ParametersConfig, split_technique
 from mlsim.scenario.unit_types import nearest
-from mlsim.scenario.words import ExecutionModel, Statistics, Technique, WeightSource
+from mlsim.scenario.words import ExecutionModel, WeightSource
 
 WARN_AFTER = 10.0
 BREAK_EVERY = 75e-6
@@ -148,7 +138,7 @@ class LoopOptions:
     wait: Literal["auto", "spin", "sleep"] = "auto"
     warn_after: float = WARN_AFTER
 
-    def checked(self) -> LoopOptions:
+    def checked(self) -> Self:
         """Return the options with every keyword in its usual spelling; InputError for a wrong one."""
         for name, low in _LEAST.items():
             value = getattr(self, name)
@@ -173,13 +163,13 @@ class LoopOptions:
         levels = split_technique(self.technique.strip())
         if not 1 <= len(levels) <= 2:
             raise InputError(f"technique: {self.technique!r}; allowed: one, or two as X+Y")
-        own = self.technique_parameters or user_parameters(self.technique)
-        if own and sum(user_function(level) is not None for level in levels) != 1:
+        own = self.technique_parameters or plugin_names.parameters_of(self.technique)
+        if own and sum(plugin_names.user_function(level) is not None for level in levels) != 1:
             raise InputError(
                 f"technique_parameters: {self.technique} names no function or class of yours, or two; "
                 "parameters are for one, in a file"
             )
-        technique = with_parameters("+".join(map(canonical, levels)), own)
+        technique = plugin_names.with_parameters("+".join(map(canonical, levels)), own)
         spelt: dict[str, Any] = {
             name: _word(name, getattr(self, name), kind) for name, kind in _WORDS.items()
         }
@@ -237,7 +227,9 @@ def _check_levels(
     compat: str = words.Compat.NONE,
     ahead: int = 0,
 ) -> None:
-    for message in wrong_levels(technique, model, False, None, global_p, learners, compat, ahead):
+    for message in technique_section.wrong_levels(
+        technique, model, False, None, global_p, learners, compat, ahead
+    ):
         raise InputError(f"technique: {message}")
 
 
@@ -246,7 +238,7 @@ def parameters_of(options: LoopOptions) -> ParametersConfig:
     weights: str | tuple[float, ...] | None = "equal"
     if options.weights is not None:
         weights = tuple(map(float, options.weights))
-    elif options.compat == words.Compat.LB4MPI and options.technique != Technique("WF"):
+    elif options.compat == words.Compat.LB4MPI and options.technique != words.Technique("WF"):
         weights = None  # techniques of LB4MPI that learn take none, and begin as if they were equal
     try:
         return ParametersConfig(**options.parameters | {"weights": weights})
@@ -257,7 +249,7 @@ def parameters_of(options: LoopOptions) -> ParametersConfig:
 def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
     """Return the technique, or both of ``X+Y``, for ``p`` ranks; raise InputError for wrong options."""
     parameters = parameters_of(options)
-    for key, message in lacking_parameters(options.technique, parameters):
+    for key, message in technique_section.lacking_parameters(options.technique, parameters):
         unit = "; in seconds" if key in ("sigma", "mu", "overhead") else ""
         message = message.replace(", or statistics: profiled", "")
         raise InputError(f"{_OPTION_OF.get(key, key)}: {message}{unit}")
@@ -389,7 +381,7 @@ def check_scenario(scenario: Scenario) -> None:
     def refuse(key: str, message: str) -> None:
         raise InputError(f"{scenario.source}: {key}: {message}")
 
-    if parameters.statistics is Statistics.PROFILED:
+    if parameters.statistics is words.Statistics.PROFILED:
         message = "profiled needs costs that are known before; a real run needs sigma and mu"
         refuse("application.parameters.statistics", message)
     if application.time_steps > 1:
@@ -397,7 +389,7 @@ def check_scenario(scenario: Scenario) -> None:
         refuse("application.time_steps", message)
     if scenario.platform.perturbations:
         refuse("platform.perturbations", f"{_INSTEAD['platform.perturbations']}; take them out")
-    weighs = set(READERS["weights"]) & set(split_technique(application.technique))
+    weighs = set(technique_section.READERS["weights"]) & set(split_technique(application.technique))
     speeds = {group.core_speed for group in scenario.platform.nodes}
     if weighs and len(speeds) > 1 and parameters.weights in (None, WeightSource.SPEED):
         message = "a real run does not know how fast its nodes are; give one number a rank, or equal"
@@ -410,7 +402,7 @@ def scenario_options(scenario: Scenario) -> dict[str, Any]:
     model = application.execution.model
     options = {
         "technique": str(located_technique(scenario)),
-        "technique_parameters": user_parameters(application.technique) or None,
+        "technique_parameters": plugin_names.parameters_of(application.technique) or None,
         "model": str(model),
         "injected_delay": application.execution.injected_delay,
         **loop_options(scenario, model),

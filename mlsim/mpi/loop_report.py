@@ -1,116 +1,24 @@
-"""Times and requests of ranks, and the report of a real loop from those of all ranks."""
+"""The report, the records and the run directory of a real loop, from the times and requests of all ranks."""
 
-import time
-from array import array
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
+import mpi4py
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._runtime.arrays import Floats, Ints
+from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, LoopRecorder
 from mlsim.application.selection.selector import percent_imbalance
-from mlsim.mpi.loop_context import Clock, Context, allgather
-from mlsim.mpi.loop_options import LoopOptions
+from mlsim.mpi.loop_context import Clock, Context, Layout, allgather, library_version, node_name
+from mlsim.mpi.loop_options import EXECUTION_KEYS, LoopOptions, typical_break_after
 from mlsim.mpi.rank_waiting import Patience
-from mlsim.record.record_tables import RankRequests
-
-COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
-
-
-class RankTimes:
-    """Times of one rank (s); rows of its chunks if it ``keeps_rows``."""
-
-    def __init__(self, begin: float, record: bool) -> None:
-        self.chunks = self.executed = 0
-        self.busy = 0.0  # executing chunks
-        # From requests to starts of chunks, or to the notice that none is left, and serving others.
-        self.overhead = 0.0
-        # Readings of the clock: first request, end of the last chunk, notice that no chunk is left.
-        self.begin = self.finish = self.told = begin
-        self.keeps_rows = record
-        self._numbers, self._times = array("q"), array("d")
-
-    def add(
-        self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float
-    ) -> None:
-        """Record an executed chunk, of which ``busy`` seconds were not spent at breaks."""
-        self.add_up(1, chunk[1], busy, end)
-        if self.keeps_rows:
-            self.keep(chunk, requested, start, end)
-
-    def add_up(self, chunks: int, executed: int, busy: float, finish: float) -> None:
-        """Record a number of executed chunks, the last of which ended at ``finish``."""
-        self.chunks += chunks
-        self.executed += executed
-        self.busy += busy
-        self.finish = max(self.finish, finish)
-
-    def close(self, rest: float) -> None:
-        """Sum up the overhead: what was not work until the last chunk ended, and ``rest`` after it."""
-        self.overhead = self.finish - self.begin - self.busy + rest
-
-    def keep(self, chunk: tuple[int, int, int], requested: float, start: float, end: float) -> None:
-        """Keep the row of a chunk."""
-        self._numbers.extend(chunk)
-        self._times.extend((requested, start, end))
-
-    def totals(self) -> Floats:
-        """Return the rank's totals, one for each of ``COLUMNS``."""
-        return np.array([getattr(self, name) for name in COLUMNS], np.float64)
-
-    def rows(self) -> tuple[NDArray[np.int64], Floats]:
-        """Return first, size, step and requested, start, end of all chunks: int64[n, 3] and float64[n, 3]."""
-        numbers, times = (np.array(column).reshape(-1, 3) for column in (self._numbers, self._times))
-        return numbers, times
-
-
-class RequestLog:
-    """Requests that one rank sent, or a master's answers and pieces, by the rank's own clock (s)."""
-
-    def __init__(self, request_bytes: int, reply_bytes: int) -> None:
-        self.request_bytes, self.reply_bytes = request_bytes, reply_bytes
-        self._sent = array("d")
-        self._received, self._answered, self._begun = (_Moments() for _ in range(3))
-
-    def sent(self) -> None:
-        """Record that a request has been sent."""
-        self._sent.append(time.perf_counter())
-
-    def received(self, rank: int) -> None:
-        """Record that the master has received a request."""
-        self._received.add(time.perf_counter(), rank)
-
-    def answered(self, rank: int) -> None:
-        """Record that a reply has been sent."""
-        self._answered.add(time.perf_counter(), rank)
-
-    def begins(self, moment: float, size: int) -> None:
-        """Record that the master begins a piece of its own chunk."""
-        self._begun.add(moment, size)
-
-    def moments(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the times at which requests were sent and received, replies sent, and pieces begun."""
-        columns = (self._sent, *(each.times for each in (self._received, self._answered, self._begun)))
-        sent, received, answered, begun = map(np.array, columns)
-        return sent, received, answered, begun
-
-    def numbers(self) -> tuple[Ints, Ints, Ints]:
-        """Return the ranks of requests, the ranks of replies, and the iterations of pieces."""
-        logs = (self._received, self._answered, self._begun)
-        who, whom, sizes = (np.array(log.numbers, np.int64) for log in logs)
-        return who, whom, sizes
-
-
-class _Moments:
-    """Times, each with a number."""
-
-    def __init__(self) -> None:
-        self.times, self.numbers = array("d"), array("q")
-
-    def add(self, moment: float, number: int) -> None:
-        """Append one."""
-        self.times.append(moment)
-        self.numbers.append(number)
+from mlsim.mpi.real_model import COLUMNS, RankTimes, RequestLog
+from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
+from mlsim.record.record_tables import RankRequests, Ranks
+from mlsim.record.timelines import one_job
+from mlsim.scenario import Scenario, from_mapping
 
 
 @dataclass(frozen=True)
@@ -157,6 +65,11 @@ class LoopTotals:
     overhead: Floats
     finish: Floats
     told: Floats
+
+    def facts(self) -> dict[str, Any]:
+        """Return the totals as values that JSON can hold."""
+        own = vars(self).items()
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in own}
 
 
 @dataclass(frozen=True)
@@ -211,9 +124,16 @@ class Gathered:
     """Report of this rank, and facts of all ranks."""
 
     report: LoopReport
+    layout: Layout
+    clock: Clock
+    rank_times: RankTimes
     origin: float  # rank 0's reading of its clock at the loop's first request
     executed: Floats  # iterations of every rank
     busy: Floats  # s, of every rank
+
+    def aligned(self, readings: Floats) -> Floats:
+        """Return the times of readings of this rank's clock, in s from the loop's first request."""
+        return self.clock.aligned(readings) - self.origin
 
 
 def gather(
@@ -233,7 +153,8 @@ def gather(
     own |= {name: int(own[name]) for name in ("chunks", "executed")}
     totals = _totals(columns, options) if comm.rank == 0 else None
     report = LoopReport(rank=comm.rank, ranks=comm.size, **own, loop=totals)
-    return Gathered(report, origin, columns["executed"], columns["busy"])
+    own_parts = context.layout, clock, rank_times
+    return Gathered(report, *own_parts, origin, columns["executed"], columns["busy"])
 
 
 def _totals(columns: dict[str, Floats], options: LoopOptions) -> LoopTotals:
@@ -250,4 +171,197 @@ def _totals(columns: dict[str, Floats], options: LoopOptions) -> LoopTotals:
         imbalance=percent_imbalance(finish),
         chunks=columns["chunks"].astype(np.int64),
         **{name: columns[name] for name in ("busy", "overhead", "finish", "told")},
+    )
+
+
+def gather_records(gathered: Gathered) -> Records | None:
+    """Gather the chunks of all ranks on rank 0, None on others; all ranks must call this."""
+    layout, comm = gathered.layout, gathered.layout.comm
+    names = comm.gather(node_name())
+    rows = gather_rows(gathered)
+    if rows is None or names is None:
+        return None
+    totals = gathered.report.loop
+    assert totals is not None, "rank 0 knows the whole loop"
+    order = layout.ranks_of_pes
+    outcome = _outcome(totals, order, rows)
+    store = ChunkStore()
+    chunks = store.open()
+    chunks.begin_step(0.0, 0, 0)
+    chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
+    recorder = LoopRecorder(True, store)
+    recorder.take(0, 0.0, outcome, chunks)
+    end = float(outcome.notified_at.max())
+    return Records(
+        nodes=_nodes(layout, names),
+        jobs=one_job(1, end, comm.size, comm.size),
+        occupancy=_occupancy(layout.counts, end),
+        loops=recorder.loops(),
+        chunks=recorder.chunks(),
+        pes=recorder.pes(),
+        messages=empty(Messages),
+    )
+
+
+def gather_rows(gathered: Gathered) -> ChunkRows | None:
+    """Gather the chunks of all PEs on rank 0; None on others. All ranks must call this."""
+    numbers, times = gathered.rank_times.rows()
+    blocks = gathered.layout.comm.gather((numbers, gathered.aligned(times)))
+    if blocks is None:
+        return None
+    return _chunk_rows([blocks[rank] for rank in gathered.layout.ranks_of_pes])
+
+
+def gather_requests(gathered: Gathered, log: RequestLog | None) -> Requests | None:
+    """Gather the requests to the master of CCA and their answers on rank 0; all ranks must call this."""
+    if log is None:
+        return None
+    sent, received, answered, begun = map(gathered.aligned, log.moments())
+    everyone = gathered.layout.comm.gather(sent)
+    if everyone is None:
+        return None
+    who, whom, sizes = log.numbers()
+    asked, had = np.zeros(len(whom)), np.zeros(len(whom))
+    for rank, times in enumerate(everyone):
+        asked[whom == rank] = times
+        had[whom == rank] = received[who == rank]
+    # A worker may lose its core between sending and noting it: what the master has, has been sent.
+    asked = np.minimum(asked, had)
+    pe_of = np.argsort(gathered.layout.ranks_of_pes)
+    pieces = iterations_begun(asked, answered, begun, sizes)
+    return Requests(pe_of[whom], asked, had, answered, log.request_bytes, log.reply_bytes, pieces)
+
+
+def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:
+    """Merge the PEs' chunks, in order of (start, PE)."""
+    pe = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(numbers) for numbers, _ in blocks])
+    numbers = np.concatenate([numbers for numbers, _ in blocks])
+    times = np.concatenate([times for _, times in blocks])
+    order = np.lexsort((pe, times[:, 1]))
+    first, size, step = numbers[order].T
+    requested, start, end = times[order].T
+    return ChunkRows(pe[order], step, first, size, requested, start, end)
+
+
+def _outcome(totals: LoopTotals, order: Ints, rows: ChunkRows) -> LoopOutcome:
+    """Return the outcome as the simulator does; time that is neither busy nor overhead is idle."""
+    p = len(order)
+    busy, overhead, told = totals.busy[order], totals.overhead[order], totals.told[order]
+    return LoopOutcome(
+        iterations=totals.n,
+        steps=totals.steps,
+        t_loop=totals.t_loop,
+        finish=totals.finish[order],
+        notified_at=told,
+        busy=busy,
+        overhead=overhead,
+        idle=np.maximum(told - busy - overhead, 0.0),
+        last_start=np.zeros(p),
+        chunks=totals.chunks[order],
+        last_first=np.zeros(p, np.int64),
+        last_size=np.zeros(p, np.int64),
+        rows=rows,
+    )
+
+
+def _nodes(layout: Layout, names: list[str]) -> Nodes:
+    hosts = [names[rank] for rank in layout.leaders]
+    numbered = [
+        host if hosts.count(host) == 1 else f"{host}/{hosts[:row].count(host)}"
+        for row, host in enumerate(hosts)
+    ]
+    return Nodes(numbered, ["mpi"] * len(hosts), layout.counts, np.ones(len(hosts)))
+
+
+def _occupancy(counts: Ints, end: float) -> Occupancy:
+    """Return one row per node."""
+    nodes = len(counts)
+    return Occupancy(
+        job=np.zeros(nodes, np.int64),
+        node=np.arange(nodes),
+        count=np.ones(nodes, np.int64),
+        cores=counts,
+        start=np.zeros(nodes),
+        end=np.full(nodes, end),
+        released=np.zeros(nodes, np.bool_),
+    )
+
+
+def write_run(
+    directory: Path, records: Records, requests: Requests | None, ranks: Ints, options: LoopOptions, name: str
+) -> None:
+    """Write tables, summary, pictures and an OTF2 trace, beside an existing directory.
+
+    ``ranks``: rank of each PE. Raises OutputError if the directory exists, or not all can be written, with
+    what was kept, and where.
+    """
+    import polars as pl
+
+    from mlsim.analysis import loop_facts, plots, summarize
+    from mlsim.experiment import Result
+    from mlsim.experiment.result_directories import complete_or_gone
+    from mlsim.experiment.run_directory import versions, write_files, write_json
+
+    scenario = scenario_of(records, options, name)
+    summary = summarize(records, scenario=name, seed=options.seed, technique=options.technique)
+    summary["loop"] = loop_facts(records, options.technique, options.model)
+    summary["mpi"] = {"library": library_version(), "real": True}
+    if requests is not None:
+        waits, iterations = requests.answered - requests.sent, requests.master_iterations
+        summary["mpi"]["requests"] = {
+            "count": len(waits),
+            "most_master_iterations": int(iterations.max(initial=0)),
+            "longest_wait": float(waits.max(initial=0.0)),
+        }
+    with complete_or_gone(directory, done=True) as place:
+        if requests is not None:
+            times = {f"{name}_time": getattr(requests, name) for name in ("sent", "received", "answered")}
+            columns = {"pe": requests.pe, **times, "master_iterations": requests.master_iterations}
+            pl.DataFrame(columns).write_parquet(place.partial / "requests.parquet", compression="zstd")
+        write_files(place, place.partial, Result(scenario, summary, records), ranks=Ranks(ranks, requests))
+        if len(records.chunks.job):
+            title = f"{name}: {options.technique} {options.model}"
+            with place.extra(place.partial / "pes.png") as path:
+                plots.write_picture(plots.pe_timeline(records, title), path)
+            with place.extra(place.partial / "chunk-sizes.png") as path:
+                curve = plots.chunk_curve(records.chunks, title)
+                plots.write_picture(plots.chunk_sizes([curve], title), path)
+        write_json(place.partial / "versions.json", {**versions(), "mpi4py": mpi4py.__version__})
+
+
+def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
+    """Describe a real loop as a scenario, its iterations costing their measured mean each."""
+    from mlsim.experiment.loops import REFERENCE_SPEED
+
+    mean = float(records.loops.busy[0]) / max(options.n, 1)
+    unread = {"lock"} if options.has_master else {"lock", "master", "service_order", "request_ahead"}
+    execution = {key: getattr(options, key) for key in EXECUTION_KEYS if key not in unread}
+    if options.has_master:
+        execution["break_after"] = options.break_after or typical_break_after(mean)
+    parameters = {key: value for key, value in options.parameters.items() if value is not None}
+    if options.weights is not None:
+        parameters["weights"] = list(map(float, options.weights))
+    cores = groupby(np.asarray(records.nodes.cores).tolist())
+    nodes = [
+        {"name": f"group{row}-", "count": len(list(same)), "cores": size, "speed": REFERENCE_SPEED}
+        for row, (size, same) in enumerate(cores)
+    ]
+    return from_mapping(
+        {
+            "name": name,
+            "seed": options.seed,
+            "platform": {"nodes": nodes, "reference_speed": REFERENCE_SPEED},
+            "workload": {"path": "mpi", "mapping": "core"},
+            "application": {
+                "model": "loop",
+                "technique": options.technique,
+                "min_chunk": options.min_chunk,
+                "iterations": {"count": max(options.n, 1)},
+                "costs": {"profile": "constant", "mean": mean},
+                "execution": execution,
+                "parameters": parameters,
+            },
+            "output": {"trace": "chunks" if options.request_ahead else "messages"},
+        },
+        name,
     )

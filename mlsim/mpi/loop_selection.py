@@ -5,39 +5,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from mlsim._runtime.arrays import Floats, Ints
-from mlsim.application import trial_by
-from mlsim.application.iteration_costs import CostSums
+from mlsim.application import ChunkRows, trial_by
 from mlsim.application.loop_binding import Problem
-from mlsim.application.loop_outcome import ChunkRows
 from mlsim.application.selection.measured_costs import Waits, charges_of_waits, waits_of
-from mlsim.application.selection.selector import ExecutedChunks, Progress, Rest, Selected, Selector, StepFacts
+from mlsim.application.selection.selector import ExecutedChunks, Progress, Selected, Selector, StepFacts
 from mlsim.application.selection.simulation_selector import BySimulation, Simulate
 from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory, make_selector, rows_of_step
 from mlsim.errors import InputError
-from mlsim.execution_models.technique_state import Done
 from mlsim.mpi.chunk_rules import Chunk
 from mlsim.mpi.loop_options import LoopOptions, parameters_of
+from mlsim.scenario import technique_section, words
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.costs_section import SelectionConfig, cannot_stop, learner_amid_loop
-from mlsim.scenario.technique_section import AUTO
-from mlsim.scenario.words import ExecutionModel, KnownCosts, SelectionMethod
 
 
 def selection_of(
     technique: object, selection: Mapping[str, Any] | SelectionConfig | None
 ) -> SelectionConfig | None:
     """Return how techniques are chosen, as ``application.selection``; None where the technique is given."""
-    if not (isinstance(technique, str) and technique.strip().casefold() == AUTO):
+    if not (isinstance(technique, str) and technique.strip().casefold() == technique_section.AUTO):
         if selection is not None:
             raise InputError(f"LoopScheduler: selection: goes with technique='auto', not {technique}")
         return None
     if isinstance(selection, SelectionConfig):
         return selection
-    from pydantic import ValidationError
-
     try:
         return SelectionConfig.model_validate(dict(selection or {}))
     except ValidationError as error:
@@ -48,7 +43,7 @@ def selection_of(
 
 def check_profile(config: SelectionConfig | None, profile: Floats | None, n: int) -> None:
     """Check that a profile is given where techniques are chosen by one, and fits the loop."""
-    wanted = config is not None and config.parameters.costs is KnownCosts.PROFILE
+    wanted = config is not None and config.parameters.costs is words.KnownCosts.PROFILE
     if wanted and profile is None:
         raise InputError(
             "LoopScheduler: selection.parameters.costs: profile, and there is none; give profile=, or "
@@ -71,7 +66,7 @@ def check_amid(config: SelectionConfig, *portfolio: tuple[LoopOptions, tuple[Cho
         return
     key = "LoopScheduler: selection.parameters.every"
     options, _ = portfolio[-1]
-    if options.model != ExecutionModel.CCA:
+    if options.model != words.ExecutionModel.CCA:
         raise InputError(
             f"{key}: {config.parameters.every} with model={options.model!r}: in a real run the master "
             "chooses amid a loop, who has all requests; allowed: model='cca', or no every, and choices "
@@ -96,7 +91,7 @@ class Selecting:
     ) -> None:
         self.config = config
         self.n = options.n
-        self.needs_chunks = config.method is SelectionMethod.SIMULATION
+        self.needs_chunks = config.method is words.SelectionMethod.SIMULATION
         self.selected: list[Selected] = []
         self._options, self._node_of_pe, self._profile = options, node_of_pe, profile
         self._waits = Waits(0.0, 0.0)
@@ -116,7 +111,7 @@ class Selecting:
         if self._selector is None:
             p = len(self._node_of_pe)
             self._selector = make_selector(
-                *(self.config, self.n, p, self._options.seed, self._simulate),
+                *(self.config, self.n, p, self._options.seed, lambda *loop: self._trial_of_now()(*loop)),
                 measured=True,
                 profile=self._profile,
             )
@@ -141,10 +136,8 @@ class Selecting:
         """Time of the choices of the last loop, in s."""
         return sum(choice.spent for choice in self._made)
 
-    def _simulate(
-        self, name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
-    ) -> tuple[float, float, int]:
-        """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
+    def _trial_of_now(self) -> Simulate:
+        """Return the simulation of a loop each request of which takes what requests have taken."""
         if self._trial is None:
             options, nodes = self._options, self._node_of_pe
             keys = ("model", "master", "global_p", "injected_delay", "request_ahead")
@@ -153,7 +146,7 @@ class Selecting:
             p, parameters = len(nodes), (parameters_of(options), options.min_chunk, options.seed)
             columns = np.zeros(1), np.ones(p), np.zeros(p), nodes
             self._trial = trial_by(Problem(*columns, 0.0, execution, *parameters), self._history)
-        return self._trial(name, costs, speeds, until, rest)
+        return self._trial
 
     def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
         """Learn from the loop that has ended; on rank 0."""
@@ -178,7 +171,7 @@ class Watch:
         self._running: dict[int, tuple[int, int, float]] = {}  # first, size, when it was assigned
         self._count = 0
 
-    def ended(self, pe: int, done: Done | Floats) -> bool:
+    def ended(self, pe: int, done: Floats) -> bool:
         """Record a request, which reports the PE's last chunk; return whether a choice is due."""
         last = self._running.pop(pe, None)
         if last is None:

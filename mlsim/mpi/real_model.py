@@ -1,23 +1,122 @@
-"""Base of the real execution models."""
+"""One rank's part in a real loop: the base of the execution models, its times, requests and RCA reports."""
 
+import re
 import time
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._runtime.arrays import Floats
+from mlsim._runtime.arrays import Floats, Ints, Mask
 from mlsim.application.selection.selector import Progress
 from mlsim.application.techniques import Choice, scaled
 from mlsim.execution_models.technique_state import NOTHING, Done
 from mlsim.mpi.chunk_rules import Chunk
-from mlsim.mpi.loop_context import Clock, Context, Layout
+from mlsim.mpi.loop_context import Clock, Context, Layout, node_name
 from mlsim.mpi.loop_options import LoopOptions
-from mlsim.mpi.loop_report import RequestLog
 from mlsim.mpi.rank_waiting import Patience
+from mlsim.mpi.rca import rank_reports
 from mlsim.scenario.words import GlobalP
+
+COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
+
+
+class RankTimes:
+    """Times of one rank (s); rows of its chunks if it ``keeps_rows``."""
+
+    def __init__(self, begin: float, record: bool) -> None:
+        self.chunks = self.executed = 0
+        self.busy = 0.0  # executing chunks
+        # From requests to starts of chunks, or to the notice that none is left, and serving others.
+        self.overhead = 0.0
+        # Readings of the clock: first request, end of the last chunk, notice that no chunk is left.
+        self.begin = self.finish = self.told = begin
+        self.keeps_rows = record
+        self._numbers, self._times = array("q"), array("d")
+
+    def add(
+        self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float
+    ) -> None:
+        """Record an executed chunk, of which ``busy`` seconds were not spent at breaks."""
+        self.add_up(1, chunk[1], busy, end)
+        if self.keeps_rows:
+            self.keep(chunk, requested, start, end)
+
+    def add_up(self, chunks: int, executed: int, busy: float, finish: float) -> None:
+        """Record a number of executed chunks, the last of which ended at ``finish``."""
+        self.chunks += chunks
+        self.executed += executed
+        self.busy += busy
+        self.finish = max(self.finish, finish)
+
+    def close(self, rest: float) -> None:
+        """Sum up the overhead: what was not work until the last chunk ended, and ``rest`` after it."""
+        self.overhead = self.finish - self.begin - self.busy + rest
+
+    def keep(self, chunk: tuple[int, int, int], requested: float, start: float, end: float) -> None:
+        """Keep the row of a chunk."""
+        self._numbers.extend(chunk)
+        self._times.extend((requested, start, end))
+
+    def totals(self) -> Floats:
+        """Return the rank's totals, one for each of ``COLUMNS``."""
+        return np.array([getattr(self, name) for name in COLUMNS], np.float64)
+
+    def rows(self) -> tuple[Ints, Floats]:
+        """Return first, size, step and requested, start, end of all chunks: int64[n, 3] and float64[n, 3]."""
+        numbers, times = (np.array(column).reshape(-1, 3) for column in (self._numbers, self._times))
+        return numbers, times
+
+
+class RequestLog:
+    """Requests that one rank sent, or a master's answers and pieces, by the rank's own clock (s)."""
+
+    def __init__(self, request_bytes: int, reply_bytes: int) -> None:
+        self.request_bytes, self.reply_bytes = request_bytes, reply_bytes
+        self._sent = array("d")
+        self._received, self._answered, self._begun = (_Moments() for _ in range(3))
+
+    def sent(self) -> None:
+        """Record that a request has been sent."""
+        self._sent.append(time.perf_counter())
+
+    def received(self, rank: int) -> None:
+        """Record that the master has received a request."""
+        self._received.add(time.perf_counter(), rank)
+
+    def answered(self, rank: int) -> None:
+        """Record that a reply has been sent."""
+        self._answered.add(time.perf_counter(), rank)
+
+    def begins(self, moment: float, size: int) -> None:
+        """Record that the master begins a piece of its own chunk."""
+        self._begun.add(moment, size)
+
+    def moments(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the times at which requests were sent and received, replies sent, and pieces begun."""
+        columns = (self._sent, *(each.times for each in (self._received, self._answered, self._begun)))
+        sent, received, answered, begun = map(np.array, columns)
+        return sent, received, answered, begun
+
+    def numbers(self) -> tuple[Ints, Ints, Ints]:
+        """Return the ranks of requests, the ranks of replies, and the iterations of pieces."""
+        logs = (self._received, self._answered, self._begun)
+        who, whom, sizes = (np.array(log.numbers, np.int64) for log in logs)
+        return who, whom, sizes
+
+
+class _Moments:
+    """Times, each with a number."""
+
+    def __init__(self) -> None:
+        self.times, self.numbers = array("d"), array("q")
+
+    def add(self, moment: float, number: int) -> None:
+        """Append one."""
+        self.times.append(moment)
+        self.numbers.append(number)
 
 
 @dataclass(frozen=True)
@@ -92,7 +191,7 @@ class Model(ABC):
         self.told = time.perf_counter()
 
 
-def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
+def two_level_weights(setting: Setting, works: Mask) -> tuple[Floats, list[Floats]]:
     """Return the weights of the nodes and, per node, the weights of its ranks scaled to their number.
 
     There are as many as the technique between nodes uses for P: ranks beyond the nodes have weight 1. Ranks
@@ -104,3 +203,90 @@ def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Float
     inner = [scaled(setting.inner.weights[(nodes == v) & works]) for v in range(len(outer))]
     others = len(nodes) - len(outer) if setting.options.global_p == GlobalP.PES else 0
     return np.concatenate([scaled(outer), np.ones(others)]), inner
+
+
+_ENDED, _LEAVES = 0, 1
+
+
+class Reporter:
+    """One rank's part in reporting idle nodes: the last rank of a node that ends sends ``NodeIdle``.
+
+    No rank waits for this: the ranks of a node count, by an atomic in memory that they share, how many have
+    ended, and nodes do, by one at rank 0. ``active``: there is an agent; ``last``: no loop follows on these
+    ranks; ``yields``: the loop could continue on fewer nodes, so that the batch level may request some.
+    """
+
+    def __init__(self, context: Context, loop: str, active: bool, last: bool, yields: bool) -> None:
+        layout = self._layout = context.layout
+        self._context = context
+        self._loop = re.sub(r"[^\w.:/-]", "_", loop, flags=re.ASCII).lstrip("-") or "loop"
+        self._window = context.shared_window(1) if active else None
+        self._nodes = context.window(_LEAVES + len(layout.leaders)) if active else None
+        self._last = last
+        self._ended = False
+        names: list[str] = layout.comm.allgather(node_name()) if active and last else []
+        self._answering = rank_reports.Answering(names, yields) if names and layout.comm.rank == 0 else None
+        self._asked, self._node = active and last, node_name()
+
+    def claiming(self, model: Model, n: int) -> Callable[[], Chunk | None]:
+        """Return this rank's function to claim chunks, which first reads requests for nodes, if any."""
+        if not self._asked:
+            return model.claim
+
+        def claim() -> Chunk | None:
+            if self._leaves():
+                model.told = time.perf_counter()
+                return None
+            chunk = model.claim()
+            if chunk is not None and self._answering is not None:
+                self._answering.left = 1.0 - (chunk[0] + chunk[1]) / n
+            return chunk
+
+        return claim
+
+    def _leaves(self) -> bool:
+        """Whether this rank's node was promised to others; rank 0 answers requests instead."""
+        assert self._nodes is not None, "there is an agent, which may ask"
+        if self._answering is None:
+            return self._nodes.fetch(_LEAVES + self._layout.node) != 0
+        for node in self._answering.promised(self._layout.counts):
+            self._nodes.fetch_replace(_LEAVES + node, 1)
+        return False
+
+    def release(self) -> None:
+        """Report that no loop follows on these ranks."""
+        self._last = True
+        if self._ended:
+            self._count()
+
+    def rank_ended(self) -> None:
+        """Count this rank as notified that no chunk is left."""
+        self._ended = True
+        if self._answering is not None:
+            self._answering.end()
+        if self._last:
+            self._count()
+
+    def _count(self) -> None:
+        if self._window is None or self._nodes is None:
+            return
+        layout = self._layout
+        if self._window.fetch_add(0, 1) + 1 < layout.local.size:
+            return
+        if self._nodes.fetch_add(_ENDED, 1) + 1 < len(layout.leaders):
+            whole = self._context.ranks_per_node is None or layout.local.size == layout.machine.size
+            node = self._node if whole else f"{self._node}/{layout.node}"
+            rank_reports.send_idle(node, layout.node, layout.local.size, self._loop)
+
+    def loop_closed(self) -> None:
+        """Report the end of the last loop, on rank 0 and after all ranks have ended it."""
+        if self._window is not None and self._last and self._layout.comm.rank == 0:
+            rank_reports.send_completed()
+
+    def free(self) -> None:
+        """Return the windows to the context."""
+        for window in (self._window, self._nodes):
+            if window is not None:
+                self._context.put_back(window)
+        if self._answering is not None:
+            self._answering.close()

@@ -1,40 +1,29 @@
 """Comparison of loops executed on MPI and simulated."""
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlsim._files import read_json
 from mlsim._runtime.arrays import Floats
+from mlsim.application import LoopOutcome, simulate
 from mlsim.application.selection.measured_costs import has_masters
 from mlsim.application.selection.selector import percent_imbalance
 from mlsim.errors import InputError
+from mlsim.experiment.result_directories import Place
 from mlsim.experiment.run_directory import write_json
+from mlsim.mpi import loop_options
 from mlsim.mpi.chunk_rules import is_ordered
 from mlsim.mpi.launch import Launcher, launch
-from mlsim.mpi.loop_options import (
-    BREAK_EVERY,
-    EXECUTION_KEYS,
-    LoopOptions,
-    chosen,
-    parameters_of,
-    typical_break_after,
-)
+from mlsim.mpi.loop_options import BREAK_EVERY, EXECUTION_KEYS, LoopOptions, chosen, typical_break_after
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.words import ExecutionModel
-
-if TYPE_CHECKING:
-    from mlsim.application import LoopOutcome
-    from mlsim.experiment.result_directories import Place
-
 
 _NUMBERS = ("atomic", "break", "message", "noticed", "recursive", "straightforward")
 
@@ -241,8 +230,6 @@ def simulated(
     prefix: Floats, machine: dict[str, Any], ranks: int, per_node: int, options: LoopOptions
 ) -> LoopOutcome:
     """Simulate a loop on a machine that was measured."""
-    from mlsim.application import simulate
-
     ordered = is_ordered(chosen(options, ranks)[0])
     charges = charges_of({"message": 0.0, "noticed": 0.0, **machine}, options.model, ordered)
     execution = ExecutionConfig(
@@ -263,7 +250,7 @@ def simulated(
         options.technique,
         execution,
         min_chunk=options.min_chunk,
-        parameters=parameters_of(options),
+        parameters=loop_options.parameters_of(options),
         node_of_pe=np.arange(ranks) // per_node,
         intra_latency=charges.latency,
         seed=options.seed,

@@ -1,7 +1,5 @@
 """A loop over iterations that the ranks of a communicator share by a technique."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys
@@ -9,8 +7,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
@@ -21,16 +18,14 @@ from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError, MlsimError
 from mlsim.execution_models.cca import next_length
-from mlsim.mpi.hierarchical_masters import HierarchicalMasterModel
-from mlsim.mpi.loop_context import Clock, Context, allgather
+from mlsim.mpi import loop_columns, loop_report
+from mlsim.mpi.loop_context import Clock, Context, allgather, library_version
 from mlsim.mpi.loop_options import BREAK_EVERY, WARN_AFTER, LoopOptions, checked_options, chosen
-from mlsim.mpi.loop_report import Gathered, LoopReport, RankTimes, Requests, gather
 from mlsim.mpi.loop_selection import Selecting, check_amid, check_profile, selection_of
-from mlsim.mpi.masters import CentralizedModel
+from mlsim.mpi.masters import CentralizedModel, HierarchicalMasterModel
 from mlsim.mpi.rank_waiting import Alarm, Patience, abort_with_words, serve_while_waiting, stop_serving
-from mlsim.mpi.rca.rank_reports import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
-from mlsim.mpi.real_model import Amid, Model, Setting
+from mlsim.mpi.real_model import Amid, Model, RankTimes, Reporter, Setting
 from mlsim.mpi.rma_models import DistributedModel, HierarchicalModel
 from mlsim.record import Records
 from mlsim.scenario.costs_section import SelectionConfig
@@ -107,7 +102,7 @@ class LoopScheduler:
         *,
         record: bool | str | Path = False,
         name: str = _NO_NAME,
-        after: LoopScheduler | None = None,
+        after: Self | None = None,
         last: bool = False,
         selection: Mapping[str, Any] | SelectionConfig | None = None,
         profile: Floats | None = None,
@@ -117,9 +112,9 @@ class LoopScheduler:
             raise InputError("LoopScheduler: comm is an intercommunicator; give comm.Merge()")
         self.name, self._record, self._last = name, record, last
         self._selecting: Selecting | None = None
-        self._report: LoopReport | None = None
+        self._report: loop_report.LoopReport | None = None
         self._records: Records | None = None
-        self._requests: Requests | None = None
+        self._requests: loop_report.Requests | None = None
         self._began = 0.0
         self._iterated = self._entered = False
         self._closed = True
@@ -223,7 +218,7 @@ class LoopScheduler:
             mine[0] = self._selecting.choose(self._history.in_order(layout.ranks_of_pes))
         return int(allgather(layout.comm, Patience("auto", layout.comm.size), mine)[0, 0])
 
-    def __enter__(self) -> LoopScheduler:
+    def __enter__(self) -> Self:
         if self._closed:
             raise InputError("LoopScheduler: this loop has ended; make a new one for every loop")
         self._entered = True
@@ -342,12 +337,10 @@ class LoopScheduler:
         times.close(model.serving if model.only_serves else times.told - requested)
         self._rca.rank_ended()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
         stop_serving(self._model.serve)
         if error is not None:
-            self._end_run(kind, error, where)
+            self._end_run(error)
             return
         if not np.isfinite(self._model.told):
             if self._model.answers:
@@ -360,9 +353,7 @@ class LoopScheduler:
             stop_serving(self._model.serve)
         self._close()
 
-    def _end_run(
-        self, kind: type[BaseException] | None, error: BaseException, where: TracebackType | None
-    ) -> None:
+    def _end_run(self, error: BaseException) -> None:
         """End all ranks: others wait for this one, and would for ever."""
         comm = self._layout.comm
         if comm.size == 1:
@@ -374,7 +365,7 @@ class LoopScheduler:
         if isinstance(error, SystemExit):
             code = error.code if isinstance(error.code, int) else 1
         else:
-            text = "".join(traceback.format_exception(kind, error, where))
+            text = "".join(traceback.format_exception(error))
             place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
             title = "the loop" if self.name == _NO_NAME else f"loop {self.name}"
             words = f"mlsim: {place}: an exception in {title} ends the run\n{text}"
@@ -387,15 +378,13 @@ class LoopScheduler:
         self._patience.rest_until(layout.comm.Ibarrier().Test, holds_counters)
         self._clock.close()
         self._rca.loop_closed()
-        gathered = gather(self._context, self._patience, self._clock, self._times, self.options)
+        gathered = loop_report.gather(self._context, self._patience, self._clock, self._times, self.options)
         self._report = gathered.report
         self._history.add(gathered.executed, gathered.busy, self._choices[0].of_lb4mpi)
         self._note_choice(gathered)
         if self._record:
-            from mlsim.mpi.real_run import gather_records, gather_requests
-
-            self._records = gather_records(layout, self._clock, self._times, gathered)
-            self._requests = gather_requests(layout, self._clock, self._model.request_log, gathered)
+            self._records = loop_report.gather_records(gathered)
+            self._requests = loop_report.gather_requests(gathered, self._model.request_log)
             self._began = time.time() - (_now() - gathered.origin)
         self._model.free()
         self._rca.free()
@@ -410,15 +399,13 @@ class LoopScheduler:
             if problem := layout.comm.bcast(problem):
                 raise MlsimError(problem)
 
-    def _note_choice(self, gathered: Gathered) -> None:
+    def _note_choice(self, gathered: loop_report.Gathered) -> None:
         """Report the result of the chosen technique to the selection."""
         if self._selecting is None:
             return
         rows = None
         if self._selecting.needs_chunks:
-            from mlsim.mpi.real_run import gather_rows
-
-            rows = gather_rows(self._layout, self._clock, self._times, gathered)
+            rows = loop_report.gather_rows(gathered)
         totals = gathered.report.loop
         if totals is not None:
             self._selecting.note(totals.t_loop, totals.imbalance, rows)
@@ -450,7 +437,7 @@ class LoopScheduler:
             self._last = True
             self._rca.release()
 
-    def report(self) -> LoopReport:
+    def report(self) -> loop_report.LoopReport:
         """Return the report of this rank, on rank 0 with totals of the loop; after the ``with`` block.
 
         Raises
@@ -468,7 +455,7 @@ class LoopScheduler:
         return self._records
 
     @property
-    def requests(self) -> Requests | None:
+    def requests(self) -> loop_report.Requests | None:
         """Every request to the master and what it did until its answer; on rank 0, if recorded, under CCA."""
         return self._requests
 
@@ -484,11 +471,9 @@ class LoopScheduler:
         OSError
             If the file cannot be written.
         """
-        from mlsim.mpi.loop_columns import write_loop
-
         if self._records is None:
             raise InputError(_NOTHING_TO_WRITE)
-        write_loop(Path(path), self._records, self._began)
+        loop_columns.write_loop(Path(path), self._records, self._began)
 
     def write(self, directory: str | Path) -> None:
         """Write the records as a run directory, with tables, summary and OTF2 trace; on rank 0.
@@ -505,20 +490,18 @@ class LoopScheduler:
         OutputError
             If the directory exists, or not all can be written; the message lists what was kept, and where.
         """
-        from mlsim.mpi.real_run import write_run
-
         if self._records is None:
             raise InputError(_NOTHING_TO_WRITE)
         ranks = self._layout.ranks_of_pes
-        write_run(Path(directory), self._records, self._requests, ranks, self.options, self.name)
+        where = Path(directory)
+        loop_report.write_run(where, self._records, self._requests, ranks, self.options, self.name)
 
 
 def _check_launcher() -> None:
     """Refuse a launcher of another MPI than the one that mpi4py loaded: every process would be alone."""
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
         if MPI.COMM_WORLD.size == 1 and int(os.environ.get(name, "1")) > 1:
-            library = MPI.Get_library_version().split("\n")[0].strip("\0 ")
             raise InputError(
-                f"{os.environ[name]} processes were started ({name}), but mpi4py loaded {library}, which "
-                "sees one; set MPI4PY_MPIABI or MPI4PY_LIBMPI to the MPI of the launcher"
+                f"{os.environ[name]} processes were started ({name}), but mpi4py loaded {library_version()}, "
+                "which sees one; set MPI4PY_MPIABI or MPI4PY_LIBMPI to the MPI of the launcher"
             )

@@ -17,8 +17,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.mpi.rca import rank_reports
-from mlsim.mpi.rca.agent import Connection, Connections, most_connections
-from mlsim.mpi.rca.agent_hooks import LimitedLog
+from mlsim.mpi.rca.agent import Connection, Connections, LimitedLog, most_connections
 from mlsim.mpi.rca.wire import LONGEST, NodeIdle, RefusedError, _json, _mac, pack
 
 SECRET = "a secret that is long enough"

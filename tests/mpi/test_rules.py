@@ -28,9 +28,10 @@ from mlsim.execution_models.technique_state import (
 )
 from mlsim.mpi.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
 from mlsim.mpi.loop_options import BREAK_EVERY, LoopOptions, chosen, typical_break_after
-from mlsim.mpi.loop_report import RankTimes, iterations_begun
+from mlsim.mpi.loop_report import iterations_begun
 from mlsim.mpi.loop_selection import Selecting, selection_of
 from mlsim.mpi.rank_waiting import Patience, serve_while_waiting, stop_serving
+from mlsim.mpi.real_model import RankTimes
 from mlsim.scenario.technique_section import NEEDS
 from mlsim.scenario.words import Technique
 from mlsim.techniques import TECHNIQUES

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from mlsim._runtime.memory import without_colours
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop_options import scenario_options
-from mlsim.mpi.loop_report import LoopTotals
 from mlsim.mpi.rank_waiting import Patience, abort_with_words, ending_all
 from mlsim.mpi.scheduler import LoopScheduler
 from mlsim.scenario import Scenario, parse_overrides
@@ -184,18 +183,11 @@ def _print_report(
         return f"{application.name}: the result differs from that of a serial execution"
     if arguments.json:
         chosen = {"selection_time": loop.selection_time} if loop.selected else {}
-        print(json.dumps(facts(report.loop) | chosen | {"sha256": digest}), flush=True)
+        print(json.dumps(report.loop.facts() | chosen | {"sha256": digest}), flush=True)
     else:
         checked = ", the same as executed serially" if arguments.check else ""
         print(f"{report}\nresult {digest[:16]}{checked}", flush=True)
     return ""
-
-
-def facts(loop: LoopTotals) -> dict[str, Any]:
-    """Return the totals of a loop as values that JSON can hold."""
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(loop).items()
-    }
 
 
 def _scenario(arguments: argparse.Namespace) -> Scenario | None:

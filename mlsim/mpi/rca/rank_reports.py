@@ -1,15 +1,10 @@
 """The ranks' side of RCA: reports of idle nodes to an agent or Slurm's controller, and answers to it."""
 
-from __future__ import annotations
-
 import math
 import os
-import re
 import socket
 import time
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,11 +12,6 @@ from mlsim._runtime.arrays import Ints
 from mlsim.errors import InputError
 from mlsim.mpi.rca import wire
 from mlsim.mpi.rca.wire import ADDRESS, LONGEST, Message, RefusedError, address_of, find_proof, pack
-
-if TYPE_CHECKING:
-    from mlsim.mpi.chunk_rules import Chunk
-    from mlsim.mpi.loop_context import Context
-    from mlsim.mpi.real_model import Model
 
 _TIMEOUT = 2.0  # seconds within which a message is taken, or given up, however often it is tried
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.3
@@ -46,6 +36,12 @@ def send_idle(node: str, node_number: int, ranks: int, loop: str) -> bool:
     """
     message = wire.NodeIdle(job_identifier(), node, node_number, ranks, loop, time.time())
     return _send(message, f"node {node} is idle, but could not be reported to the RCA agent")
+
+
+def send_completed() -> None:
+    """Send ``JobCompleted``, with a RuntimeWarning if it is not taken."""
+    completed = wire.JobCompleted(job_identifier(), time.time())
+    _send(completed, "the RCA agent does not know that the loops have ended")
 
 
 def _send(message: Message, problem: str) -> bool:
@@ -235,93 +231,3 @@ class Answering:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-_ENDED, _LEAVES = 0, 1
-
-
-class Reporter:
-    """One rank's part in reporting idle nodes: the last rank of a node that ends sends ``NodeIdle``.
-
-    No rank waits for this: the ranks of a node count, by an atomic in memory that they share, how many have
-    ended, and nodes do, by one at rank 0. ``active``: there is an agent; ``last``: no loop follows on these
-    ranks; ``yields``: the loop could continue on fewer nodes, so that the batch level may request some.
-    """
-
-    def __init__(self, context: Context, loop: str, active: bool, last: bool, yields: bool) -> None:
-        from mlsim.mpi.loop_context import node_name
-
-        layout = self._layout = context.layout
-        self._context = context
-        self._loop = re.sub(r"[^\w.:/-]", "_", loop, flags=re.ASCII).lstrip("-") or "loop"
-        self._window = context.shared_window(1) if active else None
-        self._nodes = context.window(_LEAVES + len(layout.leaders)) if active else None
-        self._last = last
-        self._ended = False
-        names: list[str] = layout.comm.allgather(node_name()) if active and last else []
-        self._answering = Answering(names, yields) if names and layout.comm.rank == 0 else None
-        self._asked, self._node = active and last, node_name()
-
-    def claiming(self, model: Model, n: int) -> Callable[[], Chunk | None]:
-        """Return this rank's function to claim chunks, which first reads requests for nodes, if any."""
-        if not self._asked:
-            return model.claim
-
-        def claim() -> Chunk | None:
-            if self._leaves():
-                model.told = time.perf_counter()
-                return None
-            chunk = model.claim()
-            if chunk is not None and self._answering is not None:
-                self._answering.left = 1.0 - (chunk[0] + chunk[1]) / n
-            return chunk
-
-        return claim
-
-    def _leaves(self) -> bool:
-        """Whether this rank's node was promised to others; rank 0 answers requests instead."""
-        assert self._nodes is not None, "there is an agent, which may ask"
-        if self._answering is None:
-            return self._nodes.fetch(_LEAVES + self._layout.node) != 0
-        for node in self._answering.promised(self._layout.counts):
-            self._nodes.fetch_replace(_LEAVES + node, 1)
-        return False
-
-    def release(self) -> None:
-        """Report that no loop follows on these ranks."""
-        self._last = True
-        if self._ended:
-            self._count()
-
-    def rank_ended(self) -> None:
-        """Count this rank as notified that no chunk is left."""
-        self._ended = True
-        if self._answering is not None:
-            self._answering.end()
-        if self._last:
-            self._count()
-
-    def _count(self) -> None:
-        if self._window is None or self._nodes is None:
-            return
-        layout = self._layout
-        if self._window.fetch_add(0, 1) + 1 < layout.local.size:
-            return
-        if self._nodes.fetch_add(_ENDED, 1) + 1 < len(layout.leaders):
-            whole = self._context.ranks_per_node is None or layout.local.size == layout.machine.size
-            node = self._node if whole else f"{self._node}/{layout.node}"
-            send_idle(node, layout.node, layout.local.size, self._loop)
-
-    def loop_closed(self) -> None:
-        """Report the end of the last loop, on rank 0 and after all ranks have ended it."""
-        if self._window is not None and self._last and self._layout.comm.rank == 0:
-            completed = wire.JobCompleted(job_identifier(), time.time())
-            _send(completed, "the RCA agent does not know that the loops have ended")
-
-    def free(self) -> None:
-        """Return the windows to the context."""
-        for window in (self._window, self._nodes):
-            if window is not None:
-                self._context.put_back(window)
-        if self._answering is not None:
-            self._answering.close()

@@ -13,9 +13,8 @@ from mpi4py import MPI
 from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
 from mlsim.mpi import LoopScheduler
-from mlsim.mpi.loop_context import Context
+from mlsim.mpi.loop_context import Context, Window
 from mlsim.mpi.rank_waiting import Patience
-from mlsim.mpi.rma_window import Window
 from mlsim.scenario.technique_section import ParametersConfig
 from mlsim.techniques import TECHNIQUES
 
