@@ -180,5 +180,45 @@ def test_damaged_entries_are_not_used(place: Path) -> None:
     assert run(program, place) == [1.5, True]
 
 
+SAME_NAMES = """
+import json, sys
+from numba import njit
+from mlsim._jit import inner_kernel, kernel
+
+def own(number):
+    return inner_kernel(lambda value: value * 10 + number)
+
+def users(number):
+    function = njit(lambda value: value * 10 + number)
+    return inner_kernel(lambda value: function(value))
+
+def applied(*functions):
+    first, *others = functions
+    if not others:
+        return kernel(lambda value: first(value))
+    last = others[0]
+    return kernel(lambda value: last(first(value)))
+
+make = {"own": own, "users": users}[sys.argv[1]]
+"""
+
+
+@pytest.mark.parametrize("whose", ["own", "users"])
+def test_functions_of_one_name_from_two_processes_are_not_taken_for_each_other(
+    tmp_path: Path, whose: str
+) -> None:
+    """Numba numbers what it compiles from 1 in each process, and links by name and number."""
+
+    def answer(numbers: str) -> Any:
+        code = f"import sys; sys.argv = ['', {whose!r}]\n{SAME_NAMES}\n"
+        code += f"print(json.dumps(applied(*map(make, {numbers}))(0)))"
+        return run(code, tmp_path)
+
+    assert answer("[1]") == 1
+    assert answer("[2, 1]") == 21
+    assert answer("[1, 2]") == 12
+    assert answer("[1, 3]") == 13
+
+
 def test_kernels_are_pickled_by_name() -> None:
     assert pickle.loads(pickle.dumps(_write_sets)) is _write_sets

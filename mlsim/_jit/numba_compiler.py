@@ -20,7 +20,7 @@ from mlsim._jit import object_cache
 from mlsim._jit.kernel_identity import is_as_loaded, key_of, named_tuple, stamp
 from mlsim._jit.kernel_store import announcer, file_name, read, write
 from mlsim._jit.numba_intrinsics import Packed, Shared
-from mlsim._jit.numba_libraries import InnerCompiler, InnerLibrary, OuterCompiler
+from mlsim._jit.numba_libraries import InnerCompiler, InnerLibrary, OuterCompiler, has_counted_names
 
 _untyped: Any = types  # it is not typed itself
 
@@ -80,6 +80,7 @@ class KeptResults(_Cache):
         """Keep what was compiled, if it can be; where it cannot be written, continue without."""
         name = self._name(sig)
         lasts = not data.library.has_dynamic_globals and all(lifted.can_cache for lifted in data.lifted)
+        lasts = lasts and not (self._inner and has_counted_names(data.library))
         if name is None or not lasts or key_of(self._kernel, fresh=True) != self._key:
             return
         if not is_as_loaded():
@@ -162,9 +163,10 @@ class _Dispatcher(CPUDispatcher):
 
     pipeline: type = OuterCompiler
 
-    def __init__(self, body: Callable[..., Any], options: dict[str, Any]) -> None:
-        super().__init__(body, locals={}, targetoptions=options, pipeline_class=self.pipeline)
-        self._compiler = _Compiler(body, self.targetdescr, options, {}, self.pipeline)
+    def __init__(self, body: Callable[..., Any], options: dict[str, Any], key: str | None) -> None:
+        pipeline = type(self.pipeline.__name__, (self.pipeline,), {"key": key})
+        super().__init__(body, locals={}, targetoptions=options, pipeline_class=pipeline)
+        self._compiler = _Compiler(body, self.targetdescr, options, {}, pipeline)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Type a call; one with constants as one with numbers, which compiles nothing for each constant."""
@@ -197,7 +199,7 @@ def dispatcher_of(kernel: Any, inner: bool) -> Any:
     options = {**_OPTIONS, "no_cpython_wrapper": True} if inner else dict(_OPTIONS)
     options |= kernel.options
     keeps = options.pop("cache", True)
-    made: Any = (_InnerDispatcher if inner else _Dispatcher)(kernel.py_func, options)
+    made: Any = (_InnerDispatcher if inner else _Dispatcher)(kernel.py_func, options, kernel.key)
     if keeps:
         made._cache = KeptResults(kernel, inner)
     return made

@@ -330,8 +330,34 @@ def _called(first: Any) -> list[Any]:
 def _link_called(module: Any, first: Any) -> None:
     """Link all that a library calls to a module."""
     for library in _called(first):
-        inner = isinstance(library, InnerLibrary)
-        module.link_in(library.own_module if inner else library._get_module_for_linking(), preserve=True)
+        module.link_in(_linkable(library), preserve=True)
+
+
+def _linkable(library: Any) -> Any:
+    return library.own_module if isinstance(library, InnerLibrary) else library._get_module_for_linking()
+
+
+_CONTENT = re.compile("v[0-9a-f]{32}")
+"""The mark in the name of code that is named by the key of its kernel."""
+
+
+def _counted(module: Any) -> Iterator[Any]:
+    """Yield the functions of a module that Numba named by a count of this process, but for Numba's own.
+
+    Those of two processes may have one name, as two lambdas of one module that each was the fifth to be
+    compiled: linked together, LLVM would take one for the other. Of Numba's own, equal names and types of
+    arguments are equal code.
+    """
+    for function in module.functions:
+        name = function.name
+        named_by_numba = name.startswith("_ZN") and not name.startswith("_ZN5numba")
+        if named_by_numba and not function.is_declaration and not _CONTENT.search(name):
+            yield function
+
+
+def has_counted_names(library: Any) -> bool:
+    """Whether a library or one that it needs has code of users' own functions of Numba's."""
+    return any(True for one in (library, *_called(library)) for _ in _counted(_linkable(one)))
 
 
 def _bitcode_of(library: Any) -> bytes:
@@ -354,7 +380,11 @@ class _OuterLibrary(JITCodeLibrary):
         self._raise_if_finalized()
         for library in self._linking_libraries:
             _inherit(self, library)
+        own = {function.name for function in self._final_module.functions if not function.is_declaration}
         _link_called(self._final_module, self)
+        for function in _counted(self._final_module):
+            if function.name not in own:
+                function.linkage = "internal"  # LLVM would take one of this name in other machine code for it
         self._optimize_final_module()
         self._final_module.verify()
         self._finalize_final_module()
@@ -424,6 +454,15 @@ class OuterCompiler(Compiler):
 
     library: ClassVar[type] = _OuterLibrary
     lowering: ClassVar[type] = _OuterLowering
+    key: ClassVar[str | None] = None
+    """The key of the kernel, by which its code is named."""
+
+    def _compile_bytecode(self) -> Any:
+        if self.key is not None:  # not by Numba's count, which another process gives to another function
+            identity = self.state.func_id
+            identity.unique_id = self.key
+            identity.unique_name = f"{identity.func_qualname}${self.key}"
+        return super()._compile_bytecode()
 
     def define_pipelines(self) -> Any:
         state = self.state
