@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Study(Commands):
-    """Commands of studies; ``run`` where another word than theirs stands first."""
+    """The group of study commands; a first word that names none of them means ``run``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "-h", "--help"):

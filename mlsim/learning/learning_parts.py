@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _Work(Subject):
-    """The work of one part, as a subject of tasks; its result is one row of numbers."""
+    """The work of one part as a task of a study; its result is one row of numbers."""
 
     kind = "learning"
     function: Callable[..., Floats]

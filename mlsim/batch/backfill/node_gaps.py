@@ -140,7 +140,7 @@ def _measure_runs(first: int, last: int, most: int, columns: Columns) -> None:
 
 @leaf_kernel
 def _measure_runs_of(size: int, first: int, last: int, columns: Columns) -> None:
-    """Measure them for a class of size, no further than its jobs last."""
+    """Measure the runs in which jobs of one class of size fit, no further than its longest job lasts."""
     units, longest = least_of(size), columns.gap_reach[_LONGEST, size]
     segment, end = first, columns.profile_times[last]
     while (
