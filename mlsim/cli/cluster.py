@@ -85,8 +85,8 @@ class _TrialOptions(Options):
 def esp(options: _TrialOptions) -> None:
     """Run the ESP batch as MPI jobs of a trial cluster, RCA off and on, and simulate the same."""
     from mlsim.scenario.words import ExecutionModel, Technique
-    from mlsim.slurm.esp_plan import Plan, Work
-    from mlsim.slurm.esp_trial import cells_of, run_trial
+    from mlsim.slurm.esp_plan import Plan, Work, cells_of
+    from mlsim.slurm.esp_trial import run_trial
 
     plan = Plan(
         options.nodes,

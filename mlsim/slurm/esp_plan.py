@@ -1,12 +1,14 @@
-"""The jobs of ESP, made smaller, and their simulated twin."""
+"""The jobs of ESP, made smaller, their simulated twin, and the table of real and simulated makespans."""
 
-from __future__ import annotations
-
+import csv
+import io
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import mean
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -14,7 +16,6 @@ import mlsim
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.profiles.counted_costs import MandelbrotImage, escape_counts
 from mlsim.errors import InputError
-from mlsim.experiment import Result
 from mlsim.scenario.words import ExecutionModel, Technique
 from mlsim.workload.csv_log import write_csv
 from mlsim.workload.esp_workload import EspApplication, esp
@@ -51,7 +52,7 @@ class Plan:
     half_width: float = 0.68  # of the shown window; the wider, the less balanced are equal chunks
     step: float = _STEP  # s, of one step of a pixel
 
-    def checked(self) -> Plan:
+    def checked(self) -> Self:
         """Return the plan; InputError for a wrong value."""
         most = len(esp(EspApplication.MANDELBROT).jobs)
         for option, value, makes_sense, allowed in (
@@ -228,10 +229,62 @@ def write_workload(plan: Plan, limits: dict[str, int], launch: float, directory:
     return workload
 
 
-def simulate(plan: Plan, run: Run, limits: dict[str, int], launch: float, out: Path) -> Result:
+def simulate(plan: Plan, run: Run, limits: dict[str, int], launch: float, out: Path) -> mlsim.Result:
     """Simulate the batch with a fixed overhead of ``launch`` seconds per job; write the run."""
     out.mkdir(parents=True, exist_ok=True)
     workload = write_workload(plan, limits, launch, out)
     content = scenario_of(plan, run)
     content["workload"]["path"] = str(workload)
     return mlsim.run(content, out=out / run.name)
+
+
+COLUMNS = (
+    *("technique", "rca", "real makespan (s)", "least (s)", "largest (s)", "on/off"),
+    *("simulated (s)", "simulated/real", "on/off simulated"),
+    *("with launches (s)", "with launches/real", "on/off with launches", "nodes given back"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A technique, without or with RCA; makespans in s."""
+
+    technique: str
+    rca: bool
+    real: tuple[float, ...]  # of every repetition
+    simulated: float  # where jobs take what their loops take
+    launched: float  # where every job takes the measured launch time besides
+    given_back: float  # nodes released in a real run, on average
+
+
+def cells_of(rows: Sequence[Row]) -> list[Mapping[str, str | float | None]]:
+    """Return the rows of the table, by :data:`COLUMNS`; on/off is that of means, None without RCA."""
+    off = {row.technique: row for row in rows if not row.rca}
+    table: list[Mapping[str, str | float | None]] = []
+    for row in rows:
+        real, without = mean(row.real), off.get(row.technique) if row.rca else None
+        ratios: list[float | None] = [None, None, None]
+        if without is not None:
+            ratios = [
+                *(real / mean(without.real), row.simulated / without.simulated),
+                row.launched / without.launched,
+            ]
+        values: tuple[str | float | None, ...] = (
+            *(row.technique, "on" if row.rca else "off", real, min(row.real), max(row.real), ratios[0]),
+            *(row.simulated, row.simulated / real, ratios[1]),
+            *(row.launched, row.launched / real, ratios[2], row.given_back),
+        )
+        table.append(dict(zip(COLUMNS, values, strict=True)))
+    return table
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Return the table as text of a CSV file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for cells in cells_of(rows):
+        writer.writerow(
+            {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in cells.items()}
+        )
+    return text.getvalue()

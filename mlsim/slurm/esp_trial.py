@@ -1,85 +1,325 @@
-"""The whole ESP trial: real and simulated makespans side by side."""
+"""The whole ESP trial: the batch executed by jobs of a trial cluster, its records, and its simulated twin."""
 
-import csv
-import io
 import json
+import os
+import secrets
+import shlex
 import shutil
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import MISSING, dataclass, fields, replace
+from itertools import pairwise, product
 from pathlib import Path
-from statistics import mean
-from tempfile import mkdtemp
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mlsim._files import is_file, read_json
+from mlsim import record
+from mlsim._files import is_file, read_json, read_text
+from mlsim._runtime.arrays import Floats
+from mlsim.analysis import summarize
+from mlsim.application.profiles.counted_costs import count_every_step
 from mlsim.errors import InputError, MlsimError
 from mlsim.experiment import Result
 from mlsim.experiment.result_directories import complete_or_gone
 from mlsim.experiment.run_directory import write_files
 from mlsim.experiment.stored_runs import read_summary
+from mlsim.mpi.loop_columns import RealLoop, read_loop
 from mlsim.mpi.loop_options import LoopOptions
+from mlsim.mpi.rca import wire
 from mlsim.scenario import from_mapping
-from mlsim.slurm import esp_plan
-from mlsim.slurm.esp_batch import Launch, execute, launch_of, records_of
+from mlsim.slurm import esp_plan, slurm_programs, trial_cluster
 from mlsim.slurm.esp_plan import Job, Plan, Run, Work
-from mlsim.slurm.slurm_programs import Say
-from mlsim.slurm.trial_cluster import Cluster, start
+from mlsim.slurm.trial_cluster import Cluster
 
-COLUMNS = (
-    *("technique", "rca", "real makespan (s)", "least (s)", "largest (s)", "on/off"),
-    *("simulated (s)", "simulated/real", "on/off simulated"),
-    *("with launches (s)", "with launches/real", "on/off with launches", "nodes given back"),
-)
+_LOOK_EVERY = 0.3
+_LOOK_FOR_OTHERS = 0.01
+_REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A technique, without or with RCA; makespans in s."""
+class Seen:
+    """Observations of a job; times in s since 1970."""
 
-    technique: str
-    rca: bool
-    real: tuple[float, ...]  # of every repetition
-    simulated: float  # where jobs take what their loops take
-    launched: float  # where every job takes the measured launch time besides
-    given_back: float  # nodes released in a real run, on average
-
-
-def cells_of(rows: Sequence[Row]) -> list[Mapping[str, str | float | None]]:
-    """Return the rows of the table, by :data:`COLUMNS`; on/off is that of means, None without RCA."""
-    off = {row.technique: row for row in rows if not row.rca}
-    table: list[Mapping[str, str | float | None]] = []
-    for row in rows:
-        real, without = mean(row.real), off.get(row.technique) if row.rca else None
-        ratios: list[float | None] = [None, None, None]
-        if without is not None:
-            ratios = [
-                *(real / mean(without.real), row.simulated / without.simulated),
-                row.launched / without.launched,
-            ]
-        values: tuple[str | float | None, ...] = (
-            *(row.technique, "on" if row.rca else "off", real, min(row.real), max(row.real), ratios[0]),
-            *(row.simulated, row.simulated / real, ratios[1]),
-            *(row.launched, row.launched / real, ratios[2], row.given_back),
-        )
-        table.append(dict(zip(COLUMNS, values, strict=True)))
-    return table
+    job: Job
+    number: str  # in Slurm
+    submitted: float  # begin of its submission
+    started: float  # first line of its script
+    ended: float  # last line of its script
+    nodes: tuple[str, ...]  # names of those that it got
+    columns: Path  # file with the records of its loop
 
 
-def as_csv(rows: Sequence[Row]) -> str:
-    """Return the table as text of a CSV file."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for cells in cells_of(rows):
-        writer.writerow(
-            {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in cells.items()}
-        )
-    return text.getvalue()
+def execute(
+    cluster: Cluster, plan: Plan, jobs: list[Job], run: Run, limits: dict[str, int], place: Path
+) -> list[Seen]:
+    """Submit jobs as they arrive, and wait until all have ended; if one fails, cancel the others."""
+    work = place / "jobs"
+    work.mkdir(parents=True)
+    environment = {
+        wire.ADDRESS: cluster.address if run.rca else "",
+        wire.SECRET: secrets.token_hex(32) if run.rca else "",
+        "PYTHONPATH": os.pathsep.join([str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+    numbers: dict[int, tuple[str, float]] = {}
+    try:
+        began = time.time()
+        for job in jobs:
+            time.sleep(max(began + job.submit - time.time(), 0.0))
+            submitted = time.time()
+            script = work / f"{job.number}.sh"
+            script.write_text(_script(plan, job, run, limits[job.category], place))
+            numbers[job.number] = _submit(cluster, job, script, environment), submitted
+            _refuse_failures(jobs, work)
+        while waiting := cluster.call("squeue", "--noheader", "--format", "%j: %r").splitlines():
+            _refuse_failures(jobs, work)
+            held = [line for line in waiting if "held" in line.casefold()]
+            if held:
+                raise MlsimError(
+                    f"Slurm has put a job on hold, {held[0]}; its logs are in {cluster.place}/log"
+                )
+            time.sleep(_LOOK_EVERY)
+        _refuse_failures(jobs, work)
+    except BaseException:
+        cluster.cancel_jobs()
+        raise
+    return list(_seen(cluster, jobs, numbers, work))
+
+
+def _submit(cluster: Cluster, job: Job, script: Path, environment: dict[str, str]) -> str:
+    options = [f"--nodes={job.nodes}", f"--time={round(job.estimate / 60.0)}", f"--job-name={job.category}"]
+    out = script.with_suffix(".out")
+    return cluster.call(
+        "sbatch", "--parsable", f"--output={out}", *options, str(script), environment=environment
+    ).strip()
+
+
+def _script(plan: Plan, job: Job, run: Run, limit: int, place: Path) -> str:
+    work = place / "jobs" / str(job.number)
+    words = [sys.executable, "-m", *_application(plan, job, limit, place)]
+    words += ["--technique", run.technique, "--model", plan.model, "--columns", f"{work}.npz"]
+    words += ["--option", f"break_after={_pieces(plan, job)}"]
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            f'echo "$(date +%s.%N) $SLURM_JOB_NODELIST" > {shlex.quote(f"{work}.start")}',
+            f"srun --mpi=pmi2 {shlex.join(words)}",
+            "code=$?",
+            f'echo "$(date +%s.%N) $code" > {shlex.quote(f"{work}.end")}',
+            "exit $code",
+            "",
+        ]
+    )
+
+
+def _pieces(plan: Plan, job: Job) -> int:
+    """Return the iterations after which rank 0 looks for messages.
+
+    Ranks on different nodes of Slurm share no memory: atomics wait until rank 0 calls MPI.
+    """
+    return max(round(_LOOK_FOR_OTHERS * plan.size**2 / (job.run_time * job.nodes)), 1)
+
+
+def _application(plan: Plan, job: Job, limit: int, place: Path) -> list[str]:
+    if plan.work is Work.SLEEP:
+        return ["mlsim.mpi.apps.synthetic", "--costs", str(place / "costs" / f"{job.category}.npy")]
+    image = ["--scenario", str(place / "loop.yaml"), "--size", str(plan.size)]
+    return ["mlsim.mpi.apps.mandelbrot", *image, "--limit", str(limit), "--every-step"]
+
+
+def _refuse_failures(jobs: list[Job], work: Path) -> None:
+    for job in jobs:
+        end = work / f"{job.number}.end"
+        if is_file(end):
+            words = read_text(end, "end of a job").split()
+            if len(words) == 2 and words[1] != "0":
+                raise _failure(job, work, f"exit code {words[1]}")
+
+
+def _failure(job: Job, work: Path, what: str) -> MlsimError:
+    out = work / f"{job.number}.out"
+    said = read_text(out, "output of a job").strip().splitlines()[-8:] if is_file(out) else []
+    return MlsimError("\n".join([f"job {job.number} (category {job.category}): {what}", *said]))
+
+
+def _seen(
+    cluster: Cluster, jobs: list[Job], numbers: dict[int, tuple[str, float]], work: Path
+) -> Iterator[Seen]:
+    names: dict[str, tuple[str, ...]] = {}
+    for job in jobs:
+        if not is_file(work / f"{job.number}.end"):
+            raise _failure(job, work, "Slurm has ended it before its script was done")
+        started, text = read_text(work / f"{job.number}.start", "start of a job").split()
+        ended = read_text(work / f"{job.number}.end", "end of a job").split()[0]
+        if text not in names:
+            names[text] = tuple(cluster.call("scontrol", "show", "hostnames", text).split())
+        number, submitted = numbers[job.number]
+        columns = work / f"{job.number}.npz"
+        yield Seen(job, number, submitted, float(started), float(ended), names[text], columns)
+
+
+_ONE_PASS = 0.5
+Table = TypeVar("Table", record.Chunks, record.Loops, record.PEs)
+
+
+class Launch(NamedTuple):
+    """Times of jobs besides their loops; medians in s."""
+
+    before: float  # first line of the script to the loop's first request: processes, MPI, Python start
+    after: float  # end of the loop to the last line of the script
+    between: float  # last line of a script to the first of the next one on that node, if jobs waited
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.before + self.after + self.between
+
+
+def records_of(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], nodes: int) -> record.Records:
+    """Return the records of a run with jobs in order of arrival; ``said``: the plugin's since the first."""
+    origin = seen[0].submitted
+    loops = [read_loop(one.columns) for one in seen]
+    by_start = sorted(range(len(seen)), key=lambda row: (loops[row].began, row))
+    return record.Records(
+        nodes=record.Nodes(
+            [f"node{k + 1}" for k in range(nodes)], ["node"] * nodes, np.ones(nodes, np.int64), np.ones(nodes)
+        ),
+        jobs=_jobs(seen, origin),
+        names=record.Names({"executable": dict(enumerate(_categories(seen), 1))}),
+        occupancy=_occupancy(seen, said, origin),
+        loops=_joined(record.Loops, loops, range(len(seen)), origin),
+        chunks=_joined(record.Chunks, loops, by_start, origin),
+        pes=_joined(record.PEs, loops, by_start, origin),
+        messages=_messages(seen, said, origin),
+    )
+
+
+def launch_of(seen: Sequence[Seen], nodes: int) -> Launch:
+    """Return what jobs take besides their loops."""
+    loops = [read_loop(one.columns) for one in seen]
+    began = np.array([loop.began for loop in loops])
+    ended = began + [float(loop.pes.told.max()) for loop in loops]
+    before = began - [one.started for one in seen]
+    after = np.array([one.ended for one in seen]) - ended
+    gaps = _gaps(seen, nodes)
+    return Launch(
+        float(np.median(before)), float(np.median(after)), float(np.median(gaps)) if len(gaps) else 0.0
+    )
+
+
+def _gaps(seen: Sequence[Seen], nodes: int) -> Floats:
+    """Return the time between jobs of one node, where the second waited for nothing but such a node."""
+    gaps = []
+    for node in range(nodes):
+        here = sorted((one for one in seen if f"node{node + 1}" in one.nodes), key=lambda one: one.started)
+        for one, following in pairwise(here):
+            waited = following.submitted < one.ended < following.started
+            if waited and len(following.nodes) == 1:
+                gaps.append(following.started - one.ended)
+    return np.array(gaps)
+
+
+def _occupancy(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> record.Occupancy:
+    """Return the stays of jobs on nodes, each until the node was released."""
+    released = {
+        (str(row["job"]), row["node"]): float(row["time"]) for row in said if row["event"] == "released"
+    }
+    stays = []
+    for row, one in enumerate(seen):
+        for name in one.nodes:
+            at = released.get((one.number, name))
+            early = at is not None and at < one.ended
+            end = at if at is not None and early else one.ended
+            stays.append((one.started - origin, row, _node(name), end - origin, early))
+    start, job, node, ends, is_released = map(np.array, zip(*sorted(stays), strict=True))
+    ones = np.ones(len(stays), np.int64)
+    return record.Occupancy(
+        job=job, node=node, count=ones, cores=ones.copy(), start=start, end=ends, released=is_released
+    )
+
+
+def _node(name: str) -> int:
+    return int(name.removeprefix("node")) - 1
+
+
+def _jobs(seen: Sequence[Seen], origin: float) -> record.Jobs:
+    jobs = [one.job for one in seen]
+    unknown = np.full(len(jobs), -1, np.int64)
+    nodes = np.array([len(one.nodes) for one in seen], np.int64)
+    start = np.array([one.started - origin for one in seen])
+    latest_before = np.maximum.accumulate(np.concatenate([[-np.inf], start[:-1]]))
+    estimate = np.array([job.estimate for job in jobs])
+    return record.Jobs(
+        job_id=np.array([job.number for job in jobs]),
+        submit_time=np.array([one.submitted - origin for one in seen]),
+        start_time=start,
+        end_time=np.array([one.ended - origin for one in seen]),
+        walltime=estimate,
+        prediction=estimate.copy(),
+        log_run_time=np.array([job.run_time for job in jobs]),
+        processors=np.array([job.nodes for job in jobs]),
+        cores=nodes,
+        working=nodes.copy(),
+        state=np.full(len(jobs), record.JobState.COMPLETED, np.int8),
+        # Jobs that started while one before them waited; scripts of one pass do not begin in its order.
+        backfilled=latest_before > start + _ONE_PASS,
+        user=unknown,
+        group=unknown.copy(),
+        executable=np.array([_categories(seen).index(job.category) + 1 for job in jobs]),
+        queue=unknown.copy(),
+        partition=unknown.copy(),
+    )
+
+
+def _categories(seen: Sequence[Seen]) -> list[str]:
+    return list(dict.fromkeys(one.job.category for one in seen))
+
+
+_TIMES = {record.Chunks: ("requested", "start", "end"), record.PEs: ("finish", "told"), record.Loops: ()}
+"""Columns that are times of day; the others are numbers, or lengths of time."""
+
+
+def _joined(table: type[Table], loops: Sequence[RealLoop], order: Sequence[int], origin: float) -> Table:
+    """Concatenate the tables of loops, in the given order."""
+    parts = [getattr(loops[row], table.__name__.lower()) for row in order]
+    lengths = [len(part.job) for part in parts]
+    shifts = np.repeat([loops[row].began - origin for row in order], lengths)
+    columns = {
+        column.name: np.concatenate([getattr(part, column.name) for part in parts])
+        for column in fields(table)
+        if column.default is MISSING
+    }
+    columns["job"] = np.repeat(np.array(order, np.int64), lengths)
+    for name in _TIMES[table]:
+        columns[name] = columns[name] + shifts
+    return table(**columns)
+
+
+def _messages(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> record.Messages:
+    """Return the messages about idle nodes that the controller took, in order of sending."""
+    row_of = {one.number: row for row, one in enumerate(seen)}
+    rows = sorted(
+        (float(entry["sent"]) - origin, float(entry["time"]) - origin, row_of[number], _node(entry["node"]))
+        for entry in said
+        if entry["event"] == "released" and (number := str(entry["job"])) in row_of
+    )
+    sent, received, job, node = np.array(rows, np.float64).reshape(-1, 4).T
+    count = len(rows)
+    return record.Messages(
+        kind=np.full(count, record.MessageKind.NODE_IDLE, np.int8),
+        job=job.astype(np.int64),
+        node=node.astype(np.int64),
+        sent=sent,
+        received=received,
+        nodes=np.ones(count, np.int64),
+        for_job=np.full(count, -1, np.int64),
+        remaining_iterations=np.zeros(count, np.int64),
+        remaining_work=np.zeros(count),
+    )
 
 
 _IDLE_SECONDS = 60.0
@@ -90,11 +330,11 @@ _SIMULATED = ("simulated", "simulated-with-launches")
 class Trial:
     """Results: a row per technique, without and with RCA, and the median launch time without RCA."""
 
-    rows: list[Row]
+    rows: list[esp_plan.Row]
     launch: Launch
 
 
-def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
+def run_trial(plan: Plan, out: Path, say: slurm_programs.Say = lambda _: None) -> Trial:
     """Execute the batch on a trial cluster, and simulate it; existing runs of the same plan are kept.
 
     ``out`` receives a directory per run (``TECHNIQUE-off-1``), simulated ones, and ``comparison.csv``.
@@ -133,15 +373,16 @@ def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
     rows = []
     for technique, rca in product(plan.techniques, (False, True)):
         say(f"simulating {technique}, RCA {'on' if rca else 'off'}")
+        twin = Run(technique, rca)
         bare, launched = (
-            float(esp_plan.simulate(plan, Run(technique, rca), limits, after, out / name).summary["makespan"])
+            float(esp_plan.simulate(plan, twin, limits, after, out / name).summary["makespan"])
             for after, name in zip((0.0, launch.seconds), _SIMULATED, strict=True)
         )
         real = [summary for run, summary in found.items() if run[:2] == (technique, rca)]
         makespans = tuple(float(summary["makespan"]) for summary in real)
-        released = mean(float((summary.get("coordination") or {}).get("releases") or 0) for summary in real)
-        rows.append(Row(str(technique), rca, makespans, bare, launched, released))
-    (out / "comparison.csv").write_text(as_csv(rows))
+        releases = [float((summary.get("coordination") or {}).get("releases") or 0) for summary in real]
+        rows.append(esp_plan.Row(str(technique), rca, makespans, bare, launched, statistics.mean(releases)))
+    (out / "comparison.csv").write_text(esp_plan.as_csv(rows))
     return Trial(rows, launch)
 
 
@@ -164,11 +405,11 @@ def _kept_plan(plan: Plan, out: Path) -> Plan:
 
 
 @contextmanager
-def _cluster(nodes: int, say: Say) -> Iterator[Cluster]:
+def _cluster(nodes: int, say: slurm_programs.Say) -> Iterator[Cluster]:
     """Start a cluster for the block; its directory, with the logs, stays if something went wrong."""
-    place = Path(mkdtemp(prefix="mlsim-esp-"))  # a short name, as names of sockets have to be
+    place = Path(tempfile.mkdtemp(prefix="mlsim-esp-"))  # a short name, as names of sockets have to be
     try:
-        cluster = start(place, nodes, say=say)
+        cluster = trial_cluster.start(place, nodes, say=say)
     except InputError:  # nothing has been started, and there are no logs
         shutil.rmtree(place)
         raise
@@ -199,8 +440,6 @@ def _execute(cluster: Cluster, plan: Plan, limits: dict[str, int], out: Path, ru
     shutil.rmtree(out / "jobs", ignore_errors=True)
     seen = execute(cluster, plan, esp_plan.jobs_of(plan), run, limits, out)
     records = records_of(seen, cluster.said(), plan.nodes)
-    from mlsim.analysis import summarize
-
     summary = summarize(records, scenario=run.name, seed=plan.seed, technique=str(run.technique))
     version = cluster.call("scontrol", "--version").strip()
     launch = launch_of(seen, plan.nodes)
@@ -213,8 +452,6 @@ def _execute(cluster: Cluster, plan: Plan, limits: dict[str, int], out: Path, ru
 
 def _step_seconds() -> float:
     """Measure a step of a pixel [s]: the least of three."""
-    from mlsim.application.profiles.counted_costs import count_every_step
-
     limit, counts = 200_000, np.zeros(8, np.int64)
     inside = np.zeros(8)
     count_every_step(0.1, inside, 4, 10, counts)

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from mlsim._files import read_bytes
 from mlsim._runtime.places import user_cache
@@ -73,7 +72,6 @@ def called(
     return done.out
 
 
-_NOTHING: Mapping[str, int] = MappingProxyType({})
 _UNKNOWN = ("", "(null)", "N/A", "Unknown")
 
 
@@ -93,7 +91,7 @@ _COLUMNS = {
 """Columns of sacct, each with the field of scontrol."""
 
 
-def as_sacct(shown: str, released: Mapping[str, int] = _NOTHING) -> str:
+def as_sacct(shown: str, released: Mapping[str, int] | None = None) -> str:
     """Convert the output of ``scontrol --oneliner show job`` to the form of ``sacct --parsable2``.
 
     The controller knows the CPUs that jobs kept; ``released`` ones are added.
@@ -109,7 +107,7 @@ def as_sacct(shown: str, released: Mapping[str, int] = _NOTHING) -> str:
     for line in shown.splitlines():
         fields = dict(word.partition("=")[::2] for word in line.split())
         if "JobId" in fields:
-            given = released.get(fields["JobId"], 0)
+            given = (released or {}).get(fields["JobId"], 0)
             if given:
                 fields["NumCPUs"] = str(int(fields["NumCPUs"]) + given)
             lines.append("|".join(_cell(fields, column) for column in _COLUMNS.values()))

@@ -1,7 +1,5 @@
 """A Slurm of n nodes on one machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -14,13 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pwd import getpwuid
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from mlsim._files import is_file, read_bytes, read_json, read_text
 from mlsim._runtime.processes import start as start_process
 from mlsim.errors import InputError, MlsimError
 from mlsim.slurm import slurm_programs
-from mlsim.slurm.slurm_programs import Say
 
 _STATE = "cluster.json"
 _STEP = "slurmstepd"
@@ -89,13 +86,13 @@ class Cluster:
     address: str  # `HOST:PORT` of the plugin, empty without it
     processes: dict[int, str]  # number and start time of each daemon, which together identify it
 
-    @staticmethod
-    def at(place: Path) -> Cluster:
+    @classmethod
+    def at(cls, place: Path) -> Self:
         """Return the cluster of a directory; InputError if there is none."""
         try:
             kept = read_json(place / _STATE, "trial cluster")
             processes = {int(pid): begun for pid, begun in kept["processes"].items()}
-            return Cluster(place.resolve(), kept["nodes"], kept["address"], processes)
+            return cls(place.resolve(), kept["nodes"], kept["address"], processes)
         except (InputError, AttributeError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{place}: no trial cluster there; start one: mlsim slurm cluster up --dir {place}"
@@ -207,7 +204,7 @@ def start(
     plugin: bool = True,
     ask: bool = False,
     munge: Path | None = None,
-    say: Say = lambda _: None,
+    say: slurm_programs.Say = lambda _: None,
 ) -> Cluster:
     """Start a cluster of ``nodes`` nodes with one CPU each, and wait until all are idle.
 

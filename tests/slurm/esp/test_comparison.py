@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from mlsim.slurm.esp_trial import COLUMNS, Row, as_csv, cells_of
+from mlsim.slurm.esp_plan import COLUMNS, Row, as_csv, cells_of
 
 ROWS = [
     Row("STATIC", False, (100.0, 110.0), 84.0, 105.0, 0.0),

@@ -11,7 +11,7 @@ import pytest
 import mlsim
 from mlsim.errors import InputError, MlsimError
 from mlsim.scenario.words import ExecutionModel, Technique
-from mlsim.slurm import esp_batch as executing
+from mlsim.slurm import esp_trial
 from mlsim.slurm.esp_plan import Plan, Work
 from mlsim.slurm.esp_trial import run_trial
 from mlsim.traces import anchor_of, opened, problems_of
@@ -68,7 +68,7 @@ def test_a_batch_leaves_what_a_simulated_one_does(plugin: Path, ranks: None, tmp
 def test_a_job_that_fails_ends_the_trial(
     plugin: Path, ranks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executing, "_application", lambda *_: ["mlsim.mpi.apps.no_such"])
+    monkeypatch.setattr(esp_trial, "_application", lambda *_: ["mlsim.mpi.apps.no_such"])
     with pytest.raises(MlsimError, match=r"(?s)job 0 \(category warm-up\): exit code 1.*no_such"):
         run_trial(PLAN, tmp_path / "esp")
     assert not list(tmp_path.glob("esp/STATIC*"))
