@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -172,7 +171,7 @@ def most_held() -> int:
     return memory_limit() // _HELD_SHARE
 
 
-def open_file(path: Path, what: str = "file", *, stream: bool = False) -> BufferedReader:
+def open_file(path: Path, what: str = "file", *, stream: bool = False) -> io.BufferedReader:
     """Open a regular file, which messages call ``what``; never wait for a pipe or read an endless device.
 
     With ``stream``, standard input and descriptors of this process (``/dev/fd/3``) may be of any kind.
@@ -234,7 +233,7 @@ def read_bytes(
     return content
 
 
-def _pieces(file: BufferedReader, most: int) -> Iterator[bytes]:
+def _pieces(file: io.BufferedReader, most: int) -> Iterator[bytes]:
     """Read to the end, at most so much; a pipe gives some at a time."""
     while most > 0 and (piece := file.read(min(most, 1 << 20))):
         yield piece

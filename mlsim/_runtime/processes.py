@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, NamedTuple
 
 from mlsim.errors import MlsimError, sentence_of
@@ -134,7 +133,7 @@ def has_children(pid: int) -> bool:
     return not states
 
 
-def last_resort(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+def last_resort(kind: type[BaseException], error: BaseException, _trace: object) -> None:
     """Print an error that nothing has caught as a sentence; a hook for the interpreter."""
     if not issubclass(kind, KeyboardInterrupt):
         with suppress(OSError, ValueError):  # standard error is full or closed
@@ -243,9 +242,7 @@ class Postponed:
     def __enter__(self) -> None:
         self._depth += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._waiting is not None and not self._depth:
             number, self._waiting = self._waiting, None

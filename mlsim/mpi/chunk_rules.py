@@ -15,9 +15,8 @@ from mlsim._jit import by_numba
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.techniques import WEIGHTED, Choice
 from mlsim.execution_models import technique_state
-from mlsim.execution_models.technique_state import KNOWN, LAST, NOTHING, Asker, Done
-from mlsim.techniques import TECHNIQUES, rule_layout, technique_rules
-from mlsim.techniques.guided import FRACTION_WORDS, new_guide
+from mlsim.execution_models.technique_state import NOTHING, Done
+from mlsim.techniques import TECHNIQUES, guided, rule_layout, technique_rules
 from mlsim.techniques.pe_statistics import ROWS
 from mlsim.techniques.rule_layout import RULE_NUMBERS, RULE_REALS
 
@@ -84,7 +83,7 @@ class RecursiveRule:
     def begin(self, n: int, p: int, weights: Floats) -> None:
         """Prepare for ``n`` iterations; no refill follows, unless the caller sets ``refills`` to 0."""
         state, settings = self.state, self._settings
-        state.numbers[state.end], state.numbers[state.refills] = n, LAST
+        state.numbers[state.end], state.numbers[state.refills] = n, technique_state.LAST
         state.weights[:] = weights
         parameters = settings.min_chunk, settings.parameters
         technique_rules.reset_rule(state.rule, state.reals, settings.code, n, p, *parameters)
@@ -193,7 +192,7 @@ class RecursiveRule:
             node,
         )
 
-    def _asker(self, pe: int) -> Asker:
+    def _asker(self, pe: int) -> technique_state.Asker:
         return len(self.state.weights), self.choice.code, pe, self._address
 
 
@@ -210,7 +209,7 @@ class StraightforwardRule:
         settings = self._settings
         parameters = settings.min_chunk, settings.parameters
         technique_rules.reset_rule(rule, reals, settings.code, n, p, *parameters)
-        self._state = rule, reals, new_guide(FRACTION_WORDS), np.array(settings.weights)
+        self._state = rule, reals, guided.new_guide(guided.FRACTION_WORDS), np.array(settings.weights)
         self._sizes: list[int] = []
         self._first = self._stop = 0
         self.ordered = is_ordered(choice)
@@ -290,8 +289,8 @@ def warm_up() -> None:
             rule.publish_node(state, 0)
         memory = np.zeros(words + 3, np.int64)
         block = memory[1:]
-        rule.taker(technique_state.take_from_copy, block, 0)(KNOWN, NOTHING, 0.0)
-        rule.taker(technique_state.take_shared, memory, 0)(KNOWN, NOTHING, 0.0)
+        rule.taker(technique_state.take_from_copy, block, 0)(technique_state.KNOWN, NOTHING, 0.0)
+        rule.taker(technique_state.take_shared, memory, 0)(technique_state.KNOWN, NOTHING, 0.0)
         rule.refiller(memory, 0, 0)(0, 8, 0.0)
         technique_state.is_turn(block, 0)
         technique_state.seize(memory, technique_state.draw_ticket(memory))

@@ -193,6 +193,18 @@ class LoopOptions:
         """Parameters of techniques, by their keys in a scenario."""
         return {key: getattr(self, option) for key, option in _OPTION_OF.items()}
 
+    def parameters_config(self) -> ParametersConfig:
+        """Return the parameters of techniques as a section of a scenario; InputError for a wrong value."""
+        weights: str | tuple[float, ...] | None = "equal"
+        if self.weights is not None:
+            weights = tuple(map(float, self.weights))
+        elif self.compat == words.Compat.LB4MPI and self.technique != words.Technique("WF"):
+            weights = None  # techniques of LB4MPI that learn take none, and begin as if they were equal
+        try:
+            return ParametersConfig(**self.parameters | {"weights": weights})
+        except ValueError as error:
+            raise InputError(f"LoopScheduler: {error}") from error
+
     def fingerprint(self, more: object = None) -> bytes:
         """Return a hash of eight bytes of all options, and of more, which must be the same on all ranks."""
         text = (repr(self).replace("array(", "") + repr(more)).encode()
@@ -233,22 +245,9 @@ def _check_levels(
         raise InputError(f"technique: {message}")
 
 
-def parameters_of(options: LoopOptions) -> ParametersConfig:
-    """Return the parameters of techniques as a section of a scenario; InputError for a wrong value."""
-    weights: str | tuple[float, ...] | None = "equal"
-    if options.weights is not None:
-        weights = tuple(map(float, options.weights))
-    elif options.compat == words.Compat.LB4MPI and options.technique != words.Technique("WF"):
-        weights = None  # techniques of LB4MPI that learn take none, and begin as if they were equal
-    try:
-        return ParametersConfig(**options.parameters | {"weights": weights})
-    except ValueError as error:
-        raise InputError(f"LoopScheduler: {error}") from error
-
-
 def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
     """Return the technique, or both of ``X+Y``, for ``p`` ranks; raise InputError for wrong options."""
-    parameters = parameters_of(options)
+    parameters = options.parameters_config()
     for key, message in technique_section.lacking_parameters(options.technique, parameters):
         unit = "; in seconds" if key in ("sigma", "mu", "overhead") else ""
         message = message.replace(", or statistics: profiled", "")

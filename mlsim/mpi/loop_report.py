@@ -11,10 +11,9 @@ import numpy as np
 from mlsim._runtime.arrays import Floats, Ints
 from mlsim.application.loop_outcome import ChunkRows, LoopOutcome, LoopRecorder
 from mlsim.application.selection.selector import percent_imbalance
-from mlsim.mpi.loop_context import Clock, Context, Layout, allgather, library_version, node_name
+from mlsim.mpi.loop_context import Layout, allgather, library_version, node_name
 from mlsim.mpi.loop_options import EXECUTION_KEYS, LoopOptions, typical_break_after
-from mlsim.mpi.rank_waiting import Patience
-from mlsim.mpi.real_model import COLUMNS, RankTimes, RequestLog
+from mlsim.mpi.real_model import COLUMNS, RankTimes, RequestLog, Setting
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.record_tables import RankRequests, Ranks
 from mlsim.record.timelines import one_job
@@ -124,8 +123,7 @@ class Gathered:
     """Report of this rank, and facts of all ranks."""
 
     report: LoopReport
-    layout: Layout
-    clock: Clock
+    setting: Setting
     rank_times: RankTimes
     origin: float  # rank 0's reading of its clock at the loop's first request
     executed: Floats  # iterations of every rank
@@ -133,28 +131,25 @@ class Gathered:
 
     def aligned(self, readings: Floats) -> Floats:
         """Return the times of readings of this rank's clock, in s from the loop's first request."""
-        return self.clock.aligned(readings) - self.origin
+        return self.setting.clock.aligned(readings) - self.origin
 
 
-def gather(
-    context: Context, patience: Patience, clock: Clock, rank_times: RankTimes, options: LoopOptions
-) -> Gathered:
+def gather(setting: Setting, rank_times: RankTimes) -> Gathered:
     """Make every rank's report, with times from the loop's first request; all ranks must call this."""
-    comm = context.layout.comm
+    comm = setting.layout.comm
     mine = rank_times.totals()
     times = slice(COLUMNS.index("begin"), None)
-    mine[times] = clock.aligned(mine[times])
-    everyone = allgather(comm, patience, mine)
+    mine[times] = setting.clock.aligned(mine[times])
+    everyone = allgather(comm, setting.patience, mine)
     origin = float(everyone[:, COLUMNS.index("begin")].min())
     everyone[:, times] -= origin
     columns = dict(zip(COLUMNS, everyone.T, strict=True))
     columns["finish"] = np.where(columns["chunks"] > 0, columns["finish"], 0.0)
     own = {name: column[comm.rank].item() for name, column in columns.items() if name != "begin"}
     own |= {name: int(own[name]) for name in ("chunks", "executed")}
-    totals = _totals(columns, options) if comm.rank == 0 else None
+    totals = _totals(columns, setting.options) if comm.rank == 0 else None
     report = LoopReport(rank=comm.rank, ranks=comm.size, **own, loop=totals)
-    own_parts = context.layout, clock, rank_times
-    return Gathered(report, *own_parts, origin, columns["executed"], columns["busy"])
+    return Gathered(report, setting, rank_times, origin, columns["executed"], columns["busy"])
 
 
 def _totals(columns: dict[str, Floats], options: LoopOptions) -> LoopTotals:
@@ -176,7 +171,8 @@ def _totals(columns: dict[str, Floats], options: LoopOptions) -> LoopTotals:
 
 def gather_records(gathered: Gathered) -> Records | None:
     """Gather the chunks of all ranks on rank 0, None on others; all ranks must call this."""
-    layout, comm = gathered.layout, gathered.layout.comm
+    layout = gathered.setting.layout
+    comm = layout.comm
     names = comm.gather(node_name())
     rows = gather_rows(gathered)
     if rows is None or names is None:
@@ -206,10 +202,11 @@ def gather_records(gathered: Gathered) -> Records | None:
 def gather_rows(gathered: Gathered) -> ChunkRows | None:
     """Gather the chunks of all PEs on rank 0; None on others. All ranks must call this."""
     numbers, times = gathered.rank_times.rows()
-    blocks = gathered.layout.comm.gather((numbers, gathered.aligned(times)))
+    layout = gathered.setting.layout
+    blocks = layout.comm.gather((numbers, gathered.aligned(times)))
     if blocks is None:
         return None
-    return _chunk_rows([blocks[rank] for rank in gathered.layout.ranks_of_pes])
+    return _chunk_rows([blocks[rank] for rank in layout.ranks_of_pes])
 
 
 def gather_requests(gathered: Gathered, log: RequestLog | None) -> Requests | None:
@@ -217,7 +214,7 @@ def gather_requests(gathered: Gathered, log: RequestLog | None) -> Requests | No
     if log is None:
         return None
     sent, received, answered, begun = map(gathered.aligned, log.moments())
-    everyone = gathered.layout.comm.gather(sent)
+    everyone = gathered.setting.layout.comm.gather(sent)
     if everyone is None:
         return None
     who, whom, sizes = log.numbers()
@@ -227,7 +224,7 @@ def gather_requests(gathered: Gathered, log: RequestLog | None) -> Requests | No
         had[whom == rank] = received[who == rank]
     # A worker may lose its core between sending and noting it: what the master has, has been sent.
     asked = np.minimum(asked, had)
-    pe_of = np.argsort(gathered.layout.ranks_of_pes)
+    pe_of = np.argsort(gathered.setting.layout.ranks_of_pes)
     pieces = iterations_begun(asked, answered, begun, sizes)
     return Requests(pe_of[whom], asked, had, answered, log.request_bytes, log.reply_bytes, pieces)
 

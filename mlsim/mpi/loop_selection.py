@@ -1,7 +1,8 @@
 """``technique="auto"`` in real runs, and progress of a loop as its master sees it."""
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,7 @@ from mlsim.application.selection.simulation_selector import BySimulation, Simula
 from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory, make_selector, rows_of_step
 from mlsim.errors import InputError
-from mlsim.mpi.chunk_rules import Chunk
-from mlsim.mpi.loop_options import LoopOptions, parameters_of
+from mlsim.mpi.loop_options import LoopOptions
 from mlsim.scenario import technique_section, words
 from mlsim.scenario.application_section import ExecutionConfig
 from mlsim.scenario.costs_section import SelectionConfig, cannot_stop, learner_amid_loop
@@ -79,6 +79,46 @@ def check_amid(config: SelectionConfig, *portfolio: tuple[LoopOptions, tuple[Cho
             raise InputError(f"{key}: {learner_amid_loop(choices[0].name)}")
 
 
+class Watch:
+    """Progress of a loop at its master; a selection is due each time ``every`` iterations were executed.
+
+    ``select`` maps the progress and the time of a request [s] to the technique of the remaining iterations.
+    """
+
+    def __init__(self, every: int, select: Callable[[Progress, float], Choice]) -> None:
+        self._every = self._due = every
+        self._select = select
+        self._begin = time.perf_counter()
+        self._executed: list[tuple[int, int, int, float]] = []
+        self._waits: list[float] = []
+        self._running: dict[int, tuple[int, int, float]] = {}  # first, size, when it was assigned
+        self._count = 0
+
+    def ended(self, pe: int, done: Floats) -> bool:
+        """Record a request, which reports the PE's last chunk; return whether a choice is due."""
+        last = self._running.pop(pe, None)
+        if last is None:
+            return False
+        first, size, _ = last
+        self._executed.append((pe, first, size, float(done[1])))
+        self._waits.append(float(done[2]))
+        self._count += size
+        return self._count >= self._due
+
+    def assigned(self, pe: int, first: int, size: int) -> None:
+        """Note what a PE was assigned."""
+        self._running[pe] = first, size, time.perf_counter()
+
+    def choose(self, position: int) -> Choice:
+        """Choose the technique of what is left when ``position`` iterations are assigned."""
+        self._due = self._count + self._every
+        now, rows = time.perf_counter(), sorted(self._running.items())
+        running = [(pe, first, size, now - begin) for pe, (first, size, begin) in rows]
+        progress = Progress(now - self._begin, position, _chunks(self._executed), _chunks(running))
+        # What a request took: the median time from asking for a chunk to its start, in s.
+        return self._select(progress, float(np.median(self._waits)) if self._waits else 0.0)
+
+
 class Selecting:
     """Selection of techniques on rank 0; on other ranks only ``needs_chunks`` counts.
 
@@ -131,6 +171,15 @@ class Selecting:
         self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
         return self.config.portfolio.index(name)
 
+    def watch(self, portfolio: Sequence[Choice], pe_of_rank: Ints) -> Watch:
+        """Return the selection amid a loop among the techniques of the portfolio, with their weights."""
+        every = math.ceil((self.config.parameters.every or 1.0) * self.n)
+
+        def select(progress: Progress, wait: float) -> Choice:
+            return portfolio[self.choose_within(progress.with_pes(pe_of_rank), wait)]
+
+        return Watch(every, select)
+
     @property
     def time_of_last(self) -> float:
         """Time of the choices of the last loop, in s."""
@@ -143,7 +192,7 @@ class Selecting:
             keys = ("model", "master", "global_p", "injected_delay", "request_ahead")
             charges = charges_of_waits(options.model, self._waits)
             execution = ExecutionConfig(**{key: getattr(options, key) for key in keys}, **charges)
-            p, parameters = len(nodes), (parameters_of(options), options.min_chunk, options.seed)
+            p, parameters = len(nodes), (options.parameters_config(), options.min_chunk, options.seed)
             columns = np.zeros(1), np.ones(p), np.zeros(p), nodes
             self._trial = trial_by(Problem(*columns, 0.0, execution, *parameters), self._history)
         return self._trial
@@ -158,46 +207,6 @@ class Selecting:
         begin = time.perf_counter() - self._begin - t_loop
         self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
         self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))
-
-
-class Watch:
-    """Progress of a loop at its master; a selection is due each time ``every`` iterations were executed."""
-
-    def __init__(self, every: int) -> None:
-        self._every = self._due = every
-        self._begin = time.perf_counter()
-        self._executed: list[tuple[int, int, int, float]] = []
-        self._waits: list[float] = []
-        self._running: dict[int, tuple[int, int, float]] = {}  # first, size, when it was assigned
-        self._count = 0
-
-    def ended(self, pe: int, done: Floats) -> bool:
-        """Record a request, which reports the PE's last chunk; return whether a choice is due."""
-        last = self._running.pop(pe, None)
-        if last is None:
-            return False
-        first, size, _ = last
-        self._executed.append((pe, first, size, float(done[1])))
-        self._waits.append(float(done[2]))
-        self._count += size
-        return self._count >= self._due
-
-    def assigned(self, pe: int, chunk: Chunk | None) -> None:
-        """Note what a PE was assigned."""
-        if chunk is not None:
-            self._running[pe] = chunk[0], chunk[1], time.perf_counter()
-
-    def progress(self, position: int) -> Progress:
-        """Return the progress with ``position`` iterations assigned; set when the next selection is due."""
-        self._due = self._count + self._every
-        now, rows = time.perf_counter(), sorted(self._running.items())
-        running = [(pe, first, size, now - begin) for pe, (first, size, begin) in rows]
-        return Progress(now - self._begin, position, _chunks(self._executed), _chunks(running))
-
-    @property
-    def wait(self) -> float:
-        """Return what a request took: the median time from asking for a chunk to its start, in s."""
-        return float(np.median(self._waits)) if self._waits else 0.0
 
 
 def _chunks(rows: Sequence[tuple[int, int, int, float]]) -> ExecutedChunks:

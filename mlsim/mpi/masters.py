@@ -16,7 +16,6 @@ from mpi4py import MPI
 from mlsim._runtime.arrays import Floats
 from mlsim.application.techniques import Choice
 from mlsim.mpi.chunk_rules import DONE, Chunk, RecursiveRule, RuleState, delay
-from mlsim.mpi.loop_selection import Watch
 from mlsim.mpi.real_model import Model, RequestLog, Setting, two_level_weights
 from mlsim.techniques.technique_rules import STATIC, counts_breaks, is_adaptive
 
@@ -261,11 +260,10 @@ class CentralizedModel(MasterModel):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         comm, options = setting.layout.comm, setting.options
-        self._choice, self._amid = setting.outer, setting.amid
+        self._choice, self._watch = setting.outer, setting.watch
         # A master that chooses needs reports of all chunks.
-        self.learns = is_adaptive(setting.outer.code) or setting.amid is not None
+        self.learns = is_adaptive(setting.outer.code) or setting.watch is not None
         self.counts_breaks = counts_breaks(setting.outer.code)
-        self._watch = None if setting.amid is None else Watch(setting.amid.every)
         dedicated = options.dedicated and comm.size > 1
         self.only_serves = comm.rank == 0 and dedicated
         if setting.record:
@@ -294,21 +292,16 @@ class CentralizedModel(MasterModel):
         pe = rank - self._base
         if is_adaptive(self._choice.code):
             self._queue.rule.update(pe, done)
-        if self._watch is not None and self._watch.ended(rank, done):
-            self._choose(self._watch)
-        chunk = self._queue.assign(pe)
-        if self._watch is not None:
-            self._watch.assigned(rank, chunk)
+        watch, queue = self._watch, self._queue
+        if watch is not None and watch.ended(rank, done) and queue.can_choose:
+            choice = watch.choose(queue.position)
+            if choice.name != self._choice.name:
+                self._choice, self.counts_breaks = choice, counts_breaks(choice.code)
+                queue.switch(choice, choice.weights[self._base :])
+        chunk = queue.assign(pe)
+        if watch is not None and chunk is not None:
+            watch.assigned(rank, *chunk[:2])
         self._desk.reply(rank, chunk)
-
-    def _choose(self, watch: Watch) -> None:
-        """Choose the technique of what is left."""
-        if self._amid is None or not self._queue.can_choose:
-            return
-        choice = self._amid.choose(watch.progress(self._queue.position), watch.wait)
-        if choice.name != self._choice.name:
-            self._choice, self.counts_breaks = choice, counts_breaks(choice.code)
-            self._queue.switch(choice, choice.weights[self._base :])
 
 
 _GLOBAL_TAG = 10

@@ -150,6 +150,7 @@ def cores_here() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_INTERRUPTED = 130
 _LONGEST = 1.0
 _BETWEEN = 1e-3
 
@@ -175,8 +176,28 @@ def ending_all(comm: MPI.Intracomm) -> Iterator[None]:
     except Exception:
         if comm.size == 1:
             raise
-        place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
-        abort_with_words(comm, f"mlsim: {place}: an internal error ends the run\n{traceback.format_exc()}", 1)
+        abort_with_words(comm, _last_words(comm, "an internal error", traceback.format_exc()), 1)
+
+
+def end_run(comm: MPI.Intracomm, error: BaseException, title: str) -> None:
+    """End all ranks after an exception in a loop's body: others wait for this one, and would for ever."""
+    if comm.size == 1:
+        return
+    if isinstance(error, KeyboardInterrupt):
+        sys.stdout.flush()
+        comm.Abort(_INTERRUPTED)
+    words, code = "", 1
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else 1
+    else:
+        text = "".join(traceback.format_exception(error))
+        words = _last_words(comm, f"an exception in {title}", text)
+    abort_with_words(comm, words, code or 1)
+
+
+def _last_words(comm: MPI.Intracomm, cause: str, text: str) -> str:
+    place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
+    return f"mlsim: {place}: {cause} ends the run\n{text}"
 
 
 def wait_until_read(file: int) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlsim._runtime.arrays import Floats, Ints, Mask
-from mlsim.application.selection.selector import Progress
 from mlsim.application.techniques import Choice, scaled
 from mlsim.execution_models.technique_state import NOTHING, Done
 from mlsim.mpi.chunk_rules import Chunk
 from mlsim.mpi.loop_context import Clock, Context, Layout, node_name
 from mlsim.mpi.loop_options import LoopOptions
+from mlsim.mpi.loop_selection import Watch
 from mlsim.mpi.rank_waiting import Patience
 from mlsim.mpi.rca import rank_reports
 from mlsim.scenario.words import GlobalP
@@ -120,17 +120,6 @@ class _Moments:
 
 
 @dataclass(frozen=True)
-class Amid:
-    """Selection of techniques by the master, rank 0, each time ``every`` iterations were executed.
-
-    ``choose`` maps the progress and the time of a request [s] to the technique of the remaining iterations.
-    """
-
-    every: int
-    choose: Callable[[Progress, float], Choice]
-
-
-@dataclass(frozen=True)
 class Setting:
     """Everything that a model is made from."""
 
@@ -142,7 +131,7 @@ class Setting:
     inner: Choice
     patience: Patience
     record: bool
-    amid: Amid | None = None  # None: no technique is chosen amid the loop
+    watch: Watch | None = None  # None: no technique is chosen amid the loop
 
     @property
     def layout(self) -> Layout:

@@ -18,7 +18,6 @@ from mlsim.application.selection.selector import percent_imbalance
 from mlsim.errors import InputError
 from mlsim.experiment.result_directories import Place
 from mlsim.experiment.run_directory import write_json
-from mlsim.mpi import loop_options
 from mlsim.mpi.chunk_rules import is_ordered
 from mlsim.mpi.launch import Launcher, launch
 from mlsim.mpi.loop_options import BREAK_EVERY, EXECUTION_KEYS, LoopOptions, chosen, typical_break_after
@@ -250,7 +249,7 @@ def simulated(
         options.technique,
         execution,
         min_chunk=options.min_chunk,
-        parameters=loop_options.parameters_of(options),
+        parameters=options.parameters_config(),
         node_of_pe=np.arange(ranks) // per_node,
         intra_latency=charges.latency,
         seed=options.seed,

@@ -1,10 +1,7 @@
 """A loop over iterations that the ranks of a communicator share by a technique."""
 
-import math
 import os
-import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._runtime.arrays import Floats
-from mlsim.application.selection.selector import Progress, Selected
+from mlsim.application.selection.selector import Selected
 from mlsim.application.techniques import Choice
 from mlsim.application.time_steps import StepHistory
 from mlsim.errors import InputError, MlsimError
@@ -23,15 +20,14 @@ from mlsim.mpi.loop_context import Clock, Context, allgather, library_version
 from mlsim.mpi.loop_options import BREAK_EVERY, WARN_AFTER, LoopOptions, checked_options, chosen
 from mlsim.mpi.loop_selection import Selecting, check_amid, check_profile, selection_of
 from mlsim.mpi.masters import CentralizedModel, HierarchicalMasterModel
-from mlsim.mpi.rank_waiting import Alarm, Patience, abort_with_words, serve_while_waiting, stop_serving
+from mlsim.mpi.rank_waiting import Alarm, Patience, end_run, serve_while_waiting, stop_serving
 from mlsim.mpi.rca.wire import ADDRESS
-from mlsim.mpi.real_model import Amid, Model, RankTimes, Reporter, Setting
+from mlsim.mpi.real_model import Model, RankTimes, Reporter, Setting
 from mlsim.mpi.rma_models import DistributedModel, HierarchicalModel
 from mlsim.record import Records
 from mlsim.scenario.costs_section import SelectionConfig
 from mlsim.scenario.words import ExecutionModel
 
-_INTERRUPTED = 130
 _NO_NAME = "loop"
 _NOTHING_TO_WRITE = "LoopScheduler: nothing to write; give record=True, and write on rank 0"
 _MODELS: dict[str, type[Model]] = {
@@ -178,31 +174,20 @@ class LoopScheduler:
         """Choose the technique, and make this rank's part of the model; all ranks must call this."""
         layout = self._layout = context.layout
         options, choices = candidates[self._choose(context)]
-        self._context, self.options = context, options
+        self.options = options
         outer, inner = map(self._history.weigh, choices)
-        portfolio = [choice for _, (choice, _) in candidates]
-        amid = self._amid(portfolio)
-        self._choices = (outer, inner) if amid is None else tuple(portfolio)
+        selecting, watch = self._selecting, None
+        self._choices: tuple[Choice, ...] = outer, inner
+        if selecting is not None and selecting.config.chooses_within:
+            self._choices = tuple(choice for _, (choice, _) in candidates)
+            learned = [self._history.weigh(choice) for choice in self._choices]
+            watch = selecting.watch(learned, np.argsort(layout.ranks_of_pes))
         self._patience = context.patience(options.wait, options.warn_after)
-        self._clock = Clock(layout)
         tag, record = context.next_tag(), bool(self._record)
-        setting = Setting(options, context, self._clock, tag, outer, inner, self._patience, record, amid)
-        self._model = _MODELS[options.model](setting)
+        self._model = _MODELS[options.model](
+            Setting(options, context, Clock(layout), tag, outer, inner, self._patience, record, watch)
+        )
         self._times = RankTimes(_now(), self._keeps_rows)
-
-    def _amid(self, portfolio: Sequence[Choice]) -> Amid | None:
-        """Return how techniques are chosen amid the loop; None: they are not."""
-        selecting = self._selecting
-        if selecting is None or not selecting.config.chooses_within:
-            return None
-        learned = [self._history.weigh(choice) for choice in portfolio]
-        every = math.ceil((selecting.config.parameters.every or 1.0) * self.options.n)
-        pe_of_rank = np.argsort(self._layout.ranks_of_pes)
-
-        def choose(progress: Progress, wait: float) -> Choice:
-            return learned[selecting.choose_within(progress.with_pes(pe_of_rank), wait)]
-
-        return Amid(every, choose)
 
     @property
     def _keeps_rows(self) -> bool:
@@ -340,7 +325,7 @@ class LoopScheduler:
     def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
         stop_serving(self._model.serve)
         if error is not None:
-            self._end_run(error)
+            end_run(self._layout.comm, error, "the loop" if self.name == _NO_NAME else f"loop {self.name}")
             return
         if not np.isfinite(self._model.told):
             if self._model.answers:
@@ -353,32 +338,14 @@ class LoopScheduler:
             stop_serving(self._model.serve)
         self._close()
 
-    def _end_run(self, error: BaseException) -> None:
-        """End all ranks: others wait for this one, and would for ever."""
-        comm = self._layout.comm
-        if comm.size == 1:
-            return
-        if isinstance(error, KeyboardInterrupt):
-            sys.stdout.flush()
-            comm.Abort(_INTERRUPTED)
-        words, code = "", 1
-        if isinstance(error, SystemExit):
-            code = error.code if isinstance(error.code, int) else 1
-        else:
-            text = "".join(traceback.format_exception(error))
-            place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
-            title = "the loop" if self.name == _NO_NAME else f"loop {self.name}"
-            words = f"mlsim: {place}: an exception in {title} ends the run\n{text}"
-        abort_with_words(comm, words, code or 1)
-
     def _close(self) -> None:
         """Gather the report and the records, and free what the loop holds."""
         layout = self._layout
         holds_counters = layout.comm.rank == 0 and layout.machine.size < layout.comm.size
         self._patience.rest_until(layout.comm.Ibarrier().Test, holds_counters)
-        self._clock.close()
+        self._model.setting.clock.close()
         self._rca.loop_closed()
-        gathered = loop_report.gather(self._context, self._patience, self._clock, self._times, self.options)
+        gathered = loop_report.gather(self._model.setting, self._times)
         self._report = gathered.report
         self._history.add(gathered.executed, gathered.busy, self._choices[0].of_lb4mpi)
         self._note_choice(gathered)

@@ -21,9 +21,7 @@ from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop_options import scenario_options
 from mlsim.mpi.rank_waiting import Patience, abort_with_words, ending_all
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.scenario import Scenario, parse_overrides
-from mlsim.scenario.costs_section import SelectionConfig
-from mlsim.scenario.words import KnownCosts
+from mlsim.scenario import Scenario, parse_overrides, words
 
 
 class Application(ABC):
@@ -73,10 +71,10 @@ def main(description: str, add: Callable[[argparse.ArgumentParser], None], make:
             _run(comm, arguments, make)
     except MlsimError as error:
         # All ranks have the same error, or the one that has it ends the others.
-        words = f"mlsim: {error}\n"
+        text = f"mlsim: {error}\n"
         if comm.size > 1:
-            abort_with_words(comm, words, error.exit_code)
-        sys.stderr.write(words)
+            abort_with_words(comm, text, error.exit_code)
+        sys.stderr.write(text)
         sys.exit(error.exit_code)
     sys.exit(0)
 
@@ -124,9 +122,8 @@ def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> Non
     if arguments.delay is not None:
         options["injected_delay"] = _seconds(arguments.delay)
     application = in_turns(comm, lambda: make(arguments, scenario))
-    selection = options.get("selection")
-    by_profile = isinstance(selection, SelectionConfig) and selection.parameters.costs is KnownCosts.PROFILE
-    if scenario is not None and by_profile:
+    selection = None if scenario is None else scenario.application.selects
+    if scenario and selection and selection.parameters.costs is words.KnownCosts.PROFILE:
         from mlsim.cosim.simulation import loop_costs
 
         options["profile"] = np.diff(loop_costs(scenario))

@@ -1,7 +1,5 @@
 """A Mandelbrot image, one pixel per iteration (Eleliemy 2021, Alg. 4.2); the result: an image of counts."""
 
-from __future__ import annotations
-
 import argparse
 
 import numpy as np
@@ -42,7 +40,7 @@ class Mandelbrot(Application):
             self._count(real, part, image.exponent, self.limit, self.out[first:stop])
             first = stop
 
-    def alone(self) -> Mandelbrot:
+    def alone(self) -> Application:
         """Return the same image."""
         return Mandelbrot(self.image, self.limit)
 

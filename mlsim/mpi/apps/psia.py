@@ -1,7 +1,5 @@
 """The parallel spin-image algorithm, one image per iteration."""
 
-from __future__ import annotations
-
 import argparse
 import math
 
@@ -34,7 +32,7 @@ class Psia(Application):
         cosine = math.cos(image.angle)
         make_images(self._position, self._normal, first, image.width, image.bin_size, cosine, part)
 
-    def alone(self) -> Psia:
+    def alone(self) -> Application:
         """Return the same images."""
         return Psia(self.n, self._points, self._seed, self._image)
 

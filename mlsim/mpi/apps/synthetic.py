@@ -4,15 +4,14 @@ A sleep lasts longer than asked for, by some 0.1 ms; the excess is taken off the
 iterations together take what they cost.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._files import read_npy
+from mlsim._runtime.arrays import Floats
 from mlsim.errors import InputError
 from mlsim.mpi.apps.common import Application, main
 from mlsim.scenario import Scenario
@@ -23,7 +22,7 @@ class Synthetic(Application):
 
     name = "synthetic"
 
-    def __init__(self, prefix: NDArray[np.float64], spins: bool) -> None:
+    def __init__(self, prefix: Floats, spins: bool) -> None:
         self._prefix, self._spins, self.n = prefix, spins, len(prefix) - 1
         self.out = np.zeros(self.n, np.int64)
         self._excess = 0.0
@@ -49,7 +48,7 @@ class Synthetic(Application):
             time.sleep(wanted)
         self._excess += time.perf_counter() - begin - seconds
 
-    def alone(self) -> Synthetic:
+    def alone(self) -> Application:
         """Return the same loop, whose iterations take no time."""
         return Synthetic(np.zeros(self.n + 1), self._spins)
 
@@ -88,13 +87,11 @@ def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Synthetic
     return Synthetic(loop_costs(scenario), arguments.work == "spin")
 
 
-def _given_costs(arguments: argparse.Namespace, scenario: Scenario | None) -> NDArray[np.float64]:
+def _given_costs(arguments: argparse.Namespace, scenario: Scenario | None) -> Floats:
     """Return the prefix sums of the costs of ``--costs``."""
     others = (arguments.size, arguments.profile, arguments.mean, arguments.std, scenario)
     if any(other is not None for other in others):
         raise InputError("--costs: says all; it goes with no other option of the loop, and no scenario")
-    from mlsim._files import read_npy
-
     costs = read_npy(arguments.costs, "costs of iterations")
     if costs.ndim != 1 or costs.dtype.kind not in "iuf" or not np.isfinite(costs).all() or (costs < 0).any():
         raise InputError(f"--costs {arguments.costs}: allowed: one column of finite numbers, 0 or more")
