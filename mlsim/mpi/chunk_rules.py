@@ -77,16 +77,16 @@ class RecursiveRule:
         self.choice, self.state = choice, state
         self.now = clock if technique_rules.follows_chunks(choice.code) else lambda: 0.0
         self._n, self._p = n, p
-        self._settings = choice.settings()
-        self._address = int(self._settings.parameters[rule_layout.ADDRESS]) if choice.of_user else 0
+        settings = self._settings = choice.settings()
+        self._parameters = settings.min_chunk, settings.parameters
+        self._address = int(settings.parameters[rule_layout.ADDRESS]) if choice.of_user else 0
 
     def begin(self, n: int, p: int, weights: Floats) -> None:
         """Prepare for ``n`` iterations; no refill follows, unless the caller sets ``refills`` to 0."""
-        state, settings = self.state, self._settings
+        state, code = self.state, self._settings.code
         state.numbers[state.end], state.numbers[state.refills] = n, technique_state.LAST
         state.weights[:] = weights
-        parameters = settings.min_chunk, settings.parameters
-        technique_rules.reset_rule(state.rule, state.reals, settings.code, n, p, *parameters)
+        technique_rules.reset_rule(state.rule, state.reals, code, n, p, *self._parameters)
         self._begin_object(n, p)
 
     def _begin_object(self, n: int, p: int) -> None:
@@ -97,9 +97,8 @@ class RecursiveRule:
 
     def refill(self, n: int, p: int, node: int, number: int) -> None:
         """Prepare for the ``number``-th chunk of a node, of ``n`` iterations for ``p`` PEs."""
-        state, settings = self.state, self._settings
-        parameters = settings.min_chunk, settings.parameters
-        technique_state.refill_rule(state.rule, state.reals, settings.code, n, p, *parameters, node, number)
+        state, code = self.state, self._settings.code
+        technique_state.refill_rule(state.rule, state.reals, code, n, p, *self._parameters, node, number)
         self._begin_object(n, p)
 
     def size(self, step: int, remaining: int, pe: int) -> int:
@@ -182,15 +181,7 @@ class RecursiveRule:
 
         Its arguments are first iteration and size of the node's chunk, and the time [s].
         """
-        settings = self._settings
-        return partial(
-            technique_state.take_refilled,
-            memory,
-            self._asker(pe),
-            settings.min_chunk,
-            settings.parameters,
-            node,
-        )
+        return partial(technique_state.take_refilled, memory, self._asker(pe), *self._parameters, node)
 
     def _asker(self, pe: int) -> technique_state.Asker:
         return len(self.state.weights), self.choice.code, pe, self._address

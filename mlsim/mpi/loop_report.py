@@ -187,11 +187,19 @@ def gather_records(gathered: Gathered) -> Records | None:
     chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
     recorder = LoopRecorder(True, store)
     recorder.take(0, 0.0, outcome, chunks)
-    end = float(outcome.notified_at.max())
+    end, nodes = float(outcome.notified_at.max()), len(layout.leaders)
     return Records(
         nodes=_nodes(layout, names),
         jobs=one_job(1, end, comm.size, comm.size),
-        occupancy=_occupancy(layout.counts, end),
+        occupancy=Occupancy(
+            job=np.zeros(nodes, np.int64),
+            node=np.arange(nodes),
+            count=np.ones(nodes, np.int64),
+            cores=layout.counts,
+            start=np.zeros(nodes),
+            end=np.full(nodes, end),
+            released=np.zeros(nodes, np.bool_),
+        ),
         loops=recorder.loops(),
         chunks=recorder.chunks(),
         pes=recorder.pes(),
@@ -200,44 +208,42 @@ def gather_records(gathered: Gathered) -> Records | None:
 
 
 def gather_rows(gathered: Gathered) -> ChunkRows | None:
-    """Gather the chunks of all PEs on rank 0; None on others. All ranks must call this."""
+    """Gather the chunks of all PEs, by (start, PE), on rank 0; None on others. All ranks must call this."""
     numbers, times = gathered.rank_times.rows()
     layout = gathered.setting.layout
-    blocks = layout.comm.gather((numbers, gathered.aligned(times)))
-    if blocks is None:
+    everyone = layout.comm.gather((numbers, gathered.aligned(times)))
+    if everyone is None:
         return None
-    return _chunk_rows([blocks[rank] for rank in layout.ranks_of_pes])
+    blocks = [everyone[rank] for rank in layout.ranks_of_pes]
+    pe = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(numbers) for numbers, _ in blocks])
+    numbers, times = map(np.concatenate, zip(*blocks, strict=True))
+    order = np.lexsort((pe, times[:, 1]))
+    first, size, step = numbers[order].T
+    requested, start, end = times[order].T
+    return ChunkRows(pe[order], step, first, size, requested, start, end)
 
 
 def gather_requests(gathered: Gathered, log: RequestLog | None) -> Requests | None:
     """Gather the requests to the master of CCA and their answers on rank 0; all ranks must call this."""
     if log is None:
         return None
-    sent, received, answered, begun = map(gathered.aligned, log.moments())
-    everyone = gathered.setting.layout.comm.gather(sent)
+    layout = gathered.setting.layout
+    everyone = layout.comm.gather(gathered.aligned(log.sent.columns()[0]))
     if everyone is None:
         return None
-    who, whom, sizes = log.numbers()
+    of_master = (moments.columns() for moments in (log.received, log.answered, log.begun))
+    (received, who), (answered, whom), (begun, sizes) = (
+        (gathered.aligned(times), numbers) for times, numbers in of_master
+    )
     asked, had = np.zeros(len(whom)), np.zeros(len(whom))
     for rank, times in enumerate(everyone):
         asked[whom == rank] = times
         had[whom == rank] = received[who == rank]
     # A worker may lose its core between sending and noting it: what the master has, has been sent.
     asked = np.minimum(asked, had)
-    pe_of = np.argsort(gathered.setting.layout.ranks_of_pes)
+    pe_of = np.argsort(layout.ranks_of_pes)
     pieces = iterations_begun(asked, answered, begun, sizes)
     return Requests(pe_of[whom], asked, had, answered, log.request_bytes, log.reply_bytes, pieces)
-
-
-def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:
-    """Merge the PEs' chunks, in order of (start, PE)."""
-    pe = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(numbers) for numbers, _ in blocks])
-    numbers = np.concatenate([numbers for numbers, _ in blocks])
-    times = np.concatenate([times for _, times in blocks])
-    order = np.lexsort((pe, times[:, 1]))
-    first, size, step = numbers[order].T
-    requested, start, end = times[order].T
-    return ChunkRows(pe[order], step, first, size, requested, start, end)
 
 
 def _outcome(totals: LoopTotals, order: Ints, rows: ChunkRows) -> LoopOutcome:
@@ -268,20 +274,6 @@ def _nodes(layout: Layout, names: list[str]) -> Nodes:
         for row, host in enumerate(hosts)
     ]
     return Nodes(numbered, ["mpi"] * len(hosts), layout.counts, np.ones(len(hosts)))
-
-
-def _occupancy(counts: Ints, end: float) -> Occupancy:
-    """Return one row per node."""
-    nodes = len(counts)
-    return Occupancy(
-        job=np.zeros(nodes, np.int64),
-        node=np.arange(nodes),
-        count=np.ones(nodes, np.int64),
-        cores=counts,
-        start=np.zeros(nodes),
-        end=np.full(nodes, end),
-        released=np.zeros(nodes, np.bool_),
-    )
 
 
 def write_run(

@@ -75,7 +75,7 @@ class Desk:
                 continue
             self.waiting.append((source, numbers))
             if self._request_log is not None:
-                self._request_log.received(source)
+                self._request_log.received.add(source)
         return bool(self.waiting)
 
     def next(self) -> tuple[int, Floats]:
@@ -93,7 +93,7 @@ class Desk:
         self._reply[:] = chunk or 0
         self._comm.Send(self._reply, rank, self._tag + _REPLY)
         if self._request_log is not None:
-            self._request_log.answered(rank)
+            self._request_log.answered.add(rank)
         if chunk is None:
             self.to_notify.discard(rank)
 
@@ -234,7 +234,7 @@ class MasterModel(Model):
         assert self._worker is not None, "a master's own request needs no message"
         self._worker.ask(np.array(self.done))
         if self.request_log is not None:
-            self.request_log.sent()
+            self.request_log.sent.add(0)
 
     def leave(self) -> Chunk | None:
         """Notify the master; a master serves until all others are notified."""

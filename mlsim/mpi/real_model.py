@@ -70,53 +70,31 @@ class RankTimes:
         return numbers, times
 
 
+class Moments:
+    """Times by a rank's own clock (s), each with a number."""
+
+    def __init__(self) -> None:
+        self._times, self._numbers = array("d"), array("q")
+
+    def add(self, number: int, moment: float | None = None) -> None:
+        """Record a moment, by default now."""
+        self._times.append(time.perf_counter() if moment is None else moment)
+        self._numbers.append(number)
+
+    def columns(self) -> tuple[Floats, Ints]:
+        """Return the times and the numbers."""
+        return np.array(self._times), np.array(self._numbers, np.int64)
+
+
 class RequestLog:
-    """Requests that one rank sent, or a master's answers and pieces, by the rank's own clock (s)."""
+    """Requests that one rank sent, or that a master received and answered, and the pieces it began.
+
+    Numbers are the ranks of requests and replies, and the iterations of pieces.
+    """
 
     def __init__(self, request_bytes: int, reply_bytes: int) -> None:
         self.request_bytes, self.reply_bytes = request_bytes, reply_bytes
-        self._sent = array("d")
-        self._received, self._answered, self._begun = (_Moments() for _ in range(3))
-
-    def sent(self) -> None:
-        """Record that a request has been sent."""
-        self._sent.append(time.perf_counter())
-
-    def received(self, rank: int) -> None:
-        """Record that the master has received a request."""
-        self._received.add(time.perf_counter(), rank)
-
-    def answered(self, rank: int) -> None:
-        """Record that a reply has been sent."""
-        self._answered.add(time.perf_counter(), rank)
-
-    def begins(self, moment: float, size: int) -> None:
-        """Record that the master begins a piece of its own chunk."""
-        self._begun.add(moment, size)
-
-    def moments(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the times at which requests were sent and received, replies sent, and pieces begun."""
-        columns = (self._sent, *(each.times for each in (self._received, self._answered, self._begun)))
-        sent, received, answered, begun = map(np.array, columns)
-        return sent, received, answered, begun
-
-    def numbers(self) -> tuple[Ints, Ints, Ints]:
-        """Return the ranks of requests, the ranks of replies, and the iterations of pieces."""
-        logs = (self._received, self._answered, self._begun)
-        who, whom, sizes = (np.array(log.numbers, np.int64) for log in logs)
-        return who, whom, sizes
-
-
-class _Moments:
-    """Times, each with a number."""
-
-    def __init__(self) -> None:
-        self.times, self.numbers = array("d"), array("q")
-
-    def add(self, moment: float, number: int) -> None:
-        """Append one."""
-        self.times.append(moment)
-        self.numbers.append(number)
+        self.sent, self.received, self.answered, self.begun = (Moments() for _ in range(4))
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ class LoopScheduler:
                 if longest:
                     part = min(part, longest)
                     if log is not None:
-                        log.begins(begun, part)
+                        log.begun.add(part, begun)
                 try:
                     yield position, part
                 except GeneratorExit:

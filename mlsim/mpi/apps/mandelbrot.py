@@ -4,7 +4,7 @@ import argparse
 
 import numpy as np
 
-from mlsim.application.profiles.counted_costs import MandelbrotImage
+from mlsim.application.profiles.counted_costs import MandelbrotImage, count_every_step, count_steps
 from mlsim.errors import InputError
 from mlsim.mpi.apps.common import Application, main
 from mlsim.scenario import Scenario
@@ -20,8 +20,6 @@ class Mandelbrot(Application):
     name = "mandelbrot"
 
     def __init__(self, image: MandelbrotImage, limit: int, every_step: bool = False) -> None:
-        from mlsim.application.profiles.counted_costs import count_every_step, count_steps
-
         self.image, self.limit, self.n = image, limit, image.size**2
         self._count = count_every_step if every_step else count_steps
         rows = np.arange(image.size)
