@@ -173,10 +173,11 @@ class LoopOptions:
         spelt: dict[str, Any] = {
             name: _word(name, getattr(self, name), kind) for name, kind in _WORDS.items()
         }
-        _check_levels(technique, model, spelt["global_p"], compat=spelt["compat"], ahead=self.request_ahead)
-        return replace(
+        checked = replace(
             self, model=model.value, technique=technique, technique_parameters=own or None, **spelt
         )
+        _check_levels(checked)
+        return checked
 
     @property
     def has_master(self) -> bool:
@@ -231,17 +232,10 @@ def _word(name: str, value: str, kind: type[words.Choice]) -> str:
         raise InputError(f"{name}: {value!r}; allowed: {', '.join(kind)}") from error
 
 
-def _check_levels(
-    technique: str,
-    model: str,
-    global_p: str,
-    learners: tuple[str, ...] = (),
-    compat: str = words.Compat.NONE,
-    ahead: int = 0,
-) -> None:
-    for message in technique_section.wrong_levels(
-        technique, model, False, None, global_p, learners, compat, ahead
-    ):
+def _check_levels(options: LoopOptions, learners: tuple[str, ...] = ()) -> None:
+    more = options.global_p, learners, options.compat, options.request_ahead
+    model = MODELS[options.model]
+    for message in technique_section.wrong_levels(options.technique, model, False, None, *more):
         raise InputError(f"technique: {message}")
 
 
@@ -255,7 +249,7 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
     # Costs are not known beforehand, so there are no prefix sums, of which the loop's length would follow.
     found = choose(options.technique, np.ones(p), np.zeros(1), parameters, 1, options.seed)
     learners = tuple(choice.name for choice in found if choice.is_object)
-    _check_levels(options.technique, MODELS[options.model], options.global_p, learners)
+    _check_levels(options, learners)
     least = min(options.min_chunk, options.n + 1)
     choices = tuple(choice._replace(min_chunk=least) for choice in found)
     return choices if len(choices) == 2 else choices * 2

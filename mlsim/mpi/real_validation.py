@@ -13,7 +13,6 @@ import numpy as np
 from mlsim._files import read_json
 from mlsim._runtime.arrays import Floats
 from mlsim.application import LoopOutcome, simulate
-from mlsim.application.selection.measured_costs import has_masters
 from mlsim.application.selection.selector import percent_imbalance
 from mlsim.errors import InputError
 from mlsim.experiment.result_directories import Place
@@ -35,24 +34,23 @@ class Charges(NamedTuple):
     atomic_service: float
 
 
-def charges_of(machine: Mapping[str, Any], model: str, ordered: bool) -> Charges:
+def charges_of(machine: Mapping[str, Any], options: LoopOptions, ranks: int) -> Charges:
     """Return what a chunk costs on a machine that :func:`mlsim.mpi.calibrate.calibrate` has measured.
 
     Masters: a request arrives after ``message``, the reply is seen after ``noticed``: one latency, their
-    mean. Windows: an atomic with its flush takes ``atomic``, without latency. Where one atomic is enough
-    (``ordered``: the technique sizes chunks by the step alone), each of the simulator's two is charged half
-    of it.
+    mean. Windows: an atomic with its flush takes ``atomic``, without latency. Where one atomic is enough, as
+    the technique sizes chunks by the step alone, each of the simulator's two is charged half of it.
     """
-    if has_masters(model):
+    if options.has_master:
         return Charges((machine["message"] + machine["noticed"]) / 2.0, machine["recursive"], 0.0)
-    one_atomic = model == ExecutionModel.DCA and ordered
+    one_atomic = options.model == ExecutionModel.DCA and is_ordered(chosen(options, ranks)[0])
     return Charges(0.0, machine["straightforward"], machine["atomic"] / (2.0 if one_atomic else 1.0))
 
 
 def keys_of(machine: Mapping[str, Any], technique: str, model: str, mean: float) -> dict[str, object]:
     """Return the scenario keys that charge a loop of a mean iteration cost [s], if it can be run for real."""
     options = LoopOptions(n=1, technique=technique, model=model).checked()
-    charges = charges_of(machine, options.model, is_ordered(chosen(options, 2)[0]))
+    charges = charges_of(machine, options, 2)
     keys: dict[str, object] = {
         "application.execution.chunk_calculation": f"{charges.chunk_calculation!r} s",
         "application.execution.chunk_assignment": "0 s",
@@ -229,8 +227,7 @@ def simulated(
     prefix: Floats, machine: dict[str, Any], ranks: int, per_node: int, options: LoopOptions
 ) -> LoopOutcome:
     """Simulate a loop on a machine that was measured."""
-    ordered = is_ordered(chosen(options, ranks)[0])
-    charges = charges_of({"message": 0.0, "noticed": 0.0, **machine}, options.model, ordered)
+    charges = charges_of({"message": 0.0, "noticed": 0.0, **machine}, options, ranks)
     execution = ExecutionConfig(
         **{key: getattr(options, key) for key in EXECUTION_KEYS},
         chunk_calculation=charges.chunk_calculation,

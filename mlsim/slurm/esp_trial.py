@@ -20,7 +20,6 @@ import numpy as np
 
 from mlsim import record
 from mlsim._files import is_file, read_json, read_text
-from mlsim._runtime.arrays import Floats
 from mlsim.analysis import summarize
 from mlsim.application.profiles.counted_costs import count_every_step
 from mlsim.errors import InputError, MlsimError
@@ -206,12 +205,10 @@ def launch_of(seen: Sequence[Seen], nodes: int) -> Launch:
     before = began - [one.started for one in seen]
     after = np.array([one.ended for one in seen]) - ended
     gaps = _gaps(seen, nodes)
-    return Launch(
-        float(np.median(before)), float(np.median(after)), float(np.median(gaps)) if len(gaps) else 0.0
-    )
+    return Launch(float(np.median(before)), float(np.median(after)), float(np.median(gaps)) if gaps else 0.0)
 
 
-def _gaps(seen: Sequence[Seen], nodes: int) -> Floats:
+def _gaps(seen: Sequence[Seen], nodes: int) -> list[float]:
     """Return the time between jobs of one node, where the second waited for nothing but such a node."""
     gaps = []
     for node in range(nodes):
@@ -220,7 +217,7 @@ def _gaps(seen: Sequence[Seen], nodes: int) -> Floats:
             waited = following.submitted < one.ended < following.started
             if waited and len(following.nodes) == 1:
                 gaps.append(following.started - one.ended)
-    return np.array(gaps)
+    return gaps
 
 
 def _occupancy(seen: Sequence[Seen], said: Sequence[Mapping[str, Any]], origin: float) -> record.Occupancy:

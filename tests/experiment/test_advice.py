@@ -16,6 +16,7 @@ from mlsim.errors import InputError
 from mlsim.experiment import loop_from_mapping, run_loop, run_loops
 from mlsim.experiment.advice import advise
 from mlsim.experiment.recorded_loop import maker_of, recorded_loop
+from mlsim.mpi.loop_options import LoopOptions
 from mlsim.mpi.real_validation import charges_of, keys_of, read_machine
 from mlsim.scenario import Scenario
 
@@ -159,9 +160,13 @@ def test_a_measured_machine_is_charged(tmp_path: Path) -> None:
     file = tmp_path / "machine.json"
     file.write_text(json.dumps(MACHINE))
     machine = read_machine(file)
-    assert charges_of(machine, "cca", True) == pytest.approx((3e-6, 1e-6, 0.0))
-    assert charges_of(machine, "dca", True) == pytest.approx((0.0, 5e-7, 4e-7))
-    assert charges_of(machine, "dca", False) == pytest.approx((0.0, 5e-7, 8e-7))
+    for technique, model, charges in (
+        ("GSS", "cca", (3e-6, 1e-6, 0.0)),
+        ("GSS", "dca", (0.0, 5e-7, 4e-7)),
+        ("WF", "dca", (0.0, 5e-7, 8e-7)),
+    ):
+        options = LoopOptions(n=1, technique=technique, model=model)
+        assert charges_of(machine, options, 2) == pytest.approx(charges)
     assert keys_of(machine, "GSS", "cca", 1e-6)["application.execution.break_after"] == 75
     charged = advise(
         maker(LOOP),
